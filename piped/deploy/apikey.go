@@ -1,0 +1,23 @@
+package deploy
+
+import "time"
+
+// Role is what an API key may do.
+type Role string
+
+// The roles of API keys.
+const (
+	ReadOnly  Role = "READ_ONLY"
+	ReadWrite Role = "READ_WRITE"
+)
+
+// APIKey is one key of the control API. The secret itself is never stored.
+type APIKey struct {
+	ID        string
+	Name      string
+	Subject   string // who acts with the key: the commander of what it asks for
+	Role      Role
+	Hash      []byte // SHA-256 of "<id>.<secret>"; the secret has 190 bits of entropy
+	Disabled  bool
+	CreatedAt time.Time
+}

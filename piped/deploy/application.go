@@ -1,0 +1,103 @@
+package deploy
+
+import (
+	"path"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// GitPath says where an application's configuration lives.
+type GitPath struct {
+	RepoID     string `json:"repoID"`
+	Remote     string `json:"remote"`
+	Branch     string `json:"branch"`
+	Dir        string `json:"dir"`        // slash-separated, relative to the repository's root; "." is the root
+	ConfigFile string `json:"configFile"` // base name, such as app.pipecd.yaml
+}
+
+// ConfigPath returns the configuration file's path from the repository's root.
+func (p GitPath) ConfigPath() string { return path.Join(p.Dir, p.ConfigFile) }
+
+// applicationNamespace is the name space of application IDs.
+var applicationNamespace = uuid.MustParse("6f1d0c1e-8f6e-5b0a-9d53-3f0f8a3d7f10")
+
+// ApplicationID derives the ID of the application configured at p: a UUIDv5 of
+// repository ID, directory and configuration file name, so that it is the same
+// after the database was lost.
+func ApplicationID(p GitPath) string {
+	return uuid.NewSHA1(applicationNamespace, []byte(p.RepoID+"\x00"+path.Clean(p.Dir)+"\x00"+p.ConfigFile)).String()
+}
+
+// SyncStatus says how an application's live state relates to Git.
+type SyncStatus string
+
+// The sync statuses, as in PipeCD.
+const (
+	SyncUnknown       SyncStatus = "UNKNOWN"
+	Synced            SyncStatus = "SYNCED"
+	SyncDeploying     SyncStatus = "DEPLOYING"
+	OutOfSync         SyncStatus = "OUT_OF_SYNC"
+	SyncInvalidConfig SyncStatus = "INVALID_CONFIG"
+)
+
+// SyncStatuses lists every sync status in the order of PipeCD's enum numbers.
+func SyncStatuses() []SyncStatus {
+	return []SyncStatus{SyncUnknown, Synced, SyncDeploying, OutOfSync, SyncInvalidConfig}
+}
+
+// SyncState is an application's sync status with its reason for a person.
+type SyncState struct {
+	Status           SyncStatus `json:"status"`
+	ShortReason      string     `json:"shortReason,omitempty"`
+	Reason           string     `json:"reason,omitempty"`
+	HeadDeploymentID string     `json:"headDeploymentID,omitempty"`
+	At               time.Time  `json:"at"`
+}
+
+// SameAs reports whether s says the same as o, whenever it was said.
+func (s SyncState) SameAs(o SyncState) bool {
+	return s.Status == o.Status && s.ShortReason == o.ShortReason && s.Reason == o.Reason && s.HeadDeploymentID == o.HeadDeploymentID
+}
+
+// DeploymentRef is what an application remembers of one of its deployments.
+type DeploymentRef struct {
+	DeploymentID string            `json:"deploymentID"`
+	Trigger      Trigger           `json:"trigger"`
+	Summary      string            `json:"summary,omitempty"`
+	ConfigFile   string            `json:"configFile,omitempty"`
+	Versions     []ArtifactVersion `json:"versions,omitempty"`
+	StartedAt    time.Time         `json:"startedAt"`
+	CompletedAt  time.Time         `json:"completedAt"`
+}
+
+// Application is one app.pipecd.yaml that this agent deploys.
+type Application struct {
+	ID          string
+	Name        string
+	Kind        string // KUBERNETES
+	Git         GitPath
+	Provider    string // platform provider; "" while the configuration is invalid
+	Description string
+	Labels      map[string]string
+	Disabled    bool
+	Deleted     bool
+	DeletedAt   time.Time
+	Sync        SyncState
+
+	// EvaluatedCommit is the last commit for which the trigger decided whether
+	// this application changed: the base of the next comparison.
+	EvaluatedCommit string
+
+	LastTriggered  *DeploymentRef
+	LastSuccessful *DeploymentRef
+
+	// Deploying is derived: whether a deployment of the application is active.
+	Deploying bool
+
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// KindKubernetes is the application kind of Kubernetes applications.
+const KindKubernetes = "KUBERNETES"

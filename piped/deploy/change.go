@@ -1,0 +1,23 @@
+package deploy
+
+// Topic is a kind of row in the change feed.
+type Topic string
+
+// The topics of the change feed.
+const (
+	TopicApplication Topic = "application"
+	TopicDeployment  Topic = "deployment"
+	TopicCommand     Topic = "command"
+	TopicStageLog    Topic = "stage_log"
+	TopicRollout     Topic = "rollout"
+	TopicEvent       Topic = "event"
+)
+
+// Change is a hint that a row was written: read it again. ID is the row's ID;
+// for stage logs that of the deployment. Hints are never lost but may be merged
+// and may come twice.
+type Change struct {
+	Topic         Topic
+	ID            string
+	ApplicationID string
+}

@@ -1,0 +1,71 @@
+package deploy
+
+import "time"
+
+// CommandType says what a command asks for. Names and numbers are PipeCD's.
+type CommandType string
+
+// The command types.
+const (
+	CommandSync             CommandType = "SYNC_APPLICATION"
+	CommandUpdateConfig     CommandType = "UPDATE_APPLICATION_CONFIG"
+	CommandCancel           CommandType = "CANCEL_DEPLOYMENT"
+	CommandApproveStage     CommandType = "APPROVE_STAGE"
+	CommandBuildPlanPreview CommandType = "BUILD_PLAN_PREVIEW"
+	CommandChainSync        CommandType = "CHAIN_SYNC_APPLICATION"
+	CommandSkipStage        CommandType = "SKIP_STAGE"
+	CommandRestartPiped     CommandType = "RESTART_PIPED"
+)
+
+// CommandTypes lists every command type in the order of PipeCD's enum numbers.
+func CommandTypes() []CommandType {
+	return []CommandType{CommandSync, CommandUpdateConfig, CommandCancel, CommandApproveStage,
+		CommandBuildPlanPreview, CommandChainSync, CommandSkipStage, CommandRestartPiped}
+}
+
+// CommandStatus is the state of a command. The wire adds PipeCD's COMMAND_ prefix.
+type CommandStatus string
+
+// The statuses of a command.
+const (
+	CommandOpen      CommandStatus = "NOT_HANDLED_YET"
+	CommandSucceeded CommandStatus = "SUCCEEDED"
+	CommandFailed    CommandStatus = "FAILED"
+	CommandTimeout   CommandStatus = "TIMEOUT"
+)
+
+// CommandStatuses lists every command status in the order of PipeCD's enum numbers.
+func CommandStatuses() []CommandStatus {
+	return []CommandStatus{CommandOpen, CommandSucceeded, CommandFailed, CommandTimeout}
+}
+
+// Keys of Command.Metadata.
+const (
+	// MetaTriggeredDeployment holds the ID of the deployment a sync made; the
+	// name is PipeCD's, read by pipectl.
+	MetaTriggeredDeployment = "TriggeredDeploymentID"
+	// MetaReason says why a command failed.
+	MetaReason = "Reason"
+)
+
+// Command is a request of a person or a program, kept until it is answered.
+// It is answered exactly once.
+type Command struct {
+	ID            string
+	Type          CommandType
+	ApplicationID string
+	DeploymentID  string
+	StageID       string
+	Commander     string // subject of the API key
+	Strategy      Strategy
+
+	// ForceRollback and ForceNoRollback are the options of a cancel.
+	ForceRollback   bool
+	ForceNoRollback bool
+
+	Status    CommandStatus
+	Metadata  map[string]string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	HandledAt time.Time
+}

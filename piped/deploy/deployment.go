@@ -1,0 +1,200 @@
+package deploy
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Commit identifies a Git commit.
+type Commit struct {
+	Hash    string    `json:"hash"`
+	Message string    `json:"message"` // the subject line
+	Author  string    `json:"author"`
+	Branch  string    `json:"branch"`
+	URL     string    `json:"url,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// Short returns the first seven characters of the hash.
+func (c Commit) Short() string { return ShortHash(c.Hash) }
+
+// ShortHash returns the first seven characters of a commit hash.
+func ShortHash(hash string) string {
+	if len(hash) > 7 {
+		return hash[:7]
+	}
+	return hash
+}
+
+// TriggerKind says what made a deployment.
+type TriggerKind string
+
+// The kinds of trigger.
+const (
+	OnCommit    TriggerKind = "ON_COMMIT"
+	OnCommand   TriggerKind = "ON_COMMAND"
+	OnOutOfSync TriggerKind = "ON_OUT_OF_SYNC"
+	OnChain     TriggerKind = "ON_CHAIN"
+)
+
+// Strategy is how a deployment shall be carried out.
+type Strategy string
+
+// The sync strategies.
+const (
+	StrategyAuto      Strategy = "AUTO"
+	StrategyQuickSync Strategy = "QUICK_SYNC"
+	StrategyPipeline  Strategy = "PIPELINE"
+)
+
+// Strategies lists every strategy in the order of PipeCD's enum numbers.
+func Strategies() []Strategy {
+	return []Strategy{StrategyAuto, StrategyQuickSync, StrategyPipeline}
+}
+
+// Trigger is what made a deployment, as it was at that moment.
+type Trigger struct {
+	Kind            TriggerKind `json:"kind"`
+	Commit          Commit      `json:"commit"`
+	Commander       string      `json:"commander,omitempty"` // subject of the API key; "" for Git and drift
+	At              time.Time   `json:"at"`
+	Strategy        Strategy    `json:"strategy"`
+	StrategySummary string      `json:"strategySummary,omitempty"`
+}
+
+// ArtifactVersion is one artifact a deployment brings, such as an image.
+type ArtifactVersion struct {
+	Kind    string `json:"kind"` // CONTAINER_IMAGE or UNKNOWN
+	Version string `json:"version"`
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+}
+
+// Deployment is one run of an application's stages for one commit.
+type Deployment struct {
+	ID              string
+	ApplicationID   string
+	ApplicationName string
+	Git             GitPath
+	Provider        string
+	Labels          map[string]string
+	Trigger         Trigger
+
+	Status       Status
+	StatusReason string
+	Summary      string
+	Versions     []ArtifactVersion
+	Stages       []Stage
+	Metadata     map[string]string
+
+	// RunningCommit and RunningConfigFile name the application's last success
+	// at planning time: what a rollback returns to. Empty on a first deployment.
+	RunningCommit       string
+	RunningConfigFile   string
+	RunningDeploymentID string
+
+	ChainID    string
+	ChainBlock int
+
+	// Timeout bounds the forward part of the run, RollbackTimeout the rollback;
+	// zero means none. Deadline is absolute and set when the deployment starts.
+	Timeout         time.Duration
+	RollbackTimeout time.Duration
+	Deadline        time.Time
+
+	// Outcome is the final status that a rollback leads to, and its reason:
+	// decided when the rollback starts, so that a restart cannot change it.
+	Outcome       Status
+	OutcomeReason string
+
+	// Revision counts the writes of the row; the store compares and swaps it.
+	Revision int64
+
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	CompletedAt time.Time
+}
+
+// Ref returns what the application remembers of d.
+func (d *Deployment) Ref() *DeploymentRef {
+	return &DeploymentRef{
+		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, ConfigFile: d.Git.ConfigFile,
+		Versions: d.Versions, StartedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
+	}
+}
+
+// Stage returns the stage with the given ID, or nil.
+func (d *Deployment) Stage(id string) *Stage {
+	for i := range d.Stages {
+		if d.Stages[i].ID == id {
+			return &d.Stages[i]
+		}
+	}
+	return nil
+}
+
+// Clone returns a copy of d that shares nothing that a move changes.
+func (d Deployment) Clone() Deployment {
+	stages := make([]Stage, len(d.Stages))
+	for i, s := range d.Stages {
+		s.Metadata = cloneMap(s.Metadata)
+		stages[i] = s
+	}
+	d.Stages = stages
+	d.Metadata = cloneMap(d.Metadata)
+	return d
+}
+
+func cloneMap(m map[string]string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	c := make(map[string]string, len(m))
+	for k, v := range m {
+		c[k] = v
+	}
+	return c
+}
+
+// Stage is one step of a deployment.
+type Stage struct {
+	ID       string // unique in its deployment
+	Name     string // such as K8S_SYNC
+	Desc     string
+	Index    int
+	Requires []string
+	Visible  bool // false for stages that run only on rollback
+	Rollback bool // runs while ROLLING_BACK instead of RUNNING
+
+	// Options are the stage's own options (`with`) as JSON, fixed at planning.
+	Options json.RawMessage
+	// Timeout bounds one run of the stage; zero means none.
+	Timeout time.Duration
+
+	Status       StageStatus
+	StatusReason string
+	Metadata     map[string]string
+
+	// Deadline is absolute: set when the stage starts, never moved by a restart.
+	Deadline    time.Time
+	StartedAt   time.Time
+	CompletedAt time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// Names of the stages this agent runs, as in PipeCD.
+const (
+	StageK8sSync  = "K8S_SYNC"
+	StageRollback = "ROLLBACK"
+)
+
+// Transition is one entry of a deployment's transition log. StageID is "" for
+// moves of the deployment itself.
+type Transition struct {
+	DeploymentID string
+	StageID      string
+	From, To     string
+	Reason       string
+	At           time.Time
+}

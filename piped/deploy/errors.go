@@ -1,0 +1,87 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what an error asks of whoever receives it. It is mapped once to
+// gRPC codes (package control) and once to retry decisions.
+type Kind int
+
+// The kinds of error.
+const (
+	// Internal is a defect of the agent or an unexpected failure of its store.
+	Internal Kind = iota
+	// Invalid means the user must change an input: a configuration, a
+	// manifest, a request.
+	Invalid
+	// NotFound means the named thing does not exist.
+	NotFound
+	// Exists means the named thing exists already.
+	Exists
+	// Conflict means the thing changed since it was read: read again, decide
+	// again.
+	Conflict
+	// Illegal means the state machine forbids the move. Nothing was written.
+	Illegal
+	// Unavailable means something the agent depends on cannot be reached now:
+	// trying later may succeed.
+	Unavailable
+	// Stopping means the agent is shutting down; the work goes on after the
+	// next start.
+	Stopping
+)
+
+var kindNames = map[Kind]string{
+	Internal: "internal", Invalid: "invalid", NotFound: "not found", Exists: "exists", Conflict: "conflict",
+	Illegal: "illegal", Unavailable: "unavailable", Stopping: "stopping",
+}
+
+// String returns the kind in words.
+func (k Kind) String() string { return kindNames[k] }
+
+// Error is an error with its kind. Op says what was being done and to what;
+// Err says why it failed. Neither ever holds a secret.
+type Error struct {
+	Kind Kind
+	Op   string
+	Err  error
+}
+
+var errNotInTable = errors.New("not a legal transition")
+
+// Error returns "op: cause".
+func (e *Error) Error() string {
+	switch {
+	case e.Err == nil:
+		return e.Op
+	case e.Op == "":
+		return e.Err.Error()
+	default:
+		return e.Op + ": " + e.Err.Error()
+	}
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an error of kind k; the format may hold %w.
+func Errorf(k Kind, format string, args ...any) error {
+	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the kind of the outermost *Error in err's chain, or Internal.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}
+
+// IsKind reports whether err carries kind k.
+func IsKind(err error, k Kind) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == k
+}

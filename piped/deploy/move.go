@@ -1,0 +1,200 @@
+package deploy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Plan is what the planner decided for a PENDING deployment.
+type Plan struct {
+	Summary             string
+	Versions            []ArtifactVersion
+	Stages              []Stage // status is set by Plan
+	RunningCommit       string
+	RunningConfigFile   string
+	RunningDeploymentID string
+	Timeout             time.Duration
+	RollbackTimeout     time.Duration
+}
+
+// move changes the status after asking the table.
+func (d *Deployment) move(to Status, reason string, now time.Time) error {
+	if d.Status == to {
+		return &Error{Kind: Illegal, Op: fmt.Sprintf("move deployment %s to %s", d.ID, to), Err: fmt.Errorf("it is there already")}
+	}
+	if err := CheckTransition(d.Status, to); err != nil {
+		return err
+	}
+	d.Status, d.StatusReason, d.UpdatedAt = to, reason, now
+	if to.Completed() {
+		d.CompletedAt = now
+	}
+	return nil
+}
+
+// Plan moves d from PENDING to PLANNED with p's stages, none of them started.
+func (d *Deployment) Plan(p Plan, now time.Time) error {
+	if err := d.move(Planned, "The deployment is planned and waits for a free slot", now); err != nil {
+		return err
+	}
+	d.Summary, d.Versions = p.Summary, p.Versions
+	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
+	d.Timeout, d.RollbackTimeout = p.Timeout, p.RollbackTimeout
+	d.Stages = make([]Stage, len(p.Stages))
+	for i, s := range p.Stages {
+		s.Status, s.CreatedAt, s.UpdatedAt = StageNotStarted, now, now
+		d.Stages[i] = s
+	}
+	return nil
+}
+
+// Start moves d from PLANNED to RUNNING and starts its deadline.
+func (d *Deployment) Start(now time.Time) error {
+	if err := d.move(Running, "The deployment is running", now); err != nil {
+		return err
+	}
+	d.Deadline = deadline(now, d.Timeout)
+	return nil
+}
+
+// StartStage moves a stage to RUNNING and starts its deadline. A stage already
+// running (after a restart) is left as it is, deadline included.
+func (d *Deployment) StartStage(id string, now time.Time) error {
+	s, err := d.stageForMove(id, StageRunning)
+	if err != nil || s.Status == StageRunning {
+		return err
+	}
+	s.Status, s.StatusReason, s.StartedAt, s.UpdatedAt = StageRunning, "", now, now
+	s.Deadline = deadline(now, s.Timeout)
+	d.UpdatedAt = now
+	return nil
+}
+
+// FinishStage moves a stage to a terminal status, once.
+func (d *Deployment) FinishStage(id string, to StageStatus, reason string, now time.Time) error {
+	if !to.Completed() {
+		return &Error{Kind: Illegal, Op: fmt.Sprintf("finish stage %s as %s", id, to), Err: errNotInTable}
+	}
+	s, err := d.stageForMove(id, to)
+	if err != nil {
+		return err
+	}
+	s.Status, s.StatusReason, s.CompletedAt, s.UpdatedAt = to, reason, now, now
+	d.UpdatedAt = now
+	return nil
+}
+
+func (d *Deployment) stageForMove(id string, to StageStatus) (*Stage, error) {
+	s := d.Stage(id)
+	if s == nil {
+		return nil, Errorf(NotFound, "deployment %s has no stage %q", d.ID, id)
+	}
+	if d.Status != Running && d.Status != RollingBack {
+		return nil, Errorf(Illegal, "stage %s cannot become %s: its deployment is %s", id, to, d.Status)
+	}
+	return s, CheckStageTransition(s.Status, to)
+}
+
+// BeginRollback moves d from RUNNING to ROLLING_BACK. The final status it leads
+// to (FAILURE or CANCELLED) and its reason are fixed now.
+func (d *Deployment) BeginRollback(outcome Status, reason string, now time.Time) error {
+	if outcome != Failure && outcome != Cancelled {
+		return &Error{Kind: Illegal, Op: fmt.Sprintf("roll back to end as %s", outcome), Err: errNotInTable}
+	}
+	if err := d.move(RollingBack, reason, now); err != nil {
+		return err
+	}
+	d.Outcome, d.OutcomeReason = outcome, reason
+	d.Deadline = deadline(now, d.RollbackTimeout)
+	return nil
+}
+
+// Complete moves d to a terminal status.
+func (d *Deployment) Complete(to Status, reason string, now time.Time) error {
+	if !to.Completed() {
+		return &Error{Kind: Illegal, Op: fmt.Sprintf("complete deployment %s as %s", d.ID, to), Err: errNotInTable}
+	}
+	return d.move(to, reason, now)
+}
+
+// RollbackStages returns the stages that run while ROLLING_BACK, in order.
+func (d *Deployment) RollbackStages() []Stage { return d.stages(true) }
+
+// ForwardStages returns the stages that run while RUNNING, in order.
+func (d *Deployment) ForwardStages() []Stage { return d.stages(false) }
+
+func (d *Deployment) stages(rollback bool) []Stage {
+	var out []Stage
+	for _, s := range d.Stages {
+		if s.Rollback == rollback {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Diff returns the transition log entries that lead from d's predecessor to d:
+// its own move, if any, then those of its stages. Prev is nil for a new deployment.
+func (d *Deployment) Diff(prev *Deployment, at time.Time) []Transition {
+	var out []Transition
+	from := Status("")
+	if prev != nil {
+		from = prev.Status
+	}
+	if from != d.Status {
+		out = append(out, Transition{DeploymentID: d.ID, From: string(from), To: string(d.Status), Reason: d.StatusReason, At: at})
+	}
+	for _, s := range d.Stages {
+		from := StageStatus("")
+		if prev != nil {
+			if p := prev.Stage(s.ID); p != nil {
+				from = p.Status
+			}
+		}
+		if from != s.Status {
+			out = append(out, Transition{DeploymentID: d.ID, StageID: s.ID, From: string(from), To: string(s.Status), Reason: s.StatusReason, At: at})
+		}
+	}
+	return out
+}
+
+// CheckMove returns nil if every difference between prev and d is a legal
+// transition, and the first illegal one otherwise.
+func (d *Deployment) CheckMove(prev *Deployment) error {
+	from := Status("")
+	if prev != nil {
+		from = prev.Status
+	}
+	if err := CheckTransition(from, d.Status); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, s := range d.Stages {
+		if seen[s.ID] {
+			return Errorf(Illegal, "deployment %s has two stages with the ID %q", d.ID, s.ID)
+		}
+		seen[s.ID] = true
+		from := StageStatus("")
+		if prev != nil {
+			if p := prev.Stage(s.ID); p != nil {
+				from = p.Status
+			}
+		}
+		if from != s.Status {
+			if err := CheckStageTransition(from, s.Status); err != nil {
+				return err
+			}
+		}
+	}
+	if prev != nil && len(prev.Stages) > 0 && len(d.Stages) != len(prev.Stages) {
+		return Errorf(Illegal, "the stages of deployment %s are fixed when it is planned", d.ID)
+	}
+	return nil
+}
+
+func deadline(now time.Time, timeout time.Duration) time.Time {
+	if timeout <= 0 {
+		return time.Time{}
+	}
+	return now.Add(timeout)
+}

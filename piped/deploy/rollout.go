@@ -1,0 +1,132 @@
+package deploy
+
+import "time"
+
+// ObjectRef names a Kubernetes object of one cluster.
+type ObjectRef struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"` // "" for cluster-scoped kinds
+	Name      string `json:"name"`
+}
+
+// String returns "Kind namespace/name".
+func (r ObjectRef) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Key identifies the object whatever its API version:
+// "group/Kind/namespace/name".
+func (r ObjectRef) Key() string { return r.Group + "/" + r.Kind + "/" + r.Namespace + "/" + r.Name }
+
+// RolloutPhase is the state of one rollout record.
+type RolloutPhase string
+
+// The phases of a rollout. Intent is written before the workload is applied,
+// Applied right after; the terminal ones are absorbing.
+const (
+	RolloutIntent      RolloutPhase = "Intent"
+	RolloutApplied     RolloutPhase = "Applied"
+	RolloutProgressing RolloutPhase = "Progressing"
+	RolloutHeld        RolloutPhase = "Held" // paused: the clock stands still
+
+	RolloutNoRollout  RolloutPhase = "NoRollout" // nothing to wait for
+	RolloutComplete   RolloutPhase = "Complete"
+	RolloutFailed     RolloutPhase = "Failed"
+	RolloutSuperseded RolloutPhase = "Superseded" // another template took over
+	RolloutGone       RolloutPhase = "Gone"       // the workload was deleted
+	RolloutTimedOut   RolloutPhase = "TimedOut"
+)
+
+// Terminal reports whether p is absorbing.
+func (p RolloutPhase) Terminal() bool {
+	switch p {
+	case RolloutNoRollout, RolloutComplete, RolloutFailed, RolloutSuperseded, RolloutGone, RolloutTimedOut:
+		return true
+	}
+	return false
+}
+
+// Rollout is the durable record of one workload's rollout by one stage: exactly
+// one per (stage, cluster, workload), ending in exactly one terminal phase.
+type Rollout struct {
+	ID            string // RolloutID
+	ApplicationID string
+	DeploymentID  string
+	StageID       string
+	Cluster       string
+	Workload      ObjectRef
+	UID           string // of the workload, known once applied
+
+	Phase  RolloutPhase
+	Reason string // why the phase was entered, for a person
+
+	// IntentDigest is the digest of the template that was about to be applied
+	// when the intent was written, as the API server would return it ("" when
+	// unknown). LiveBefore is the digest found live before the first apply, ""
+	// when there was no workload; it is what makes a re-apply after a crash tell
+	// a rollout from none.
+	IntentDigest string
+	LiveBefore   string
+
+	TemplateDigest string // of the applied template, as the server returned it
+	Generation     int64  // metadata.generation the apply led to
+	TargetUID      string // the ReplicaSet (or revision) that carries the template
+	TargetName     string
+	Revision       int64
+	DesiredAtStart int32
+
+	// AppliedAt is the server's time of the apply; LastProgress the last moment
+	// progress was seen, Progress what was seen then.
+	AppliedAt    time.Time
+	LastProgress time.Time
+	Progress     string
+
+	Version     int64 // counts the writes of the row; compared and swapped
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	CompletedAt time.Time
+}
+
+// RolloutID names the rollout of a workload by a stage of a deployment.
+func RolloutID(deploymentID, stageID, cluster string, workload ObjectRef) string {
+	return deploymentID + "/" + stageID + "/" + cluster + "/" + workload.Key()
+}
+
+// InventoryItem is one object an application applied.
+type InventoryItem struct {
+	ApplicationID string
+	Cluster       string
+	Variant       string // primary, canary or baseline
+	Object        ObjectRef
+	UID           string
+	DesiredDigest string // of the object as rendered, commit annotation left out
+	OwnedHash     string // of our managedFields entry after the apply
+	DeploymentID  string // the deployment that wrote the object last
+	CreatedBy     string // the deployment that created it, "" if it existed before
+	UpdatedAt     time.Time
+}
+
+// AppliedSet is the complete set of objects a deployment applied, kept so that
+// a rollback needs nothing but the cluster. Objects is a JSON array; the store
+// keeps it compressed and encrypted.
+type AppliedSet struct {
+	ApplicationID string
+	DeploymentID  string
+	Commit        string
+	Objects       []byte
+}
+
+// LogBlock is one line or paragraph of a stage's log.
+type LogBlock struct {
+	DeploymentID string
+	StageID      string
+	Index        int64 // ascending within the stage
+	Severity     Severity
+	Log          string
+	At           time.Time
+}
