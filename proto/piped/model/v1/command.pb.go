@@ -29,7 +29,7 @@ const (
 	CommandStatus_COMMAND_NOT_HANDLED_YET CommandStatus = 0
 	// Done. Final.
 	CommandStatus_COMMAND_SUCCEEDED CommandStatus = 1
-	// Refused or failed; Command.reason says why. Final.
+	// Refused or failed; Command.metadata says why under `Reason`. Final.
 	CommandStatus_COMMAND_FAILED CommandStatus = 2
 	// Not handled in time. Final.
 	CommandStatus_COMMAND_TIMEOUT CommandStatus = 3
@@ -191,8 +191,9 @@ type Command struct {
 	ProjectId string `protobuf:"bytes,7,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
 	// Status.
 	Status CommandStatus `protobuf:"varint,20,opt,name=status,proto3,enum=piped.model.v1.CommandStatus" json:"status,omitempty"`
-	// Results by key. A handled sync holds the deployment it created under
-	// `TriggeredDeploymentID`.
+	// Results by key. A sync that succeeded holds the deployment it created
+	// under `TriggeredDeploymentID`; whatever failed holds the reason, for a
+	// person, under `Reason`.
 	Metadata map[string]string `protobuf:"bytes,21,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When it was handled, unix seconds; 0 before.
 	HandledAt int64 `protobuf:"varint,22,opt,name=handled_at,json=handledAt,proto3" json:"handled_at,omitempty"`
@@ -218,18 +219,16 @@ type Command struct {
 	CreatedAt int64 `protobuf:"varint,100,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Last change, unix seconds.
 	UpdatedAt int64 `protobuf:"varint,101,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Why it was refused or failed, for a person; empty otherwise.
-	Reason string `protobuf:"bytes,1000,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Set for REJECT_STAGE.
-	RejectStage *Command_RejectStage `protobuf:"bytes,1001,opt,name=reject_stage,json=rejectStage,proto3" json:"reject_stage,omitempty"`
+	RejectStage *Command_RejectStage `protobuf:"bytes,1000,opt,name=reject_stage,json=rejectStage,proto3" json:"reject_stage,omitempty"`
 	// Set for ROLLBACK_APPLICATION.
-	RollbackApplication *Command_RollbackApplication `protobuf:"bytes,1002,opt,name=rollback_application,json=rollbackApplication,proto3" json:"rollback_application,omitempty"`
+	RollbackApplication *Command_RollbackApplication `protobuf:"bytes,1001,opt,name=rollback_application,json=rollbackApplication,proto3" json:"rollback_application,omitempty"`
 	// Set for RETRY_DEPLOYMENT.
-	RetryDeployment *Command_RetryDeployment `protobuf:"bytes,1003,opt,name=retry_deployment,json=retryDeployment,proto3" json:"retry_deployment,omitempty"`
+	RetryDeployment *Command_RetryDeployment `protobuf:"bytes,1002,opt,name=retry_deployment,json=retryDeployment,proto3" json:"retry_deployment,omitempty"`
 	// Set for DELETE_APPLICATION.
-	DeleteApplication *Command_DeleteApplication `protobuf:"bytes,1004,opt,name=delete_application,json=deleteApplication,proto3" json:"delete_application,omitempty"`
+	DeleteApplication *Command_DeleteApplication `protobuf:"bytes,1003,opt,name=delete_application,json=deleteApplication,proto3" json:"delete_application,omitempty"`
 	// Set for DECIDE_ADOPTION.
-	DecideAdoption *Command_DecideAdoption `protobuf:"bytes,1005,opt,name=decide_adoption,json=decideAdoption,proto3" json:"decide_adoption,omitempty"`
+	DecideAdoption *Command_DecideAdoption `protobuf:"bytes,1004,opt,name=decide_adoption,json=decideAdoption,proto3" json:"decide_adoption,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -411,13 +410,6 @@ func (x *Command) GetUpdatedAt() int64 {
 	return 0
 }
 
-func (x *Command) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
 func (x *Command) GetRejectStage() *Command_RejectStage {
 	if x != nil {
 		return x.RejectStage
@@ -461,9 +453,7 @@ type Command_SyncApplication struct {
 	// Strategy asked for.
 	SyncStrategy SyncStrategy `protobuf:"varint,2,opt,name=sync_strategy,json=syncStrategy,proto3,enum=piped.model.v1.SyncStrategy" json:"sync_strategy,omitempty"`
 	// Commit to deploy, full hash; empty means the head of the branch.
-	Commit string `protobuf:"bytes,1000,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Permits this one deployment more deletions than the limit.
-	ConfirmPrune  bool `protobuf:"varint,1001,opt,name=confirm_prune,json=confirmPrune,proto3" json:"confirm_prune,omitempty"`
+	Commit        string `protobuf:"bytes,1000,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,13 +507,6 @@ func (x *Command_SyncApplication) GetCommit() string {
 		return x.Commit
 	}
 	return ""
-}
-
-func (x *Command_SyncApplication) GetConfirmPrune() bool {
-	if x != nil {
-		return x.ConfirmPrune
-	}
-	return false
 }
 
 // Payload of UPDATE_APPLICATION_CONFIG.
@@ -1097,7 +1080,9 @@ func (x *Command_RollbackApplication) GetDeploymentId() string {
 type Command_RetryDeployment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The deployment to repeat.
-	DeploymentId  string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// Permit the deletions that exceeded the limit and failed it.
+	ConfirmPrune  bool `protobuf:"varint,2,opt,name=confirm_prune,json=confirmPrune,proto3" json:"confirm_prune,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1137,6 +1122,13 @@ func (x *Command_RetryDeployment) GetDeploymentId() string {
 		return x.DeploymentId
 	}
 	return ""
+}
+
+func (x *Command_RetryDeployment) GetConfirmPrune() bool {
+	if x != nil {
+		return x.ConfirmPrune
+	}
+	return false
 }
 
 // Payload of DELETE_APPLICATION.
@@ -1253,7 +1245,7 @@ var File_piped_model_v1_command_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\x9b\x1b\n" +
+	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\x81\x1b\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bpiped_id\x18\x02 \x01(\tR\apipedId\x12%\n" +
@@ -1280,18 +1272,16 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18d \x01(\x03R\tcreatedAt\x12\x1d\n" +
 	"\n" +
-	"updated_at\x18e \x01(\x03R\tupdatedAt\x12\x17\n" +
-	"\x06reason\x18\xe8\a \x01(\tR\x06reason\x12G\n" +
-	"\freject_stage\x18\xe9\a \x01(\v2#.piped.model.v1.Command.RejectStageR\vrejectStage\x12_\n" +
-	"\x14rollback_application\x18\xea\a \x01(\v2+.piped.model.v1.Command.RollbackApplicationR\x13rollbackApplication\x12S\n" +
-	"\x10retry_deployment\x18\xeb\a \x01(\v2'.piped.model.v1.Command.RetryDeploymentR\x0fretryDeployment\x12Y\n" +
-	"\x12delete_application\x18\xec\a \x01(\v2).piped.model.v1.Command.DeleteApplicationR\x11deleteApplication\x12P\n" +
-	"\x0fdecide_adoption\x18\xed\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x1a\xba\x01\n" +
+	"updated_at\x18e \x01(\x03R\tupdatedAt\x12G\n" +
+	"\freject_stage\x18\xe8\a \x01(\v2#.piped.model.v1.Command.RejectStageR\vrejectStage\x12_\n" +
+	"\x14rollback_application\x18\xe9\a \x01(\v2+.piped.model.v1.Command.RollbackApplicationR\x13rollbackApplication\x12S\n" +
+	"\x10retry_deployment\x18\xea\a \x01(\v2'.piped.model.v1.Command.RetryDeploymentR\x0fretryDeployment\x12Y\n" +
+	"\x12delete_application\x18\xeb\a \x01(\v2).piped.model.v1.Command.DeleteApplicationR\x11deleteApplication\x12P\n" +
+	"\x0fdecide_adoption\x18\xec\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x1a\x94\x01\n" +
 	"\x0fSyncApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12A\n" +
 	"\rsync_strategy\x18\x02 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\fsyncStrategy\x12\x17\n" +
-	"\x06commit\x18\xe8\a \x01(\tR\x06commit\x12$\n" +
-	"\rconfirm_prune\x18\xe9\a \x01(\bR\fconfirmPrune\x1ay\n" +
+	"\x06commit\x18\xe8\a \x01(\tR\x06commit\x1ay\n" +
 	"\x17UpdateApplicationConfig\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x1f\n" +
 	"\vconfig_path\x18\x02 \x01(\tR\n" +
@@ -1331,9 +1321,10 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\x13RollbackApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x16\n" +
 	"\x06commit\x18\x02 \x01(\tR\x06commit\x12#\n" +
-	"\rdeployment_id\x18\x03 \x01(\tR\fdeploymentId\x1a6\n" +
+	"\rdeployment_id\x18\x03 \x01(\tR\fdeploymentId\x1a[\n" +
 	"\x0fRetryDeployment\x12#\n" +
-	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x1aT\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12#\n" +
+	"\rconfirm_prune\x18\x02 \x01(\bR\fconfirmPrune\x1aT\n" +
 	"\x11DeleteApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x18\n" +
 	"\acascade\x18\x02 \x01(\bR\acascade\x1aO\n" +

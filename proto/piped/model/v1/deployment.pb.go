@@ -664,7 +664,7 @@ func (x *DeploymentTrigger) GetStrategySummary() string {
 // One stage of a deployment.
 type PipelineStage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ID, unique within all deployments.
+	// ID, unique within its deployment.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Stage name, such as K8S_SYNC.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`

@@ -27,7 +27,7 @@ type RolloutOutcome int32
 const (
 	// Not said.
 	RolloutOutcome_ROLLOUT_OUTCOME_UNSPECIFIED RolloutOutcome = 0
-	// Pods are being replaced.
+	// About to be applied, or pods are being replaced.
 	RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING RolloutOutcome = 1
 	// The workload is paused.
 	RolloutOutcome_ROLLOUT_OUTCOME_HELD RolloutOutcome = 2
