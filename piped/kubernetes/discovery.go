@@ -1,0 +1,176 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apidiscovery "k8s.io/client-go/discovery"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Resource is how a cluster serves a kind.
+type Resource struct {
+	schema.GroupVersionResource
+	Namespaced bool
+}
+
+// errUnknownKind says that the cluster does not serve a kind.
+var errUnknownKind = errors.New("the cluster does not know the kind")
+
+// refreshEvery limits how often a kind that is missing makes the agent ask
+// again what the cluster serves.
+const refreshEvery = 5 * time.Second
+
+// discoverer is what discovery asks of client-go's discovery client.
+type discoverer interface {
+	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+// discovery remembers which kinds a cluster serves. It asks on first use and
+// again when a kind is missing, at most every refreshEvery.
+type discovery struct {
+	client discoverer
+	now    func() time.Time
+
+	fetching chan struct{} // holds a token while someone asks the cluster
+
+	mu      sync.RWMutex
+	kinds   map[schema.GroupVersionKind]Resource
+	failed  map[schema.GroupVersion]error // groups whose own server did not answer
+	fetched time.Time
+	stale   bool
+}
+
+func newDiscovery(client discoverer, now func() time.Time) *discovery {
+	return &discovery{client: client, now: now, fetching: make(chan struct{}, 1)}
+}
+
+// lookup returns how gvk is served. The error wraps errUnknownKind when the
+// cluster says it serves no such kind.
+func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+	if r, ok := d.cached(gvk); ok {
+		return r, nil
+	}
+	if err := d.refresh(ctx); err != nil {
+		return Resource{}, err
+	}
+	if r, ok := d.cached(gvk); ok {
+		return r, nil
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if err := d.failed[gvk.GroupVersion()]; err != nil {
+		return Resource{}, deploy.Errorf(deploy.Unavailable,
+			"find how %s %s is served: the server behind the API group %s does not answer: %w", gvk.GroupVersion(), gvk.Kind, gvk.Group, err)
+	}
+	return Resource{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, errUnknownKind)
+}
+
+// lookupKind returns how a kind is served in any version, preferably in the one
+// given: a version may have been withdrawn since an object was applied.
+func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+	r, err := d.lookup(ctx, gvk)
+	if !errors.Is(err, errUnknownKind) {
+		return r, err
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for k, r := range d.kinds {
+		if k.GroupKind() == gvk.GroupKind() {
+			return r, nil
+		}
+	}
+	return Resource{}, err
+}
+
+// invalidate makes the next miss ask the cluster, however recently it was asked.
+func (d *discovery) invalidate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stale = true
+}
+
+func (d *discovery) cached(gvk schema.GroupVersionKind) (Resource, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	r, ok := d.kinds[gvk]
+	return r, ok
+}
+
+func (d *discovery) fresh() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return !d.stale && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
+}
+
+// refresh asks the cluster what it serves, unless that was done just now. One
+// caller asks, the others wait for its answer.
+func (d *discovery) refresh(ctx context.Context) error {
+	select {
+	case d.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.fetching }()
+	if d.fresh() {
+		return nil
+	}
+	_, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
+	var partial *apidiscovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return err
+	}
+	kinds := readKinds(lists)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = nil
+	if partial != nil {
+		d.failed = partial.Groups
+		keepFailed(kinds, d.kinds, partial.Groups)
+	}
+	d.kinds, d.fetched, d.stale = kinds, d.now(), false
+	return nil
+}
+
+// keepFailed carries over what was known of groups that do not answer now.
+func keepFailed(kinds, known map[schema.GroupVersionKind]Resource, failed map[schema.GroupVersion]error) {
+	for gvk, r := range known {
+		if failed[gvk.GroupVersion()] != nil {
+			kinds[gvk] = r
+		}
+	}
+}
+
+func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Resource {
+	kinds := map[schema.GroupVersionKind]Resource{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue // not a group-version: the list cannot be addressed
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue // a subresource
+			}
+			kinds[gv.WithKind(r.Kind)] = Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+		}
+	}
+	return kinds
+}
+
+// Resource returns how the cluster serves gvk. The error is of kind Invalid when
+// the cluster does not know the kind, Unavailable when it cannot be asked.
+func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+	r, err := c.discovery.lookup(ctx, gvk)
+	if errors.Is(err, errUnknownKind) {
+		return Resource{}, deploy.Errorf(deploy.Invalid, "%s: %w", c, err)
+	}
+	return r, c.Classify(err)
+}

@@ -1,0 +1,64 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Classify gives err, the error of a call to the cluster, its kind: Unavailable
+// when the API server cannot be reached or does not answer (the message names
+// cluster, address and cause), otherwise the kind of the server's answer. An
+// error that has a kind already, and the end of a context, are returned as they
+// are.
+func (c *Cluster) Classify(err error) error {
+	var classed *deploy.Error
+	switch {
+	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled):
+		return err
+	case unreachable(err):
+		return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", c, cause(err))
+	case transient(err):
+		return deploy.Errorf(deploy.Unavailable, "%s does not answer now: %w", c, err)
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return deploy.Errorf(deploy.Invalid, "%s refuses the agent's credentials: %w", c, err)
+	case apierrors.IsNotFound(err):
+		return deploy.Errorf(deploy.NotFound, "%w", err)
+	case apierrors.IsConflict(err):
+		return deploy.Errorf(deploy.Conflict, "%w", err)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return deploy.Errorf(deploy.Invalid, "%w", err)
+	}
+	return err
+}
+
+// unreachable reports whether no answer came from the API server.
+func unreachable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return false
+	}
+	var netErr net.Error
+	var urlErr *url.Error
+	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// transient reports whether the API server asks to come again.
+func transient(err error) bool {
+	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
+}
+
+// cause leaves out the request line that net/http puts before the cause.
+func cause(err error) error {
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		return urlErr.Err
+	}
+	return err
+}
