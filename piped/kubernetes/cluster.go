@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apidiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +42,7 @@ type ClusterConfig struct {
 type Cluster struct {
 	name      string
 	config    *rest.Config
+	http      *http.Client
 	typed     kubernetes.Interface
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
@@ -98,7 +100,7 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return err
 	}
-	c.typed, c.dynamic, c.metadata = typed, dyn, meta
+	c.http, c.typed, c.dynamic, c.metadata = client, typed, dyn, meta
 	c.discovery = newDiscovery(kinds, c.now)
 	return nil
 }
@@ -158,6 +160,10 @@ func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
 
 // RESTConfig returns a copy of the configuration the clients were made from.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Close ends the idle connections. Calls still running are not disturbed; the
+// context they were made with ends them.
+func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // String returns the cluster's name and address.
 func (c *Cluster) String() string { return fmt.Sprintf("cluster %q (%s)", c.name, c.config.Host) }
