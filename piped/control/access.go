@@ -1,0 +1,95 @@
+package control
+
+import (
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// anyone marks methods that need no key.
+const anyone deploy.Role = "ANYONE"
+
+// methodAccess is the one table of who may call what, by full method name. A
+// method that is not in it may be called by nobody.
+func methodAccess() map[string]deploy.Role {
+	access := map[string]deploy.Role{}
+	for service, methods := range map[string]map[string]deploy.Role{
+		apiservice.APIService_ServiceDesc.ServiceName:    apiServiceAccess(),
+		controlv1.ControlService_ServiceDesc.ServiceName: controlServiceAccess(),
+		grpc_health_v1.Health_ServiceDesc.ServiceName:    {"Check": anyone, "List": anyone, "Watch": anyone},
+	} {
+		for method, role := range methods {
+			access["/"+service+"/"+method] = role
+		}
+	}
+	return access
+}
+
+// apiServiceAccess holds PipeCD's roles. GetPlanPreviewResults needs READ_WRITE
+// there, too.
+func apiServiceAccess() map[string]deploy.Role {
+	return map[string]deploy.Role{
+		"GetApplication":   deploy.ReadOnly,
+		"ListApplications": deploy.ReadOnly,
+		"GetDeployment":    deploy.ReadOnly,
+		"ListDeployments":  deploy.ReadOnly,
+		"GetCommand":       deploy.ReadOnly,
+		"GetPiped":         deploy.ReadOnly,
+		"Encrypt":          deploy.ReadOnly,
+		"ListStageLogs":    deploy.ReadOnly,
+
+		"AddApplication":                 deploy.ReadWrite,
+		"SyncApplication":                deploy.ReadWrite,
+		"UpdateApplication":              deploy.ReadWrite,
+		"DeleteApplication":              deploy.ReadWrite,
+		"EnableApplication":              deploy.ReadWrite,
+		"DisableApplication":             deploy.ReadWrite,
+		"RenameApplicationConfigFile":    deploy.ReadWrite,
+		"UpdateApplicationDeployTargets": deploy.ReadWrite,
+		"RegisterPiped":                  deploy.ReadWrite,
+		"UpdatePiped":                    deploy.ReadWrite,
+		"EnablePiped":                    deploy.ReadWrite,
+		"DisablePiped":                   deploy.ReadWrite,
+		"RegisterEvent":                  deploy.ReadWrite,
+		"RequestPlanPreview":             deploy.ReadWrite,
+		"GetPlanPreviewResults":          deploy.ReadWrite,
+	}
+}
+
+// controlServiceAccess holds the roles that control.proto promises. Listing API
+// keys tells who may do what, hence READ_WRITE.
+func controlServiceAccess() map[string]deploy.Role {
+	return map[string]deploy.Role{
+		"ListCandidates":     deploy.ReadOnly,
+		"ListAdoptions":      deploy.ReadOnly,
+		"GetPlan":            deploy.ReadOnly,
+		"GetDeploymentChain": deploy.ReadOnly,
+		"WatchDeployments":   deploy.ReadOnly,
+		"FollowStageLogs":    deploy.ReadOnly,
+		"GetLiveState":       deploy.ReadOnly,
+		"GetDriftReport":     deploy.ReadOnly,
+		"ListDriftReports":   deploy.ReadOnly,
+		"WatchDrift":         deploy.ReadOnly,
+		"ListRollouts":       deploy.ReadOnly,
+		"GetDeliveryFigures": deploy.ReadOnly,
+		"ListEvents":         deploy.ReadOnly,
+		"GetStatus":          deploy.ReadOnly,
+
+		"SyncApplication":     deploy.ReadWrite,
+		"RollbackApplication": deploy.ReadWrite,
+		"EnableApplication":   deploy.ReadWrite,
+		"DeleteApplication":   deploy.ReadWrite,
+		"ConfirmPrune":        deploy.ReadWrite,
+		"DecideAdoption":      deploy.ReadWrite,
+		"CancelDeployment":    deploy.ReadWrite,
+		"RetryDeployment":     deploy.ReadWrite,
+		"ApproveStage":        deploy.ReadWrite,
+		"RejectStage":         deploy.ReadWrite,
+		"SkipStage":           deploy.ReadWrite,
+		"CreateAPIKey":        deploy.ReadWrite,
+		"ListAPIKeys":         deploy.ReadWrite,
+		"DisableAPIKey":       deploy.ReadWrite,
+	}
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// ListApplications lists applications that are not deleted.
+func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListApplicationsRequest) (*apiservice.ListApplicationsResponse, error) {
+	if _, ok := modelv1.ApplicationKind_value[req.Kind]; req.Kind != "" && !ok {
+		return nil, status.Error(codes.InvalidArgument, "Invalid application kind")
+	}
+	after, err := decodeCursor(req.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiservice.ListApplicationsResponse{}
+	if req.PipedId != "" && req.PipedId != s.convert.pipedID {
+		return resp, nil // another agent's applications are not here
+	}
+	apps, err := s.store.Applications(ctx, ApplicationQuery{
+		Name: req.Name, Kind: req.Kind, Disabled: req.Disabled, Labels: req.Labels, After: after, Limit: pageSize(req.Limit),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range apps {
+		resp.Applications = append(resp.Applications, s.convert.application(a))
+	}
+	resp.Applications = resp.Applications[:fit(resp.Applications)]
+	if n := len(resp.Applications); n > 0 {
+		resp.Cursor = encodeCursor(Position{UpdatedAt: apps[n-1].UpdatedAt, ID: apps[n-1].ID})
+	}
+	return resp, nil
+}
+
+// GetApplication returns an application, a deleted one included.
+func (s *apiService) GetApplication(ctx context.Context, req *apiservice.GetApplicationRequest) (*apiservice.GetApplicationResponse, error) {
+	app, err := s.store.Application(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, named(err, "Application is not found")
+	}
+	return &apiservice.GetApplicationResponse{Application: s.convert.application(app)}, nil
+}
+
+// SyncApplication stores the command and returns. Whether the application can
+// be synced now is for the trigger to say, on the command.
+func (s *apiService) SyncApplication(ctx context.Context, req *apiservice.SyncApplicationRequest) (*apiservice.SyncApplicationResponse, error) {
+	app, err := s.store.Application(ctx, req.ApplicationId)
+	if err == nil && app.Deleted {
+		err = deploy.Errorf(deploy.NotFound, "application %s is deleted", app.ID)
+	}
+	if err != nil {
+		return nil, named(err, "Application is not found")
+	}
+	now := s.now()
+	command := deploy.Command{
+		ID: s.newID(), Type: deploy.CommandSync, ApplicationID: app.ID, Commander: callerOf(ctx).Subject,
+		Strategy: deploy.StrategyAuto, Status: deploy.CommandOpen, CreatedAt: now, UpdatedAt: now,
+	}
+	if err := s.store.AddCommand(ctx, command); err != nil {
+		return nil, err
+	}
+	return &apiservice.SyncApplicationResponse{CommandId: command.ID}, nil
+}
+
+// GetCommand returns a command, from the moment its ID was returned.
+func (s *apiService) GetCommand(ctx context.Context, req *apiservice.GetCommandRequest) (*apiservice.GetCommandResponse, error) {
+	command, err := s.store.Command(ctx, req.CommandId)
+	if err != nil {
+		return nil, named(err, "Command is not found")
+	}
+	return &apiservice.GetCommandResponse{Command: s.convert.command(command)}, nil
+}
+
+// named gives "not found" the words that PipeCD's clients know; other errors
+// pass.
+func named(err error, notFound string) error {
+	if deploy.IsKind(err, deploy.NotFound) {
+		return status.Error(codes.NotFound, notFound)
+	}
+	return err
+}

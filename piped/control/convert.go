@@ -1,0 +1,279 @@
+package control
+
+import (
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// converter turns the domain into messages. It is the only place that does, so
+// it is the only one that knows both. Every text is made valid UTF-8 on the
+// way: one wrong byte from a commit or a log would fail the whole response.
+type converter struct {
+	pipedID, projectID string
+}
+
+// The prefixes that enum names carry on the wire and not in the domain.
+const (
+	deploymentPrefix = "DEPLOYMENT_"
+	stagePrefix      = "STAGE_"
+	commandPrefix    = "COMMAND_"
+	triggerPrefix    = "TRIGGER_KIND_"
+)
+
+// pluginName is the name under which deploy targets are told to clients that
+// know plugins.
+const pluginName = "kubernetes"
+
+func (c converter) application(a deploy.Application) *modelv1.Application {
+	m := &modelv1.Application{
+		Id: a.ID, Name: text(a.Name), PipedId: c.pipedID, ProjectId: c.projectID,
+		Kind:                             kindNumber(a.Kind),
+		GitPath:                          gitPath(a.Git),
+		Description:                      text(a.Description),
+		Labels:                           texts(a.Labels),
+		MostRecentlySuccessfulDeployment: deploymentRef(a.LastSuccessful),
+		MostRecentlyTriggeredDeployment:  deploymentRef(a.LastTriggered),
+		SyncState: &modelv1.ApplicationSyncState{
+			Status:      modelv1.ApplicationSyncStatus(modelv1.ApplicationSyncStatus_value[string(a.Sync.Status)]),
+			ShortReason: text(a.Sync.ShortReason), Reason: text(a.Sync.Reason),
+			HeadDeploymentId: a.Sync.HeadDeploymentID, Timestamp: seconds(a.Sync.At),
+		},
+		Deploying:             a.Deploying,
+		PlatformProvider:      text(a.Provider),
+		DeployTargetsByPlugin: deployTargets(a.Provider),
+		DeletedAt:             seconds(a.DeletedAt),
+		Deleted:               a.Deleted,
+		Disabled:              a.Disabled,
+		CreatedAt:             seconds(a.CreatedAt),
+		UpdatedAt:             seconds(a.UpdatedAt),
+		EvaluatedCommit:       a.EvaluatedCommit,
+		SyncStateSinceMs:      millis(a.Sync.At),
+	}
+	if a.LastSuccessful != nil {
+		m.RunningCommit = text(a.LastSuccessful.Trigger.Commit.Hash)
+	}
+	return m
+}
+
+// deployment converts d; log is its transition log, or nil to leave it out.
+func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *modelv1.Deployment {
+	m := &modelv1.Deployment{
+		Id: d.ID, ApplicationId: d.ApplicationID, ApplicationName: text(d.ApplicationName),
+		PipedId: c.pipedID, ProjectId: c.projectID,
+		Kind:                      modelv1.ApplicationKind_KUBERNETES,
+		GitPath:                   gitPath(d.Git),
+		Labels:                    texts(d.Labels),
+		PlatformProvider:          text(d.Provider),
+		DeployTargetsByPlugin:     deployTargets(d.Provider),
+		Trigger:                   trigger(d.Trigger),
+		RunningCommitHash:         text(d.RunningCommit),
+		Summary:                   text(d.Summary),
+		Versions:                  versions(d.Versions),
+		Status:                    deploymentStatus(d.Status),
+		StatusReason:              text(d.StatusReason),
+		Metadata:                  texts(d.Metadata),
+		DeploymentChainId:         d.ChainID,
+		DeploymentChainBlockIndex: uint32(d.ChainBlock),
+		RunningConfigFilename:     text(d.RunningConfigFile),
+		CompletedAt:               seconds(d.CompletedAt),
+		CreatedAt:                 seconds(d.CreatedAt),
+		UpdatedAt:                 seconds(d.UpdatedAt),
+		TriggerKind:               modelv1.TriggerKind(modelv1.TriggerKind_value[triggerPrefix+string(d.Trigger.Kind)]),
+		CreatedAtMs:               millis(d.CreatedAt),
+		CompletedAtMs:             millis(d.CompletedAt),
+		DeadlineMs:                millis(d.Deadline),
+		Revision:                  d.Revision,
+	}
+	if len(d.Metadata) > 0 {
+		m.MetadataV2 = &modelv1.DeploymentMetadata{Shared: &modelv1.DeploymentMetadata_KeyValues{KeyValues: texts(d.Metadata)}}
+	}
+	for _, s := range d.Stages {
+		m.Stages = append(m.Stages, stage(s))
+	}
+	for _, t := range log {
+		m.Transitions = append(m.Transitions, transition(t))
+		if t.StageID == "" && t.To == string(deploy.Running) {
+			m.StartedAtMs = millis(t.At)
+		}
+	}
+	return m
+}
+
+func stage(s deploy.Stage) *modelv1.PipelineStage {
+	return &modelv1.PipelineStage{
+		Id: text(s.ID), Name: text(s.Name), Desc: text(s.Desc), Index: int32(s.Index),
+		Requires: textList(s.Requires), Visible: s.Visible, Rollback: s.Rollback,
+		Status: stageStatus(s.Status), StatusReason: text(s.StatusReason), Metadata: texts(s.Metadata),
+		CompletedAt: seconds(s.CompletedAt), CreatedAt: seconds(s.CreatedAt), UpdatedAt: seconds(s.UpdatedAt),
+		AvailableOperation: modelv1.ManualOperation_MANUAL_OPERATION_NONE,
+		StartedAtMs:        millis(s.StartedAt), CompletedAtMs: millis(s.CompletedAt), DeadlineMs: millis(s.Deadline),
+	}
+}
+
+// transition names statuses as the wire's enums do; creation has no status
+// before.
+func transition(t deploy.Transition) *modelv1.Transition {
+	prefix := deploymentPrefix
+	if t.StageID != "" {
+		prefix = stagePrefix
+	}
+	m := &modelv1.Transition{To: prefix + t.To, Reason: text(t.Reason), AtMs: millis(t.At), StageId: text(t.StageID)}
+	if t.From != "" {
+		m.From = prefix + t.From
+	}
+	return m
+}
+
+func (c converter) command(d deploy.Command) *modelv1.Command {
+	m := &modelv1.Command{
+		Id: d.ID, PipedId: c.pipedID, ApplicationId: d.ApplicationID, DeploymentId: d.DeploymentID, StageId: text(d.StageID),
+		Commander: text(d.Commander), ProjectId: c.projectID,
+		Status:    modelv1.CommandStatus(modelv1.CommandStatus_value[commandPrefix+string(d.Status)]),
+		Metadata:  texts(d.Metadata),
+		HandledAt: seconds(d.HandledAt),
+		Type:      modelv1.Command_Type(modelv1.Command_Type_value[string(d.Type)]),
+		CreatedAt: seconds(d.CreatedAt),
+		UpdatedAt: seconds(d.UpdatedAt),
+	}
+	switch d.Type {
+	case deploy.CommandSync:
+		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: d.ApplicationID, SyncStrategy: strategy(d.Strategy)}
+	case deploy.CommandChainSync:
+		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{ApplicationId: d.ApplicationID, SyncStrategy: strategy(d.Strategy)}
+	case deploy.CommandCancel:
+		m.CancelDeployment = &modelv1.Command_CancelDeployment{
+			DeploymentId: d.DeploymentID, ForceRollback: d.ForceRollback, ForceNoRollback: d.ForceNoRollback,
+		}
+	case deploy.CommandApproveStage:
+		m.ApproveStage = &modelv1.Command_ApproveStage{DeploymentId: d.DeploymentID, StageId: text(d.StageID)}
+	case deploy.CommandSkipStage:
+		m.SkipStage = &modelv1.Command_SkipStage{DeploymentId: d.DeploymentID, StageId: text(d.StageID)}
+	case deploy.CommandRestartPiped:
+		m.RestartPiped = &modelv1.Command_RestartPiped{PipedId: c.pipedID}
+	case deploy.CommandUpdateConfig, deploy.CommandBuildPlanPreview:
+		// The domain holds nothing of them beyond what is set above.
+	}
+	return m
+}
+
+func logBlock(b deploy.LogBlock) *modelv1.LogBlock {
+	return &modelv1.LogBlock{
+		Index: b.Index, Log: text(b.Log),
+		Severity:  modelv1.LogSeverity(modelv1.LogSeverity_value[string(b.Severity)]),
+		CreatedAt: seconds(b.At), CreatedAtMs: millis(b.At),
+	}
+}
+
+func gitPath(p deploy.GitPath) *modelv1.ApplicationGitPath {
+	return &modelv1.ApplicationGitPath{
+		Repo: &modelv1.ApplicationGitRepository{Id: text(p.RepoID), Remote: text(p.Remote), Branch: text(p.Branch)},
+		Path: text(p.Dir), ConfigFilename: text(p.ConfigFile),
+	}
+}
+
+func trigger(t deploy.Trigger) *modelv1.DeploymentTrigger {
+	return &modelv1.DeploymentTrigger{
+		Commit: &modelv1.Commit{
+			Hash: text(t.Commit.Hash), Message: text(t.Commit.Message), Author: text(t.Commit.Author),
+			Branch: text(t.Commit.Branch), Url: text(t.Commit.URL), CreatedAt: seconds(t.Commit.At),
+		},
+		Commander: text(t.Commander), Timestamp: seconds(t.At),
+		SyncStrategy: strategy(t.Strategy), StrategySummary: text(t.StrategySummary),
+	}
+}
+
+func deploymentRef(r *deploy.DeploymentRef) *modelv1.ApplicationDeploymentReference {
+	if r == nil {
+		return nil
+	}
+	names := make([]string, len(r.Versions))
+	for i, v := range r.Versions {
+		names[i] = v.Version
+	}
+	return &modelv1.ApplicationDeploymentReference{
+		DeploymentId: r.DeploymentID, Trigger: trigger(r.Trigger), Summary: text(r.Summary),
+		Version: text(strings.Join(names, ", ")), ConfigFilename: text(r.ConfigFile), Versions: versions(r.Versions),
+		StartedAt: seconds(r.StartedAt), CompletedAt: seconds(r.CompletedAt),
+	}
+}
+
+func versions(list []deploy.ArtifactVersion) []*modelv1.ArtifactVersion {
+	var out []*modelv1.ArtifactVersion
+	for _, v := range list {
+		out = append(out, &modelv1.ArtifactVersion{
+			Kind:    modelv1.ArtifactVersion_Kind(modelv1.ArtifactVersion_Kind_value[v.Kind]),
+			Version: text(v.Version), Name: text(v.Name), Url: text(v.URL),
+		})
+	}
+	return out
+}
+
+func deployTargets(provider string) map[string]*modelv1.DeployTargets {
+	if provider == "" {
+		return nil
+	}
+	return map[string]*modelv1.DeployTargets{pluginName: {DeployTargets: []string{text(provider)}}}
+}
+
+func deploymentStatus(s deploy.Status) modelv1.DeploymentStatus {
+	return modelv1.DeploymentStatus(modelv1.DeploymentStatus_value[deploymentPrefix+string(s)])
+}
+
+// statusFromName returns the status with the wire name DEPLOYMENT_...
+func statusFromName(name string) (deploy.Status, bool) {
+	_, ok := modelv1.DeploymentStatus_value[name]
+	return deploy.Status(strings.TrimPrefix(name, deploymentPrefix)), ok
+}
+
+func stageStatus(s deploy.StageStatus) modelv1.StageStatus {
+	return modelv1.StageStatus(modelv1.StageStatus_value[stagePrefix+string(s)])
+}
+
+func strategy(s deploy.Strategy) modelv1.SyncStrategy {
+	return modelv1.SyncStrategy(modelv1.SyncStrategy_value[string(s)])
+}
+
+func kindNumber(kind string) modelv1.ApplicationKind {
+	return modelv1.ApplicationKind(modelv1.ApplicationKind_value[kind])
+}
+
+// seconds returns t as unix seconds, 0 for the zero time.
+func seconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// millis returns t as unix milliseconds, 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// text makes s valid UTF-8.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func texts(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[text(k)] = text(v)
+	}
+	return out
+}
+
+func textList(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = text(s)
+	}
+	return out
+}

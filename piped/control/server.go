@@ -1,0 +1,142 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// maxRequest bounds a request and maxResponse a response, which an unmodified
+// pipectl refuses from 4 MiB on. The distance leaves room for what is added
+// after the rows were counted.
+const (
+	maxRequest  = 4 << 20
+	maxResponse = 7 << 19 // 3.5 MiB
+)
+
+// defaultGrace is how long calls may go on after the agent was told to stop.
+const defaultGrace = 5 * time.Second
+
+// Config is what New needs. Store is required; the rest has defaults or may be
+// empty.
+type Config struct {
+	// Address is where to listen, as host:port. Port 0 picks a free one.
+	Address string
+	// CertFile and KeyFile are a PEM certificate and its key; both or none.
+	CertFile, KeyFile string
+	// Insecure permits plaintext beyond loopback.
+	Insecure bool
+
+	Store Store
+	// PipedID and ProjectID are what the messages name as agent and project.
+	PipedID, ProjectID string
+
+	Logger *slog.Logger
+	Now    func() time.Time // default time.Now
+	NewID  func() string    // default a random UUID
+	// Grace bounds how long Run waits for calls to end; default 5 s.
+	Grace time.Duration
+}
+
+// Server is the gRPC server of the agent. Its methods are safe for concurrent
+// use.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	grpc     *grpc.Server
+	health   *health.Server
+	secure   bool
+}
+
+// New binds the address, so that a port in use or a certificate that cannot be
+// read is known at once. Plaintext beyond loopback is refused unless
+// cfg.Insecure says it is meant. Whoever does not come to call Run calls Close.
+func New(cfg Config) (*Server, error) {
+	cfg = withDefaults(cfg)
+	creds, err := transport(cfg)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cfg.Address)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
+	}
+	s := &Server{cfg: cfg, listener: listener, health: health.NewServer(), secure: creds != nil}
+	s.grpc = s.register(creds)
+	return s, nil
+}
+
+// register makes the gRPC server with every service on it.
+func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
+	g := guard{keys: s.cfg.Store, log: s.cfg.Logger, now: s.cfg.Now, access: methodAccess()}
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.UnaryInterceptor(g.unary),
+		grpc.StreamInterceptor(g.stream),
+	}
+	if creds != nil {
+		opts = append(opts, grpc.Creds(creds))
+	}
+	server := grpc.NewServer(opts...)
+	apiservice.RegisterAPIServiceServer(server, &apiService{
+		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID},
+		now: s.cfg.Now, newID: s.cfg.NewID,
+	})
+	controlv1.RegisterControlServiceServer(server, controlService{})
+	grpc_health_v1.RegisterHealthServer(server, s.health)
+	return server
+}
+
+// Addr returns the address the server listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Secure reports whether the server speaks TLS.
+func (s *Server) Secure() bool { return s.secure }
+
+// Close releases the address of a server that was never run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Run serves until ctx ends, then lets calls end within the grace period, cuts
+// off the rest and returns nil. It returns an error if serving fails before.
+func (s *Server) Run(ctx context.Context) error {
+	s.cfg.Logger.Info("control API is served", "address", s.Addr(), "tls", s.secure)
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve the control API on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("stop the control API on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+// stop ends all calls: gracefully at first, then by force.
+func (s *Server) stop() {
+	s.health.Shutdown()
+	var graceful sync.WaitGroup
+	graceful.Add(1)
+	go func() {
+		defer graceful.Done()
+		s.grpc.GracefulStop()
+	}()
+	force := time.AfterFunc(s.cfg.Grace, s.grpc.Stop)
+	graceful.Wait()
+	force.Stop()
+}

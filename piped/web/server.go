@@ -1,0 +1,126 @@
+// Package web is the agent's HTTP server: whether the process is alive and
+// whether it is ready for work. It owns the web address and nothing behind it:
+// what ready means is asked of a function it is given.
+//
+// To test with it, give New the address 127.0.0.1:0 and ask Addr where it
+// listens.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	// readTimeout bounds the reading of a request, so that a silent client
+	// holds no connection.
+	readTimeout = 10 * time.Second
+	// defaultGrace bounds how long answers may take after the agent was told
+	// to stop.
+	defaultGrace = 5 * time.Second
+)
+
+// Config is what New needs.
+type Config struct {
+	// Address is where to listen, as host:port. Port 0 picks a free one.
+	Address string
+	// Ready returns nil while the agent is ready for work, and otherwise why it
+	// is not, without secrets. It must be quick and safe for concurrent use;
+	// nil means always ready.
+	Ready  func() error
+	Logger *slog.Logger
+	// Grace bounds how long Run waits for requests to end; default 5 s.
+	Grace time.Duration
+}
+
+// Server is the HTTP server. Its methods are safe for concurrent use.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	log      *slog.Logger
+	grace    time.Duration
+}
+
+// New binds the address, so that a port in use is known at once. Whoever does
+// not come to call Run calls Close.
+func New(cfg Config) (*Server, error) {
+	if cfg.Ready == nil {
+		cfg.Ready = func() error { return nil }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = defaultGrace
+	}
+	listener, err := net.Listen("tcp", cfg.Address)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "listen for HTTP on %q (web.address): %w", cfg.Address, err)
+	}
+	return &Server{
+		listener: listener, log: cfg.Logger, grace: cfg.Grace,
+		http: &http.Server{
+			Handler: routes(cfg.Ready), ReadTimeout: readTimeout,
+			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+		},
+	}, nil
+}
+
+func routes(ready func() error) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ok")
+	})
+	return mux
+}
+
+// answer writes one line of text. A client that is gone cannot be told.
+func answer(w http.ResponseWriter, code int, line string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, line+"\n")
+}
+
+// Addr returns the address the server listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Close releases the address of a server that was never run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Run serves until ctx ends, then lets requests end within the grace period,
+// cuts off the rest and returns nil. It returns an error if serving fails
+// before.
+func (s *Server) Run(ctx context.Context) error {
+	s.log.Info("HTTP is served", "address", s.Addr())
+	served := make(chan error, 1)
+	go func() { served <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve HTTP on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	if err := s.http.Shutdown(end); err != nil {
+		err = errors.Join(err, s.http.Close())
+		s.log.Warn("HTTP requests were cut off", "error", err)
+	}
+	<-served
+	return nil
+}

@@ -1,0 +1,124 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs a server until the test ends and checks that it ends well.
+func start(t *testing.T, ready func() error) (url string) {
+	t.Helper()
+	s, err := New(Config{Address: "127.0.0.1:0", Ready: ready})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v, want nil after its context ended", err)
+		}
+		if conn, err := net.Dial("tcp", s.Addr()); err == nil {
+			conn.Close()
+			t.Error("the address is still served after Run returned")
+		}
+	})
+	return "http://" + s.Addr()
+}
+
+func get(t *testing.T, method, url string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestRoutes(t *testing.T) {
+	url := start(t, func() error { return errors.New("cluster dev: connection refused") })
+	tests := map[string]struct {
+		method, path string
+		code         int
+		body         string
+	}{
+		"alive though not ready":       {"GET", "/healthz", 200, "ok\n"},
+		"not ready says why":           {"GET", "/readyz", 503, "not ready: cluster dev: connection refused\n"},
+		"head works for probes":        {"HEAD", "/healthz", 200, ""},
+		"nothing else is there":        {"GET", "/", 404, "404 page not found\n"},
+		"nothing below either":         {"GET", "/healthz/more", 404, "404 page not found\n"},
+		"probes do not change a thing": {"POST", "/readyz", 405, "Method Not Allowed\n"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, body := get(t, tc.method, url+tc.path)
+			if code != tc.code || body != tc.body {
+				t.Errorf("%s %s = %d %q, want %d %q", tc.method, tc.path, code, body, tc.code, tc.body)
+			}
+		})
+	}
+}
+
+func TestReadyIsAskedEachTime(t *testing.T) {
+	var ready atomic.Bool
+	url := start(t, func() error {
+		if ready.Load() {
+			return nil
+		}
+		return errors.New("starting")
+	})
+	if code, _ := get(t, "GET", url+"/readyz"); code != 503 {
+		t.Errorf("before: code %d, want 503", code)
+	}
+	ready.Store(true)
+	if code, body := get(t, "GET", url+"/readyz"); code != 200 || body != "ok\n" {
+		t.Errorf("after: %d %q, want 200 ok", code, body)
+	}
+}
+
+func TestReadyByDefault(t *testing.T) {
+	if code, _ := get(t, "GET", start(t, nil)+"/readyz"); code != 200 {
+		t.Errorf("code %d, want 200", code)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	s, err := New(Config{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Config{Address: s.Addr()})
+	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), s.Addr()) || !strings.Contains(err.Error(), "web.address") {
+		t.Errorf("error %v, want one of kind Invalid that names the address and web.address", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("Run on a closed listener returned nil, want the error")
+	}
+}
