@@ -79,12 +79,32 @@ type Rollout struct {
 	TargetName     string
 	Revision       int64
 	DesiredAtStart int32
+	ReplicasBefore int32 // desired before the first apply
+
+	// TemplateBase is TemplateDigest with the template's annotations left out.
+	// FollowedDigest, when set, is what is waited for instead of TemplateDigest:
+	// someone restarted the workload by hand (a change of the template's
+	// annotations only) at FollowedAt.
+	TemplateBase   string
+	FollowedDigest string
+	FollowedAt     time.Time
 
 	// AppliedAt is the server's time of the apply; LastProgress the last moment
-	// progress was seen, Progress what was seen then.
-	AppliedAt    time.Time
-	LastProgress time.Time
-	Progress     string
+	// progress was seen, Progress what was seen then. The Seen counts are what
+	// the next progress is measured against: the most new pods ready and
+	// available, the fewest old ones.
+	AppliedAt     time.Time
+	LastProgress  time.Time
+	Progress      string
+	SeenReady     int32
+	SeenAvailable int32
+	SeenOld       int32
+
+	// FailingSince is when pods or the ReplicaSet began to be refused,
+	// TroubleSince when pods began to fail in a way that waiting does not heal;
+	// zero while neither is so.
+	FailingSince time.Time
+	TroubleSince time.Time
 
 	Version     int64 // counts the writes of the row; compared and swapped
 	CreatedAt   time.Time
