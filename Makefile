@@ -1,0 +1,58 @@
+# The two commands to know are `make demo` and `make test`; see README.md.
+#
+# Nothing here is rebuilt needlessly: Go's build cache decides for our own code,
+# and the control plane is cached by content (examples/devcluster/build.sh).
+
+SHELL := /bin/bash
+BIN := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+export DEVCLUSTER := $(BIN)/devcluster
+
+.PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test bench generate clean help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+build: ## build bin/piped and bin/pipectl
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/ ./piped/cmd/piped ./piped/cmd/pipectl
+
+devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes the first time)
+	@mkdir -p $(BIN)
+	@examples/devcluster/build.sh $(DEVCLUSTER)
+
+demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
+	@go run ./examples/demo -bin $(BIN) $(if $(ONCE),-once)
+
+test: prerequisites vet lint unit devcluster-test ## everything that must pass
+
+prerequisites: ## install what the tests need, or name it
+	@.ci/prerequisites
+
+vet:
+	go vet ./...
+	cd examples/devcluster && CGO_ENABLED=0 go vet ./...
+
+lint: ## gofmt, staticcheck, protocol lint and stale generated code
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go tool -modfile=proto/lint.mod staticcheck ./...
+	proto/check.sh
+
+unit: build devcluster ## all tests of the agent, against real servers, with the race detector
+	go test -race -timeout 15m ./...
+
+devcluster-test: devcluster ## the tests of the development cluster itself
+	cd examples/devcluster && CGO_ENABLED=0 go test -timeout 10m ./...
+
+bench: build devcluster ## print the figures; BENCH=<regexp> selects
+	@go run ./examples/bench -bin $(BIN) -run '$(BENCH)'
+
+generate: ## regenerate the wire types from the .proto files
+	proto/generate.sh
+
+clean: ## remove what was built here
+	rm -rf $(BIN)
