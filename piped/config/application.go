@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// APIVersion is the apiVersion of every file this package reads.
+const APIVersion = "pipecd.dev/v1beta1"
+
+// The kinds of application configuration this version deploys. The second form
+// is PipeCD's newer one, with the platform's fields below spec.plugins.
+const (
+	KindKubernetesApp = "KubernetesApp"
+	KindApplication   = "Application"
+)
+
+// Application is one app.pipecd.yaml, complete and valid.
+type Application struct {
+	Generic    `yaml:",inline"`
+	Kubernetes kubernetes.Spec `yaml:",inline"`
+
+	// Warnings name what is accepted but has no effect, one line each.
+	Warnings []string `yaml:"-"`
+}
+
+// UnsupportedKind is the error for an application configuration of a kind that
+// this version cannot deploy.
+type UnsupportedKind struct {
+	File string
+	Line int
+	Kind string
+}
+
+// Error names the kind and what was expected.
+func (e *UnsupportedKind) Error() string {
+	return fmt.Sprintf("%s:%d: kind: %q is not supported by this version of piped; expected %s", e.File, e.Line, e.Kind, KindKubernetesApp)
+}
+
+// IsApplicationConfig reports whether a file's base name is that of an
+// application configuration: app.pipecd.yaml or *.pipecd.yaml.
+func IsApplicationConfig(base string) bool { return strings.HasSuffix(base, ".pipecd.yaml") }
+
+// ParseApplication reads an application's configuration; name stands for the
+// file in errors. Errors are of kind deploy.Invalid and name every problem of
+// the file, one a line; errors.As finds an *UnsupportedKind.
+func ParseApplication(name string, data []byte) (*Application, error) {
+	app, err := parseApplication(name, data)
+	if err != nil {
+		return nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
+	}
+	return app, nil
+}
+
+func parseApplication(name string, data []byte) (*Application, error) {
+	d, err := strict.Parse(name, data, APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	if d.Kind != KindKubernetesApp && d.Kind != KindApplication {
+		return nil, &UnsupportedKind{File: name, Line: d.KindLine, Kind: d.Kind}
+	}
+	app := &Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
+	if err := app.decode(d); err != nil {
+		return nil, err
+	}
+	app.complete(d)
+	app.Kubernetes.Complete(d)
+	app.checkRollback(d)
+	app.Warnings = d.Warnings()
+	return app, d.Err()
+}
+
+// applicationRules joins the rules of the generic part and of Kubernetes.
+func applicationRules() strict.Rules {
+	rules, k := genericRules(), kubernetes.Rules()
+	maps.Copy(rules.Refused, k.Refused)
+	rules.Ignored = k.Ignored
+	return rules
+}
+
+// decode reads spec, and with kind Application spec.plugins.kubernetes over it:
+// a key below the plugin replaces the same key of spec as a whole.
+func (a *Application) decode(d *strict.Document) error {
+	rules := applicationRules()
+	if d.Kind == KindKubernetesApp {
+		rules.Ignored["plugins"] = "read only with kind " + KindApplication + "; ignored"
+		d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)
+		return nil
+	}
+	plugin, err := takePlugin(d)
+	if err != nil {
+		return err
+	}
+	for i := 0; plugin.Kind == yaml.MappingNode && i < len(plugin.Content); i += 2 {
+		take(d.Spec, plugin.Content[i].Value)
+	}
+	d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)
+	d.Decode(plugin, strict.Field{Base: "spec.plugins.kubernetes"}, a, rules)
+	return nil
+}
+
+// takePlugin removes spec.plugins and returns what stands below kubernetes.
+func takePlugin(d *strict.Document) (*yaml.Node, error) {
+	plugins := take(d.Spec, "plugins")
+	var plugin *yaml.Node
+	if plugins != nil {
+		plugin = take(plugins, "kubernetes")
+	}
+	switch {
+	case plugins != nil && len(plugins.Content) > 0 && plugin == nil:
+		other := plugins.Content[0]
+		return nil, &UnsupportedKind{File: d.File, Line: other.Line, Kind: KindApplication + " with plugin " + other.Value}
+	case plugins != nil && len(plugins.Content) > 0:
+		other := plugins.Content[0]
+		return nil, fmt.Errorf("%s:%d: spec.plugins.%s: one platform is possible, and spec.plugins.kubernetes is there too", d.File, other.Line, other.Value)
+	case plugin == nil:
+		d.Problemf("plugins.kubernetes", "required with kind %s; expected a mapping", KindApplication)
+		return nil, d.Err()
+	}
+	return plugin, nil
+}
+
+// take removes a key from a mapping and returns its value, nil when absent.
+func take(mapping *yaml.Node, key string) *yaml.Node {
+	if mapping.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			value := mapping.Content[i+1]
+			mapping.Content = append(mapping.Content[:i:i], mapping.Content[i+2:]...)
+			return value
+		}
+	}
+	return nil
+}
+
+func (a *Application) checkRollback(d *strict.Document) {
+	p, in := a.Planner.AutoRollback, a.Kubernetes.Input.AutoRollback
+	if p != nil && in != nil && *p != *in {
+		d.Problemf("planner.autoRollback", "is %t, but input.autoRollback is %t; keep one of them", *p, *in)
+	}
+}
+
+// AutoRollback reports whether a failed deployment is rolled back: what
+// planner.autoRollback or input.autoRollback says, true when neither is written.
+func (a *Application) AutoRollback() bool {
+	for _, written := range []*bool{a.Planner.AutoRollback, a.Kubernetes.Input.AutoRollback} {
+		if written != nil {
+			return *written
+		}
+	}
+	return true
+}

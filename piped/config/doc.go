@@ -1,0 +1,10 @@
+// Package config reads the two files people write: the agent's own
+// configuration (kind Piped) and app.pipecd.yaml (kind KubernetesApp). It owns
+// their types, defaults and rules, keeps PipeCD's field names, and reports all
+// problems of a file together, each with file, line and field.
+//
+// It never guesses: unknown keys and features this version lacks are refused.
+// It opens no file but the one LoadPiped is given, and values it returns are
+// not changed by it later. The fields only Kubernetes has are in
+// config/kubernetes, the reading itself in config/strict.
+package config

@@ -1,0 +1,177 @@
+package kubernetes
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// Spec is what a KubernetesApp says beyond the generic part.
+type Spec struct {
+	Input        Input        `yaml:"input"`
+	QuickSync    SyncOptions  `yaml:"quickSync"`
+	Workloads    []Reference  `yaml:"workloads"` // empty: every Deployment
+	Service      Reference    `yaml:"service"`
+	VariantLabel VariantLabel `yaml:"variantLabel"`
+
+	// ReadyThreshold is the share of a workload's pods, 1 to 100, that must be
+	// available for its rollout to have ended.
+	ReadyThreshold strict.Percent `yaml:"readyThreshold"`
+	// Strict ends rollouts by the upstream rule of `kubectl rollout status`.
+	Strict bool `yaml:"strict"`
+	// FailFast fails a rollout on image and crash errors without waiting for
+	// its deadline.
+	FailFast bool `yaml:"failFast"`
+	// PruneKinds names the kinds among PrunableKinds that pruning may delete.
+	PruneKinds []string `yaml:"pruneKinds"`
+	// TakeOver permits applying objects that another owner claims.
+	TakeOver bool `yaml:"takeOver"`
+}
+
+// Input says where the objects come from.
+type Input struct {
+	// Manifests are files, relative to the application's directory and inside
+	// it; empty means every manifest directly in the directory.
+	Manifests []string `yaml:"manifests"`
+	// Namespace is the namespace of every namespaced object; "" leaves theirs.
+	Namespace           string `yaml:"namespace"`
+	AutoCreateNamespace bool   `yaml:"autoCreateNamespace"`
+	// AutoRollback is nil when not written; see config.Application.AutoRollback.
+	AutoRollback *bool `yaml:"autoRollback"`
+}
+
+// SyncOptions are the options of K8S_SYNC.
+type SyncOptions struct {
+	Prune                     bool `yaml:"prune"`
+	AddVariantLabelToSelector bool `yaml:"addVariantLabelToSelector"`
+}
+
+// Reference names objects of the application. An empty Name means all of the
+// kind.
+type Reference struct {
+	Kind string `yaml:"kind"`
+	Name string `yaml:"name"`
+}
+
+// VariantLabel is the label that tells the variants of a workload apart.
+type VariantLabel struct {
+	Key           string `yaml:"key"`
+	PrimaryValue  string `yaml:"primaryValue"`
+	CanaryValue   string `yaml:"canaryValue"`
+	BaselineValue string `yaml:"baselineValue"`
+}
+
+// PrunableKinds are the kinds that are never pruned unless pruneKinds names
+// them, because data or other people's objects go with them.
+func PrunableKinds() []string {
+	return []string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"}
+}
+
+// DefaultSpec returns the defaults of every field.
+func DefaultSpec() Spec {
+	return Spec{
+		VariantLabel: VariantLabel{
+			Key: "pipecd.dev/variant", PrimaryValue: "primary", CanaryValue: "canary", BaselineValue: "baseline",
+		},
+		ReadyThreshold: 100,
+		FailFast:       true,
+	}
+}
+
+// Rules returns the keys of spec that are known but not read. The refused ones
+// are what this version cannot do; a row goes when the feature comes.
+func Rules() strict.Rules {
+	const version = "the tool is built in, so the version has no meaning here; ignored"
+	return strict.Rules{
+		Refused: map[string]string{
+			"trafficRouting":         Unsupported("spec.trafficRouting"),
+			"resourceRoutes":         Unsupported("spec.resourceRoutes"),
+			"configPropagation":      Unsupported("spec.configPropagation"),
+			"healthChecks":           Unsupported("spec.healthChecks"),
+			"input.helmChart":        Unsupported("spec.input.helmChart"),
+			"input.helmOptions":      Unsupported("spec.input.helmOptions"),
+			"input.kustomizeOptions": Unsupported("spec.input.kustomizeOptions"),
+		},
+		Ignored: map[string]string{
+			"input.kubectlVersion":   version,
+			"input.helmVersion":      version,
+			"input.kustomizeVersion": version,
+		},
+	}
+}
+
+// Unsupported is the sentence that refuses a field this version cannot honour.
+func Unsupported(field string) string {
+	return field + " is not supported by this version of piped; remove it"
+}
+
+// Complete fills what depends on other fields and reports every value that
+// makes no sense to d.
+func (s *Spec) Complete(d *strict.Document) {
+	s.completeInput(d)
+	for i := range s.Workloads {
+		if s.Workloads[i].Kind == "" {
+			s.Workloads[i].Kind = "Deployment"
+		}
+	}
+	if s.Service.Kind != "" && s.Service.Kind != "Service" {
+		d.Problemf("service.kind", "expected Service, found %q", s.Service.Kind)
+	}
+	if s.ReadyThreshold < 1 || s.ReadyThreshold > 100 {
+		d.Problemf("readyThreshold", "expected a percentage from 1 to 100, found %d", s.ReadyThreshold)
+	}
+	for i, kind := range s.PruneKinds {
+		if !slices.Contains(PrunableKinds(), kind) {
+			d.Problemf(fmt.Sprintf("pruneKinds[%d]", i), "expected one of %s, found %q; every other kind is pruned without being named",
+				strings.Join(PrunableKinds(), ", "), kind)
+		}
+	}
+	s.VariantLabel.validate(d)
+}
+
+func (s *Spec) completeInput(d *strict.Document) {
+	for i, name := range s.Input.Manifests {
+		if !filepath.IsLocal(name) || path.Clean(name) == "." {
+			d.Problemf(fmt.Sprintf("input.manifests[%d]", i), "expected the name of a file inside the application's directory, found %q", name)
+			continue
+		}
+		s.Input.Manifests[i] = path.Clean(name)
+	}
+	if ns := s.Input.Namespace; ns != "" {
+		for _, why := range validation.IsDNS1123Label(ns) {
+			d.Problemf("input.namespace", "%q is not the name of a namespace: %s", ns, why)
+		}
+	}
+	if s.Input.AutoCreateNamespace && s.Input.Namespace == "" {
+		d.Problemf("input.autoCreateNamespace", "needs input.namespace, the namespace to create")
+	}
+}
+
+func (l VariantLabel) validate(d *strict.Document) {
+	for _, why := range validation.IsQualifiedName(l.Key) {
+		d.Problemf("variantLabel.key", "%q is not a label key: %s", l.Key, why)
+	}
+	values := []struct{ field, value string }{
+		{"primaryValue", l.PrimaryValue}, {"canaryValue", l.CanaryValue}, {"baselineValue", l.BaselineValue},
+	}
+	seen := map[string]string{}
+	for _, v := range values {
+		if v.value == "" {
+			d.Problemf("variantLabel."+v.field, "expected a label value, found an empty one")
+			continue
+		}
+		for _, why := range validation.IsValidLabelValue(v.value) {
+			d.Problemf("variantLabel."+v.field, "%q is not a label value: %s", v.value, why)
+		}
+		if other, taken := seen[v.value]; taken {
+			d.Problemf("variantLabel."+v.field, "has the same value as variantLabel.%s; the variants must differ", other)
+		}
+		seen[v.value] = v.field
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// KindPiped is the kind of the agent's own configuration.
+const KindPiped = "Piped"
+
+// Piped is the agent's configuration, complete and valid. Paths are absolute
+// or relative to the working directory, never to the file.
+type Piped struct {
+	ProjectID string
+	PipedID   string
+	Name      string
+	// DataDir is where the agent keeps its mirrors, keys and, by default, its store.
+	DataDir string
+	Store   Store
+	API     API
+	Web     Web
+	// SyncInterval is how often the heads of the watched branches are asked for.
+	SyncInterval time.Duration
+	Git          Git
+	Repositories []Repository
+	Providers    []PlatformProvider
+	Limits       Limits
+}
+
+// Store is spec.store.
+type Store struct {
+	// DSN is sqlite://<path> or postgres://...; it may hold a password.
+	DSN strict.Secret `yaml:"dsn"`
+}
+
+// API is spec.api: where the control API listens.
+type API struct {
+	Address     string `yaml:"address"`
+	TLSCertFile string `yaml:"tlsCertFile"`
+	TLSKeyFile  string `yaml:"tlsKeyFile"`
+	// Insecure permits listening beyond loopback without TLS.
+	Insecure bool `yaml:"insecure"`
+}
+
+// Web is spec.web: where webhooks, health and metrics are served.
+type Web struct {
+	Address string `yaml:"address"`
+}
+
+// Git is spec.git. Secrets are decoded: what the file holds in base64 is plain
+// here.
+type Git struct {
+	Username string `yaml:"username"`
+	Email    string `yaml:"email"`
+	// SSHKeyFile, SSHKeyData and Password exclude one another.
+	SSHKeyFile string        `yaml:"sshKeyFile"`
+	SSHKeyData strict.Secret `yaml:"sshKeyData"`
+	Password   strict.Secret `yaml:"password"`
+	// Host is the host of remotes for which the credentials are; HostName is
+	// where it is reached.
+	Host     string `yaml:"host"`
+	HostName string `yaml:"hostName"`
+	// KnownHostsFile holds the SSH host keys; "" means the user's and the system's.
+	KnownHostsFile string `yaml:"knownHostsFile"`
+}
+
+// Repository is one watched branch.
+type Repository struct {
+	RepoID string `yaml:"repoId"`
+	Remote string `yaml:"remote"`
+	Branch string `yaml:"branch"`
+	// Discover selects which candidates become applications; nil selects none.
+	Discover *Discover `yaml:"discover"`
+}
+
+// Discover selects applications of a repository. Empty, it selects all.
+type Discover struct {
+	Paths  Patterns          `yaml:"paths"`  // of configuration files, combined: ! excludes
+	Labels map[string]string `yaml:"labels"` // all must be equal
+}
+
+// Selects reports whether the application configured at configPath (from the
+// repository's root) with the given labels belongs to this agent.
+func (r Repository) Selects(configPath string, labels map[string]string) bool {
+	if r.Discover == nil {
+		return false
+	}
+	for k, v := range r.Discover.Labels {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return len(r.Discover.Paths) == 0 || r.Discover.Paths.MatchCombined(configPath)
+}
+
+// PlatformProvider is one place to deploy to.
+type PlatformProvider struct {
+	Name       string
+	Type       string // KUBERNETES
+	Labels     map[string]string
+	Kubernetes kubernetes.Provider
+}
+
+// ProviderKubernetes is the type of Kubernetes providers.
+const ProviderKubernetes = "KUBERNETES"
+
+// Limits is spec.limits: how many deployments run at a time.
+type Limits struct {
+	Deployments int `yaml:"deployments"`
+	// PerCluster is the limit for each platform provider; 0 means none of its own.
+	PerCluster int `yaml:"perCluster"`
+}
+
+// Repository returns the repository with the given ID.
+func (p *Piped) Repository(id string) (Repository, bool) {
+	for _, r := range p.Repositories {
+		if r.RepoID == id {
+			return r, true
+		}
+	}
+	return Repository{}, false
+}
+
+// LoadPiped reads the agent's configuration from a file. See ParsePiped.
+func LoadPiped(path string) (*Piped, []string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, deploy.Errorf(deploy.Invalid, "read the configuration: %w", err)
+	}
+	return ParsePiped(path, data)
+}
+
+// ParsePiped reads the agent's configuration; name is the file's path: it stands
+// for the file in errors, and relative paths in the configuration are relative
+// to its folder. The warnings name what is accepted but has no effect, one line
+// each. Errors are of kind deploy.Invalid and name every problem, one a line.
+func ParsePiped(name string, data []byte) (*Piped, []string, error) {
+	d, err := strict.Parse(name, data, APIVersion)
+	if err != nil {
+		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
+	}
+	if d.Kind != KindPiped {
+		return nil, nil, deploy.Errorf(deploy.Invalid, "%s:%d: kind: expected %s, found %q", name, d.KindLine, KindPiped, d.Kind)
+	}
+	spec := defaultPipedSpec()
+	d.Decode(d.Spec, strict.Field{Base: "spec"}, &spec, pipedRules())
+	home, _ := os.UserHomeDir() // asked for only by paths that begin with ~
+	r := resolver{d: d, folder: filepath.Dir(name), home: home}
+	p := spec.complete(d, r)
+	if err := d.Err(); err != nil {
+		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
+	}
+	return p, d.Warnings(), nil
+}

@@ -1,0 +1,284 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// pipedSpec is the spec of kind Piped as it is written.
+type pipedSpec struct {
+	ProjectID      string         `yaml:"projectID"`
+	PipedID        string         `yaml:"pipedID"`
+	Name           string         `yaml:"name"`
+	DataDir        string         `yaml:"dataDir"`
+	Store          Store          `yaml:"store"`
+	API            API            `yaml:"api"`
+	Web            Web            `yaml:"web"`
+	SyncInterval   time.Duration  `yaml:"syncInterval"`
+	Git            Git            `yaml:"git"`
+	Repositories   []Repository   `yaml:"repositories"`
+	Providers      []providerSpec `yaml:"platformProviders"`
+	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
+	Limits         Limits         `yaml:"limits"`
+}
+
+type providerSpec struct {
+	Name   string            `yaml:"name"`
+	Type   string            `yaml:"type"`
+	Labels map[string]string `yaml:"labels"`
+	Config yaml.Node         `yaml:"config"` // its fields depend on the type
+}
+
+func defaultPipedSpec() pipedSpec {
+	return pipedSpec{
+		ProjectID:    "default",
+		PipedID:      "piped",
+		DataDir:      "~/.piped",
+		API:          API{Address: "127.0.0.1:9083"},
+		Web:          Web{Address: "127.0.0.1:9085"},
+		SyncInterval: 15 * time.Second,
+		Git:          Git{Email: "piped@localhost", Host: "github.com"},
+		Limits:       Limits{Deployments: 50},
+	}
+}
+
+// pipedRules returns the keys of spec that are known but not read. A row goes
+// when its feature comes.
+func pipedRules() strict.Rules {
+	rules := strict.Rules{Refused: map[string]string{}, Ignored: map[string]string{}}
+	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
+		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
+	}
+	rules.Ignored["appConfigSyncInterval"] = "has no meaning here, configurations are read at each commit; ignored"
+	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
+	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
+	for _, field := range []string{"chartRepositories", "chartRegistries", "analysisProviders", "notifications",
+		"secretManagement", "eventWatcher", "planPreview", "appSelector"} {
+		rules.Ignored[field] = "not used by this version"
+	}
+	for _, field := range []string{"webhooks", "tenancy", "adopt"} {
+		rules.Refused[field] = kubernetes.Unsupported("spec." + field)
+	}
+	return rules
+}
+
+// complete checks every value, reports what makes no sense to d, and returns
+// the configuration with defaults and paths resolved.
+func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
+	for field, value := range map[string]string{"projectID": s.ProjectID, "pipedID": s.PipedID, "dataDir": s.DataDir} {
+		if strings.TrimSpace(value) == "" {
+			d.Problemf(field, "expected a text, found an empty one")
+		}
+	}
+	if s.SyncInterval <= 0 {
+		d.Problemf("syncInterval", "expected a duration above 0, found %s", s.SyncInterval)
+	}
+	if s.Limits.Deployments < 1 {
+		d.Problemf("limits.deployments", "expected 1 or more, found %d", s.Limits.Deployments)
+	}
+	if s.Limits.PerCluster < 0 {
+		d.Problemf("limits.perCluster", "expected 0 (no limit) or more, found %d", s.Limits.PerCluster)
+	}
+	dataDir := r.path("dataDir", s.DataDir)
+	return &Piped{
+		ProjectID: s.ProjectID, PipedID: s.PipedID, Name: s.Name, DataDir: dataDir,
+		Store:        s.Store.complete(d, r, dataDir),
+		API:          s.API.complete(d, r),
+		Web:          s.Web.complete(d),
+		SyncInterval: s.SyncInterval,
+		Git:          s.Git.complete(d, r),
+		Repositories: completeRepositories(s.Repositories, d, r),
+		Providers:    s.providers(d, r),
+		Limits:       s.Limits,
+	}
+}
+
+func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
+	dsn := s.DSN.Reveal()
+	scheme, rest, _ := strings.Cut(dsn, "://")
+	switch {
+	case dsn == "":
+		return Store{DSN: strict.NewSecret("sqlite://" + filepath.Join(dataDir, "piped.db"))}
+	case scheme == "sqlite" && rest != "":
+		return Store{DSN: strict.NewSecret("sqlite://" + r.path("store.dsn", rest))}
+	case (scheme == "postgres" || scheme == "postgresql") && rest != "":
+	default:
+		d.Problemf("store.dsn", "expected sqlite://<path> or postgres://... (the value is not shown)")
+	}
+	return s
+}
+
+func (a API) complete(d *strict.Document, r resolver) API {
+	a.TLSCertFile, a.TLSKeyFile = r.path("api.tlsCertFile", a.TLSCertFile), r.path("api.tlsKeyFile", a.TLSKeyFile)
+	switch {
+	case a.TLSCertFile != "" && a.TLSKeyFile == "":
+		d.Problemf("api.tlsCertFile", "needs api.tlsKeyFile too")
+	case a.TLSCertFile == "" && a.TLSKeyFile != "":
+		d.Problemf("api.tlsKeyFile", "needs api.tlsCertFile too")
+	case a.TLSCertFile != "" && a.Insecure:
+		d.Problemf("api.insecure", "contradicts api.tlsCertFile; keep one of them")
+	}
+	host, ok := checkAddress(d, "api.address", a.Address)
+	if ok && !loopback(host) && a.TLSCertFile == "" && !a.Insecure {
+		d.Problemf("api.address", "%s is reachable from other machines: set api.tlsCertFile and api.tlsKeyFile, or api.insecure: true", a.Address)
+	}
+	return a
+}
+
+func (w Web) complete(d *strict.Document) Web {
+	checkAddress(d, "web.address", w.Address)
+	return w
+}
+
+func checkAddress(d *strict.Document, field, address string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		d.Problemf(field, "expected host:port, found %q", address)
+		return "", false
+	}
+	return host, true
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (g Git) complete(d *strict.Document, r resolver) Git {
+	credentials := []struct {
+		field string
+		set   bool
+	}{{"sshKeyFile", g.SSHKeyFile != ""}, {"sshKeyData", !g.SSHKeyData.IsEmpty()}, {"password", !g.Password.IsEmpty()}}
+	first := ""
+	for _, c := range credentials {
+		switch {
+		case c.set && first != "":
+			d.Problemf("git."+c.field, "contradicts git.%s; keep one of them", first)
+		case c.set:
+			first = c.field
+		}
+	}
+	if !g.Password.IsEmpty() && g.Username == "" {
+		d.Problemf("git.password", "needs git.username too")
+	}
+	var err error
+	if g.Password, err = g.Password.FromBase64(); err != nil {
+		d.Problemf("git.password", "%s", err)
+	}
+	if g.SSHKeyData, err = g.SSHKeyData.FromBase64(); err != nil {
+		d.Problemf("git.sshKeyData", "%s", err)
+	}
+	if g.Username == "" {
+		g.Username = "piped"
+	}
+	if g.HostName == "" {
+		g.HostName = g.Host
+	}
+	g.SSHKeyFile, g.KnownHostsFile = r.path("git.sshKeyFile", g.SSHKeyFile), r.path("git.knownHostsFile", g.KnownHostsFile)
+	return g
+}
+
+func completeRepositories(repos []Repository, d *strict.Document, r resolver) []Repository {
+	seen := map[string]int{}
+	for i := range repos {
+		repo, at := &repos[i], fmt.Sprintf("repositories[%d]", i)
+		for field, value := range map[string]string{"repoId": repo.RepoID, "remote": repo.Remote, "branch": repo.Branch} {
+			if strings.TrimSpace(value) == "" {
+				d.Problemf(at+"."+field, "required")
+			}
+		}
+		if other, twice := seen[repo.RepoID]; twice && repo.RepoID != "" {
+			d.Problemf(at+".repoId", "%q is also the repoId of repositories[%d]", repo.RepoID, other)
+		} else {
+			seen[repo.RepoID] = i
+		}
+		if u, err := url.Parse(repo.Remote); err == nil && u.User != nil {
+			if _, has := u.User.Password(); has {
+				d.Problemf(at+".remote", "holds a password, which would be shown to others; use git.username and git.password")
+			}
+		}
+		if strings.HasPrefix(repo.Remote, "./") || strings.HasPrefix(repo.Remote, "../") || strings.HasPrefix(repo.Remote, "~/") {
+			repo.Remote = r.path(at+".remote", repo.Remote)
+		}
+	}
+	return repos
+}
+
+func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {
+	var out []PlatformProvider
+	seen := map[string]string{}
+	add := func(list string, specs []providerSpec) {
+		for i, p := range specs {
+			at := fmt.Sprintf("%s[%d]", list, i)
+			if p.Name == "" {
+				d.Problemf(at+".name", "required")
+			} else if other, twice := seen[p.Name]; twice {
+				d.Problemf(at+".name", "%q is also the name of %s", p.Name, other)
+			}
+			seen[p.Name] = at
+			if provider, ok := p.complete(at, d, r); ok {
+				out = append(out, provider)
+			}
+		}
+	}
+	add("platformProviders", s.Providers)
+	add("cloudProviders", s.CloudProviders)
+	return out
+}
+
+// complete reads the provider's config by its type. Not ok means that this
+// version deploys to no such platform; a warning has been noted.
+func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {
+	switch p.Type {
+	case ProviderKubernetes:
+	case "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS":
+		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
+		return PlatformProvider{}, false
+	default:
+		d.Problemf(at+".type", "expected %s, found %q", ProviderKubernetes, p.Type)
+		return PlatformProvider{}, false
+	}
+	out := PlatformProvider{Name: p.Name, Type: p.Type, Labels: p.Labels}
+	if !p.Config.IsZero() {
+		field := at + ".config"
+		list, _, _ := strings.Cut(at, "[")
+		d.Decode(&p.Config, strict.Field{Base: "spec", Path: field}, &out.Kubernetes, kubernetes.ProviderRules(list+"[].config"))
+		out.Kubernetes.KubeConfigPath = r.path(field+".kubeConfigPath", out.Kubernetes.KubeConfigPath)
+	}
+	return out, true
+}
+
+// resolver turns paths of the configuration into ones that can be opened.
+type resolver struct {
+	d      *strict.Document
+	folder string // of the configuration file
+	home   string // "" when unknown
+}
+
+// path expands a leading ~ and joins relative paths to the file's folder.
+func (r resolver) path(field, p string) string {
+	if p == "~" || strings.HasPrefix(p, "~/") {
+		if r.home == "" {
+			r.d.Problemf(field, "%q needs the home directory, and HOME is not set; write an absolute path", p)
+			return p
+		}
+		return filepath.Join(r.home, p[1:])
+	}
+	if p == "" || filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(r.folder, p)
+}

@@ -1,0 +1,241 @@
+package strict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxSize is the largest document that is read, in bytes.
+const MaxSize = 1 << 20
+
+// Problem is one thing wrong with a document.
+type Problem struct {
+	File string
+	Line int    // 0 when unknown
+	Path string // dotted path of the field; "" for the document as a whole
+	Text string
+}
+
+// String returns "file:line: path: text" without the parts that are unknown.
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	b.WriteString(": ")
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	b.WriteString(p.Text)
+	return b.String()
+}
+
+// Problems is everything wrong with a document, in the order of its lines.
+type Problems []Problem
+
+// Error returns one line for each problem.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Document is one YAML document and what was found wrong with it so far. It is
+// not safe for concurrent use.
+type Document struct {
+	File     string
+	Kind     string
+	KindLine int
+	Spec     *yaml.Node
+
+	problems Problems
+	warnings []string
+	places   map[string]place
+	visits   int
+	line     int
+}
+
+// place is where a field of the spec stands.
+type place struct {
+	line int
+	path string
+}
+
+// Parse reads the one document in data, which must have the given apiVersion, a
+// kind and a spec. Its error is of type Problems; name stands for the file in it.
+func Parse(name string, data []byte, apiVersion string) (*Document, error) {
+	d := &Document{File: name, places: map[string]place{}}
+	root, err := d.single(data)
+	if err != nil {
+		return nil, err
+	}
+	d.line = root.Line
+	d.checkKeys(root, "")
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	var envelope struct {
+		APIVersion string    `yaml:"apiVersion"`
+		Kind       string    `yaml:"kind"`
+		Spec       yaml.Node `yaml:"spec"`
+	}
+	d.Decode(root, Field{}, &envelope, Rules{})
+	if envelope.APIVersion != apiVersion {
+		d.add(max(root.Line, d.places["apiVersion"].line), "apiVersion", "expected %s, found %q", apiVersion, envelope.APIVersion)
+	}
+	if envelope.Kind == "" {
+		d.add(root.Line, "kind", "required")
+	}
+	if envelope.Spec.IsZero() {
+		d.add(root.Line, "spec", "required; expected a mapping")
+	}
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	d.Kind, d.KindLine = envelope.Kind, d.places["kind"].line
+	d.Spec, d.line = &envelope.Spec, envelope.Spec.Line
+	clear(d.places)
+	return d, nil
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// single returns the only mapping in data.
+func (d *Document) single(data []byte) (*yaml.Node, error) {
+	if len(data) > MaxSize {
+		return nil, d.only(0, "the file has %d bytes; expected at most %d", len(data), MaxSize)
+	}
+	var root *yaml.Node
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var n yaml.Node
+		err := dec.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			text, line := strings.TrimPrefix(err.Error(), "yaml: "), 0
+			if m := yamlLine.FindStringSubmatch(text); m != nil {
+				line, _ = strconv.Atoi(m[1])
+				text = text[len(m[0]):]
+			}
+			return nil, d.only(line, "not valid YAML: %s", text)
+		}
+		switch {
+		case len(n.Content) == 0 || isNull(n.Content[0]):
+		case root != nil:
+			return nil, d.only(n.Content[0].Line, "a second document begins here; expected one document in the file")
+		default:
+			root = n.Content[0]
+		}
+	}
+	if root == nil {
+		return nil, d.only(0, "the file is empty; expected apiVersion, kind and spec")
+	}
+	if root.Kind != yaml.MappingNode {
+		return nil, d.only(root.Line, "expected a mapping with apiVersion, kind and spec, found %s", show(root))
+	}
+	return root, nil
+}
+
+func (d *Document) only(line int, format string, args ...any) error {
+	return Problems{{File: d.File, Line: line, Text: fmt.Sprintf(format, args...)}}
+}
+
+// checkKeys reports keys that stand twice in one mapping or are no scalars.
+func (d *Document) checkKeys(n *yaml.Node, path string) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			d.checkKeys(item, fmt.Sprintf("%s[%d]", path, i))
+		}
+	case yaml.MappingNode:
+		seen := map[string]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode {
+				d.add(key.Line, path, "expected a plain key, found %s", show(key))
+				continue
+			}
+			at := join(path, key.Value)
+			if first, twice := seen[key.Value]; twice {
+				d.add(key.Line, at, "the key stands twice; it is first set in line %d", first)
+				continue
+			}
+			seen[key.Value] = key.Line
+			d.checkKeys(n.Content[i+1], at)
+		}
+	}
+}
+
+func (d *Document) add(line int, path, format string, args ...any) {
+	d.problems = append(d.problems, Problem{File: d.File, Line: line, Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// Problemf reports a problem with the field at the given path of the spec. A
+// field that is not in the document is reported at its nearest parent's line.
+func (d *Document) Problemf(field, format string, args ...any) {
+	p := d.place(field)
+	d.add(p.line, p.path, format, args...)
+}
+
+// Warnf notes a warning about the field at the given path of the spec.
+func (d *Document) Warnf(field, format string, args ...any) {
+	p := d.place(field)
+	d.warnings = append(d.warnings, fmt.Sprintf("%s:%d: %s: %s", d.File, p.line, p.path, fmt.Sprintf(format, args...)))
+}
+
+// Has reports whether the field at the given path of the spec was set.
+func (d *Document) Has(field string) bool {
+	_, ok := d.places[field]
+	return ok
+}
+
+func (d *Document) place(field string) place {
+	if p, ok := d.places[field]; ok {
+		return p
+	}
+	line := d.line
+	for parent := field; line == d.line; {
+		i := strings.LastIndexAny(parent, ".[")
+		if i < 0 {
+			break
+		}
+		parent = parent[:i]
+		if p, ok := d.places[parent]; ok {
+			line = p.line
+			break
+		}
+	}
+	return place{line: line, path: join("spec", field)}
+}
+
+// Warnings returns the warnings noted so far, one line each.
+func (d *Document) Warnings() []string { return slices.Clone(d.warnings) }
+
+// Err returns every problem found so far as a Problems, or nil.
+func (d *Document) Err() error {
+	if len(d.problems) == 0 {
+		return nil
+	}
+	ps := slices.Clone(d.problems)
+	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Line - b.Line })
+	return ps
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,23 @@
+package strict
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Percent is a whole percentage, written 10, "10" or "10%".
+type Percent int
+
+// UnmarshalText reads a percentage of 0 or more.
+func (p *Percent) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(text)), "%"))
+	if err != nil || n < 0 {
+		return fmt.Errorf("expected %s, found %q", p.Expected(), text)
+	}
+	*p = Percent(n)
+	return nil
+}
+
+// Expected says what a Percent is read from.
+func (p Percent) Expected() string { return "a percentage such as 50 or 50%" }

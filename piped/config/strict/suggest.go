@@ -1,0 +1,35 @@
+package strict
+
+import "strings"
+
+// nearest returns the candidate that key is most likely a slip of, or "".
+func nearest(key string, candidates []string) string {
+	best, bestDistance := "", len(key)/3+2
+	for _, c := range candidates {
+		d := distance(strings.ToLower(key), strings.ToLower(c))
+		if d < bestDistance && d < len(c) {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of a and b in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
