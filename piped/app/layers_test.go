@@ -1,0 +1,134 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/c785c783/piped/"
+
+// layers says which rooms lie in which layer. A package belongs to the longest
+// room that contains it. Imports go to a strictly lower layer, or down inside
+// one room: from a package to one in a folder below it.
+var layers = map[string]int{
+	"piped/deploy": 0,
+
+	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1,
+
+	"piped/source": 2, "piped/kubernetes": 2, "piped/githost": 2,
+
+	"trigger": 3, "planner": 3, "scheduler": 3, "executor": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3,
+	"piped/figures": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/pipectl": 3,
+
+	"piped/app": 4,
+
+	"piped/cmd": 5, "examples": 5,
+
+	"proto": -1, // generated wire types; see wireRooms
+}
+
+// wireRooms are the rooms that may import the generated wire types.
+var wireRooms = []string{"piped/control", "piped/pipectl", "proto", "examples"}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestImportsFollowTheLayers(t *testing.T) {
+	pkgs := listPackages(t)
+	if len(pkgs) < 15 {
+		t.Fatalf("go list found only %d packages", len(pkgs))
+	}
+	for _, problem := range checkLayers(pkgs) {
+		t.Error(problem)
+	}
+}
+
+// TestReversedArrowIsFound shows that the check above can fail.
+func TestReversedArrowIsFound(t *testing.T) {
+	cases := map[string]goPackage{
+		"up a layer":              {module + "piped/store", []string{module + "trigger"}},
+		"neighbour in a layer":    {module + "trigger", []string{module + "planner"}},
+		"neighbour, deep inside":  {module + "executor/kubernetes", []string{module + "piped/control"}},
+		"up inside a room":        {module + "piped/kubernetes/rollout", []string{module + "piped/kubernetes"}},
+		"the domain imports ours": {module + "piped/deploy", []string{module + "piped/manifest"}},
+		"wire types inside":       {module + "scheduler", []string{module + "proto/piped/model/v1"}},
+		"the client knows more":   {module + "piped/cmd/pipectl", []string{module + "piped/app"}},
+		"unknown room":            {module + "piped/shed", nil},
+	}
+	for name, pkg := range cases {
+		t.Run(name, func(t *testing.T) {
+			if problems := checkLayers([]goPackage{pkg}); len(problems) != 1 {
+				t.Errorf("%s importing %v: got problems %q, want exactly one", pkg.ImportPath, pkg.Imports, problems)
+			}
+		})
+	}
+	good := goPackage{module + "scheduler", []string{module + "piped/store", module + "piped/deploy", "fmt"}}
+	if problems := checkLayers([]goPackage{good}); len(problems) != 0 {
+		t.Errorf("arrows down are refused: %q", problems)
+	}
+}
+
+func checkLayers(pkgs []goPackage) []string {
+	var problems []string
+	for _, p := range pkgs {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		room, ok := roomOf(from)
+		if !ok {
+			problems = append(problems, fmt.Sprintf("%s lies in no room of the house: give it one in layers", from))
+			continue
+		}
+		for _, imported := range p.Imports {
+			if to, ours := strings.CutPrefix(imported, module); ours && !allowed(from, room, to) {
+				problems = append(problems, fmt.Sprintf("%s (layer %d) must not import %s", from, layers[room], to))
+			}
+		}
+	}
+	return problems
+}
+
+func allowed(from, room, to string) bool {
+	target, ok := roomOf(to)
+	switch {
+	case !ok:
+		return false
+	case target == "proto":
+		return slices.Contains(wireRooms, room)
+	case from == "piped/cmd/pipectl":
+		return to == "piped/pipectl"
+	case target == room:
+		return strings.HasPrefix(to, from+"/") || room == "examples"
+	}
+	return layers[target] < layers[room]
+}
+
+func roomOf(path string) (room string, ok bool) {
+	for name := range layers {
+		if (path == name || strings.HasPrefix(path, name+"/")) && len(name) > len(room) {
+			room, ok = name, true
+		}
+	}
+	return room, ok
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+	return pkgs
+}

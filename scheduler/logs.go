@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+const (
+	logFlushEvery = 200 * time.Millisecond
+	maxLogLine    = 64 << 10 // bytes; longer lines are cut
+	maxLogPending = 20000    // blocks kept while the store cannot be written
+)
+
+// logSink collects the lines of all running stages and stores them in batches,
+// so that a chatty stage costs few transactions and no line ever waits for one.
+type logSink struct {
+	store *store.Store
+	log   *slog.Logger
+	wake  chan struct{}
+
+	writing sync.Mutex // held while a batch is written, so that batches keep their order
+	mu      sync.Mutex
+	pending []deploy.LogBlock
+	dropped int
+}
+
+func newLogSink(s *store.Store, log *slog.Logger) *logSink {
+	return &logSink{store: s, log: log, wake: make(chan struct{}, 1)}
+}
+
+// run flushes now and then until ctx ends; stages flush by themselves at their end.
+func (l *logSink) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(logFlushEvery):
+		}
+		if err := l.flush(ctx); err != nil && ctx.Err() == nil {
+			l.log.Error("cannot store stage logs; keeping them", "error", err)
+			l.signal()
+		}
+	}
+}
+
+func (l *logSink) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// flush stores everything written so far. On an error the lines are kept.
+func (l *logSink) flush(ctx context.Context) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	batch := l.pending
+	l.mu.Unlock()
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := l.store.AppendStageLogs(ctx, batch); err != nil {
+		return fmt.Errorf("store %d lines of stage log: %w", len(batch), err)
+	}
+	l.mu.Lock()
+	l.pending = l.pending[len(batch):]
+	dropped := l.dropped
+	l.dropped = 0
+	l.mu.Unlock()
+	if dropped > 0 {
+		l.log.Warn("stage log lines were lost while the store could not be written", "lines", dropped)
+	}
+	return nil
+}
+
+func (l *logSink) add(b deploy.LogBlock) {
+	l.mu.Lock()
+	if len(l.pending) < maxLogPending {
+		l.pending = append(l.pending, b)
+	} else {
+		l.dropped++
+	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+// open returns the log of a stage, continuing after what an interrupted run
+// wrote.
+func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now func() time.Time) (deploy.StageLog, error) {
+	last, err := l.store.LastLogIndex(ctx, deploymentID, stageID)
+	if err != nil {
+		return nil, err
+	}
+	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: last}, nil
+}
+
+// stageLog implements deploy.StageLog.
+type stageLog struct {
+	sink              *logSink
+	deployment, stage string
+	now               func() time.Time
+
+	mu    sync.Mutex
+	index int64
+}
+
+func (l *stageLog) write(severity deploy.Severity, format string, args []any) {
+	line := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
+	if len(line) > maxLogLine {
+		line = strings.ToValidUTF8(line[:maxLogLine], "") + " … (cut)"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	l.sink.add(deploy.LogBlock{
+		DeploymentID: l.deployment, StageID: l.stage, Index: l.index, Severity: severity, Log: line, At: l.now(),
+	})
+}
+
+func (l *stageLog) Infof(format string, args ...any) { l.write(deploy.SeverityInfo, format, args) }
+func (l *stageLog) Successf(format string, args ...any) {
+	l.write(deploy.SeveritySuccess, format, args)
+}
+func (l *stageLog) Errorf(format string, args ...any) { l.write(deploy.SeverityError, format, args) }

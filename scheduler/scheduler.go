@@ -1,0 +1,275 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Executor runs one kind of stage. Execute blocks until the stage has ended or
+// ctx is cancelled; deploy.Stopped(ctx) then says why. On shutdown the result
+// is discarded and the stage is run again, with Resumed set, after the restart:
+// whatever Execute does must bear that. It may be called concurrently.
+type Executor interface {
+	Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult
+}
+
+// Limits bound how much runs at once; zero means no limit.
+type Limits struct {
+	Deployments int // in all
+	PerCluster  int // per platform provider
+}
+
+// Config is what a Scheduler needs.
+type Config struct {
+	Store     *store.Store
+	Executors map[string]Executor // by stage name
+	Providers map[string]bool     // names of the configured platform providers
+	Limits    Limits
+	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	Logger    *slog.Logger
+	Now       func() time.Time
+}
+
+// retryAfter is how long a deployment that could not go on rests.
+const retryAfter = 2 * time.Second
+
+// Scheduler is a component: call Run once.
+type Scheduler struct {
+	Config
+	logs *logSink
+
+	mu      sync.Mutex
+	runs    map[string]*run              // by deployment ID: what runs in this process
+	waiting map[string]deploy.Deployment // PLANNED and not started: what wants a slot
+}
+
+// New returns a scheduler that has not started.
+func New(c Config) *Scheduler {
+	if c.ScanEvery == 0 {
+		c.ScanEvery = 30 * time.Second
+	}
+	return &Scheduler{
+		Config: c, logs: newLogSink(c.Store, c.Logger),
+		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{},
+	}
+}
+
+// Run resumes what was interrupted and schedules until ctx ends. It returns
+// once every stage has been told to stop, has stopped, and its log is stored.
+func (s *Scheduler) Run(ctx context.Context) error {
+	feed := s.Store.Watch(deploy.TopicDeployment, deploy.TopicCommand)
+	defer feed.Close()
+	var running sync.WaitGroup
+	running.Go(func() { s.logs.run(ctx) })
+	defer running.Wait()
+
+	scan := time.NewTicker(s.ScanEvery)
+	defer scan.Stop()
+	freed := make(chan struct{}, 1)
+	look := s.scan
+	for {
+		if err := look(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.Error("cannot read deployments to schedule; trying again", "error", err)
+		}
+		for _, r := range s.startable() {
+			running.Go(func() {
+				s.drive(ctx, r)
+				select {
+				case freed <- struct{}{}:
+				default:
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-feed.C():
+			look = func(ctx context.Context) error { return s.follow(ctx, feed.Take()) }
+		case <-freed:
+			look = func(context.Context) error { return nil }
+		case <-scan.C:
+			look = s.scan
+		}
+	}
+}
+
+// scan reads everything that is open: at the start, and as the safety net.
+func (s *Scheduler) scan(ctx context.Context) error {
+	open, err := s.Store.DeploymentsIn(ctx, deploy.Running, deploy.RollingBack, deploy.Planned)
+	if err != nil {
+		return err
+	}
+	for _, d := range open {
+		s.consider(d)
+	}
+	return s.answerCancels(ctx)
+}
+
+// follow reads what the change feed names.
+func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
+	commands := false
+	for _, c := range changes {
+		if c.Topic == deploy.TopicCommand {
+			commands = true
+			continue
+		}
+		d, err := s.Store.Deployment(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		s.consider(d)
+	}
+	if commands {
+		return s.answerCancels(ctx)
+	}
+	return nil
+}
+
+// consider notes whether d wants to run.
+func (s *Scheduler) consider(d deploy.Deployment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.Status.Active() && s.runs[d.ID] == nil {
+		s.waiting[d.ID] = d
+	} else {
+		delete(s.waiting, d.ID)
+	}
+}
+
+// startable takes the deployments to start now out of the waiting ones and
+// books their slots, oldest first. What was interrupted goes first and whatever
+// the limits say: it held a slot already.
+func (s *Scheduler) startable() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rank := func(d deploy.Deployment) int {
+		if d.Status == deploy.Planned {
+			return 1
+		}
+		return 0
+	}
+	order := slices.SortedFunc(maps.Values(s.waiting), func(a, b deploy.Deployment) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Trigger.At.Compare(b.Trigger.At))
+	})
+	var out []*run
+	for _, d := range order {
+		if d.Status == deploy.Planned && !s.slotFree(d.Provider) {
+			continue
+		}
+		r := newRun(s, d)
+		s.runs[d.ID] = r
+		delete(s.waiting, d.ID)
+		out = append(out, r)
+	}
+	return out
+}
+
+// slotFree reports whether one more deployment may run on provider. s.mu is held.
+func (s *Scheduler) slotFree(provider string) bool {
+	if s.Limits.Deployments > 0 && len(s.runs) >= s.Limits.Deployments {
+		return false
+	}
+	if s.Limits.PerCluster == 0 {
+		return true
+	}
+	n := 0
+	for _, r := range s.runs {
+		if r.provider == provider {
+			n++
+		}
+	}
+	return n < s.Limits.PerCluster
+}
+
+// drive carries one deployment to its end, taking it up again after an error
+// of the store.
+func (s *Scheduler) drive(ctx context.Context, r *run) {
+	defer func(id string) {
+		s.mu.Lock()
+		delete(s.runs, id)
+		s.mu.Unlock()
+	}(r.id)
+	for {
+		err := r.drive(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		r.log.Error("deployment cannot go on now; it is taken up again", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryAfter):
+		}
+		if r = s.again(ctx, r); r == nil {
+			return
+		}
+	}
+}
+
+// again takes a deployment up afresh from what is stored; nil if it is over.
+func (s *Scheduler) again(ctx context.Context, failed *run) *run {
+	d, err := s.Store.Deployment(ctx, failed.id)
+	if err != nil {
+		return failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !d.Status.Active() {
+		return nil
+	}
+	r := newRun(s, d)
+	r.cancel = failed.cancelCommand()
+	s.runs[r.id] = r
+	return r
+}
+
+// answerCancels hands open cancel commands to the deployments they name.
+func (s *Scheduler) answerCancels(ctx context.Context) error {
+	commands, err := s.Store.OpenCommands(ctx, deploy.CommandCancel)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if err := s.cancel(ctx, c); err != nil && !deploy.IsKind(err, deploy.Conflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// cancel answers c: it stops a running deployment, ends one that has not
+// started, and refuses for one that is over or rolling back already.
+func (s *Scheduler) cancel(ctx context.Context, c deploy.Command) error {
+	s.mu.Lock()
+	r := s.runs[c.DeploymentID]
+	s.mu.Unlock()
+	if r != nil && r.requestCancel(c) {
+		return s.Store.FinishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
+	}
+	now := s.Now()
+	_, err := s.Store.UpdateDeployment(ctx, c.DeploymentID, func(d *deploy.Deployment) error {
+		if d.Status.Phase() != deploy.PhasePending {
+			return deploy.Errorf(deploy.Invalid, "the deployment is %s and cannot be cancelled", d.Status)
+		}
+		return d.Complete(deploy.Cancelled, "Cancelled by "+c.Commander+" before it started", now)
+	})
+	switch deploy.KindOf(err) {
+	case deploy.Invalid, deploy.NotFound, deploy.Illegal:
+		if err != nil {
+			return s.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: err.Error()})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cancel deployment %s: %w", c.DeploymentID, err)
+	}
+	return s.Store.FinishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
+}

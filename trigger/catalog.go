@@ -1,0 +1,62 @@
+package trigger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// catalog is what one commit of a repository says about applications.
+type catalog struct {
+	commit  deploy.Commit
+	entries map[string]entry // by application ID
+}
+
+// entry is one application configuration of the commit.
+type entry struct {
+	git       deploy.GitPath
+	candidate source.Candidate
+}
+
+// readCatalog finds every application configuration in the commit.
+func readCatalog(r Repository, head deploy.Commit) (*catalog, error) {
+	tree, err := r.Git.At(head.Hash)
+	if err != nil {
+		return nil, err
+	}
+	found, err := source.Candidates(tree)
+	if err != nil {
+		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", r.Config.RepoID, head.Short(), err)
+	}
+	c := &catalog{commit: head, entries: map[string]entry{}}
+	for _, candidate := range found {
+		p := deploy.GitPath{
+			RepoID: r.Config.RepoID, Remote: r.Config.Remote, Branch: r.Config.Branch,
+			Dir: candidate.Dir, ConfigFile: candidate.File,
+		}
+		c.entries[deploy.ApplicationID(p)] = entry{git: p, candidate: candidate}
+	}
+	return c, nil
+}
+
+// problem says why the application cannot be deployed from this commit, nil if
+// it can, and on which provider.
+func (e entry) problem(providers []string) (provider string, err error) {
+	if e.candidate.Err != nil {
+		return "", e.candidate.Err
+	}
+	wanted := e.candidate.Config.PlatformProvider
+	switch {
+	case wanted != "" && slices.Contains(providers, wanted):
+		return wanted, nil
+	case wanted != "":
+		return "", deploy.Errorf(deploy.Invalid, "%s: spec.platformProvider: no platform provider %q is configured; there are: %s", e.git.ConfigPath(), wanted, list(providers))
+	case len(providers) == 1:
+		return providers[0], nil
+	case len(providers) == 0:
+		return "", deploy.Errorf(deploy.Invalid, "%s: the agent has no platform provider: add one to spec.platformProviders of its configuration", e.git.ConfigPath())
+	}
+	return "", deploy.Errorf(deploy.Invalid, "%s: spec.platformProvider is missing, and the agent has several to choose from: %s", e.git.ConfigPath(), list(providers))
+}

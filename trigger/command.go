@@ -1,0 +1,64 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// onCommand answers one sync command: with a deployment of the head commit, or
+// with the reason why there is none. Lookup is the error of the pass that
+// brought the repository up to date; an older commit is never deployed in place
+// of a head that could not be read.
+func (w *watcher) onCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) {
+	refusal, err := w.syncCommand(ctx, head, c, lookup)
+	if err == nil && refusal != "" {
+		w.log.Info("sync command refused", "command", c.ID, "reason", refusal)
+		err = refuse(ctx, w.Store, c, refusal)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)
+	}
+}
+
+func (w *watcher) syncCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (refusal string, err error) {
+	if lookup != nil {
+		return "the repository cannot be read: " + lookup.Error(), nil
+	}
+	app, err := w.Store.Application(ctx, c.ApplicationID)
+	if err != nil {
+		return "", err
+	}
+	e, ok := w.catalog.entries[app.ID]
+	if !ok {
+		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), head.Short()), nil
+	}
+	provider, problem := e.problem(w.Providers)
+	switch {
+	case app.Disabled:
+		return fmt.Sprintf("application %s is disabled: enable it first", app.Name), nil
+	case problem != nil:
+		return problem.Error(), nil
+	case e.candidate.Config.Trigger.OnCommand.Disabled:
+		return fmt.Sprintf("%s forbids syncs by command (spec.trigger.onCommand.disabled)", app.Git.ConfigPath()), nil
+	}
+	strategy := c.Strategy
+	if strategy == "" {
+		strategy = deploy.StrategyAuto
+	}
+	d := w.newDeployment(app, e, provider, deploy.Trigger{
+		Kind: deploy.OnCommand, Commit: head, Commander: c.Commander, Strategy: strategy,
+		StrategySummary: fmt.Sprintf("Sync by hand (%s) asked for by %s", strategy, c.Commander),
+	})
+	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, CommandID: c.ID})
+	if deploy.IsKind(err, deploy.Conflict) {
+		return "", nil // answered by an earlier pass
+	}
+	if err != nil {
+		return "", err
+	}
+	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", head.Short(), "by", c.Commander)
+	return "", nil
+}
