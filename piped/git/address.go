@@ -1,0 +1,60 @@
+package git
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+)
+
+// address is a parsed remote. Credentials from its URL are held apart, so that
+// the endpoint and the text can be shown.
+type address struct {
+	endpoint *transport.Endpoint // without password; a user only over SSH
+	user     string
+	password Secret
+	text     string // what is shown
+}
+
+// parseAddress parses a path, a file, http, https or ssh URL, or the
+// user@host:path form.
+func parseAddress(remote string) (address, error) {
+	ep, err := transport.NewEndpoint(remote)
+	if err != nil {
+		// The cause quotes the remote, which may hold a password.
+		return address{}, fmt.Errorf("the remote is neither a path nor a URL such as https://host/path.git or git@host:path.git")
+	}
+	a := address{endpoint: ep, user: ep.User, password: Secret(ep.Password)}
+	ep.Password = ""
+	switch ep.Protocol {
+	case "file":
+		a.text = ep.Path
+	case "http", "https":
+		ep.User = ""
+		ep.Path, _, _ = strings.Cut(ep.Path, "?")
+		a.text = ep.String()
+	case "ssh":
+		a.text = ep.String()
+	default:
+		return address{}, fmt.Errorf("scheme %q is not supported: use a path, http, https or ssh", ep.Protocol)
+	}
+	return a, nil
+}
+
+// commitURL returns where a person sees the commit, or "" when the remote is a
+// path.
+func (a address) commitURL(hash string) string {
+	ep := *a.endpoint
+	if ep.Protocol == "file" {
+		return ""
+	}
+	if ep.Protocol == "ssh" {
+		ep.Protocol, ep.User, ep.Port = "https", "", 0
+	}
+	section := "commit"
+	if ep.Host == "bitbucket.org" {
+		section = "commits"
+	}
+	ep.Path = "/" + strings.TrimSuffix(strings.Trim(ep.Path, "/"), ".git") + "/" + section + "/" + hash
+	return ep.String()
+}

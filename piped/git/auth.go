@@ -1,0 +1,60 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Secret is a string that shows itself only to code that converts it: formatting,
+// logging and encoding it give "[redacted]".
+type Secret string
+
+const redacted = "[redacted]"
+
+// String returns a fixed text, never the secret.
+func (Secret) String() string { return redacted }
+
+// GoString returns a fixed text, never the secret.
+func (Secret) GoString() string { return redacted }
+
+// LogValue returns a fixed text, never the secret.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText returns a fixed text, never the secret.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Auth is how a remote is authenticated to, and how it authenticates itself.
+type Auth struct {
+	// Username and Password are used over HTTP (basic authentication), and over
+	// SSH where the remote names no user or the server asks for a password.
+	// They stand behind those written in the remote's URL.
+	Username string
+	Password Secret
+
+	// SSHKey is a private key in PEM or OpenSSH form, without passphrase. Empty
+	// means the running ssh agent and the user's default keys.
+	SSHKey Secret
+
+	// KnownHostsFiles hold the SSH host keys to trust. Empty means the user's
+	// ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
+	KnownHostsFiles []string
+}
+
+// signer parses the configured key; it is nil when none is configured.
+func (a Auth) signer() (ssh.Signer, error) {
+	if a.SSHKey == "" {
+		return nil, nil
+	}
+	signer, err := ssh.ParsePrivateKey([]byte(a.SSHKey))
+	var missing *ssh.PassphraseMissingError
+	if errors.As(err, &missing) {
+		return nil, errors.New("the SSH key is protected by a passphrase: give a key without one")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the SSH key is not a private key in PEM or OpenSSH form: %w", err)
+	}
+	return signer, nil
+}

@@ -1,0 +1,134 @@
+package git
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Changed returns the paths that differ between the trees of two commits,
+// whatever lies between them: files added, deleted, with another content or
+// mode, and both names of a renamed one. Paths are sorted and as they are in
+// Git, unquoted. The kind is NotFound when the mirror lacks one of the commits,
+// as after a force-push.
+func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
+	a, err := r.commit(from)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.commit(to)
+	if err != nil {
+		return nil, err
+	}
+	d := differ{ctx: ctx, objects: r.objects}
+	if err := d.trees("", a.TreeHash, b.TreeHash); err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "compare commits %s and %s of %s: %w", from, to, r.Remote(), err)
+	}
+	slices.Sort(d.paths)
+	return d.paths, nil
+}
+
+// TreeHash returns the hash of what stands at dir in a commit, "" when nothing
+// does: a key for what is derived from that directory. "." is the root.
+// Symbolic links are not followed: the hash says where they point, not what is
+// there.
+func (r *Repo) TreeHash(commit, dir string) (string, error) {
+	c, err := r.commit(commit)
+	if err != nil {
+		return "", err
+	}
+	h := c.TreeHash
+	names := components(dir)
+	for i, name := range names {
+		entries, err := r.objects.tree(h)
+		if err != nil {
+			return "", deploy.Errorf(deploy.Internal, "look up %s in commit %s of %s: %w", dir, commit, r.Remote(), err)
+		}
+		e, ok := find(entries, name)
+		if !ok || i < len(names)-1 && e.Mode != filemode.Dir {
+			return "", nil
+		}
+		h = e.Hash
+	}
+	return h.String(), nil
+}
+
+// differ walks two trees at once; equal subtrees cost nothing.
+type differ struct {
+	ctx     context.Context
+	objects *objects
+	paths   []string
+}
+
+// trees compares two directories; the zero hash is an empty one.
+func (d *differ) trees(dir string, a, b plumbing.Hash) error {
+	if a == b {
+		return nil
+	}
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	as, err := d.entries(a)
+	if err != nil {
+		return err
+	}
+	bs, err := d.entries(b)
+	if err != nil {
+		return err
+	}
+	for len(as) > 0 || len(bs) > 0 {
+		var ea, eb object.TreeEntry
+		if len(bs) == 0 || len(as) > 0 && as[0].Name <= bs[0].Name {
+			ea = as[0]
+		}
+		if len(as) == 0 || len(bs) > 0 && bs[0].Name <= as[0].Name {
+			eb = bs[0]
+		}
+		if ea.Name != "" {
+			as = as[1:]
+		}
+		if eb.Name != "" {
+			bs = bs[1:]
+		}
+		if err := d.entry(dir, ea, eb); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry compares what has one name; the zero entry is nothing.
+func (d *differ) entry(dir string, a, b object.TreeEntry) error {
+	if a == b {
+		return nil
+	}
+	name := path.Join(dir, a.Name)
+	if a.Name == "" {
+		name = path.Join(dir, b.Name)
+	}
+	var ta, tb plumbing.Hash
+	isFile := func(e object.TreeEntry) bool { return e.Name != "" && e.Mode != filemode.Dir }
+	if isFile(a) || isFile(b) {
+		d.paths = append(d.paths, name)
+	}
+	if a.Mode == filemode.Dir {
+		ta = a.Hash
+	}
+	if b.Mode == filemode.Dir {
+		tb = b.Hash
+	}
+	return d.trees(name, ta, tb)
+}
+
+func (d *differ) entries(h plumbing.Hash) ([]object.TreeEntry, error) {
+	if h.IsZero() {
+		return nil, nil
+	}
+	return d.objects.tree(h)
+}

@@ -1,0 +1,139 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/config"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+// Refs of our own; the remote's names are never mirrored one to one.
+const (
+	headRefs = "refs/piped/heads/"
+	pinRefs  = "refs/piped/pins/"
+
+	originName = "origin"
+)
+
+func headRef(branch string) plumbing.ReferenceName { return plumbing.ReferenceName(headRefs + branch) }
+
+// mirrorDir returns the mirror's directory; two IDs never share one.
+func mirrorDir(dir, id string) string { return filepath.Join(dir, url.PathEscape(id)+".git") }
+
+var errOtherRemote = errors.New("it mirrors another remote")
+
+// openMirror opens the mirror at dir and checks that it is one of remote and
+// that the head of branch can be read. A mirror that does not exist gives
+// fs.ErrNotExist.
+func openMirror(dir, remote, branch string) (*objects, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
+	o := openObjects(dir)
+	if err := checkMirror(o, remote, branch); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	o.removeLeftovers()
+	return o, nil
+}
+
+func checkMirror(o *objects, remote, branch string) error {
+	if _, err := os.Stat(filepath.Join(o.dir, "HEAD")); err != nil {
+		return errors.New("it is not a Git repository")
+	}
+	cfg, err := o.sto.Config()
+	if err != nil {
+		return fmt.Errorf("read its config: %w", err)
+	}
+	if origin := cfg.Remotes[originName]; origin == nil || len(origin.URLs) != 1 || origin.URLs[0] != remote {
+		return errOtherRemote
+	}
+	if err := o.sto.HasEncodedObject(plumbing.NewHash("1")); err != plumbing.ErrObjectNotFound {
+		return fmt.Errorf("read its object database: %w", err)
+	}
+	head, err := o.ref(headRef(branch))
+	if err != nil {
+		return nil // nothing fetched yet, or a reference half written: the next Sync sets it
+	}
+	return checkCommit(o, head)
+}
+
+// checkCommit reads a commit and its root directory.
+func checkCommit(o *objects, h plumbing.Hash) error {
+	c, err := o.commit(h)
+	if err != nil {
+		return fmt.Errorf("read commit %s: %w", h, err)
+	}
+	_, err = o.tree(c.TreeHash)
+	return err
+}
+
+// createMirror makes an empty mirror of remote at dir. Its HEAD names the
+// tracked branch, so that ordinary Git tools can look into it.
+func createMirror(dir, remote, branch string) (*objects, error) {
+	fresh := dir + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(fresh, 0o700); err != nil {
+		return nil, err
+	}
+	sto := filesystem.NewStorage(osfs.New(fresh), cache.NewObjectLRU(0))
+	if err := sto.Init(); err != nil {
+		return nil, err
+	}
+	if err := sto.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, headRef(branch))); err != nil {
+		return nil, err
+	}
+	cfg := config.NewConfig()
+	cfg.Core.IsBare = true
+	cfg.Remotes[originName] = &config.RemoteConfig{Name: originName, URLs: []string{remote}}
+	if err := sto.SetConfig(cfg); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return nil, err
+	}
+	return openObjects(dir), nil
+}
+
+// ensureMirror opens the mirror, or makes it. One that cannot be used is moved
+// aside (to <dir>.corrupt, replacing an older one); one of another remote is
+// removed.
+func ensureMirror(c Config, remote string) (*objects, error) {
+	dir := mirrorDir(c.Dir, c.ID)
+	o, err := openMirror(dir, remote, c.Branch)
+	switch {
+	case err == nil:
+		return o, nil
+	case errors.Is(err, fs.ErrNotExist) && !exists(dir):
+	case errors.Is(err, errOtherRemote):
+		c.Logger.Info("git mirror is re-created because the remote changed", "repository", c.ID, "dir", dir, "remote", remote)
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+	default:
+		aside := dir + ".corrupt"
+		c.Logger.Warn("git mirror cannot be used: moved aside and fetched again", "repository", c.ID, "dir", dir, "movedTo", aside, "error", err)
+		if err := os.RemoveAll(aside); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(dir, aside); err != nil {
+			return nil, err
+		}
+	}
+	return createMirror(dir, remote, c.Branch)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

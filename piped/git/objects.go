@@ -1,0 +1,231 @@
+package git
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+// Bounds of what one open mirror holds in memory.
+const (
+	objectCacheSize   = 16 * cache.MiByte // decoded objects
+	treeCacheEntries  = 32 << 10          // parsed directory entries
+	openPacks         = 16                // file descriptors
+	copyBatchSize     = 16 << 20          // bytes of objects copied at once
+	localCacheSize    = 8 * cache.MiByte  // decoded objects of a local remote
+	maxSymlinkLength  = 4 << 10
+	largeObjectToDisk = 16 << 20 // larger objects are streamed
+)
+
+// objects is the mirror's object database. go-git's storage is not safe for
+// concurrent use (its maps of indexes and open packs are bare), so everything
+// goes through one lock; objects are small and the work under it is short.
+//
+// Invariant: whatever a present object refers to is present. Packs are added
+// whole, closed under reference.
+type objects struct {
+	dir string
+
+	mu      sync.Mutex
+	sto     *filesystem.Storage
+	trees   map[plumbing.Hash][]object.TreeEntry
+	entries int // held in trees
+}
+
+func openObjects(dir string) *objects {
+	return &objects{
+		dir: dir,
+		sto: filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(objectCacheSize), filesystem.Options{
+			MaxOpenDescriptors: openPacks, LargeObjectThreshold: largeObjectToDisk,
+		}),
+		trees: map[plumbing.Hash][]object.TreeEntry{},
+	}
+}
+
+func (o *objects) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sto.Close()
+}
+
+func (o *objects) has(h plumbing.Hash) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sto.HasEncodedObject(h) == nil
+}
+
+func (o *objects) commit(h plumbing.Hash) (*object.Commit, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return object.GetCommit(o.sto, h)
+}
+
+// tree returns a directory's entries sorted by name; the caller must not change
+// them. Names a file system could misread are refused.
+func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if entries, ok := o.trees[h]; ok {
+		return entries, nil
+	}
+	t, err := object.GetTree(o.sto, h)
+	if err != nil {
+		return nil, fmt.Errorf("read tree %s: %w", h, err)
+	}
+	entries := t.Entries
+	slices.SortFunc(entries, func(a, b object.TreeEntry) int { return cmp.Compare(a.Name, b.Name) })
+	for i, e := range entries {
+		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.Contains(e.Name, "/") || strings.EqualFold(e.Name, ".git") {
+			return nil, fmt.Errorf("read tree %s: entry %q has a forbidden name", h, e.Name)
+		}
+		if i > 0 && entries[i-1].Name == e.Name {
+			return nil, fmt.Errorf("read tree %s: entry %q stands twice", h, e.Name)
+		}
+	}
+	if o.entries += len(entries) + 1; o.entries > treeCacheEntries {
+		clear(o.trees)
+		o.entries = len(entries) + 1
+	}
+	o.trees[h] = entries
+	return entries, nil
+}
+
+func (o *objects) size(h plumbing.Hash) (int64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.sto.EncodedObjectSize(h)
+	if err != nil {
+		return 0, fmt.Errorf("read size of object %s: %w", h, err)
+	}
+	return n, nil
+}
+
+// blob returns a file's content in a slice of the caller's own.
+func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
+	n, err := o.size(h)
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, fmt.Errorf("the file has %d bytes, more than the limit of %d", n, limit)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	obj, err := o.sto.EncodedObject(plumbing.BlobObject, h)
+	if err != nil {
+		return nil, fmt.Errorf("read object %s: %w", h, err)
+	}
+	r, err := obj.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("read object %s: %w", h, err)
+	}
+	defer r.Close()
+	data := make([]byte, n)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, fmt.Errorf("read object %s: %w", h, err)
+	}
+	return data, nil
+}
+
+// addPack stores the pack that write produces, wholly or not at all. One caller
+// at a time; readers are held up only while the pack is opened and closed.
+func (o *objects) addPack(write func(io.Writer) error) error {
+	o.mu.Lock()
+	w, err := o.sto.PackfileWriter()
+	o.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("open a new pack: %w", err)
+	}
+	writeErr := write(w)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err = w.Close()
+	if writeErr == nil && err == nil {
+		return nil
+	}
+	o.sto.Reindex() // the failed pack may be listed already
+	o.removeLeftovers()
+	if writeErr != nil {
+		return writeErr
+	}
+	return fmt.Errorf("index the received pack: %w", err)
+}
+
+// removeLeftovers removes what an interrupted fetch left behind. Failing is
+// harmless: the files are never read, and the next call tries again.
+func (o *objects) removeLeftovers() {
+	leftovers, _ := filepath.Glob(filepath.Join(o.dir, "objects", "pack", "tmp_*"))
+	for _, f := range leftovers {
+		_ = os.Remove(f)
+	}
+}
+
+func (o *objects) ref(name plumbing.ReferenceName) (plumbing.Hash, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ref, err := o.sto.Reference(name)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return ref.Hash(), nil
+}
+
+func (o *objects) setRef(name plumbing.ReferenceName, h plumbing.Hash) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sto.SetReference(plumbing.NewHashReference(name, h))
+}
+
+func (o *objects) removeRef(name plumbing.ReferenceName) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sto.RemoveReference(name)
+}
+
+// maxHaves bounds how much of our history a server is told of. A common
+// ancestor further back only makes the pack larger.
+const maxHaves = 128
+
+// haves returns recent commits of the mirror, the newest of each reference
+// first.
+func (o *objects) haves() []plumbing.Hash {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var queue []plumbing.Hash
+	refs, err := o.sto.IterReferences()
+	if err != nil {
+		return nil // everything is fetched, and an unreadable reference replaced
+	}
+	_ = refs.ForEach(func(ref *plumbing.Reference) error {
+		if ref.Type() == plumbing.HashReference {
+			queue = append(queue, ref.Hash())
+		}
+		return nil
+	})
+	var haves []plumbing.Hash
+	seen := map[plumbing.Hash]bool{}
+	for i := 0; i < len(queue) && len(haves) < maxHaves; i++ {
+		if seen[queue[i]] {
+			continue
+		}
+		seen[queue[i]] = true
+		c, err := object.GetCommit(o.sto, queue[i])
+		if err != nil {
+			continue
+		}
+		haves = append(haves, c.Hash)
+		queue = append(queue, c.ParentHashes...)
+	}
+	return haves
+}

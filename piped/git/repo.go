@@ -1,0 +1,106 @@
+package git
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Config describes one repository to mirror.
+type Config struct {
+	ID     string // names the mirror inside Dir
+	Remote string // a path, file://, http(s)://, ssh:// or user@host:path
+	Branch string // the branch to follow
+	Dir    string // the directory that holds the mirrors; made when missing
+	Auth   Auth
+
+	// Timeout bounds listing the remote's branches, and how long a fetch may
+	// go without receiving anything. Zero means a minute.
+	Timeout time.Duration
+
+	Logger *slog.Logger     // nil discards
+	Now    func() time.Time // nil is time.Now
+}
+
+// Repo is a mirror of one branch of one remote. Its methods are safe for
+// concurrent use.
+type Repo struct {
+	cfg     Config
+	address address
+	dial    dialer
+	objects *objects
+	flights flights
+
+	mu    sync.Mutex
+	head  plumbing.Hash // zero until the first Sync
+	stats Stats
+}
+
+// Stats counts what a Repo asked of its remote since Open.
+type Stats struct {
+	LsRemotes   int64     // times the remote's branches were listed
+	Fetches     int64     // times objects were fetched
+	LastContact time.Time // when the remote last answered
+}
+
+const defaultTimeout = time.Minute
+
+// Open opens the mirror of c, making it when it does not exist. It does not
+// touch the network. A mirror that cannot be read is moved aside, one of
+// another remote is removed; both are logged and begin anew. The caller closes
+// the Repo.
+func Open(c Config) (*Repo, error) {
+	if c.ID == "" || c.Remote == "" || c.Branch == "" || c.Dir == "" {
+		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory must be given", c.ID)
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	a, err := parseAddress(c.Remote)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
+	}
+	if err := headRef(c.Branch).Validate(); err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %q is not a branch name", c.ID, c.Branch)
+	}
+	dial, err := newDialer(a, c.Auth)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
+	}
+	o, err := ensureMirror(c, a.text)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: make its mirror: %w", c.ID, err)
+	}
+	r := &Repo{cfg: c, address: a, dial: dial, objects: o, flights: newFlights()}
+	if h, err := o.ref(headRef(c.Branch)); err == nil {
+		r.head = h
+	}
+	return r, nil
+}
+
+// Close releases connections and files. The Repo and what At returned must not
+// be used after it.
+func (r *Repo) Close() error {
+	return errors.Join(r.dial.close(), r.objects.close())
+}
+
+// Remote returns the remote without credentials, to be shown.
+func (r *Repo) Remote() string { return r.address.text }
+
+// Stats returns the counters since Open.
+func (r *Repo) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats
+}

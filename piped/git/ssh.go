@@ -1,0 +1,242 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+	"golang.org/x/net/proxy"
+)
+
+// sshDialer runs git-upload-pack on an SSH server. go-git's SSH transport
+// cannot be cancelled during the handshake and chooses host key algorithms
+// without regard to known_hosts.
+type sshDialer struct {
+	host, port, path string
+	user             string
+	password         Secret
+	signer           ssh.Signer // nil: agent and default keys
+	knownHosts       []string
+}
+
+func newSSHDialer(a address, auth Auth) (*sshDialer, error) {
+	signer, err := auth.signer()
+	if err != nil {
+		return nil, err
+	}
+	files := auth.KnownHostsFiles
+	if len(files) == 0 {
+		files = defaultKnownHosts()
+	}
+	return &sshDialer{
+		host:       strings.Trim(a.endpoint.Host, "[]"),
+		port:       strconv.Itoa(cmp.Or(a.endpoint.Port, 22)),
+		path:       a.endpoint.Path,
+		user:       cmp.Or(a.user, auth.Username, "git"),
+		password:   cmp.Or(a.password, auth.Password),
+		signer:     signer,
+		knownHosts: files,
+	}, nil
+}
+
+func (d *sshDialer) close() error { return nil }
+
+func (d *sshDialer) dial(ctx context.Context) (session, error) {
+	addr := net.JoinHostPort(d.host, d.port)
+	keys, err := newHostKeys(addr, d.knownHosts)
+	if err != nil {
+		return nil, err
+	}
+	methods, release := d.methods()
+	defer release()
+	conn, err := proxy.Dial(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	c, channels, requests, err := ssh.NewClientConn(conn, addr, &ssh.ClientConfig{
+		User: d.user, Auth: methods, HostKeyCallback: keys.verify, HostKeyAlgorithms: keys.algorithms,
+	})
+	if err != nil {
+		stop()
+		if keys.refused != nil {
+			return nil, keys.refused
+		}
+		return nil, err
+	}
+	client := ssh.NewClient(c, channels, requests)
+	s := &sshSession{client: client, stop: stop}
+	if err := s.start(d.path); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return &uploadSession{conversation: s}, nil
+}
+
+// methods returns the ways to log in, and what releases the agent.
+func (d *sshDialer) methods() (methods []ssh.AuthMethod, release func()) {
+	release = func() {}
+	if d.signer != nil {
+		methods = append(methods, ssh.PublicKeys(d.signer))
+	} else {
+		signers := defaultSigners()
+		if conn, err := net.Dial("unix", os.Getenv("SSH_AUTH_SOCK")); err == nil {
+			release = func() { _ = conn.Close() }
+			if fromAgent, err := agent.NewClient(conn).Signers(); err == nil {
+				signers = append(fromAgent, signers...)
+			}
+		}
+		if len(signers) > 0 {
+			methods = append(methods, ssh.PublicKeys(signers...))
+		}
+	}
+	if d.password != "" {
+		methods = append(methods, ssh.Password(string(d.password)))
+	}
+	return methods, release
+}
+
+// defaultSigners returns the user's keys that have no passphrase.
+func defaultSigners() (signers []ssh.Signer) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{"id_ed25519", "id_ecdsa", "id_rsa"} {
+		pem, err := os.ReadFile(filepath.Join(home, ".ssh", name))
+		if err != nil {
+			continue
+		}
+		if signer, err := ssh.ParsePrivateKey(pem); err == nil {
+			signers = append(signers, signer)
+		}
+	}
+	return signers
+}
+
+// sshSession speaks the pack protocol with git-upload-pack on the server. Its
+// reads and writes end when the context of dial does.
+type sshSession struct {
+	client *ssh.Client
+	stop   func() bool
+
+	run    *ssh.Session
+	in     io.WriteCloser
+	out    io.Reader
+	errors bytes.Buffer // what the server wrote to standard error, read after run ended
+}
+
+func (s *sshSession) start(path string) error {
+	var err error
+	if s.run, err = s.client.NewSession(); err != nil {
+		return fmt.Errorf("open SSH session: %w", err)
+	}
+	s.run.Stderr = &limitedWriter{&s.errors, 4 << 10}
+	if s.in, err = s.run.StdinPipe(); err != nil {
+		return err
+	}
+	if s.out, err = s.run.StdoutPipe(); err != nil {
+		return err
+	}
+	quoted := "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
+	if err := s.run.Start("git-upload-pack " + quoted); err != nil {
+		return fmt.Errorf("run git-upload-pack on the server: %w", err)
+	}
+	return nil
+}
+
+// AdvertisedReferencesContext reads the references the server begins with.
+func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error) {
+	refs := packp.NewAdvRefs()
+	err := refs.Decode(s.out)
+	var line *pktline.ErrorLine
+	switch {
+	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():
+		return nil, transport.ErrEmptyRemoteRepository
+	case errors.As(err, &line):
+		return nil, fmt.Errorf("the server says: %s", firstLine(line.Text))
+	case err != nil:
+		return nil, s.complaint(err)
+	}
+	transport.FilterUnsupportedCapabilities(refs.Capabilities)
+	return refs, nil
+}
+
+// complaint prefers what the server wrote to standard error to err.
+func (s *sshSession) complaint(err error) error {
+	_ = s.in.Close()
+	_ = s.run.Wait() // err says it failed
+	if text := firstLine(s.errors.String()); text != "" {
+		return fmt.Errorf("the server says: %s", text)
+	}
+	return err
+}
+
+// UploadPack asks for a pack. All haves are sent at once: without multi_ack the
+// server answers them with one line.
+func (s *sshSession) UploadPack(_ context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+	if err := req.UploadRequest.Encode(s.in); err != nil {
+		return nil, fmt.Errorf("send wants: %w", err)
+	}
+	if err := req.UploadHaves.Encode(s.in, false); err != nil {
+		return nil, err
+	}
+	if err := pktline.NewEncoder(s.in).EncodeString("done\n"); err != nil {
+		return nil, fmt.Errorf("send end of request: %w", err)
+	}
+	res := packp.NewUploadPackResponse(req)
+	if err := res.Decode(io.NopCloser(s.out)); err != nil {
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	}
+	return res, nil
+}
+
+// Close ends the connection and waits for it.
+func (s *sshSession) Close() error {
+	if s.in != nil {
+		_, _ = s.in.Write(pktline.FlushPkt) // politely, if the server still listens
+		_ = s.in.Close()
+	}
+	err := s.client.Close()
+	_ = s.client.Wait() // says how the connection ended: we ended it
+	s.stop()
+	return err
+}
+
+// firstLine returns the first line that says something, cut to a bearable
+// length.
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
+		if line != "" {
+			return line[:min(len(line), 300)]
+		}
+	}
+	return ""
+}
+
+// limitedWriter keeps the beginning of what is written.
+type limitedWriter struct {
+	w    *bytes.Buffer
+	left int
+}
+
+func (l *limitedWriter) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.left -= n
+	l.w.Write(p[:n])
+	return len(p), nil
+}

@@ -1,0 +1,117 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+)
+
+// conversation is what speaks the pack protocol: go-git's HTTP session, our
+// sshSession.
+type conversation interface {
+	AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error)
+	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
+	io.Closer
+}
+
+// uploadSession fetches from a server over the pack protocol. go-git's own
+// Remote.Fetch would choose its transport from a global registry.
+type uploadSession struct {
+	conversation
+	capabilities *capability.List // after head
+}
+
+func (s *uploadSession) head(ctx context.Context, branch string) (plumbing.Hash, error) {
+	refs, err := s.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	s.capabilities = refs.Capabilities
+	return refs.References[plumbing.NewBranchReferenceName(branch).String()], nil
+}
+
+func (s *uploadSession) fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error {
+	req := packp.NewUploadPackRequestFromCapabilities(s.capabilities)
+	req.Wants = []plumbing.Hash{want}
+	req.Haves = into.haves()
+	res, err := s.UploadPack(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer res.Close()
+	var pack io.Reader = &countingReader{r: res, progress: progress}
+	if req.Capabilities.Supports(capability.Sideband64k) {
+		pack = sideband.NewDemuxer(sideband.Sideband64k, pack)
+	} else if req.Capabilities.Supports(capability.Sideband) {
+		pack = sideband.NewDemuxer(sideband.Sideband, pack)
+	}
+	return into.addPack(func(w io.Writer) error {
+		n, err := io.Copy(w, pack)
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return fmt.Errorf("receive pack: %w", err)
+		}
+		return nil
+	})
+}
+
+// countingReader tells of every read that brought something.
+type countingReader struct {
+	r        io.Reader
+	progress func()
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if n > 0 {
+		c.progress()
+	}
+	return n, err
+}
+
+// httpDialer talks smart HTTP over connections of its own.
+type httpDialer struct {
+	address   address
+	auth      *githttp.BasicAuth
+	transport *http.Transport
+}
+
+func newHTTPDialer(a address, auth Auth) *httpDialer {
+	d := &httpDialer{address: a, transport: http.DefaultTransport.(*http.Transport).Clone()}
+	user, password := a.user, a.password
+	if user == "" {
+		user = auth.Username
+	}
+	if password == "" {
+		password = auth.Password
+	}
+	if user != "" || password != "" {
+		d.auth = &githttp.BasicAuth{Username: user, Password: string(password)}
+	}
+	return d
+}
+
+func (d *httpDialer) dial(context.Context) (session, error) {
+	ep := *d.address.endpoint // go-git changes it when it is redirected
+	client := githttp.NewClient(&http.Client{Transport: d.transport})
+	if d.auth == nil {
+		s, err := client.NewUploadPackSession(&ep, nil)
+		return &uploadSession{conversation: s}, err
+	}
+	s, err := client.NewUploadPackSession(&ep, d.auth)
+	return &uploadSession{conversation: s}, err
+}
+
+func (d *httpDialer) close() error {
+	d.transport.CloseIdleConnections()
+	return nil
+}
