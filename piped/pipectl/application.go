@@ -1,0 +1,93 @@
+package pipectl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func newApplication(conn *connection, logs *logging) *cobra.Command {
+	cmd := &cobra.Command{Use: "application", Short: "Manage applications."}
+	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs))
+	return asGroup(cmd)
+}
+
+func newApplicationGet(conn *connection) *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show one application.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd, conn, func(ctx context.Context, c *client) (*modelv1.Application, error) {
+				resp, err := c.GetApplication(ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
+				if err != nil {
+					return nil, unknownApplication(failed("failed to get application", err))
+				}
+				return resp.Application, nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&id, "app-id", "", "The application ID.")
+	return required(cmd, "app-id")
+}
+
+func newApplicationList(conn *connection) *cobra.Command {
+	req := &apiservice.ListApplicationsRequest{}
+	var labels []string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the list of applications, last updated first.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if err := checkKind(req.Kind); err != nil {
+				return err
+			}
+			if req.Labels, err = labelsFromPairs(labels); err != nil {
+				return err
+			}
+			return query(cmd, conn, func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
+				resp, err := c.ListApplications(ctx, req)
+				if err != nil {
+					return nil, failed("failed to list application", err)
+				}
+				return resp, nil
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.Name, "app-name", "", "The application name.")
+	flags.StringVar(&req.Kind, "app-kind", "", fmt.Sprintf("The kind of application. (%s)", strings.Join(kindNames(), "|")))
+	flags.StringVar(&req.PipedId, "piped-id", "", "The ID of the agent that runs the applications.")
+	flags.BoolVar(&req.Disabled, "disabled", false, "Show the disabled applications instead of the enabled ones.")
+	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
+	flags.Int32Var(&req.Limit, "limit", 10, "The most applications to show.")
+	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
+	return required(cmd)
+}
+
+func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
+	var id string
+	var statuses []string
+	w := wait{}
+	cmd := &cobra.Command{
+		Use:   "sync",
+		Short: "Deploy the branch's head of an application, and wait for the deployment if told to.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if w.statuses, err = statusesFromNames(statuses); err != nil {
+				return err
+			}
+			return w.with(cmd, conn, logs, func(ctx context.Context) error { return w.sync(ctx, id) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&id, "app-id", "", "The application ID.")
+	flags.StringSliceVar(&statuses, "wait-status", nil,
+		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
+	w.register(flags, 5*time.Minute)
+	return required(cmd, "app-id")
+}

@@ -1,0 +1,234 @@
+package pipectl
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+)
+
+const (
+	// connectTimeout is how long an agent that is starting is waited for.
+	connectTimeout = 5 * time.Second
+	// callTimeout bounds one call, so that no command hangs.
+	callTimeout = time.Minute
+)
+
+// connection says where the agent is and who calls.
+type connection struct {
+	address    string
+	apiKey     string
+	apiKeyFile string
+	certFile   string
+	insecure   bool
+	flags      *pflag.FlagSet
+}
+
+func (c *connection) register(flags *pflag.FlagSet) {
+	c.flags = flags
+	flags.StringVar(&c.address, "address", "", "The address of the agent's control API, as host:port. [PIPECTL_ADDRESS]")
+	flags.StringVar(&c.apiKey, "api-key", "", "The API key to authenticate with. [PIPECTL_API_KEY]")
+	flags.StringVar(&c.apiKeyFile, "api-key-file", "", "Path to the file that holds the API key. [PIPECTL_API_KEY_FILE]")
+	flags.StringVar(&c.certFile, "cert-file", "", "Path to the certificate (PEM) that the agent's certificate must be signed by. [PIPECTL_CERT_FILE]")
+	flags.BoolVar(&c.insecure, "insecure", false, "Connect without TLS. [PIPECTL_INSECURE]")
+}
+
+// fromEnvironment fills in what no flag gave. A key given by one flag is not
+// mixed with one from the environment.
+func (c *connection) fromEnvironment() error {
+	fill := func(flag, name string, into *string) {
+		if v := os.Getenv(name); v != "" && !c.flags.Changed(flag) {
+			*into = v
+		}
+	}
+	fill("address", "PIPECTL_ADDRESS", &c.address)
+	fill("cert-file", "PIPECTL_CERT_FILE", &c.certFile)
+	if !c.flags.Changed("api-key") && !c.flags.Changed("api-key-file") {
+		fill("api-key", "PIPECTL_API_KEY", &c.apiKey)
+		fill("api-key-file", "PIPECTL_API_KEY_FILE", &c.apiKeyFile)
+	}
+	if v := os.Getenv("PIPECTL_INSECURE"); v != "" && !c.flags.Changed("insecure") {
+		on, err := strconv.ParseBool(v)
+		if err != nil {
+			return hint(fmt.Errorf("PIPECTL_INSECURE is %q", v), "set it to true or false, or unset it")
+		}
+		c.insecure = on
+	}
+	return nil
+}
+
+// client is the API with the connection under it.
+type client struct {
+	apiservice.APIServiceClient
+	conn *grpc.ClientConn
+}
+
+// dial connects to the agent. The caller closes the client.
+func (c *connection) dial(ctx context.Context) (*client, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to initialize client: %w", err)
+	}
+	return &client{APIServiceClient: apiservice.NewAPIServiceClient(conn), conn: conn}, nil
+}
+
+// close releases the connection; there is nobody left to tell of an error.
+func (c *client) close() { _ = c.conn.Close() }
+
+func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
+	if err := c.fromEnvironment(); err != nil {
+		return nil, err
+	}
+	key, err := c.key()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkAddress(); err != nil {
+		return nil, err
+	}
+	creds, err := c.transport()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(c.target(),
+		grpc.WithTransportCredentials(creds),
+		grpc.WithPerRPCCredentials(apiKey{key: key, insecure: c.insecure}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+			MinConnectTimeout: connectTimeout,
+		}))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.waitReady(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (c *connection) checkAddress() error {
+	const way = "give the agent's host:port with --address or PIPECTL_ADDRESS, such as 127.0.0.1:9083"
+	if c.address == "" {
+		return hint(errors.New("address must be set"), way)
+	}
+	if strings.HasPrefix(c.address, "http://") || strings.HasPrefix(c.address, "https://") {
+		return hint(fmt.Errorf("address %q has a scheme", c.address), way)
+	}
+	return nil
+}
+
+// target leaves names to the dialer unless a resolver is named, as the real
+// pipectl does.
+func (c *connection) target() string {
+	if strings.Contains(c.address, "://") || strings.HasPrefix(c.address, "dns:") || strings.HasPrefix(c.address, "unix:") {
+		return c.address
+	}
+	return "passthrough:///" + c.address
+}
+
+func (c *connection) key() (string, error) {
+	if key := strings.TrimSpace(c.apiKey); key != "" {
+		return key, nil
+	}
+	if c.apiKeyFile == "" {
+		return "", hint(errors.New("either api-key or api-key-file must be set"),
+			"the agent wrote its owner's key to owner.key in its data directory; name that file with --api-key-file or PIPECTL_API_KEY_FILE")
+	}
+	data, err := os.ReadFile(c.apiKeyFile)
+	if err != nil {
+		return "", hint(fmt.Errorf("read the API key: %w", err), "check --api-key-file or PIPECTL_API_KEY_FILE")
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" {
+		return "", hint(fmt.Errorf("the API key file %s is empty", c.apiKeyFile), "write the key into it, or name another file with --api-key-file")
+	}
+	return key, nil
+}
+
+func (c *connection) transport() (credentials.TransportCredentials, error) {
+	if c.insecure {
+		return insecure.NewCredentials(), nil
+	}
+	if c.certFile == "" {
+		return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), nil
+	}
+	creds, err := credentials.NewClientTLSFromFile(c.certFile, "")
+	if err != nil {
+		return nil, hint(fmt.Errorf("read the certificate %s: %w", c.certFile, err), "check --cert-file or PIPECTL_CERT_FILE: it holds PEM certificates")
+	}
+	return creds, nil
+}
+
+// waitReady waits until the agent is connected or the time for that is over,
+// and then says what the last attempt failed of.
+func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error {
+	wait, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if state == connectivity.Idle {
+			conn.Connect()
+		}
+		if !conn.WaitForStateChange(wait, state) {
+			return c.explain(ctx, conn)
+		}
+	}
+	return nil
+}
+
+// explain asks for anything on a connection that is not ready: the answer holds
+// the reason.
+func (c *connection) explain(ctx context.Context, conn *grpc.ClientConn) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ask, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	_, err := grpc_health_v1.NewHealthClient(conn).Check(ask, &grpc_health_v1.HealthCheckRequest{})
+	if err == nil {
+		return nil // it came up in this very moment
+	}
+	reason := status.Convert(err).Message()
+	return hint(fmt.Errorf("cannot connect to %s: %s", c.address, reason), "%s", c.advice(reason))
+}
+
+func (c *connection) advice(reason string) string {
+	switch {
+	case strings.Contains(reason, "first record does not look like a TLS handshake"):
+		return "the agent speaks plaintext at this address: add --insecure if you may send the key that way"
+	case strings.Contains(reason, "certificate"):
+		return "name the certificate the agent's is signed by with --cert-file, and use a host name that is in it"
+	case c.insecure && !strings.Contains(reason, "refused") && !strings.Contains(reason, "no such host"):
+		return "the agent may speak TLS at this address: leave --insecure away"
+	default:
+		return "check that the agent runs and that --address is its api.address"
+	}
+}
+
+// apiKey puts the key on every call.
+type apiKey struct {
+	key      string
+	insecure bool
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (k apiKey) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "API-KEY " + k.key}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (k apiKey) RequireTransportSecurity() bool { return !k.insecure }

@@ -1,0 +1,120 @@
+// Package pipectl holds the client's commands: one constructor per command,
+// every one a thin layer over one or a few calls of the agent's API.
+//
+// It keeps the real pipectl's flags, output, messages and exit codes, so that a
+// script written for that one goes on working; where that one leaves people
+// alone (an error without a way out, a wait that cannot end), it does better.
+// Data goes to stdout, everything for a person to stderr. It never keeps state
+// and never talks to anything but the agent.
+//
+// To test with it, call Run: it is the whole program.
+package pipectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Run runs the command line args (without the program's name) and returns its
+// exit code: 0 for success, 1 for any error, which is on stderr then, with what
+// to do next where that is known. Settings that flags do not give are read from
+// the PIPECTL_* environment variables.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	log.New(stderr, "", log.LstdFlags).Println(err)
+	var h *hinted
+	if errors.As(err, &h) {
+		fmt.Fprintln(stderr, "Hint:", h.hint)
+	}
+	return 1
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pipectl",
+		Short:         "The command line tool for piped.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	conn := &connection{}
+	conn.register(root.PersistentFlags())
+	logs := &logging{}
+	logs.register(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return hint(err, "see '%s --help' for the flags", cmd.CommandPath())
+	})
+	root.AddCommand(
+		newApplication(conn, logs),
+		newDeployment(conn, logs),
+		newVersion(),
+	)
+	asGroup(root)
+	return root
+}
+
+// asGroup makes cmd a group of commands: alone it prints its help, and a
+// command it does not have is an error that names those it has.
+func asGroup(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
+		}
+		return hint(fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()),
+			"the commands of '%s' are: %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
+	return cmd
+}
+
+// required marks flags that must be given.
+func required(cmd *cobra.Command, flags ...string) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var missing []string
+		for _, f := range flags {
+			if !cmd.Flags().Changed(f) {
+				missing = append(missing, fmt.Sprintf("%q", f))
+			}
+		}
+		if len(missing) > 0 {
+			return hint(fmt.Errorf("required flag(s) %s not set", strings.Join(missing, ", ")),
+				"see '%s --help' for the flags", cmd.CommandPath())
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// hinted is an error with what its reader can do about it.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func hint(err error, format string, args ...any) error {
+	return &hinted{err: err, hint: fmt.Sprintf(format, args...)}
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }

@@ -1,0 +1,211 @@
+package pipectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// Keys of a command's metadata, as the agent writes them.
+const (
+	metaTriggeredDeployment = "TriggeredDeploymentID"
+	metaReason              = "Reason"
+)
+
+// firstDelay is the pause after the first look. It doubles up to the check
+// interval: most things that are waited for happen soon.
+const firstDelay = 250 * time.Millisecond
+
+// wait is what the commands that wait have in common.
+type wait struct {
+	statuses []modelv1.DeploymentStatus
+	interval time.Duration
+	timeout  time.Duration
+	client   *client
+	log      *logger
+}
+
+func (w *wait) register(flags *pflag.FlagSet, timeout time.Duration) {
+	flags.DurationVar(&w.interval, "check-interval", 15*time.Second, "The longest time between two looks.")
+	flags.DurationVar(&w.timeout, "timeout", timeout, "The longest time to wait.")
+}
+
+// with connects and runs f.
+func (w *wait) with(cmd *cobra.Command, conn *connection, logs *logging, f func(context.Context) error) (err error) {
+	if w.interval <= 0 || w.timeout <= 0 {
+		return hint(fmt.Errorf("check-interval is %s and timeout %s", w.interval, w.timeout), "both must be longer than zero, such as 5s")
+	}
+	if w.log, err = logs.logger(cmd); err != nil {
+		return err
+	}
+	if w.client, err = conn.dial(cmd.Context()); err != nil {
+		return err
+	}
+	defer w.client.close()
+	return f(cmd.Context())
+}
+
+// sync asks for a deployment and waits until it is triggered, then for the
+// statuses, if any, with the timeout starting anew.
+func (w *wait) sync(ctx context.Context, applicationID string) error {
+	id, err := w.trigger(ctx, applicationID)
+	if err != nil {
+		return err
+	}
+	w.log.infof("Successfully triggered deployment %s", id)
+	if len(w.statuses) == 0 {
+		return nil
+	}
+	w.log.infof("Waiting until the deployment reaches one of the specified statuses")
+	return w.deployment(ctx, id)
+}
+
+// trigger returns the ID of the deployment that a sync made.
+func (w *wait) trigger(ctx context.Context, applicationID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: applicationID})
+	if err != nil {
+		return "", unknownApplication(failed("failed to sync application", err))
+	}
+	w.log.infof("Sent a request to sync application and waiting to be accepted...")
+	var id string
+	err = w.poll(ctx, "the agent to accept the request", func() (done bool, err error) {
+		id, done, err = w.triggered(ctx, resp.CommandId)
+		return done, err
+	})
+	return id, err
+}
+
+// triggered looks at a sync command once.
+func (w *wait) triggered(ctx context.Context, commandID string) (id string, done bool, err error) {
+	resp, err := w.client.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: commandID})
+	if status.Code(err) == codes.NotFound {
+		return "", false, fmt.Errorf("command %q not found", commandID)
+	}
+	if err != nil {
+		return "", false, w.transient("failed to get command", err)
+	}
+	command := resp.GetCommand()
+	if command.GetType() != modelv1.Command_SYNC_APPLICATION {
+		w.log.errorf("Unexpected command type %s", command.GetType())
+		return "", false, errNoDeployment
+	}
+	switch command.GetStatus() {
+	case modelv1.CommandStatus_COMMAND_SUCCEEDED:
+		if id := command.GetMetadata()[metaTriggeredDeployment]; id != "" {
+			return id, true, nil
+		}
+		return "", false, errNoDeployment
+	case modelv1.CommandStatus_COMMAND_FAILED:
+		w.log.errorf("The request was unable to handle")
+		return "", false, withReason(errNoDeployment, command.GetMetadata()[metaReason])
+	case modelv1.CommandStatus_COMMAND_TIMEOUT:
+		w.log.errorf("The request was timed out")
+		return "", false, errNoDeployment
+	}
+	return "", false, nil
+}
+
+var errNoDeployment = errors.New("failed to detect the triggered deployment ID")
+
+func withReason(err error, reason string) error {
+	if reason == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, reason)
+}
+
+// deployment waits until a deployment is at one of the statuses. One that has
+// ended otherwise will not get there, so the wait ends with an error.
+func (w *wait) deployment(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return w.poll(ctx, "deployment "+id, func() (done bool, err error) {
+		resp, err := w.client.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: id})
+		if status.Code(err) == codes.NotFound {
+			return false, unknownDeployment(failed(fmt.Sprintf("deployment %q not found", id), err))
+		}
+		if err != nil {
+			return false, w.transient("failed to get deployment", err)
+		}
+		d := resp.GetDeployment()
+		if d == nil {
+			return false, fmt.Errorf("the agent's answer holds no deployment %s", id)
+		}
+		if slices.Contains(w.statuses, d.Status) {
+			w.log.infof("Deployment is at %s status", d.Status)
+			return true, nil
+		}
+		if ended(d.Status) {
+			return false, withReason(fmt.Errorf("deployment %s ended at %s, which is none of %s", id, d.Status, w.statusList()), d.StatusReason)
+		}
+		return false, nil
+	})
+}
+
+func (w *wait) statusList() string {
+	names := make([]string, len(w.statuses))
+	for i, s := range w.statuses {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+func ended(s modelv1.DeploymentStatus) bool {
+	switch s {
+	case modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED:
+		return true
+	}
+	return false
+}
+
+// transient logs an error that may pass and returns nil, so that the wait goes
+// on; one that cannot pass is returned.
+func (w *wait) transient(what string, err error) error {
+	switch status.Code(err) {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
+		return failed(what, err)
+	case codes.Canceled, codes.DeadlineExceeded:
+		return nil // poll sees the end of its own time
+	}
+	w.log.errorf("%s, trying again: %v", what, err)
+	return nil
+}
+
+// poll calls look at once and then again and again until it is done, fails or
+// ctx ends.
+func (w *wait) poll(ctx context.Context, what string, look func() (done bool, err error)) error {
+	for delay := min(firstDelay, w.interval); ; delay = min(2*delay, w.interval) {
+		done, err := look()
+		if done || err != nil {
+			return err
+		}
+		w.log.infof("...")
+		pause := time.NewTimer(delay)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return w.stopped(ctx, what)
+		}
+	}
+}
+
+func (w *wait) stopped(ctx context.Context, what string) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("stopped waiting for %s: %w", what, ctx.Err())
+	}
+	return hint(fmt.Errorf("waited %s for %s: %w", w.timeout, what, ctx.Err()), "wait longer with --timeout, or look at what it is doing with 'pipectl deployment get'")
+}
