@@ -2,6 +2,7 @@ package strict
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -229,7 +230,9 @@ func (d *Document) Err() error {
 		return nil
 	}
 	ps := slices.Clone(d.problems)
-	slices.SortStableFunc(ps, func(a, b Problem) int { return a.Line - b.Line })
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
+	})
 	return ps
 }
 

@@ -1,0 +1,97 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Digest returns the SHA-256 of what u declares, in hex: its canonical JSON
+// without status, without the metadata only a server writes and without the
+// commit-hash annotation, with a Secret's stringData folded into data. Two
+// objects with one digest ask the API server for the same; an empty map or a
+// null elsewhere is kept, because to the server it may say something else than
+// nothing (an empty selector selects everything). u is not changed.
+func Digest(u *unstructured.Unstructured) string {
+	object := make(map[string]any, len(u.Object))
+	for k, v := range u.Object {
+		if k != "status" {
+			object[k] = v
+		}
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		object["metadata"] = declaredMetadata(metadata)
+	}
+	if u.GetKind() == "Secret" && u.GetAPIVersion() == "v1" {
+		foldStringData(object)
+	}
+	canonical, err := json.Marshal(object) // sorts keys
+	if err != nil {
+		// Unreachable for parsed objects: they hold only what JSON holds.
+		panic("manifest: digest of an object that is no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+func declaredMetadata(metadata map[string]any) map[string]any {
+	out := make(map[string]any, len(metadata))
+	for k, v := range metadata {
+		switch k {
+		case "uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink":
+			continue
+		case "annotations":
+			if annotations, ok := v.(map[string]any); ok {
+				v = without(annotations, AnnotationCommitHash)
+			}
+		}
+		if m, ok := v.(map[string]any); v == nil || ok && len(m) == 0 {
+			continue // no labels or annotations, however that is written
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func without(m map[string]any, key string) map[string]any {
+	if _, ok := m[key]; !ok {
+		return m
+	}
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if k != key {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// foldStringData writes stringData into data as the API server does. A data
+// that is no mapping is left for the server to refuse.
+func foldStringData(object map[string]any) {
+	plain, ok := object["stringData"].(map[string]any)
+	if !ok {
+		return
+	}
+	data, ok := object["data"].(map[string]any)
+	if !ok && object["data"] != nil {
+		return
+	}
+	data = runtime.DeepCopyJSON(data)
+	if data == nil {
+		data = make(map[string]any, len(plain))
+	}
+	for k, v := range plain {
+		text, ok := v.(string)
+		if !ok {
+			return
+		}
+		data[k] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	delete(object, "stringData")
+	object["data"] = data
+}

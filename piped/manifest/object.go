@@ -1,0 +1,72 @@
+package manifest
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Object is one Kubernetes object as Git declares it. It has an apiVersion, a
+// kind and a name, and its content holds only what JSON holds, with integers as
+// int64.
+type Object struct {
+	*unstructured.Unstructured
+	Origin Origin
+}
+
+// Origin says where an object was written.
+type Origin struct {
+	File string // slash-separated, as given to Parse
+	Line int    // first line of the document
+}
+
+// String returns "file:line".
+func (o Origin) String() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
+
+// Clone returns a copy that shares nothing with o.
+func (o Object) Clone() Object {
+	return Object{Unstructured: o.DeepCopy(), Origin: o.Origin}
+}
+
+// Clone returns copies that share nothing with objs.
+func Clone(objs []Object) []Object {
+	out := make([]Object, len(objs))
+	for i, o := range objs {
+		out[i] = o.Clone()
+	}
+	return out
+}
+
+// Ref names the object.
+func Ref(u *unstructured.Unstructured) deploy.ObjectRef {
+	gvk := schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind())
+	return deploy.ObjectRef{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// ResourceKey returns PipeCD's key of the object, apiVersion:kind:namespace:name,
+// with the namespace "default" where the object has none, cluster-scoped
+// objects included.
+func ResourceKey(u *unstructured.Unstructured) string {
+	namespace := u.GetNamespace()
+	if namespace == "" {
+		namespace = "default"
+	}
+	return u.GetAPIVersion() + ":" + u.GetKind() + ":" + namespace + ":" + u.GetName()
+}
+
+// CheckUnique returns an error of kind deploy.Invalid that names both places
+// when two objects are the same one, whatever their API versions.
+func CheckUnique(objs []Object) error {
+	seen := make(map[string]Origin, len(objs))
+	for _, o := range objs {
+		ref := Ref(o.Unstructured)
+		if first, twice := seen[ref.Key()]; twice {
+			return deploy.Errorf(deploy.Invalid, "%s: %s is declared already at %s; an application declares each object once", o.Origin, ref, first)
+		}
+		seen[ref.Key()] = o.Origin
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Limits of one file. An API server takes objects of about 1.5 MiB.
+const (
+	MaxFileSize = 8 << 20
+	MaxObjects  = 10_000
+)
+
+// Parse returns the objects in a file: YAML with any number of documents, or
+// JSON with any number of values. Lists are expanded, empty documents dropped;
+// scalars mean what they mean to kubectl (YAML 1.1). Errors are of kind
+// deploy.Invalid and name the file, the line and what was expected.
+func Parse(file string, data []byte) ([]Object, error) {
+	if len(data) > MaxFileSize {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the file has %d bytes; expected at most %d", file, len(data), MaxFileSize)
+	}
+	p := &parser{file: file}
+	var err error
+	if strings.HasPrefix(string(bytes.TrimSpace(data)), "{") {
+		err = p.jsonValues(data)
+	} else {
+		err = p.yamlDocuments(data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.objects, nil
+}
+
+type parser struct {
+	file    string
+	objects []Object
+}
+
+func (p *parser) errorf(line int, format string, args ...any) error {
+	return deploy.Errorf(deploy.Invalid, "%s:%d: %w", p.file, line, fmt.Errorf(format, args...))
+}
+
+func (p *parser) yamlDocuments(data []byte) error {
+	size := 0
+	for _, doc := range split(data) {
+		text, err := yaml.YAMLToJSONStrict(doc.text)
+		if err != nil {
+			line, why := yamlError(err, doc.line)
+			return p.errorf(line, "%s", why)
+		}
+		if size += len(text); size > 2*MaxFileSize {
+			return p.errorf(doc.line, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
+		}
+		if err := p.value(text, doc.line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var yamlPosition = regexp.MustCompile(`line (\d+): `)
+
+// yamlError returns the line of the file and the reason of an error for a
+// document that begins at the given line.
+func yamlError(err error, begin int) (line int, why string) {
+	why = err.Error()
+	line = begin
+	if m := yamlPosition.FindStringSubmatchIndex(why); m != nil {
+		n, _ := strconv.Atoi(why[m[2]:m[3]])
+		line, why = begin+n-1, why[m[1]:]
+	}
+	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: "} {
+		why = strings.TrimPrefix(why, prefix)
+	}
+	if rest, ok := strings.CutSuffix(why, " already set in map"); ok {
+		return line, rest + " stands twice in one mapping"
+	}
+	return line, "not valid YAML: " + why
+}
+
+func (p *parser) jsonValues(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var raw json.RawMessage
+		err := dec.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			offset := dec.InputOffset()
+			var syntax *json.SyntaxError
+			if errors.As(err, &syntax) {
+				offset = syntax.Offset
+			}
+			return p.errorf(lineAt(data, offset), "not valid JSON: %w", err)
+		}
+		if err := p.value(raw, lineAt(data, dec.InputOffset()-int64(len(raw)))); err != nil {
+			return err
+		}
+	}
+}
+
+func lineAt(data []byte, offset int64) int {
+	return 1 + bytes.Count(data[:min(max(offset, 0), int64(len(data)))], []byte("\n"))
+}
+
+// value adds the object or objects of one JSON value.
+func (p *parser) value(text []byte, line int) error {
+	var v any
+	strict, err := kjson.UnmarshalStrict(text, &v)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return p.errorf(line, "%w", err)
+	}
+	if v == nil {
+		return nil
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return p.errorf(line, "expected a Kubernetes object with apiVersion, kind and metadata.name, found %s", describe(v))
+	}
+	return p.object(object, line, "")
+}
+
+// object adds one object, or the items of a list. Where names the item of a
+// list for errors.
+func (p *parser) object(object map[string]any, line int, where string) error {
+	for _, key := range []string{"apiVersion", "kind"} {
+		if text, _ := object[key].(string); strings.TrimSpace(text) == "" {
+			return p.errorf(line, "%s%s is missing; expected a Kubernetes object with apiVersion, kind and metadata.name", where, key)
+		}
+	}
+	kind, _ := object["kind"].(string)
+	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
+		return p.items(items, line, where)
+	}
+	if kind == "List" {
+		return p.errorf(line, "%sthe List has no items; expected a list of objects", where)
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return p.errorf(line, "%s%s: metadata is missing; expected a mapping with name", where, kind)
+	}
+	if name, _ := metadata["name"].(string); name == "" {
+		return p.errorf(line, "%s%s: metadata.name is missing; expected the object's name", where, kind)
+	}
+	if err := checkMetadata(metadata); err != nil {
+		return p.errorf(line, "%s%s %s: %w", where, kind, metadata["name"], err)
+	}
+	if len(p.objects) == MaxObjects {
+		return p.errorf(line, "the file holds more than %d objects", MaxObjects)
+	}
+	p.objects = append(p.objects, Object{
+		Unstructured: &unstructured.Unstructured{Object: object},
+		Origin:       Origin{File: p.file, Line: line},
+	})
+	return nil
+}
+
+func (p *parser) items(items []any, line int, where string) error {
+	for i, item := range items {
+		at := fmt.Sprintf("%sitems[%d]: ", where, i)
+		object, ok := item.(map[string]any)
+		if !ok {
+			return p.errorf(line, "%sexpected a Kubernetes object, found %s", at, describe(item))
+		}
+		if err := p.object(object, line, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMetadata refuses what would be silently dropped when read as metadata:
+// values of labels and annotations that are no strings.
+func checkMetadata(metadata map[string]any) error {
+	if ns, ok := metadata["namespace"]; ok && ns != nil {
+		if _, ok := ns.(string); !ok {
+			return fmt.Errorf("metadata.namespace: expected a string, found %s", describe(ns))
+		}
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		v, ok := metadata[field]
+		if !ok || v == nil {
+			continue
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return fmt.Errorf("metadata.%s: expected a mapping, found %s", field, describe(v))
+		}
+		for key, value := range m {
+			if _, ok := value.(string); !ok {
+				return fmt.Errorf("metadata.%s: %s: expected a string, found %s; put it in quotes", field, key, describe(value))
+			}
+		}
+	}
+	return nil
+}
+
+func describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case map[string]any:
+		return "a mapping"
+	case []any:
+		return "a list"
+	case string:
+		return "a text"
+	case bool:
+		return fmt.Sprintf("the boolean %t", v)
+	default:
+		return fmt.Sprintf("the number %v", v)
+	}
+}

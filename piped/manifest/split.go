@@ -1,0 +1,57 @@
+package manifest
+
+import "bytes"
+
+// document is one document of a YAML stream.
+type document struct {
+	text []byte
+	line int // of the file, where text begins
+}
+
+// split cuts a YAML stream at its document markers: --- and ... at the start of
+// a line, which cannot stand inside a scalar. What follows --- on its line
+// belongs to the document. Documents without content are left out.
+func split(data []byte) []document {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var out []document
+	begin, first, line := 0, 1, 1 // of the current document; of the scan
+	emit := func(end int) {
+		if text := data[begin:end]; hasContent(text) {
+			out = append(out, document{text: text, line: first})
+		}
+	}
+	for at := 0; at < len(data); line++ {
+		next := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			next = at + i + 1
+		}
+		if marker(data[at:next], "---") {
+			emit(at)
+			begin, first = at+3, line
+		} else if marker(data[at:next], "...") {
+			emit(at)
+			begin, first = next, line+1
+		}
+		at = next
+	}
+	emit(len(data))
+	return out
+}
+
+// marker reports whether a line is a document marker.
+func marker(line []byte, mark string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(mark))
+	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
+}
+
+// hasContent reports whether a document is more than blank lines, comments and
+// directives.
+func hasContent(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return true
+		}
+	}
+	return false
+}
