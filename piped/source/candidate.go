@@ -1,0 +1,95 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Candidate is one application configuration found in a tree. Config is nil
+// exactly when Err is not; errors.As tells a *config.UnsupportedKind.
+type Candidate struct {
+	Dir        string // slash-separated, from the root of the tree; "." is the root
+	ConfigFile string // base name
+	Config     *config.Application
+	Err        error
+}
+
+// Path returns the configuration file's path from the root of the tree.
+func (c Candidate) Path() string { return path.Join(c.Dir, c.ConfigFile) }
+
+// Candidates returns every application configuration in the tree, ordered by
+// path. A file that cannot be read or does not parse carries its own error and
+// spoils no other; the error returned is for a tree that cannot be walked.
+// Other files are not opened.
+func Candidates(fsys fs.FS) ([]Candidate, error) {
+	var out []Candidate
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("list %s: %w", name, err)
+		case entry.IsDir() && entry.Name() == ".git":
+			return fs.SkipDir
+		case entry.IsDir() || !config.IsApplicationConfig(entry.Name()):
+			return nil
+		}
+		c := Candidate{Dir: path.Dir(name), ConfigFile: entry.Name()}
+		c.Config, c.Err = readConfig(fsys, name)
+		out = append(out, c)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for application configurations: %w", err)
+	}
+	return out, nil
+}
+
+func readConfig(fsys fs.FS, name string) (*config.Application, error) {
+	data, err := readFile(fsys, name, strict.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	return config.ParseApplication(name, data)
+}
+
+// readFile returns at most limit+1 bytes of a file, so that a parser with that
+// limit can refuse it. The error for a file that is not there is of kind
+// deploy.NotFound.
+func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
+		return nil, deploy.Errorf(deploy.NotFound, "%s: there is no such file in the commit", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: expected a regular file, found %s", name, fileKind(info.Mode()))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
+}
+
+func fileKind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	}
+	return "a special file"
+}

@@ -1,0 +1,93 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// plain returns the objects of plain manifest files, and the files' size: the
+// named ones, or every manifest directly in the application's directory.
+func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) ([]manifest.Object, int64, error) {
+	found, err := manifestNames(fsys, at)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(names) == 0 {
+		names = found
+	}
+	var objects []manifest.Object
+	var size int64
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+		if !filepath.IsLocal(name) {
+			return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %q is not inside the application's directory", at.ConfigPath(), name)
+		}
+		file := path.Join(at.Dir, name)
+		data, err := readFile(fsys, file, manifest.MaxFileSize)
+		if deploy.IsKind(err, deploy.NotFound) {
+			return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %w", at.ConfigPath(), err)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		more, err := manifest.Parse(file, data)
+		if err != nil {
+			return nil, 0, err
+		}
+		objects = append(objects, more...)
+		size += int64(len(data))
+	}
+	if len(objects) == 0 {
+		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: the application declares no objects; expected .yaml, .yml or .json manifests beside it", at.ConfigPath())
+	}
+	return objects, size, nil
+}
+
+// manifestNames returns the names of the manifests directly in the application's
+// directory, sorted. A kustomization among them is refused.
+func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
+	entries, err := fs.ReadDir(fsys, path.Clean(at.Dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: there is no such directory in the commit", at.Dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", at.Dir, err)
+	}
+	var names []string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case e.IsDir():
+		case isKustomization(name):
+			return nil, deploy.Errorf(deploy.Invalid, "%s: Kustomize is not supported by this version of piped; use plain manifests", path.Join(at.Dir, name))
+		case isManifest(name):
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func isKustomization(name string) bool {
+	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+}
+
+// isManifest reports whether a file is taken for a manifest by its name alone;
+// configuration files, PipeCD's oldest name among them, are not.
+func isManifest(name string) bool {
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !config.IsApplicationConfig(name) && name != ".pipe.yaml"
+	}
+	return false
+}
