@@ -1,0 +1,273 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// applicationSpec is what only Git or the registration says of an application.
+type applicationSpec struct {
+	Git         deploy.GitPath    `json:"git"`
+	Provider    string            `json:"provider,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
+	last_triggered, last_successful, created_at, updated_at,
+	EXISTS (SELECT 1 FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK'))
+	FROM applications`
+
+func scanApplication(row scanner) (a deploy.Application, err error) {
+	var spec, sync, triggered, successful string
+	var deletedAt, createdAt, updatedAt int64
+	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
+		&triggered, &successful, &createdAt, &updatedAt, &a.Deploying); err != nil {
+		return a, err
+	}
+	var sp applicationSpec
+	for _, f := range []struct {
+		text string
+		into any
+	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}} {
+		if err := decode(f.text, f.into); err != nil {
+			return a, err
+		}
+	}
+	a.Git, a.Provider, a.Description, a.Labels = sp.Git, sp.Provider, sp.Description, sp.Labels
+	a.DeletedAt, a.CreatedAt, a.UpdatedAt = fromMilli(deletedAt), fromMilli(createdAt), fromMilli(updatedAt)
+	return a, nil
+}
+
+// PutApplication stores what Git or the registration says of an application:
+// its name, kind, Git path, provider, description and labels. What the agent
+// itself remembers of a known one (disabled, deleted, sync state, evaluated
+// commit, last deployments) stays: a deleted application stays deleted. A new
+// one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
+// commit. Changed tells whether anything was written.
+func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
+	if a.ID == "" || a.Name == "" {
+		return false, deploy.Errorf(deploy.Invalid, "an application needs an ID and a name, got %q and %q", a.ID, a.Name)
+	}
+	old, known, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", a.ID)
+	if err != nil {
+		return false, s.fail(err, "read application "+a.ID)
+	}
+	if known && sameSpec(old, a) {
+		return false, nil
+	}
+	err = s.write(ctx, func(t *tx) error {
+		changed = true
+		inserted, err := t.insertApplication(ctx, a)
+		if err == nil && !inserted {
+			changed, err = t.updateSpec(ctx, a)
+		}
+		return err
+	})
+	return changed && err == nil, s.fail(err, "put application "+a.ID)
+}
+
+func sameSpec(a, b deploy.Application) bool {
+	return a.Name == b.Name && a.Kind == b.Kind && a.Git == b.Git && a.Provider == b.Provider &&
+		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
+}
+
+func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inserted bool, err error) {
+	if a.Sync.Status == "" {
+		a.Sync.Status = deploy.SyncUnknown
+	}
+	a.Sync.At = milli(a.Sync.At)
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	if err != nil {
+		return false, err
+	}
+	sync, err := encode(a.Sync)
+	if err != nil {
+		return false, err
+	}
+	now := toMilli(t.store.now())
+	n, err := t.exec(ctx, `INSERT INTO applications (id, name, kind, repo_id, spec, sync_status, sync_state, evaluated_commit, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		a.ID, a.Name, a.Kind, a.Git.RepoID, spec, string(a.Sync.Status), sync, a.EvaluatedCommit, now, now)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	t.changed(deploy.TopicApplication, a.ID, a.ID)
+	return true, t.insertLabels(ctx, "application_labels", "application_id", a.ID, a.Labels)
+}
+
+func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool, err error) {
+	old, err := t.lockApplication(ctx, a.ID)
+	if err != nil || sameSpec(old, a) {
+		return false, err
+	}
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	if err != nil {
+		return false, err
+	}
+	if _, err := t.exec(ctx, "UPDATE applications SET name = ?, kind = ?, repo_id = ?, spec = ?, updated_at = ? WHERE id = ?",
+		a.Name, a.Kind, a.Git.RepoID, spec, toMilli(t.store.now()), a.ID); err != nil {
+		return false, err
+	}
+	t.changed(deploy.TopicApplication, a.ID, a.ID)
+	if maps.Equal(old.Labels, a.Labels) {
+		return true, nil
+	}
+	if _, err := t.exec(ctx, "DELETE FROM application_labels WHERE application_id = ?", a.ID); err != nil {
+		return false, err
+	}
+	return true, t.insertLabels(ctx, "application_labels", "application_id", a.ID, a.Labels)
+}
+
+func (t *tx) insertLabels(ctx context.Context, table, owner, id string, labels map[string]string) error {
+	rows := make([][]any, 0, len(labels))
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		rows = append(rows, []any{id, name, labels[name]})
+	}
+	return t.insert(ctx, table, owner+", name, value", "", rows)
+}
+
+// lockApplication reads an application that nobody else changes until the
+// transaction ends.
+func (t *tx) lockApplication(ctx context.Context, id string) (deploy.Application, error) {
+	a, ok, err := one(ctx, t, scanApplication, selectApplication+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
+	if err == nil && !ok {
+		err = noApplication(id)
+	}
+	return a, err
+}
+
+func noApplication(id string) error {
+	return deploy.Errorf(deploy.NotFound, "there is no application %s", id)
+}
+
+// Application returns an application, deleted or not. Deploying is true while
+// one of its deployments is active.
+func (s *Store) Application(ctx context.Context, id string) (deploy.Application, error) {
+	a, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", id)
+	if err == nil && !ok {
+		err = noApplication(id)
+	}
+	return a, s.fail(err, "read application "+id)
+}
+
+// ApplicationQuery selects applications. Zero fields ask for nothing, except
+// Disabled: without IncludeAll it selects strictly, false the enabled ones.
+type ApplicationQuery struct {
+	Name           string
+	Kind           string
+	RepoID         string
+	Labels         map[string]string // all of them must match
+	Disabled       bool
+	IncludeAll     bool // enabled and disabled ones
+	IncludeDeleted bool
+	Limit          int // 0: no limit
+	Cursor         string
+}
+
+// ListApplications returns applications, last updated first, then by ID, and
+// the cursor behind the last of them: "" when there is none.
+func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]deploy.Application, string, error) {
+	var f filter
+	for column, value := range map[string]string{"name": q.Name, "kind": q.Kind, "repo_id": q.RepoID} {
+		if value != "" {
+			f.add(column+" = ?", value)
+		}
+	}
+	if !q.IncludeAll {
+		f.add("disabled = ?", q.Disabled)
+	}
+	if !q.IncludeDeleted {
+		f.add("deleted = FALSE")
+	}
+	f.labels("application_labels", "application_id", "applications.id", q.Labels)
+	if err := f.after(q.Cursor); err != nil {
+		return nil, "", err
+	}
+	query := f.limit(selectApplication+f.where()+" ORDER BY updated_at DESC, id", q.Limit)
+	apps, err := all(ctx, s, scanApplication, query, f.args...)
+	if err != nil || len(apps) == 0 {
+		return nil, "", s.fail(err, "list applications")
+	}
+	last := apps[len(apps)-1]
+	return apps, cursorAt(last.UpdatedAt, last.ID), nil
+}
+
+// SetSyncState stores an application's sync state if it says something else
+// than the stored one, and tells whether it did.
+func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncState) (changed bool, err error) {
+	state.At = milli(state.At)
+	text, err := encode(state)
+	if err != nil {
+		return false, s.fail(err, "store the sync state of application "+id)
+	}
+	if old, err := s.Application(ctx, id); err != nil || old.Sync.SameAs(state) {
+		return false, err
+	}
+	err = s.write(ctx, func(t *tx) error {
+		changed = false
+		old, err := t.lockApplication(ctx, id)
+		if err != nil || old.Sync.SameAs(state) {
+			return err
+		}
+		changed = true
+		return t.updateApplication(ctx, id, "sync_status = ?, sync_state = ?", string(state.Status), text)
+	})
+	return changed && err == nil, s.fail(err, "store the sync state of application "+id)
+}
+
+// SetEvaluatedCommit stores the last commit the trigger evaluated for these
+// applications, all in one transaction. Unknown applications are passed over.
+func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, ids ...string) error {
+	const perStatement = 500
+	if len(ids) == 0 {
+		return nil
+	}
+	ids = slices.Sorted(slices.Values(ids)) // one locking order for all
+	err := s.write(ctx, func(t *tx) error {
+		for chunk := range slices.Chunk(ids, perStatement) {
+			args := append([]any{commit, commit}, anys(chunk)...)
+			if _, err := t.exec(ctx, "UPDATE applications SET evaluated_commit = ? WHERE evaluated_commit <> ? AND id IN ("+
+				placeholders(len(chunk))+")", args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "store the evaluated commit "+deploy.ShortHash(commit))
+}
+
+// SetDisabled disables or enables an application.
+func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error {
+	return s.mark(ctx, id, "disabled = ?", disabled)
+}
+
+// DeleteApplication marks an application deleted: it is kept, with its history,
+// and listed no more until RestoreApplication.
+func (s *Store) DeleteApplication(ctx context.Context, id string) error {
+	return s.mark(ctx, id, "deleted = TRUE, deleted_at = ?", toMilli(s.now()))
+}
+
+// RestoreApplication takes a deletion back.
+func (s *Store) RestoreApplication(ctx context.Context, id string) error {
+	return s.mark(ctx, id, "deleted = FALSE, deleted_at = ?", 0)
+}
+
+func (s *Store) mark(ctx context.Context, id, assignments string, args ...any) error {
+	err := s.write(ctx, func(t *tx) error { return t.updateApplication(ctx, id, assignments, args...) })
+	return s.fail(err, "update application "+id)
+}
+
+// updateApplication assigns columns of one application and announces it.
+func (t *tx) updateApplication(ctx context.Context, id, assignments string, args ...any) error {
+	args = append(args, toMilli(t.store.now()), id)
+	n, err := t.exec(ctx, "UPDATE applications SET "+assignments+", updated_at = ? WHERE id = ?", args...)
+	if err == nil && n == 0 {
+		err = noApplication(id)
+	}
+	t.changed(deploy.TopicApplication, id, id)
+	return err
+}

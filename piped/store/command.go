@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"maps"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// commandBody is what is only carried of a command.
+type commandBody struct {
+	Commander       string          `json:"commander,omitempty"`
+	Strategy        deploy.Strategy `json:"strategy,omitempty"`
+	ForceRollback   bool            `json:"forceRollback,omitempty"`
+	ForceNoRollback bool            `json:"forceNoRollback,omitempty"`
+}
+
+const selectCommand = `SELECT id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at, handled_at FROM commands`
+
+func scanCommand(row scanner) (c deploy.Command, err error) {
+	var bodyText, metadata string
+	var createdAt, updatedAt, handledAt int64
+	if err := row.Scan(&c.ID, &c.Type, &c.ApplicationID, &c.DeploymentID, &c.StageID, &bodyText, &c.Status, &metadata,
+		&createdAt, &updatedAt, &handledAt); err != nil {
+		return c, err
+	}
+	var body commandBody
+	if err := decode(bodyText, &body); err != nil {
+		return c, err
+	}
+	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
+	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
+	return c, decode(metadata, &c.Metadata)
+}
+
+// CreateCommand stores a new command, open whatever c says, and returns it as
+// stored. Exists if there is a command of that ID.
+func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
+	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, s.now(), deploy.Command{}.HandledAt
+	c.UpdatedAt = c.CreatedAt
+	err := s.write(ctx, func(t *tx) error {
+		body, err := encode(commandBody{c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback})
+		if err != nil {
+			return err
+		}
+		metadata, err := encode(c.Metadata)
+		if err != nil {
+			return err
+		}
+		t.changed(deploy.TopicCommand, c.ID, c.ApplicationID)
+		_, err = t.exec(ctx, `INSERT INTO commands (id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, c.ID, string(c.Type), c.ApplicationID, c.DeploymentID, c.StageID, body,
+			string(c.Status), metadata, toMilli(c.CreatedAt), toMilli(c.UpdatedAt))
+		if s.dialect.unique(err) {
+			return deploy.Errorf(deploy.Exists, "command %s exists already", c.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return deploy.Command{}, s.fail(err, "create command "+c.ID)
+	}
+	return c, nil
+}
+
+// Command returns a command.
+func (s *Store) Command(ctx context.Context, id string) (deploy.Command, error) {
+	c, ok, err := one(ctx, s, scanCommand, selectCommand+" WHERE id = ?", id)
+	if err == nil && !ok {
+		err = noCommand(id)
+	}
+	return c, s.fail(err, "read command "+id)
+}
+
+func noCommand(id string) error { return deploy.Errorf(deploy.NotFound, "there is no command %s", id) }
+
+// OpenCommands returns the commands of these types (of all, when none is given)
+// that wait for an answer, the oldest first.
+func (s *Store) OpenCommands(ctx context.Context, types ...deploy.CommandType) ([]deploy.Command, error) {
+	var f filter
+	f.add("status = 'NOT_HANDLED_YET'")
+	in(&f, "type", types)
+	cs, err := all(ctx, s, scanCommand, selectCommand+f.where()+" ORDER BY created_at, id", f.args...)
+	return cs, s.fail(err, "list open commands")
+}
+
+// FinishCommand answers a command: its status becomes the given one and
+// metadata is merged into its own. Conflict if it was answered before.
+func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
+	if status == deploy.CommandOpen {
+		return deploy.Errorf(deploy.Illegal, "command %s cannot be finished as %s", id, status)
+	}
+	err := s.write(ctx, func(t *tx) error { return t.finishCommand(ctx, id, status, metadata) })
+	return s.fail(err, "finish command "+id)
+}
+
+func (t *tx) finishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
+	c, ok, err := one(ctx, t, scanCommand, selectCommand+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return noCommand(id)
+	case c.Status != deploy.CommandOpen:
+		return deploy.Errorf(deploy.Conflict, "command %s was answered before: it is %s", id, c.Status)
+	}
+	merged := maps.Clone(c.Metadata)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	maps.Copy(merged, metadata)
+	text, err := encode(merged)
+	if err != nil {
+		return err
+	}
+	now := toMilli(t.store.now())
+	t.changed(deploy.TopicCommand, id, c.ApplicationID)
+	_, err = t.exec(ctx, "UPDATE commands SET status = ?, metadata = ?, updated_at = ?, handled_at = ? WHERE id = ?", string(status), text, now, now, id)
+	return err
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// origin is what a deployment was made with; it never changes.
+type origin struct {
+	Git        deploy.GitPath    `json:"git"`
+	Provider   string            `json:"provider,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Trigger    deploy.Trigger    `json:"trigger"`
+	ChainBlock int               `json:"chainBlock,omitempty"`
+}
+
+// state is what the phases add.
+type state struct {
+	Reason              string                   `json:"reason,omitempty"`
+	Summary             string                   `json:"summary,omitempty"`
+	Versions            []deploy.ArtifactVersion `json:"versions,omitempty"`
+	Metadata            map[string]string        `json:"metadata,omitempty"`
+	RunningCommit       string                   `json:"runningCommit,omitempty"`
+	RunningConfigFile   string                   `json:"runningConfigFile,omitempty"`
+	RunningDeploymentID string                   `json:"runningDeploymentID,omitempty"`
+	Timeout             time.Duration            `json:"timeout,omitempty"`
+	RollbackTimeout     time.Duration            `json:"rollbackTimeout,omitempty"`
+	Deadline            int64                    `json:"deadline,omitempty"`
+	Outcome             deploy.Status            `json:"outcome,omitempty"`
+	OutcomeReason       string                   `json:"outcomeReason,omitempty"`
+}
+
+const selectDeployment = `SELECT id, application_id, application_name, chain_id, origin, status, state, revision,
+	created_at, updated_at, completed_at FROM deployments`
+
+func scanDeployment(row scanner) (d deploy.Deployment, err error) {
+	var originText, stateText string
+	var createdAt, updatedAt, completedAt int64
+	if err := row.Scan(&d.ID, &d.ApplicationID, &d.ApplicationName, &d.ChainID, &originText, &d.Status, &stateText, &d.Revision,
+		&createdAt, &updatedAt, &completedAt); err != nil {
+		return d, err
+	}
+	var o origin
+	if err := decode(originText, &o); err != nil {
+		return d, err
+	}
+	var st state
+	if err := decode(stateText, &st); err != nil {
+		return d, err
+	}
+	d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Provider, o.Labels, o.Trigger, o.ChainBlock
+	d.StatusReason, d.Summary, d.Versions, d.Metadata = st.Reason, st.Summary, st.Versions, st.Metadata
+	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningConfigFile, st.RunningDeploymentID
+	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
+	d.Outcome, d.OutcomeReason = st.Outcome, st.OutcomeReason
+	d.CreatedAt, d.UpdatedAt, d.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
+	return d, nil
+}
+
+func stateTextOf(d *deploy.Deployment) (string, error) {
+	return encode(state{
+		Reason: d.StatusReason, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
+		RunningCommit: d.RunningCommit, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
+		Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout, Deadline: toMilli(d.Deadline),
+		Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,
+	})
+}
+
+// normalize rounds d's times to what is read back.
+func normalize(d *deploy.Deployment) {
+	for _, t := range []*time.Time{&d.Trigger.At, &d.Trigger.Commit.At, &d.Deadline, &d.CreatedAt, &d.UpdatedAt, &d.CompletedAt} {
+		*t = milli(*t)
+	}
+	for i := range d.Stages {
+		st := &d.Stages[i]
+		st.Index = i
+		for _, t := range []*time.Time{&st.Deadline, &st.StartedAt, &st.CompletedAt, &st.CreatedAt, &st.UpdatedAt} {
+			*t = milli(*t)
+		}
+	}
+}
+
+// deployments runs a query that starts with selectDeployment.
+func deployments(ctx context.Context, q querier, query string, args ...any) ([]deploy.Deployment, error) {
+	ds, err := all(ctx, q, scanDeployment, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return ds, loadStages(ctx, q, ds)
+}
+
+func deployment(ctx context.Context, q querier, id string) (deploy.Deployment, error) {
+	ds, err := deployments(ctx, q, selectDeployment+" WHERE id = ?", id)
+	if err != nil {
+		return deploy.Deployment{}, err
+	}
+	if len(ds) == 0 {
+		return deploy.Deployment{}, deploy.Errorf(deploy.NotFound, "there is no deployment %s", id)
+	}
+	return ds[0], nil
+}
+
+// Deployment returns a deployment with its stages.
+func (s *Store) Deployment(ctx context.Context, id string) (deploy.Deployment, error) {
+	d, err := deployment(ctx, s, id)
+	return d, s.fail(err, "read deployment "+id)
+}
+
+// DeploymentQuery selects deployments; zero fields ask for nothing.
+type DeploymentQuery struct {
+	Statuses        []deploy.Status
+	Kinds           []string // of the application
+	ApplicationIDs  []string
+	ApplicationName string
+	Labels          map[string]string // all of them must match
+	Limit           int               // 0: no limit
+	Cursor          string
+}
+
+// ListDeployments returns deployments, last updated first, then by ID, and the
+// cursor behind the last of them: "" when there is none.
+func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
+	var f filter
+	in(&f, "status", q.Statuses)
+	in(&f, "application_id", q.ApplicationIDs)
+	if len(q.Kinds) > 0 {
+		f.add("application_id IN (SELECT id FROM applications WHERE kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...)
+	}
+	if q.ApplicationName != "" {
+		f.add("application_name = ?", q.ApplicationName)
+	}
+	f.labels("deployment_labels", "deployment_id", "deployments.id", q.Labels)
+	if err := f.after(q.Cursor); err != nil {
+		return nil, "", err
+	}
+	query := f.limit(selectDeployment+f.where()+" ORDER BY updated_at DESC, id", q.Limit)
+	ds, err := deployments(ctx, s, query, f.args...)
+	if err != nil || len(ds) == 0 {
+		return nil, "", s.fail(err, "list deployments")
+	}
+	last := ds[len(ds)-1]
+	return ds, cursorAt(last.UpdatedAt, last.ID), nil
+}
+
+// DeploymentsIn returns the deployments in any of these statuses, the one that
+// was triggered first first.
+func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error) {
+	var f filter
+	in(&f, "status", statuses)
+	ds, err := deployments(ctx, s, selectDeployment+f.where()+" ORDER BY triggered_at, id", f.args...)
+	return ds, s.fail(err, "list deployments by status")
+}
+
+// Transitions returns a deployment's transition log in the order of its moves.
+func (s *Store) Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error) {
+	ts, err := all(ctx, s, scanTransition, `SELECT deployment_id, stage_id, from_status, to_status, reason, at
+		FROM transitions WHERE deployment_id = ? ORDER BY revision, position`, deploymentID)
+	return ts, s.fail(err, "read the transitions of deployment "+deploymentID)
+}
+
+func scanTransition(row scanner) (t deploy.Transition, err error) {
+	var at int64
+	err = row.Scan(&t.DeploymentID, &t.StageID, &t.From, &t.To, &t.Reason, &at)
+	t.At = fromMilli(at)
+	return t, err
+}

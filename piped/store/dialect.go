@@ -1,0 +1,321 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// dialect is everything in which the two engines differ.
+type dialect interface {
+	name() string // the database in words, without credentials
+	open(ctx context.Context) (writer, reader *sql.DB, err error)
+	openError(op string, err error) error
+
+	goose() goose.Dialect
+	migrationOptions() ([]goose.ProviderOption, error)
+
+	// rewrite turns `?` placeholders into the engine's. Queries hold no other
+	// question mark.
+	rewrite(query string) string
+	// forUpdate ends a SELECT that locks the rows it reads until the
+	// transaction ends.
+	forUpdate() string
+	// cacheStatements tells whether the store shall keep prepared statements.
+	cacheStatements() bool
+
+	unique(err error) bool      // a unique constraint refused the write
+	foreign(err error) bool     // a row that is referred to does not exist
+	retryable(err error) bool   // the same transaction may succeed right now
+	unavailable(err error) bool // it may succeed later
+
+	// notify tells other processes of t's changes when t commits; listen
+	// delivers what they tell to s until ctx ends.
+	notify(ctx context.Context, t *tx) error
+	listen(ctx context.Context, s *Store) error
+}
+
+func dialectFor(dsn string) (dialect, error) {
+	scheme, rest, found := strings.Cut(dsn, "://")
+	switch {
+	case !found:
+		return nil, deploy.Errorf(deploy.Invalid, "store.dsn has no scheme: write sqlite://<path> or postgres://<user>@<host>/<database>")
+	case scheme == "sqlite" && (rest == "" || rest == ":memory:"):
+		return nil, deploy.Errorf(deploy.Invalid, "store.dsn names no file: write sqlite://<path>")
+	case scheme == "sqlite":
+		return sqliteDialect{path: rest}, nil
+	case scheme == "postgres" || scheme == "postgresql":
+		config, err := pgx.ParseConfig(dsn)
+		if err != nil { // the error repeats the DSN
+			return nil, deploy.Errorf(deploy.Invalid, "store.dsn cannot be read: write postgres://<user>:<password>@<host>:<port>/<database>, special characters of the password percent-encoded")
+		}
+		return postgresDialect{config: config}, nil
+	default:
+		return nil, deploy.Errorf(deploy.Invalid, "store.dsn has the unknown scheme %q: write sqlite://<path> or postgres://<user>@<host>/<database>", scheme)
+	}
+}
+
+// sqliteDialect is a file with one writer connection and a few readers.
+type sqliteDialect struct{ path string }
+
+// Sizes that keep an idle agent small: a page cache of 4 MiB for the writer,
+// 1 MiB for each reader.
+const (
+	sqliteReaders     = 4
+	sqliteWriterCache = "-4000"
+	sqliteReaderCache = "-1000"
+	sqliteBusyTimeout = "10000"
+)
+
+func (d sqliteDialect) name() string { return "the database file " + d.path }
+
+func (d sqliteDialect) open(ctx context.Context) (writer, reader *sql.DB, err error) {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return nil, nil, deploy.Errorf(deploy.Invalid, "create the directory of the database file: %w", err)
+	}
+	// SQLite gives its companion files the mode of the database file.
+	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, deploy.Errorf(deploy.Invalid, "open the database file: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, nil, deploy.Errorf(deploy.Invalid, "open the database file: %w", err)
+	}
+	writer, err = sql.Open("sqlite", d.url(url.Values{"_txlock": {"immediate"}, "_pragma": {
+		"busy_timeout(" + sqliteBusyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		"cache_size(" + sqliteWriterCache + ")", "journal_size_limit(16777216)"}}))
+	if err != nil {
+		return nil, nil, d.openError("open", err)
+	}
+	writer.SetMaxOpenConns(1)
+	if err := d.check(ctx, writer); err != nil {
+		return nil, nil, errors.Join(err, writer.Close())
+	}
+	reader, err = sql.Open("sqlite", d.url(url.Values{"_pragma": {
+		"busy_timeout(" + sqliteBusyTimeout + ")", "query_only(1)", "cache_size(" + sqliteReaderCache + ")"}}))
+	if err != nil {
+		return nil, nil, errors.Join(d.openError("open", err), writer.Close())
+	}
+	reader.SetMaxOpenConns(sqliteReaders)
+	reader.SetMaxIdleConns(sqliteReaders)
+	return writer, reader, nil
+}
+
+func (d sqliteDialect) url(params url.Values) string {
+	return "file:" + (&url.URL{Path: d.path}).EscapedPath() + "?" + params.Encode()
+}
+
+// check reads the whole file once: a damaged page found in the middle of a
+// deployment would be found too late.
+func (d sqliteDialect) check(ctx context.Context, db *sql.DB) error {
+	var result string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
+		return d.openError("open", err)
+	}
+	if result != "ok" {
+		return d.damaged(errors.New(result))
+	}
+	return nil
+}
+
+func (d sqliteDialect) openError(op string, err error) error {
+	var se *sqlite.Error
+	if errors.As(err, &se) && (se.Code()&0xff == sqlite3.SQLITE_NOTADB || se.Code()&0xff == sqlite3.SQLITE_CORRUPT) {
+		return d.damaged(err)
+	}
+	kind := deploy.Internal
+	if d.unavailable(err) {
+		kind = deploy.Unavailable
+	}
+	return deploy.Errorf(kind, "%s %s: %w", op, d.name(), err)
+}
+
+func (d sqliteDialect) damaged(err error) error {
+	return deploy.Errorf(deploy.Invalid, "the database file %[1]s is damaged or no SQLite database, and is left as it is (%[2]w). "+
+		"Stop piped and copy %[1]s, %[1]s-wal and %[1]s-shm somewhere safe; then put a backup in their place, "+
+		"or save what is readable with `sqlite3 %[1]s .recover | sqlite3 recovered.db`, "+
+		"or move the three files away to start with an empty database: applications are found again in Git, the history is lost", d.path, err)
+}
+
+func (sqliteDialect) goose() goose.Dialect                              { return goose.DialectSQLite3 }
+func (sqliteDialect) migrationOptions() ([]goose.ProviderOption, error) { return nil, nil }
+func (sqliteDialect) rewrite(query string) string                       { return query }
+func (sqliteDialect) forUpdate() string                                 { return "" } // the writer is alone
+func (sqliteDialect) cacheStatements() bool                             { return true }
+func (sqliteDialect) unique(err error) bool {
+	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+}
+func (sqliteDialect) foreign(err error) bool {
+	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+}
+func (sqliteDialect) retryable(error) bool { return false }
+
+func (sqliteDialect) unavailable(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
+		return true
+	}
+	return false
+}
+
+// notify has nobody to tell: another process that opens the same file is a
+// command of a moment, and the periodic scans see what it did.
+func (sqliteDialect) notify(context.Context, *tx) error { return nil }
+
+func (sqliteDialect) listen(ctx context.Context, _ *Store) error {
+	<-ctx.Done()
+	return nil
+}
+
+func sqliteCode(err error) int {
+	var se *sqlite.Error
+	if errors.As(err, &se) {
+		return se.Code()
+	}
+	return 0
+}
+
+// postgresDialect is a server that several processes may share.
+type postgresDialect struct{ config *pgx.ConnConfig }
+
+const (
+	postgresConns     = 10
+	postgresIdleConns = 4
+	postgresIdleTime  = 5 * time.Minute
+
+	// postgresChannel carries lists of changes, the sender's ID first.
+	postgresChannel = "piped_changes"
+	// maxPayload stays below the 8000 bytes a notification may have.
+	maxPayload = 7000
+)
+
+func (d postgresDialect) name() string {
+	return fmt.Sprintf("the database %s on %s:%d", d.config.Database, d.config.Host, d.config.Port)
+}
+
+func (d postgresDialect) open(ctx context.Context) (writer, reader *sql.DB, err error) {
+	db := stdlib.OpenDB(*d.config)
+	db.SetMaxOpenConns(postgresConns)
+	db.SetMaxIdleConns(postgresIdleConns)
+	db.SetConnMaxIdleTime(postgresIdleTime)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, nil, errors.Join(d.openError("connect to", err), db.Close())
+	}
+	return db, db, nil
+}
+
+func (d postgresDialect) openError(op string, err error) error {
+	return deploy.Errorf(deploy.Unavailable, "%s %s: %w: check store.dsn and that the server runs and lets this user in", op, d.name(), err)
+}
+
+func (postgresDialect) goose() goose.Dialect { return goose.DialectPostgres }
+
+// migrationOptions lets one of several starting processes migrate while the
+// others wait.
+func (postgresDialect) migrationOptions() ([]goose.ProviderOption, error) {
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return nil, err
+	}
+	return []goose.ProviderOption{goose.WithSessionLocker(locker)}, nil
+}
+
+func (postgresDialect) rewrite(query string) string {
+	var b strings.Builder
+	b.Grow(len(query) + 16)
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		query = after
+	}
+}
+
+// forUpdate leaves room for inserts that refer to the locked rows.
+func (postgresDialect) forUpdate() string     { return " FOR NO KEY UPDATE" }
+func (postgresDialect) cacheStatements() bool { return false } // pgx does it per connection
+
+func (postgresDialect) unique(err error) bool  { return postgresCode(err) == "23505" }
+func (postgresDialect) foreign(err error) bool { return postgresCode(err) == "23503" }
+func (postgresDialect) retryable(err error) bool {
+	code := postgresCode(err)
+	return code == "40001" || code == "40P01" // serialisation failure, deadlock
+}
+
+// unavailable: the server cannot be reached, is out of resources, or is ending.
+func (postgresDialect) unavailable(err error) bool {
+	code := postgresCode(err)
+	if code == "" {
+		var ce *pgconn.ConnectError
+		return errors.As(err, &ce) || pgconn.SafeToRetry(err) || pgconn.Timeout(err)
+	}
+	switch code[:2] {
+	case "08", "53", "57", "58":
+		return true
+	}
+	return false
+}
+
+func postgresCode(err error) string {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Code
+	}
+	return ""
+}
+
+// notification is the payload of one NOTIFY.
+type notification struct {
+	From    string          `json:"f"`
+	Changes []deploy.Change `json:"c"`
+}
+
+func (postgresDialect) notify(ctx context.Context, t *tx) error {
+	changes := t.changes
+	for len(changes) > 0 {
+		n, size := 1, changeSize(changes[0])
+		for n < len(changes) && size+changeSize(changes[n]) <= maxPayload {
+			size += changeSize(changes[n])
+			n++
+		}
+		payload, err := json.Marshal(notification{t.store.id, changes[:n]})
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, "SELECT pg_notify('"+postgresChannel+"', ?)", string(payload)); err != nil {
+			return err
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+// changeSize bounds the length of a change in JSON.
+func changeSize(c deploy.Change) int {
+	return len(c.Topic) + len(c.ID) + len(c.ApplicationID) + 64
+}
+
+func (d postgresDialect) listen(ctx context.Context, s *Store) error {
+	return (&listener{store: s, config: d.config}).run(ctx)
+}

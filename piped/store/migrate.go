@@ -1,0 +1,49 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"io/fs"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/pressly/goose/v3"
+)
+
+// migrations holds NNNN_name.sql files, applied in order and never undone.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the schema up to date and refuses one that is newer than this
+// program.
+func migrate(ctx context.Context, d dialect, db *sql.DB) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
+	}
+	options, err := d.migrationOptions()
+	if err != nil {
+		return deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+	}
+	options = append(options, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	p, err := goose.NewProvider(d.goose(), db, files, options...)
+	if err != nil {
+		return deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+	}
+	current, target, err := p.GetVersions(ctx)
+	if err != nil {
+		return d.openError("read the schema version", err)
+	}
+	if current > target {
+		return deploy.Errorf(deploy.Invalid, "%s was written by a newer version of piped (schema %d, this one knows %d): "+
+			"run that version or a later one, or point store.dsn at another database", d.name(), current, target)
+	}
+	if current == target {
+		return nil
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return d.openError("migrate the schema", err)
+	}
+	return nil
+}

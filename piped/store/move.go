@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// NewDeployment is what CreateDeployment makes.
+type NewDeployment struct {
+	Deployment deploy.Deployment
+	// CommandID names the command that asked for it, if one did.
+	CommandID string
+	// Supersede cancels the application's waiting deployments that Git or
+	// drift triggered. Manual syncs and chains are left alone.
+	Supersede bool
+}
+
+// CreateDeployment stores a new PENDING deployment and returns it as stored. In
+// the same transaction it becomes the application's last triggered one, its
+// commit the evaluated one, the command (if any) succeeds with the deployment's
+// ID in its metadata, and those it supersedes are cancelled, naming it. Exists
+// if there is a deployment of that ID; NotFound without the application or the
+// command; Conflict if the command was answered before. Then nothing is written.
+func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
+	var created deploy.Deployment
+	err := s.write(ctx, func(t *tx) error {
+		d := n.Deployment.Clone()
+		now := t.store.now()
+		if d.CreatedAt.IsZero() {
+			d.CreatedAt = now
+		}
+		d.UpdatedAt, d.Revision = now, 1
+		normalize(&d)
+		if err := d.CheckMove(nil); err != nil {
+			return err
+		}
+		if _, err := t.lockApplication(ctx, d.ApplicationID); err != nil {
+			return err
+		}
+		if n.Supersede {
+			if err := t.supersede(ctx, &d); err != nil {
+				return err
+			}
+		}
+		if err := t.insertDeployment(ctx, &d); err != nil {
+			return err
+		}
+		created = d
+		return t.noteTriggered(ctx, &d, n.CommandID)
+	})
+	if err != nil {
+		return deploy.Deployment{}, s.fail(err, "create deployment "+n.Deployment.ID)
+	}
+	return created, nil
+}
+
+// supersede cancels what waits in the application of d and d makes pointless.
+func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
+	waiting, err := deployments(ctx, t, selectDeployment+` WHERE application_id = ? AND status IN ('PENDING', 'PLANNED')
+		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') AND chain_id = '' ORDER BY id`+t.store.dialect.forUpdate(), d.ApplicationID)
+	if err != nil {
+		return err
+	}
+	reason := fmt.Sprintf("Superseded by the newer deployment %s of commit %s", d.ID, d.Trigger.Commit.Short())
+	for i := range waiting {
+		prev := &waiting[i]
+		next := prev.Clone()
+		if err := next.Complete(deploy.Cancelled, reason, d.UpdatedAt); err != nil {
+			return err
+		}
+		next.UpdatedAt, next.Revision = d.UpdatedAt, prev.Revision+1
+		if err := t.storeMove(ctx, prev, &next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
+	originText, err := encode(origin{d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock})
+	if err != nil {
+		return err
+	}
+	stateText, err := stateTextOf(d)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `INSERT INTO deployments (id, application_id, application_name, trigger_kind, commit_hash, chain_id, origin,
+		status, state, revision, triggered_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		d.ID, d.ApplicationID, d.ApplicationName, string(d.Trigger.Kind), d.Trigger.Commit.Hash, d.ChainID, originText,
+		string(d.Status), stateText, d.Revision, toMilli(d.Trigger.At), toMilli(d.CreatedAt), toMilli(d.UpdatedAt))
+	if t.store.dialect.unique(err) {
+		return deploy.Errorf(deploy.Exists, "deployment %s exists already", d.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.insertLabels(ctx, "deployment_labels", "deployment_id", d.ID, d.Labels); err != nil {
+		return err
+	}
+	if err := t.insertStages(ctx, d); err != nil {
+		return err
+	}
+	return t.log(ctx, nil, d)
+}
+
+// noteTriggered records d with its application and with the command that asked
+// for it.
+func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, commandID string) error {
+	ref, err := encode(d.Ref())
+	if err != nil {
+		return err
+	}
+	if err := t.updateApplication(ctx, d.ApplicationID, "last_triggered = ?, evaluated_commit = ?", ref, d.Trigger.Commit.Hash); err != nil {
+		return err
+	}
+	if commandID == "" {
+		return nil
+	}
+	return t.finishCommand(ctx, commandID, deploy.CommandSucceeded, map[string]string{deploy.MetaTriggeredDeployment: d.ID})
+}
+
+// UpdateDeployment changes a deployment: fn gets a copy, which is stored if
+// nobody else wrote the deployment meanwhile; otherwise fn is called again with
+// a copy of what is stored now. It returns what is stored. An error of fn is
+// returned as it is and nothing is written; nor is anything when fn changes
+// nothing. What a deployment was made with (its application, Git path, labels,
+// trigger, chain) cannot be changed: fn's edits of it are dropped.
+//
+// Illegal if the table of transitions forbids the move; Conflict if it would
+// make a second active deployment of the application. The moves' log entries
+// and outbox rows are stored in the same transaction, and on SUCCESS the
+// deployment becomes its application's last success.
+func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
+	for {
+		prev, err := s.Deployment(ctx, id)
+		if err != nil {
+			return deploy.Deployment{}, err
+		}
+		next := prev.Clone()
+		if err := fn(&next); err != nil {
+			return deploy.Deployment{}, err
+		}
+		keepOrigin(&prev, &next)
+		if reflect.DeepEqual(prev, next) {
+			return prev, nil
+		}
+		if err := next.CheckMove(&prev); err != nil {
+			return deploy.Deployment{}, err
+		}
+		next.UpdatedAt, next.Revision = s.now(), prev.Revision+1
+		err = s.write(ctx, func(t *tx) error { return t.compareAndSwap(ctx, &prev, &next) })
+		if err == nil {
+			return next, nil
+		}
+		if !errors.Is(err, errLostRace) {
+			return deploy.Deployment{}, s.fail(err, "update deployment "+id)
+		}
+	}
+}
+
+// keepOrigin takes back what fn must not change and rounds the times.
+func keepOrigin(prev, next *deploy.Deployment) {
+	next.ID, next.ApplicationID, next.ApplicationName = prev.ID, prev.ApplicationID, prev.ApplicationName
+	next.Git, next.Provider, next.Labels, next.Trigger = prev.Git, prev.Provider, prev.Labels, prev.Trigger
+	next.ChainID, next.ChainBlock = prev.ChainID, prev.ChainBlock
+	next.CreatedAt, next.Revision = prev.CreatedAt, prev.Revision
+	if len(next.Stages) == 0 && len(prev.Stages) == 0 {
+		next.Stages = prev.Stages
+	}
+	normalize(next)
+}
+
+// errLostRace: somebody else wrote the row first.
+var errLostRace = errors.New("the deployment was written meanwhile")
+
+// compareAndSwap stores next if prev is still what is stored. The application
+// is written first: that is the locking order.
+func (t *tx) compareAndSwap(ctx context.Context, prev, next *deploy.Deployment) error {
+	if next.Status == deploy.Success && prev.Status != deploy.Success {
+		ref, err := encode(next.Ref())
+		if err != nil {
+			return err
+		}
+		if err := t.updateApplication(ctx, next.ApplicationID, "last_successful = ?, last_successful_id = ?", ref, next.ID); err != nil {
+			return err
+		}
+	}
+	return t.storeMove(ctx, prev, next)
+}
+
+// storeMove writes next over prev, with its stages, log entries and events.
+func (t *tx) storeMove(ctx context.Context, prev, next *deploy.Deployment) error {
+	text, err := stateTextOf(next)
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(ctx, "UPDATE deployments SET status = ?, state = ?, revision = ?, updated_at = ?, completed_at = ? WHERE id = ? AND revision = ?",
+		string(next.Status), text, next.Revision, toMilli(next.UpdatedAt), toMilli(next.CompletedAt), next.ID, prev.Revision)
+	if t.store.dialect.unique(err) {
+		return deploy.Errorf(deploy.Conflict, "deployment %s cannot become %s: application %s has another active deployment",
+			next.ID, next.Status, next.ApplicationID)
+	}
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errLostRace
+	}
+	if err := t.writeStages(ctx, prev, next); err != nil {
+		return err
+	}
+	return t.log(ctx, prev, next)
+}
+
+// log writes the transition log and the outbox of the moves from prev to d, and
+// announces d.
+func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
+	moves := d.Diff(prev, d.UpdatedAt)
+	rows := make([][]any, len(moves))
+	for i, m := range moves {
+		rows[i] = []any{d.ID, d.Revision, i, m.StageID, m.From, m.To, m.Reason, toMilli(m.At)}
+		if e, ok := deploy.EventFor(d, m); ok {
+			t.events = append(t.events, e)
+		}
+	}
+	t.changed(deploy.TopicDeployment, d.ID, d.ApplicationID)
+	return t.insert(ctx, "transitions", "deployment_id, revision, position, stage_id, from_status, to_status, reason, at", "", rows)
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// flushEvents gives the transaction's events their numbers and writes them. The
+// counter's row is the last one a transaction locks, until it commits: numbers
+// are committed in their order, so that a reader who asks for what follows the
+// last number it saw misses nothing.
+func (t *tx) flushEvents(ctx context.Context) error {
+	if len(t.events) == 0 {
+		return nil
+	}
+	n := int64(len(t.events))
+	last, _, err := one(ctx, t, scanNumber, "UPDATE counters SET value = value + ? WHERE name = 'outbox' RETURNING value", n)
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, n)
+	for i, e := range t.events {
+		seq := last - n + int64(i) + 1
+		rows[i] = []any{seq, e.Key, string(e.Type), e.ApplicationID, e.DeploymentID, e.StageID, string(e.Payload), toMilli(e.At)}
+		t.changed(deploy.TopicEvent, e.Key, e.ApplicationID)
+	}
+	return t.insert(ctx, "outbox", "seq, event_key, type, application_id, deployment_id, stage_id, payload, at", "", rows)
+}
+
+func scanNumber(row scanner) (n int64, err error) { return n, row.Scan(&n) }
+
+// Events returns up to limit (0: all) events that are not delivered and have a
+// number above afterSeq, in the order in which they were committed.
+func (s *Store) Events(ctx context.Context, afterSeq int64, limit int) ([]deploy.Event, error) {
+	var f filter
+	f.add("delivered_at = 0")
+	f.add("seq > ?", afterSeq)
+	query := f.limit(`SELECT seq, event_key, type, application_id, deployment_id, stage_id, payload, at FROM outbox`+f.where()+" ORDER BY seq", limit)
+	es, err := all(ctx, s, scanEvent, query, f.args...)
+	return es, s.fail(err, "read the outbox")
+}
+
+func scanEvent(row scanner) (e deploy.Event, err error) {
+	var payload string
+	var at int64
+	err = row.Scan(&e.Seq, &e.Key, &e.Type, &e.ApplicationID, &e.DeploymentID, &e.StageID, &payload, &at)
+	e.Payload, e.At = json.RawMessage(payload), fromMilli(at)
+	return e, err
+}
+
+// MarkDelivered marks events as delivered. Marking one again changes nothing.
+func (s *Store) MarkDelivered(ctx context.Context, seqs ...int64) error {
+	err := s.write(ctx, func(t *tx) error {
+		for _, seq := range seqs {
+			if _, err := t.exec(ctx, "UPDATE outbox SET delivered_at = ? WHERE seq = ? AND delivered_at = 0", toMilli(t.store.now()), seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "mark events delivered")
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// position is where a page ended: the last row's place in the order "updated
+// last first, then by ID". A cursor is its opaque form.
+type position struct {
+	UpdatedAt int64  `json:"u"`
+	ID        string `json:"i"`
+}
+
+// cursorAt returns the cursor behind a row.
+func cursorAt(updatedAt time.Time, id string) string {
+	b, _ := json.Marshal(position{toMilli(updatedAt), id}) // a number and a text always encode
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseCursor(cursor string) (position, error) {
+	var p position
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		err = json.Unmarshal(b, &p)
+	}
+	if err != nil {
+		return p, deploy.Errorf(deploy.Invalid, "the cursor is not one that a list returned: leave it empty to start from the first page")
+	}
+	return p, nil
+}
+
+// filter collects the conditions of a list query and their arguments.
+type filter struct {
+	conds []string
+	args  []any
+}
+
+func (f *filter) add(cond string, args ...any) {
+	f.conds = append(f.conds, cond)
+	f.args = append(f.args, args...)
+}
+
+// in adds "column IN (…)" unless the list is empty.
+func in[S ~string](f *filter, column string, list []S) {
+	if len(list) > 0 {
+		f.add(column+" IN ("+placeholders(len(list))+")", anys(list)...)
+	}
+}
+
+// labels asks for every pair; owner is the column of table that names the row
+// with the given ID column.
+func (f *filter) labels(table, owner, id string, labels map[string]string) {
+	for name, value := range labels {
+		f.add("EXISTS (SELECT 1 FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ? AND l.value = ?)", name, value)
+	}
+}
+
+// after asks for the rows behind a cursor.
+func (f *filter) after(cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	p, err := parseCursor(cursor)
+	if err != nil {
+		return err
+	}
+	f.add("updated_at <= ? AND (updated_at < ? OR id > ?)", p.UpdatedAt, p.UpdatedAt, p.ID)
+	return nil
+}
+
+// where returns the conditions as a clause, which may be empty.
+func (f *filter) where() string {
+	if len(f.conds) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(f.conds, " AND ")
+}
+
+// limit adds a LIMIT to the query when n is positive.
+func (f *filter) limit(query string, n int) string {
+	if n <= 0 {
+		return query
+	}
+	f.args = append(f.args, n)
+	return query + " LIMIT ?"
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// rolloutBody is what is only carried of a rollout record.
+type rolloutBody struct {
+	Workload       deploy.ObjectRef `json:"workload"`
+	UID            string           `json:"uid,omitempty"`
+	Reason         string           `json:"reason,omitempty"`
+	IntentDigest   string           `json:"intentDigest,omitempty"`
+	LiveBefore     string           `json:"liveBefore,omitempty"`
+	TemplateDigest string           `json:"templateDigest,omitempty"`
+	Generation     int64            `json:"generation,omitempty"`
+	TargetUID      string           `json:"targetUID,omitempty"`
+	TargetName     string           `json:"targetName,omitempty"`
+	Revision       int64            `json:"revision,omitempty"`
+	DesiredAtStart int32            `json:"desiredAtStart,omitempty"`
+	AppliedAt      int64            `json:"appliedAt,omitempty"`
+	LastProgress   int64            `json:"lastProgress,omitempty"`
+	Progress       string           `json:"progress,omitempty"`
+}
+
+const selectRollout = `SELECT id, application_id, deployment_id, stage_id, cluster, phase, body, version, created_at, updated_at, completed_at FROM rollouts`
+
+func scanRollout(row scanner) (r deploy.Rollout, err error) {
+	var text string
+	var createdAt, updatedAt, completedAt int64
+	if err := row.Scan(&r.ID, &r.ApplicationID, &r.DeploymentID, &r.StageID, &r.Cluster, &r.Phase, &text, &r.Version,
+		&createdAt, &updatedAt, &completedAt); err != nil {
+		return r, err
+	}
+	var b rolloutBody
+	if err := decode(text, &b); err != nil {
+		return r, err
+	}
+	r.Workload, r.UID, r.Reason = b.Workload, b.UID, b.Reason
+	r.IntentDigest, r.LiveBefore, r.TemplateDigest = b.IntentDigest, b.LiveBefore, b.TemplateDigest
+	r.Generation, r.TargetUID, r.TargetName, r.Revision, r.DesiredAtStart = b.Generation, b.TargetUID, b.TargetName, b.Revision, b.DesiredAtStart
+	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
+	r.CreatedAt, r.UpdatedAt, r.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
+	return r, nil
+}
+
+func rolloutText(r deploy.Rollout) (string, error) {
+	return encode(rolloutBody{
+		Workload: r.Workload, UID: r.UID, Reason: r.Reason, IntentDigest: r.IntentDigest, LiveBefore: r.LiveBefore,
+		TemplateDigest: r.TemplateDigest, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
+		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
+		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
+	})
+}
+
+// SaveRollout stores a rollout record and returns it as stored, with its next
+// version: a new record when its version is 0, otherwise over the version it
+// was read at. A write with a terminal phase ends the rollout, once, and puts
+// the event that says so into the outbox. Conflict if the record exists
+// already, was written meanwhile, or has ended: then nothing is written.
+func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollout, error) {
+	if r.ID == "" {
+		return deploy.Rollout{}, deploy.Errorf(deploy.Invalid, "a rollout record needs an ID")
+	}
+	now := s.now()
+	if r.Version == 0 {
+		r.CreatedAt = now
+	}
+	r.UpdatedAt, r.CompletedAt = now, time.Time{}
+	if r.Phase.Terminal() {
+		r.CompletedAt = now
+	}
+	r.AppliedAt, r.LastProgress = milli(r.AppliedAt), milli(r.LastProgress)
+	text, err := rolloutText(r)
+	if err != nil {
+		return deploy.Rollout{}, s.fail(err, "save rollout "+r.ID)
+	}
+	err = s.write(ctx, func(t *tx) error {
+		if err := t.saveRollout(ctx, r, text); err != nil {
+			return err
+		}
+		t.changed(deploy.TopicRollout, r.ID, r.ApplicationID)
+		return t.announceEnd(r)
+	})
+	if s.dialect.foreign(err) {
+		err = deploy.Errorf(deploy.NotFound, "there is no deployment %s to record a rollout of: %w", r.DeploymentID, err)
+	}
+	if err != nil {
+		return deploy.Rollout{}, s.fail(err, "save rollout "+r.ID)
+	}
+	r.Version++
+	return r, nil
+}
+
+func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout, text string) (err error) {
+	var n int64
+	if r.Version == 0 {
+		n, err = t.exec(ctx, `INSERT INTO rollouts (id, application_id, deployment_id, stage_id, cluster, workload, phase, terminal, body, version,
+			created_at, updated_at, completed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			r.ID, r.ApplicationID, r.DeploymentID, r.StageID, r.Cluster, r.Workload.Key(), string(r.Phase), r.Phase.Terminal(), text, 1,
+			toMilli(r.CreatedAt), toMilli(r.UpdatedAt), toMilli(r.CompletedAt))
+	} else {
+		n, err = t.exec(ctx, `UPDATE rollouts SET phase = ?, terminal = ?, body = ?, version = version + 1, updated_at = ?, completed_at = ?
+			WHERE id = ? AND version = ? AND terminal = FALSE`,
+			string(r.Phase), r.Phase.Terminal(), text, toMilli(r.UpdatedAt), toMilli(r.CompletedAt), r.ID, r.Version)
+	}
+	if err == nil && n == 0 {
+		err = deploy.Errorf(deploy.Conflict, "rollout %s was written meanwhile or has ended: read it again", r.ID)
+	}
+	return err
+}
+
+func (t *tx) announceEnd(r deploy.Rollout) error {
+	if !r.Phase.Terminal() {
+		return nil
+	}
+	payload, err := json.Marshal(map[string]any{"cluster": r.Cluster, "workload": r.Workload, "phase": r.Phase, "reason": r.Reason})
+	if err != nil {
+		return err
+	}
+	t.events = append(t.events, deploy.Event{
+		Key: r.ID, Type: deploy.EventRolloutEnded, ApplicationID: r.ApplicationID, DeploymentID: r.DeploymentID,
+		StageID: r.StageID, Payload: payload, At: r.UpdatedAt,
+	})
+	return nil
+}
+
+// RolloutQuery selects rollout records; zero fields ask for nothing.
+type RolloutQuery struct {
+	DeploymentID  string
+	StageID       string
+	ApplicationID string
+	OpenOnly      bool // those that have not ended
+	Limit         int  // 0: no limit
+}
+
+// Rollouts returns rollout records, the newest first, then by ID.
+func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout, error) {
+	var f filter
+	for _, c := range []struct{ column, value string }{
+		{"deployment_id", q.DeploymentID}, {"stage_id", q.StageID}, {"application_id", q.ApplicationID},
+	} {
+		if c.value != "" {
+			f.add(c.column+" = ?", c.value)
+		}
+	}
+	if q.OpenOnly {
+		f.add("terminal = FALSE")
+	}
+	query := f.limit(selectRollout+f.where()+" ORDER BY created_at DESC, id", q.Limit)
+	rs, err := all(ctx, s, scanRollout, query, f.args...)
+	return rs, s.fail(err, "list rollouts")
+}

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// querier reads: the read pool, or a transaction.
+type querier interface {
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// scanner is one row.
+type scanner interface{ Scan(dest ...any) error }
+
+// all returns every row of a query.
+func all[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err reports what matters
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// one returns the first row of a query; ok is false when there is none.
+func one[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (v T, ok bool, err error) {
+	vs, err := all(ctx, q, scan, query, args...)
+	if err != nil || len(vs) == 0 {
+		return v, false, err
+	}
+	return vs[0], true, nil
+}
+
+// scanText reads a row of one text.
+func scanText(row scanner) (v string, err error) { return v, row.Scan(&v) }
+
+// query reads through the read pool.
+func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query = s.dialect.rewrite(query)
+	if !s.dialect.cacheStatements() {
+		return s.reader.QueryContext(ctx, query, args...)
+	}
+	if st := s.stmts.prepared(ctx, s.reader, query); st != nil {
+		return st.QueryContext(ctx, args...)
+	}
+	return s.reader.QueryContext(ctx, query, args...)
+}
+
+// tx is one write transaction: what it changes is published, and its events
+// get their numbers, when it commits.
+type tx struct {
+	store   *Store
+	sql     *sql.Tx
+	changes []deploy.Change
+	events  []deploy.Event
+	missed  []string // statements to prepare once the connection is free
+}
+
+// maxAttempts bounds how often a transaction is repeated that the database
+// ended because of others (PostgreSQL's deadlock detection).
+const maxAttempts = 5
+
+// write runs fn in one transaction: all of it is stored and announced, or
+// nothing. The locking order is application, deployment, command, outbox.
+func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
+	for attempt := 1; ; attempt++ {
+		err := s.writeOnce(ctx, fn)
+		if err == nil || attempt == maxAttempts || !s.dialect.retryable(err) {
+			return err
+		}
+	}
+}
+
+func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
+	sqlTx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
+	t := &tx{store: s, sql: sqlTx}
+	if err := fn(t); err != nil {
+		return err
+	}
+	if err := t.flushEvents(ctx); err != nil {
+		return err
+	}
+	if err := s.dialect.notify(ctx, t); err != nil {
+		return err
+	}
+	if err := sqlTx.Commit(); err != nil {
+		return err
+	}
+	s.feed.publish(t.changes)
+	for _, query := range t.missed {
+		s.stmts.prepared(ctx, s.writer, query)
+	}
+	return nil
+}
+
+func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
+	t.changes = append(t.changes, deploy.Change{Topic: topic, ID: id, ApplicationID: applicationID})
+}
+
+func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query = t.store.dialect.rewrite(query)
+	if st := t.stmt(query); st != nil {
+		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
+	}
+	return t.sql.QueryContext(ctx, query, args...)
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	query = t.store.dialect.rewrite(query)
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = clean(text)
+		}
+	}
+	var res sql.Result
+	var err error
+	if st := t.stmt(query); st != nil {
+		res, err = t.sql.StmtContext(ctx, st).ExecContext(ctx, args...)
+	} else {
+		res, err = t.sql.ExecContext(ctx, query, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// stmt returns the cached statement of a query. A missing one cannot be
+// prepared for later now: this transaction holds SQLite's only writer.
+func (t *tx) stmt(query string) *sql.Stmt {
+	if !t.store.dialect.cacheStatements() {
+		return nil
+	}
+	st := t.store.stmts.get(t.store.writer, query)
+	if st == nil {
+		t.missed = append(t.missed, query)
+	}
+	return st
+}
+
+// rowsPerInsert bounds the rows of one statement: few enough for the engines'
+// limits on parameters, enough to make round trips rare.
+const rowsPerInsert = 50
+
+// insert adds rows to a table; suffix is the statement's end, such as an ON
+// CONFLICT clause.
+func (t *tx) insert(ctx context.Context, table, columns, suffix string, rows [][]any) error {
+	for len(rows) > 0 {
+		chunk := rows[:min(len(rows), rowsPerInsert)]
+		rows = rows[len(chunk):]
+		row := "(" + placeholders(len(chunk[0])) + ")"
+		query := "INSERT INTO " + table + " (" + columns + ") VALUES " +
+			strings.TrimSuffix(strings.Repeat(row+", ", len(chunk)), ", ") + " " + suffix
+		args := make([]any, 0, len(chunk)*len(chunk[0]))
+		for _, r := range chunk {
+			args = append(args, r...)
+		}
+		if _, err := t.exec(ctx, query, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeholders returns "?, ?, …", n of them.
+func placeholders(n int) string {
+	return strings.TrimSuffix(strings.Repeat("?, ", n), ", ")
+}
+
+// anys makes arguments of a list of texts.
+func anys[S ~string](list []S) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// clean makes text that PostgreSQL refuses (NUL bytes, invalid UTF-8) storable,
+// and keeps SQLite alike.
+func clean(text string) string {
+	if utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
+		return text
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// statements caches prepared statements: SQLite would parse each query again.
+type statements struct {
+	mu sync.Mutex
+	m  map[stmtKey]*sql.Stmt
+}
+
+type stmtKey struct {
+	db    *sql.DB
+	query string
+}
+
+// maxStatements bounds the cache; queries put together from filters and lists
+// have many shapes, and those that come late are parsed each time.
+const maxStatements = 200
+
+// get returns the cached statement of query, or nil.
+func (c *statements) get(db *sql.DB, query string) *sql.Stmt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.m[stmtKey{db, query}]
+}
+
+// prepared returns the statement of query, prepared now if it was not yet. It
+// returns nil when the cache is full or preparing fails: the query is then run
+// as it is and reports its own error.
+func (c *statements) prepared(ctx context.Context, db *sql.DB, query string) *sql.Stmt {
+	c.mu.Lock()
+	st, full := c.m[stmtKey{db, query}], len(c.m) >= maxStatements
+	c.mu.Unlock()
+	if st != nil || full {
+		return st
+	}
+	st, err := db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.m[stmtKey{db, query}]; other != nil {
+		_ = st.Close() // a concurrent caller was first
+		return other
+	}
+	if c.m == nil {
+		c.m = map[stmtKey]*sql.Stmt{}
+	}
+	c.m[stmtKey{db, query}] = st
+	return st
+}
+
+// close forgets all statements; the database closes them.
+func (c *statements) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, st := range c.m {
+		_ = st.Close()
+	}
+	c.m = nil
+}

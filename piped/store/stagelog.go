@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// AppendStageLogs stores blocks of stage logs in one transaction. A block whose
+// deployment, stage and index are stored already is passed over, so that a
+// batch may be written again. NotFound if a deployment does not exist.
+func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) error {
+	if len(blocks) == 0 {
+		return nil
+	}
+	rows := make([][]any, len(blocks))
+	ids := make([]string, len(blocks))
+	for i, b := range blocks {
+		ids[i] = b.DeploymentID
+		rows[i] = []any{b.DeploymentID, b.StageID, b.Index, string(b.Severity), b.Log, toMilli(b.At)}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	err := s.write(ctx, func(t *tx) error {
+		for _, id := range ids {
+			app, ok, err := one(ctx, t, scanText, "SELECT application_id FROM deployments WHERE id = ?", id)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return deploy.Errorf(deploy.NotFound, "there is no deployment %s to log for", id)
+			}
+			t.changed(deploy.TopicStageLog, id, app)
+		}
+		return t.insert(ctx, "stage_logs", "deployment_id, stage_id, position, severity, log, at", "ON CONFLICT DO NOTHING", rows)
+	})
+	return s.fail(err, "append stage logs")
+}
+
+// StageLogs returns a deployment's logs by stage ID, each in order.
+func (s *Store) StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error) {
+	blocks, err := all(ctx, s, scanLog, `SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs
+		WHERE deployment_id = ? ORDER BY stage_id, position`, deploymentID)
+	if err != nil {
+		return nil, s.fail(err, "read the logs of deployment "+deploymentID)
+	}
+	out := map[string][]deploy.LogBlock{}
+	for _, b := range blocks {
+		out[b.StageID] = append(out[b.StageID], b)
+	}
+	return out, nil
+}
+
+func scanLog(row scanner) (b deploy.LogBlock, err error) {
+	var at int64
+	err = row.Scan(&b.DeploymentID, &b.StageID, &b.Index, &b.Severity, &b.Log, &at)
+	b.At = fromMilli(at)
+	return b, err
+}
+
+// LastLogIndex returns the highest index of a stage's log, -1 while it is empty.
+func (s *Store) LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error) {
+	n, _, err := one(ctx, s, scanNumber, "SELECT COALESCE(MAX(position), -1) FROM stage_logs WHERE deployment_id = ? AND stage_id = ?", deploymentID, stageID)
+	return n, s.fail(err, "read the log of stage "+stageID)
+}

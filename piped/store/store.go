@@ -1,0 +1,130 @@
+// Package store keeps the agent's persisted state: applications, deployments
+// with their stages and transition log, commands, stage logs, inventory,
+// applied sets, rollout records, API keys and the outbox, in SQLite or
+// PostgreSQL behind one type, with one set of migrations and one set of queries.
+//
+// It owns the guarantees the phases rely on. A deployment moves only where
+// package deploy allows it, by compare-and-swap on its revision, in one
+// transaction with its transition log and its outbox rows. An application has
+// at most one active deployment. What was committed is announced on the change
+// feed, what was not committed never is.
+//
+// It never decides what happens next, never reads Git or a cluster, and never
+// writes a secret or an applied object in the clear.
+//
+// Stages are rows of their own, not JSON in their deployment: a stage's move
+// rewrites that stage's state and its deployment's, not the options of all
+// stages, and stages can be counted by name, status and time in SQL. Reading a
+// page of deployments costs one more query, not one per deployment.
+//
+// Tests of other packages open a store on a temporary SQLite file; package
+// storetest holds the suite that both engines pass.
+package store
+
+import (
+	"context"
+	"crypto/cipher"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/google/uuid"
+)
+
+// Options are what a store needs besides its DSN.
+type Options struct {
+	// Key is the 32-byte key that encrypts applied sets. Without it they can
+	// be neither saved nor read.
+	Key []byte
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Logger takes the few things a store has to tell; nil means silence.
+	Logger *slog.Logger
+}
+
+// Store is the persisted state. Its methods are safe for concurrent use and
+// return errors of type *deploy.Error: NotFound, Exists, Conflict, Illegal,
+// Invalid for what the caller can answer, Unavailable when the database cannot
+// be used now, Internal otherwise. Times are kept in UTC to the millisecond.
+type Store struct {
+	dialect dialect
+	writer  *sql.DB
+	reader  *sql.DB // the same as writer on PostgreSQL
+	stmts   statements
+	feed    feed
+	aead    cipher.AEAD
+	clock   func() time.Time
+	log     *slog.Logger
+	id      string    // tells this process's notifications from those of others
+	opened  time.Time // the listener catches up from here
+}
+
+// Open opens the database that dsn names, sqlite://<path> or postgres://…,
+// creates it where that is possible (a SQLite file and its directory), and
+// brings its schema up to date. It refuses, saying what to do, an unknown
+// scheme, a database that cannot be reached, a damaged SQLite file and a schema
+// written by a newer version. The caller closes the store.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	aead, err := newAEAD(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := dialectFor(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dialect: d, aead: aead, clock: o.Now, log: o.Logger, id: uuid.NewString(), opened: o.Now()}
+	if s.writer, s.reader, err = d.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, d, s.writer); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close closes the database. Watches stay readable and get nothing more.
+func (s *Store) Close() error {
+	s.stmts.close()
+	err := s.writer.Close()
+	if s.reader != s.writer {
+		err = errors.Join(err, s.reader.Close())
+	}
+	return s.fail(err, "close the store")
+}
+
+// Run delivers what other processes commit to this store's watches, until ctx
+// ends; then it returns nil. Only PostgreSQL has such other processes: on
+// SQLite it just waits for the end.
+func (s *Store) Run(ctx context.Context) error { return s.dialect.listen(ctx, s) }
+
+// now returns the current time as it will be read back.
+func (s *Store) now() time.Time { return milli(s.clock()) }
+
+// fail gives err its kind and says what was being done. Errors that have a kind
+// already pass as they are.
+func (s *Store) fail(err error, op string) error {
+	if err == nil {
+		return nil
+	}
+	var de *deploy.Error
+	if errors.As(err, &de) {
+		return err
+	}
+	kind := deploy.Internal
+	switch {
+	case errors.Is(err, context.Canceled):
+		kind = deploy.Stopping
+	case errors.Is(err, context.DeadlineExceeded), s.dialect.unavailable(err):
+		kind = deploy.Unavailable
+	}
+	return &deploy.Error{Kind: kind, Op: "store: " + op, Err: err}
+}
