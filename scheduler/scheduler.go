@@ -32,7 +32,7 @@ type Limits struct {
 type Config struct {
 	Store     *store.Store
 	Executors map[string]Executor // by stage name
-	Providers map[string]bool     // names of the configured platform providers
+	Providers []string            // names of the configured platform providers
 	Limits    Limits
 	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
 	Logger    *slog.Logger

@@ -77,7 +77,7 @@ func (w *watcher) takes(e entry) bool {
 	} else if len(discover.Labels) > 0 {
 		return false
 	}
-	return discover.Selects(e.git.ConfigPath(), labels)
+	return w.repo.Config.Selects(e.git.ConfigPath(), labels)
 }
 
 func (w *watcher) registerOne(ctx context.Context, c *catalog, e entry, known deploy.Application, id string) error {

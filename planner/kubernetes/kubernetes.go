@@ -24,16 +24,10 @@ func (Decider) Decide(_ context.Context, app deploy.Application, d deploy.Deploy
 	return deploy.Plan{
 		Summary:         summary(app, d, target),
 		Versions:        manifest.Versions(target.Objects),
-		Stages:          stages(rollsBack(target) && app.LastSuccessful != nil),
-		Timeout:         spec.Timeout.Duration(),
-		RollbackTimeout: spec.Rollback.Timeout.Duration(),
+		Stages:          stages(spec.AutoRollback() && app.LastSuccessful != nil),
+		Timeout:         spec.Timeout,
+		RollbackTimeout: spec.Rollback.Timeout,
 	}, nil
-}
-
-// rollsBack reports whether a failed deployment of the application is rolled
-// back: both PipeCD's switches must agree.
-func rollsBack(s *source.Source) bool {
-	return s.Config.Planner.AutoRollback && s.Config.Kubernetes.Input.AutoRollback
 }
 
 func stages(rollback bool) []deploy.Stage {

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+const (
+	storeKeyFile = "store.key" // encrypts what the store keeps of applied objects
+	ownerKeyFile = "owner.key" // the first API key
+)
+
+// storeKey returns the key of the data directory, making it at the first start.
+func storeKey(dataDir string) ([]byte, error) {
+	path := filepath.Join(dataDir, storeKeyFile)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, 32)
+		rand.Read(key) // never fails
+		err = writeSecret(path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of the data directory: %w", err)
+	}
+	if len(key) != 32 {
+		return nil, deploy.Errorf(deploy.Invalid, "%s must hold 32 bytes, it holds %d: restore it from a backup, or remove it and lose the states to roll back to", path, len(key))
+	}
+	return key, nil
+}
+
+// ensureOwnerKey writes the owner's API key at the first start. After the
+// database was lost, the key in the file is made valid again.
+func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now time.Time) (path string, err error) {
+	path = filepath.Join(dataDir, ownerKeyFile)
+	text, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		return path, readmit(ctx, s, path, strings.TrimSpace(string(text)), now)
+	case !errors.Is(err, fs.ErrNotExist):
+		return path, fmt.Errorf("owner key: %w", err)
+	}
+	keys, err := s.APIKeys(ctx)
+	if err != nil || len(keys) > 0 { // removed on purpose: other keys may still be in use
+		return path, err
+	}
+	record, key, err := control.NewAPIKey("owner", "owner", deploy.ReadWrite, now, rand.Reader)
+	if err != nil {
+		return path, err
+	}
+	if err := writeSecret(path, []byte(key+"\n")); err != nil {
+		return path, fmt.Errorf("owner key: %w", err)
+	}
+	return path, s.CreateAPIKey(ctx, record)
+}
+
+// readmit makes sure that the store knows the key written in the owner file.
+func readmit(ctx context.Context, s *store.Store, path, key string, now time.Time) error {
+	record, err := control.APIKeyOf(key, "owner", "owner", deploy.ReadWrite, now)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	_, err = s.APIKey(ctx, record.ID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return s.CreateAPIKey(ctx, record)
+	}
+	return err
+}
+
+// writeSecret writes a file only its owner may read, whole or not at all.
+func writeSecret(path string, data []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
