@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,10 @@ type ClusterConfig struct {
 	QPS   float32
 	Burst int
 
+	// RetryFor is how long a call is repeated while the cluster does not answer,
+	// default two minutes.
+	RetryFor time.Duration
+
 	UserAgent string // default "piped"
 	Logger    *slog.Logger
 	Now       func() time.Time
@@ -47,6 +52,7 @@ type Cluster struct {
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery *discovery
+	retryFor  time.Duration
 	log       *slog.Logger
 	now       func() time.Time
 }
@@ -59,11 +65,14 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{name: cfg.Name, config: rc, log: cfg.Logger, now: cfg.Now}
+	c := &Cluster{name: cfg.Name, config: rc, log: cfg.Logger, now: cfg.Now, retryFor: cfg.RetryFor}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("cluster", cfg.Name)
+	if c.retryFor == 0 {
+		c.retryFor = retryFor
+	}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -114,10 +123,8 @@ func restConfig(cfg ClusterConfig) (*rest.Config, error) {
 	if cfg.QPS == 0 {
 		rc.QPS = -1 // no limit on our side
 	}
-	rc.UserAgent = cfg.UserAgent
-	if rc.UserAgent == "" {
-		rc.UserAgent = "piped"
-	}
+	rc.UserAgent = cmp.Or(cfg.UserAgent, "piped")
+	rc.WarningHandlerWithContext = warnings{log: cfg.Logger}
 	if cfg.WrapTransport != nil {
 		rc.Wrap(cfg.WrapTransport)
 	}

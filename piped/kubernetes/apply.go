@@ -1,0 +1,326 @@
+package kubernetes
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// ApplyRequest is one set of objects to apply for one application.
+type ApplyRequest struct {
+	ApplicationID string
+	PipedID       string
+	DeploymentID  string
+	Commit        string
+	VariantKey    string // of the variant annotation; "" for none
+	Variant       string // primary, canary or baseline
+
+	Objects   []manifest.Object      // resolved (Cluster.Resolve)
+	Inventory []deploy.InventoryItem // of the application, as stored
+
+	// TakeOver permits to apply objects that another application owns.
+	TakeOver            bool
+	AutoCreateNamespace bool
+
+	// ApplicationExists tells whether an owner found on a live object still
+	// exists among this agent's applications; what a removed application left
+	// behind may be taken. Nil counts every owner as existing.
+	ApplicationExists func(applicationID string) bool
+
+	// Creating is called once before the first write with the objects that do
+	// not exist yet, so that the intent to create them survives a crash: a
+	// repeated run is handed them as Created, and knows that it was this
+	// deployment that created what it now finds.
+	Creating func(ctx context.Context, refs []deploy.ObjectRef) error
+	Created  []deploy.ObjectRef
+
+	// BeforeApply is called before each write of a workload. Live is the
+	// workload as it is, nil when there is none; planned is what the API server
+	// says it will be, nil when it could not be asked. An error keeps the
+	// workload from being written.
+	BeforeApply func(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error
+	// Applied is called after each write, with the API server's answer.
+	// BeforeApply and Applied are called concurrently for different objects.
+	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
+
+	Log deploy.StageLog
+}
+
+// ApplyResult says what an apply did.
+type ApplyResult struct {
+	// Items is the inventory of the complete set, unchanged objects included;
+	// after an error it holds what is known to be applied.
+	Items []deploy.InventoryItem
+	// Written counts the objects that were sent, Unchanged those that were not.
+	Written, Unchanged int
+	// Live holds every workload of the set as the API server last returned it,
+	// those that were not written as well.
+	Live map[deploy.ObjectRef]*unstructured.Unstructured
+}
+
+// Apply makes the cluster hold req.Objects by server-side apply. Objects that
+// nobody changed since they were last applied are not sent. The others are
+// written in dependency order, in parallel inside a level, one PATCH each.
+//
+// Nothing is written unless all of it can be: ownership is checked and every
+// changed object dry-run before the first write. An error then is Invalid and
+// names the objects. Apply may be repeated at any time: it goes on where it was
+// interrupted. It does not wait for rollouts.
+func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) {
+	r := newApplyRun(c, req)
+	ctx = withWarnings(ctx, r.warn)
+	for _, step := range []func(context.Context) error{
+		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findNamespaces, r.prepare, r.dryRun, r.announce, r.write,
+	} {
+		if err := step(ctx); err != nil {
+			return r.outcome(), err
+		}
+	}
+	r.summarize()
+	return r.outcome(), nil
+}
+
+// target is one object of the set on its way to the cluster.
+type target struct {
+	source   manifest.Object
+	ref      deploy.ObjectRef
+	desired  *unstructured.Unstructured // what is sent
+	digest   string                     // of desired
+	resource Resource
+	crdInSet bool // its definition is part of the set
+	scales   bool // it rolls out or has replicas: it is read whole
+
+	recorded *deploy.InventoryItem // what the inventory says of it
+	live     metav1.Object         // nil when absent; whole for workloads, else metadata
+	changed  bool
+	untried  string // why it is not dry-run; "" when it is
+	planned  *unstructured.Unstructured
+	result   *unstructured.Unstructured
+	item     deploy.InventoryItem
+	done     effect
+}
+
+// effect is what applying an object did to it.
+type effect string
+
+const (
+	created    effect = "created"
+	configured effect = "configured"
+	unchanged  effect = "unchanged"
+)
+
+// liveObject returns the live object if it was read whole.
+func (t *target) liveObject() *unstructured.Unstructured {
+	u, _ := t.live.(*unstructured.Unstructured)
+	return u
+}
+
+func (t *target) isWorkload() bool { return isWorkload(groupKind(t.ref)) }
+
+// isWorkload reports whether objects of the kind roll out.
+func isWorkload(kind schema.GroupKind) bool {
+	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
+}
+
+// applyRun is one Apply as it goes on.
+type applyRun struct {
+	cluster *Cluster
+	req     ApplyRequest
+	targets []*target
+
+	newNamespaces []string // to be created before the first object
+
+	waiting sync.Once
+	mu      sync.Mutex
+	warned  map[string]bool
+}
+
+func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
+	r := &applyRun{cluster: c, req: req, warned: map[string]bool{}}
+	recorded := map[string]*deploy.InventoryItem{}
+	for i, item := range req.Inventory {
+		recorded[item.Object.Key()] = &req.Inventory[i]
+	}
+	owner := manifest.Ownership{
+		PipedID: req.PipedID, ApplicationID: req.ApplicationID, CommitHash: req.Commit, VariantKey: req.VariantKey, Variant: req.Variant,
+	}
+	for _, obj := range req.Objects {
+		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
+		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
+		r.targets = append(r.targets, &target{
+			source: obj, ref: ref, desired: u, digest: manifest.Digest(u), recorded: recorded[ref.Key()],
+			scales: hasReplicas || isWorkload(groupKind(ref)),
+		})
+	}
+	return r
+}
+
+// each calls fn for every target, limited in parallel, and returns the errors of
+// all of them: one that fails does not interrupt the others.
+func each(targets []*target, fn func(t *target) error) []error {
+	errs := make([]error, len(targets))
+	var g errgroup.Group
+	g.SetLimit(concurrency)
+	for i, t := range targets {
+		g.Go(func() error {
+			errs[i] = fn(t)
+			return nil
+		})
+	}
+	_ = g.Wait() // fn's errors are in errs
+	return errs
+}
+
+// findResources settles how each object's kind is served.
+func (r *applyRun) findResources(ctx context.Context) error {
+	inSet := definedBy(r.objects())
+	for _, t := range r.targets {
+		gvk := t.desired.GroupVersionKind()
+		if res, ok := inSet[gvk]; ok {
+			t.resource, t.crdInSet = res, true
+			continue
+		}
+		res, err := r.cluster.lookupFor(ctx, t.source)
+		if err != nil {
+			return err
+		}
+		t.resource = res
+	}
+	return nil
+}
+
+func (r *applyRun) objects() []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(r.targets))
+	for i, t := range r.targets {
+		out[i] = t.desired
+	}
+	return out
+}
+
+// selectChanged decides which objects are sent: all but those whose desired
+// digest, UID and owned fields are as they were recorded after the last apply.
+func (r *applyRun) selectChanged(context.Context) error {
+	for _, t := range r.targets {
+		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
+			t.recorded.DesiredDigest != t.digest || t.recorded.UID != string(t.live.GetUID()) ||
+			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields())
+		if !t.changed {
+			t.item, t.done = *t.recorded, unchanged
+		}
+	}
+	return nil
+}
+
+func (r *applyRun) changed() []*target {
+	var out []*target
+	for _, t := range r.targets {
+		if t.changed {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// prepare settles what is sent: the commit, and who decides spec.replicas.
+func (r *applyRun) prepare(ctx context.Context) error {
+	scaled := scaledBySet(r.objects())
+	for _, t := range r.changed() {
+		setCommit(t.desired, r.commitOf(t))
+		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), scaled)
+		})
+		if err != nil {
+			return r.cluster.explain(t.source, "look for an autoscaler of", err)
+		}
+	}
+	return nil
+}
+
+// commitOf names the commit that last changed the object in Git. One that is
+// only put back to what was applied keeps the commit it has.
+func (r *applyRun) commitOf(t *target) string {
+	if t.live != nil && t.recorded != nil && t.recorded.DesiredDigest == t.digest {
+		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
+			return commit
+		}
+	}
+	return r.req.Commit
+}
+
+// announce tells the caller what is about to be created.
+func (r *applyRun) announce(ctx context.Context) error {
+	if r.req.Creating == nil {
+		return nil
+	}
+	var refs []deploy.ObjectRef
+	for _, t := range r.changed() {
+		if t.live == nil {
+			refs = append(refs, t.ref)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return r.req.Creating(ctx, refs)
+}
+
+// outcome collects what is applied so far.
+func (r *applyRun) outcome() ApplyResult {
+	out := ApplyResult{Live: map[deploy.ObjectRef]*unstructured.Unstructured{}}
+	for _, t := range r.targets {
+		switch {
+		case t.done == "":
+			continue
+		case t.changed:
+			out.Written++
+		default:
+			out.Unchanged++
+		}
+		out.Items = append(out.Items, t.item)
+		if !t.isWorkload() {
+			continue
+		}
+		out.Live[t.ref] = t.result
+		if t.result == nil {
+			out.Live[t.ref] = t.liveObject()
+		}
+	}
+	return out
+}
+
+func (r *applyRun) summarize() {
+	count := map[effect]int{}
+	for _, t := range r.targets {
+		count[t.done]++
+	}
+	noun := "objects"
+	if len(r.targets) == 1 {
+		noun = "object"
+	}
+	r.req.Log.Successf("%d %s: %d created, %d configured, %d unchanged", len(r.targets), noun, count[created], count[configured], count[unchanged])
+}
+
+// wait says once that the cluster keeps the apply waiting.
+func (r *applyRun) wait(err error) {
+	r.waiting.Do(func() {
+		r.req.Log.Infof("%v; trying again for up to %s", r.cluster.Classify(err), r.cluster.retryFor.Round(time.Second))
+	})
+}
+
+// warn hands a warning of the API server on, once.
+func (r *applyRun) warn(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.warned[text] {
+		r.warned[text] = true
+		r.req.Log.Infof("the API server warns: %s", text)
+	}
+}

@@ -1,0 +1,146 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// concurrency bounds the requests one apply or delete has under way.
+const concurrency = 16
+
+// goneFor is how long a deletion waits for finalizers before it goes on.
+const goneFor = time.Minute
+
+// Delete deletes the objects of items from the cluster, in the reverse of the
+// order of applying, and waits for each level to be gone (at most a minute: a
+// finalizer that nobody serves is said in the log, not waited for).
+//
+// Only the very object that was applied is deleted: one with another UID, or
+// annotated as another application's since, is left alone and said so. Objects
+// already gone are fine. Items that fail do not keep others from being deleted;
+// the error names every one.
+func (c *Cluster) Delete(ctx context.Context, items []deploy.InventoryItem, log deploy.StageLog) error {
+	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
+	slices.Reverse(groups)
+	var errs []error
+	for _, group := range groups {
+		failures := make([]error, len(group))
+		var g errgroup.Group
+		g.SetLimit(concurrency)
+		for i, item := range group {
+			g.Go(func() error {
+				failures[i] = c.deleteItem(ctx, item, log)
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		errs = append(errs, failures...)
+	}
+	return errors.Join(errs...)
+}
+
+func groupKind(r deploy.ObjectRef) schema.GroupKind {
+	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
+
+func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
+func (c *Cluster) deleteItem(ctx context.Context, item deploy.InventoryItem, log deploy.StageLog) error {
+	resource, err := c.discovery.lookupKind(ctx, gvkOf(item.Object))
+	if errors.Is(err, errUnknownKind) {
+		return nil // its definition is gone, and every object of it with that
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+	}
+	client := c.metadataOf(resource, item.Object.Namespace)
+	deleted := false
+	err = c.retry(ctx, nil, func(ctx context.Context) error {
+		left, err := deleteOwn(ctx, client, item)
+		if left != "" {
+			log.Infof("left %s alone: %s", item.Object, left)
+		}
+		deleted = err == nil && left == ""
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		log.Infof("%s is gone already", item.Object)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+	}
+	if !deleted {
+		return nil
+	}
+	return c.awaitGone(ctx, client, item, log)
+}
+
+// deleteOwn deletes the object unless it is not the one that was applied any
+// more; left then says why.
+func deleteOwn(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, err error) {
+	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if string(live.UID) != item.UID {
+		return "another object has taken its name", nil
+	}
+	if owner := live.Annotations[manifest.AnnotationApplication]; owner != item.ApplicationID {
+		return fmt.Sprintf("it is not application %s's any more (annotation %s is %q)", item.ApplicationID, manifest.AnnotationApplication, owner), nil
+	}
+	uid, background := types.UID(item.UID), metav1.DeletePropagationBackground
+	return "", client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+}
+
+// awaitGone waits until the object has disappeared.
+func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem, log deploy.StageLog) error {
+	var finalizers []string
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, goneFor, true, func(ctx context.Context) (bool, error) {
+		live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, nil // asked again until the time is over
+		}
+		finalizers = live.Finalizers
+		return string(live.UID) != item.UID, nil
+	})
+	switch {
+	case err == nil:
+		log.Infof("deleted %s", item.Object)
+	case ctx.Err() != nil:
+		return fmt.Errorf("wait for %s to be gone: %w", item.Object, context.Cause(ctx))
+	default:
+		log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
+	}
+	return nil
+}
+
+func (c *Cluster) metadataOf(r Resource, namespace string) metadata.ResourceInterface {
+	if !r.Namespaced {
+		return c.metadata.Resource(r.GroupVersionResource)
+	}
+	return c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
+}

@@ -1,0 +1,115 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// controllerManager is the field manager of Kubernetes' own controllers, the
+// horizontal pod autoscaler among them.
+const controllerManager = "kube-controller-manager"
+
+// scaleTarget names what an autoscaler scales, in its own namespace.
+type scaleTarget struct {
+	kind      schema.GroupKind
+	namespace string
+	name      string
+}
+
+func scaleTargetOf(u *unstructured.Unstructured) scaleTarget {
+	return scaleTarget{kind: u.GroupVersionKind().GroupKind(), namespace: u.GetNamespace(), name: u.GetName()}
+}
+
+// scaledBySet returns what the HorizontalPodAutoscalers among objects scale.
+func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
+	targets := map[scaleTarget]bool{}
+	for _, u := range objects {
+		if u.GetKind() != "HorizontalPodAutoscaler" {
+			continue
+		}
+		ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "scaleTargetRef")
+		gv, err := schema.ParseGroupVersion(ref["apiVersion"])
+		if err != nil {
+			continue // the API server refuses it with a better message
+		}
+		targets[scaleTarget{kind: gv.WithKind(ref["kind"]).GroupKind(), namespace: u.GetNamespace(), name: ref["name"]}] = true
+	}
+	return targets
+}
+
+// yieldReplicas settles who decides spec.replicas of a workload about to be
+// applied over live. Once a scaler owns the field, it is left out; a field that
+// only we own cannot be left out, because it would fall back to 1, so until the
+// scaler took it over the live value is applied.
+func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
+	if _, found, _ := unstructured.NestedFieldNoCopy(desired.Object, "spec", "replicas"); !found || live == nil {
+		return nil
+	}
+	target := scaleTargetOf(desired)
+	owner := replicasOwner(live.GetManagedFields())
+	switch {
+	case owner == controllerManager && !inSet[target]:
+		scaled, err := c.hasAutoscaler(ctx, target)
+		if err != nil {
+			return err
+		}
+		if scaled {
+			unstructured.RemoveNestedField(desired.Object, "spec", "replicas")
+		}
+	case owner != "":
+		unstructured.RemoveNestedField(desired.Object, "spec", "replicas")
+	case inSet[target]:
+		if n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); found {
+			return unstructured.SetNestedField(desired.Object, n, "spec", "replicas")
+		}
+	}
+	return nil
+}
+
+// replicasOwner returns the controller that owns spec.replicas, "" for none. A
+// person's `kubectl scale` is no controller: what Git says wins over it.
+func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
+	for _, e := range fields {
+		scaler := e.Subresource == "scale" || e.Manager == controllerManager
+		if !scaler || e.FieldsV1 == nil || strings.HasPrefix(e.Manager, "kubectl") {
+			continue
+		}
+		var owned struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if json.Unmarshal(e.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if _, ok := owned.Spec["f:replicas"]; ok {
+			return e.Manager
+		}
+	}
+	return ""
+}
+
+// hasAutoscaler reports whether a live autoscaler scales target: the field stays
+// in its name after an autoscaler was removed. One that cannot be looked for
+// counts as there.
+func (c *Cluster) hasAutoscaler(ctx context.Context, target scaleTarget) (bool, error) {
+	list, err := c.typed.AutoscalingV1().HorizontalPodAutoscalers(target.namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, hpa := range list.Items {
+		ref := hpa.Spec.ScaleTargetRef
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && ref.Name == target.name && gv.WithKind(ref.Kind).GroupKind() == target.kind {
+			return true, nil
+		}
+	}
+	return false, nil
+}
