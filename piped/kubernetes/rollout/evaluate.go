@@ -1,0 +1,328 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Snapshot is what was observed of one workload.
+type Snapshot struct {
+	Workload  *Workload  // nil: not found
+	Revisions []Revision // the ReplicaSets a Deployment controls; others are ignored
+	Confirmed bool       // read from the API server, not from a cache
+
+	// Troubles are those of the workload's pods; PodsRead tells none from not
+	// asked.
+	Troubles []Trouble
+	PodsRead bool
+}
+
+// Policy holds the rules an application may set and the times of the rules; zero
+// values mean the defaults.
+type Policy struct {
+	// ReadyThreshold is the percentage of the wanted pods that must be available,
+	// rounded up and at least one. Default 100.
+	ReadyThreshold int
+	// Strict asks for the Deployment controller's own rule: every pod wanted at
+	// that moment is new and available.
+	Strict bool
+	// NoFailFast turns off failing early on image, configuration and crash errors.
+	NoFailFast bool
+	// WaitTermination waits until old pods are gone, not only told to go.
+	WaitTermination bool
+
+	// FieldManager is the agent's own. Default "piped".
+	FieldManager string
+	// DefaultDeadline is how long a workload without a progress deadline may make
+	// no progress. Default 600 s.
+	DefaultDeadline time.Duration
+	// WatchdogGrace is granted on top of the progress deadline. Default 10 s.
+	WatchdogGrace time.Duration
+	// FailureGrace is how long pods or ReplicaSets may be refused. Default 60 s.
+	FailureGrace time.Duration
+	// FailFastAfter is how long pods may fail on image, configuration or crash
+	// errors without progress. Default 90 s.
+	FailFastAfter time.Duration
+	// PodsAfter is how long there must be no progress before pods are read, to
+	// say why. Default 5 s.
+	PodsAfter time.Duration
+	// Since is when watching began: the watchdog never fires on the first look
+	// after a restart. Wait sets it.
+	Since time.Time
+}
+
+func (p Policy) withDefaults() Policy {
+	def := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	def(&p.DefaultDeadline, 600*time.Second)
+	def(&p.WatchdogGrace, 10*time.Second)
+	def(&p.FailureGrace, 60*time.Second)
+	def(&p.FailFastAfter, 90*time.Second)
+	def(&p.PodsAfter, 5*time.Second)
+	if p.ReadyThreshold <= 0 || p.ReadyThreshold > 100 {
+		p.ReadyThreshold = 100
+	}
+	if p.FieldManager == "" {
+		p.FieldManager = "piped"
+	}
+	return p
+}
+
+// Verdict is what Evaluate found.
+type Verdict struct {
+	Record  deploy.Rollout // the record as it should be stored
+	Changed bool           // whether Record differs from the one given
+	Mark    bool           // whether the record became terminal by this verdict
+
+	// NeedConfirm: the answer would be final on a confirmed snapshot.
+	NeedConfirm bool
+	// NeedPods: the answer could be another, or say more, with the pods read.
+	NeedPods bool
+	// WakeAfter is when time alone can change the answer; 0: never.
+	WakeAfter time.Duration
+	// Progress says in one line where the rollout is.
+	Progress string
+}
+
+// Evaluate decides what s means for the rollout rec at the time now. It is pure.
+// Terminal records are returned as they are. A record becomes terminal only on
+// a confirmed snapshot.
+func Evaluate(rec deploy.Rollout, s Snapshot, p Policy, now time.Time) Verdict {
+	if rec.Phase.Terminal() {
+		return Verdict{Record: rec, Progress: rec.Reason}
+	}
+	e := &evaluation{rec: rec, s: s, p: p.withDefaults(), now: now, w: s.Workload}
+	e.decide()
+	if e.v.NeedConfirm {
+		e.v.Mark = false
+	}
+	e.v.Changed = e.rec != rec
+	if e.v.Changed && !e.v.Mark {
+		e.rec.UpdatedAt = now
+	}
+	e.v.Record = e.rec
+	return e.v
+}
+
+// evaluation is one run of Evaluate.
+type evaluation struct {
+	rec deploy.Rollout
+	s   Snapshot
+	p   Policy
+	now time.Time
+	w   *Workload
+	v   Verdict
+
+	undecided bool   // whether anything rolls cannot be said yet
+	line      string // where the rollout is, with what hinders it
+}
+
+// decide goes through the rules in order; the first that ends the rollout, or
+// forbids to look further, wins.
+func (e *evaluation) decide() {
+	switch {
+	case e.gone(), e.unapplied(), e.older(), e.otherTemplate(), e.nothingRolls():
+		return
+	}
+	state := e.state()
+	switch {
+	case e.unchanged(state), e.held(state):
+		return
+	}
+	e.progress(state)
+	if state.complete {
+		e.end(deploy.RolloutComplete, "%s: %s", e.name(), state.reason)
+		return
+	}
+	e.failures(state)
+}
+
+// end makes the record terminal, if the snapshot is confirmed.
+func (e *evaluation) end(phase deploy.RolloutPhase, format string, args ...any) bool {
+	reason := fmt.Sprintf(format, args...)
+	e.v.Progress = reason
+	e.v.WakeAfter = 0
+	if !e.s.Confirmed {
+		e.v.NeedConfirm = true
+		return true
+	}
+	e.rec.Phase, e.rec.Reason = phase, reason
+	e.rec.CompletedAt, e.rec.UpdatedAt = e.now, e.now
+	e.v.Mark = true
+	return true
+}
+
+// wait says where the rollout is, and enters phase.
+func (e *evaluation) wait(phase deploy.RolloutPhase, line string) {
+	e.v.Progress = e.name() + ": " + line
+	if e.rec.Phase != phase {
+		e.rec.Phase, e.rec.Reason = phase, e.v.Progress
+	}
+}
+
+// gone ends a rollout whose workload was deleted, or deleted and made anew.
+func (e *evaluation) gone() bool {
+	switch {
+	case e.w == nil && e.rec.Phase == deploy.RolloutIntent:
+		e.v.Progress = e.name() + ": not applied yet"
+		return true
+	case e.w == nil:
+		return e.end(deploy.RolloutGone, "%s was deleted while it rolled out", e.rec.Workload)
+	case e.rec.Phase == deploy.RolloutIntent:
+		return false
+	case e.w.UID != e.rec.UID:
+		return e.end(deploy.RolloutGone, "%s was deleted and created again while it rolled out", e.rec.Workload)
+	case e.w.Deleting:
+		return e.end(deploy.RolloutGone, "%s is being deleted", e.rec.Workload)
+	}
+	return false
+}
+
+// unapplied stops at a record whose apply is not known to have happened. If the
+// live template is the intended one and was not there before, it did happen:
+// the agent died between apply and record, and the apply is adopted.
+func (e *evaluation) unapplied() bool {
+	if e.rec.Phase != deploy.RolloutIntent {
+		return false
+	}
+	intended := e.rec.IntentDigest != "" && e.rec.IntentDigest != e.rec.LiveBefore &&
+		e.w.Template.Digest == e.rec.IntentDigest && !e.w.Deleting
+	switch {
+	case !intended:
+		e.v.Progress = e.name() + ": not applied yet"
+		return true
+	case !e.s.Confirmed:
+		e.v.NeedConfirm = true
+		e.v.Progress = e.name() + ": applied before the agent restarted"
+		return true
+	}
+	e.rec = Applied(e.rec, *e.w, e.now)
+	return false
+}
+
+// older reports whether the snapshot shows the workload before our apply.
+func (e *evaluation) older() bool {
+	if e.w.Generation >= e.rec.Generation {
+		return false
+	}
+	e.v.Progress = e.name() + ": waiting to see the applied change"
+	e.v.WakeAfter = time.Second
+	return true
+}
+
+// otherTemplate handles a template that is not ours: a restart by hand is
+// followed, anything else takes the rollout over.
+func (e *evaluation) otherTemplate() bool {
+	if e.w.Template.Digest == e.waitsFor() {
+		return false
+	}
+	manager := e.w.TemplateManager
+	if e.w.Template.Base == e.rec.TemplateBase && manager != e.p.FieldManager {
+		e.follow()
+		return false
+	}
+	switch manager {
+	case e.p.FieldManager:
+		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
+	case "":
+		manager = "someone else"
+	default:
+		manager = fmt.Sprintf("field manager %q", manager)
+	}
+	return e.end(deploy.RolloutSuperseded, "%s changed the pod template of %s before the rollout ended", manager, e.rec.Workload)
+}
+
+// waitsFor returns the digest of the template whose rollout is waited for.
+func (e *evaluation) waitsFor() string {
+	if e.rec.FollowedDigest != "" {
+		return e.rec.FollowedDigest
+	}
+	return e.rec.TemplateDigest
+}
+
+// follow goes on with a template that a restart by hand made of ours: its
+// rollout begins anew.
+func (e *evaluation) follow() {
+	e.rec.FollowedDigest = e.w.Template.Digest
+	e.rec.FollowedAt = e.now
+	if e.w.TemplateManagedAt.After(e.now) {
+		e.rec.FollowedAt = e.w.TemplateManagedAt
+	}
+	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
+	e.rec.Generation = e.w.Generation // older snapshots no longer count
+	e.rec.Phase = deploy.RolloutProgressing
+	e.rec.Reason = e.name() + ": restarted by hand, following the restart"
+	e.restartClock()
+}
+
+// nothingRolls ends the rollout of a workload that replaces pods only when
+// someone deletes them.
+func (e *evaluation) nothingRolls() bool {
+	if e.w.Strategy != "OnDelete" {
+		return false
+	}
+	return e.end(deploy.RolloutNoRollout, "%s: update strategy OnDelete, pods change only when they are deleted", e.name())
+}
+
+// unchanged decides, once after the apply, whether the template was the live one
+// already: then there is nothing to wait for, unless the live rollout had not
+// ended, which is then joined.
+func (e *evaluation) unchanged(state state) bool {
+	if e.rec.Phase != deploy.RolloutApplied {
+		return false
+	}
+	same := e.rec.LiveBefore != "" && e.rec.LiveBefore == e.rec.TemplateDigest && e.rec.FollowedDigest == ""
+	switch {
+	case !same:
+		return false
+	case !state.observed && e.w.Kind != KindDeployment:
+		e.undecided = true
+		return false
+	case state.settled && e.rec.ReplicasBefore != e.rec.DesiredAtStart && e.w.Kind != KindDaemonSet:
+		return e.end(deploy.RolloutNoRollout, "%s: pod template unchanged, scaled from %d to %d", e.name(), e.rec.ReplicasBefore, e.rec.DesiredAtStart)
+	case state.settled:
+		return e.end(deploy.RolloutNoRollout, "%s: pod template unchanged", e.name())
+	case !e.s.Confirmed:
+		e.v.NeedConfirm = true
+		e.v.Progress = e.name() + ": " + state.line
+		return true
+	}
+	return false
+}
+
+// held keeps a paused Deployment waiting with its clocks stopped.
+func (e *evaluation) held(state state) bool {
+	if !e.w.Paused {
+		if e.rec.Phase == deploy.RolloutHeld {
+			e.restartClock()
+		}
+		return false
+	}
+	e.restartClockAt(e.rec.LastProgress)
+	e.wait(deploy.RolloutHeld, "paused, waiting until it is resumed")
+	return true
+}
+
+func (e *evaluation) restartClock() { e.restartClockAt(e.now) }
+
+func (e *evaluation) restartClockAt(t time.Time) {
+	e.rec.LastProgress = t
+	reset(&e.rec.FailingSince)
+	reset(&e.rec.TroubleSince)
+	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
+}
+
+// reset clears t, and leaves a stored zero time as it is.
+func reset(t *time.Time) {
+	if !t.IsZero() {
+		*t = time.Time{}
+	}
+}
+
+// name is how a person calls the workload.
+func (e *evaluation) name() string { return e.rec.Workload.Name }

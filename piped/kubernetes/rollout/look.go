@@ -1,0 +1,162 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// step looks at one record, asks further where the answer needs it, and stores
+// what came out.
+func (w *waiter) step(ctx context.Context, t *track) error {
+	now := w.now()
+	s, err := w.look(ctx, t, now)
+	if err != nil {
+		return w.blind(ctx, t, err)
+	}
+	askedPods := false
+	for {
+		v := Evaluate(t.rec, s, w.req.Policy, w.now())
+		switch {
+		case v.NeedPods && !askedPods:
+			askedPods = true
+			w.readPods(ctx, t, &s, v)
+		case v.NeedConfirm:
+			if s, err = w.confirm(ctx, t, s); err != nil {
+				return w.blind(ctx, t, err)
+			}
+		case v.Record.Phase == deploy.RolloutIntent:
+			return deploy.Errorf(deploy.Internal, "wait for the rollout of %s: it was not applied", t.rec.Workload)
+		default:
+			return w.settle(ctx, t, v)
+		}
+	}
+}
+
+// look returns the cached snapshot, or asks the API server when it is time to.
+func (w *waiter) look(ctx context.Context, t *track, now time.Time) (Snapshot, error) {
+	if !t.blindSince.IsZero() || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
+		return w.confirm(ctx, t, Snapshot{})
+	}
+	return w.req.Observer.Cached(ctx, t.rec)
+}
+
+// confirm reads the snapshot again from the API server; what pods said stays.
+// The clocks of a record are moved by the time the cluster could not be asked.
+func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, error) {
+	fresh, err := w.req.Observer.Confirm(ctx, t.rec)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	fresh.Confirmed = true
+	fresh.Troubles, fresh.PodsRead = s.Troubles, s.PodsRead
+	now := w.now()
+	if !t.blindSince.IsZero() {
+		t.rec = shifted(t.rec, now.Sub(t.blindSince))
+		t.blindSince, t.retry = time.Time{}, 0
+	}
+	t.confirmBy = now.Add(pollInterval)
+	return fresh, nil
+}
+
+// shifted moves the clocks of rec by d.
+func shifted(rec deploy.Rollout, d time.Duration) deploy.Rollout {
+	for _, t := range []*time.Time{&rec.LastProgress, &rec.FailingSince, &rec.TroubleSince} {
+		if !t.IsZero() {
+			*t = t.Add(d)
+		}
+	}
+	return rec
+}
+
+// readPods adds to s why its pods do not become ready. Pods that cannot be read
+// only make the answer shorter.
+func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict) {
+	now := w.now()
+	if t.podsAt.IsZero() || v.NeedConfirm || v.Mark || now.Sub(t.podsAt) >= w.req.Policy.PodsAfter {
+		pods, events, err := w.req.Observer.Pods(ctx, t.rec, *s)
+		if err != nil {
+			return
+		}
+		t.troubles, t.podsAt = Explain(pods, events, now), now
+	}
+	s.Troubles, s.PodsRead = t.troubles, true
+}
+
+// blind notes that the cluster cannot be asked, and tries again later. Nothing
+// is decided meanwhile.
+func (w *waiter) blind(ctx context.Context, t *track, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if deploy.IsKind(err, deploy.Invalid) {
+		return fmt.Errorf("wait for the rollout of %s: %w", t.rec.Workload, err)
+	}
+	now := w.now()
+	if t.blindSince.IsZero() {
+		t.blindSince = now
+	}
+	t.retry = min(max(firstRetry, 2*t.retry), longestRetry)
+	t.next = now.Add(t.retry)
+	w.say(t, fmt.Sprintf("%s: cannot ask the cluster how it stands, still waiting: %v", t.rec.Workload.Name, err))
+	return nil
+}
+
+// settle takes over what Evaluate found. Phases are stored at once, mere counts
+// of progress now and then.
+func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
+	now := w.now()
+	urgent := v.Record.Phase != t.rec.Phase || v.Record.FollowedDigest != t.rec.FollowedDigest
+	t.next = t.confirmBy
+	if v.WakeAfter > 0 {
+		t.next = earliest(t.next, now.Add(v.WakeAfter))
+	}
+	w.say(t, v.Progress)
+	switch {
+	case !v.Changed:
+		return nil
+	case urgent || now.Sub(t.savedAt) >= saveInterval:
+		return w.store(ctx, t, v.Record)
+	default:
+		t.rec = v.Record
+		return nil
+	}
+}
+
+// store saves rec as the track's record. If another evaluator was first, its
+// record is gone on with.
+func (w *waiter) store(ctx context.Context, t *track, rec deploy.Rollout) error {
+	stored, err := w.req.Save(ctx, rec)
+	switch {
+	case err == nil:
+		t.rec, t.savedAt = stored, w.now()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case deploy.IsKind(err, deploy.Conflict):
+		t.rec, t.next = stored, w.now()
+	case deploy.IsKind(err, deploy.Unavailable):
+		t.next = w.now().Add(firstRetry)
+	default:
+		return fmt.Errorf("store the rollout of %s: %w", rec.Workload, err)
+	}
+	return nil
+}
+
+func (w *waiter) say(t *track, line string) {
+	if line == t.line {
+		return
+	}
+	t.line = line
+	if w.req.Progress != nil {
+		w.req.Progress(line)
+	}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,68 @@
+package rollout
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// unseen is SeenOld before old pods were counted: any count is fewer.
+const unseen = math.MaxInt32
+
+// Intended returns rec as it must be stored before its workload is applied for
+// the first time: before is the live workload (nil if there is none), intent the
+// digest of the template about to be applied as the API server would return it
+// ("" if unknown). A record that was stored before must not be given again: what
+// was live before the first apply is what tells a rollout from none.
+func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollout {
+	rec.Phase = deploy.RolloutIntent
+	rec.IntentDigest = intent
+	if before != nil {
+		rec.LiveBefore, rec.ReplicasBefore = before.Template.Digest, before.Replicas
+	}
+	return rec
+}
+
+// Applied returns rec after its workload was applied: w is the API server's
+// answer, now the time it came. Applying again after a restart gives the same
+// record again; a record that went further, or is terminal, is returned as it is.
+func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
+	if rec.Phase != deploy.RolloutIntent && rec.Phase != deploy.RolloutApplied {
+		return rec
+	}
+	rec.Phase = deploy.RolloutApplied
+	rec.Reason = ""
+	rec.UID, rec.Generation = w.UID, w.Generation
+	rec.TemplateDigest, rec.TemplateBase = w.Template.Digest, w.Template.Base
+	rec.DesiredAtStart = w.Replicas
+	// The latest of all that is known to have been before: a condition with an
+	// older time is not about this rollout.
+	rec.AppliedAt = latest(now, w.ManagedAt, w.Progressing.Updated)
+	rec.LastProgress = now
+	rec.SeenReady, rec.SeenAvailable, rec.SeenOld = 0, 0, unseen
+	rec.UpdatedAt = now
+	return rec
+}
+
+// GivenUp returns rec as it ends when nobody waits for its rollout any longer.
+// It is for phases TimedOut and Superseded; a terminal record stays as it is.
+func GivenUp(rec deploy.Rollout, phase deploy.RolloutPhase, now time.Time, format string, args ...any) deploy.Rollout {
+	if rec.Phase.Terminal() {
+		return rec
+	}
+	rec.Phase, rec.Reason = phase, fmt.Sprintf(format, args...)
+	rec.CompletedAt, rec.UpdatedAt = now, now
+	return rec
+}
+
+func latest(times ...time.Time) time.Time {
+	var last time.Time
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

@@ -1,0 +1,205 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// state is what a snapshot says about the rollout of the awaited template.
+type state struct {
+	observed bool // the workload's controller has seen the change
+	complete bool
+	reason   string // why complete
+	settled  bool   // the template's rollout had ended before, whatever scaling did since
+	line     string // where the rollout is
+
+	target    *Revision // Deployments only: the ReplicaSet of the awaited template
+	wanted    int32     // new pods wanted at this moment
+	ready     int32     // pods of the template
+	available int32
+	old       int32 // pods of other templates
+	oldWanted int32 // of those, how many are still wanted
+	refused   string
+}
+
+func (e *evaluation) state() state {
+	switch e.w.Kind {
+	case KindStatefulSet:
+		return e.statefulSet()
+	case KindDaemonSet:
+		return e.daemonSet()
+	default:
+		return e.deployment()
+	}
+}
+
+// need returns how many pods must be available, of the fewer of two wanted
+// counts: scaling up neither delays nor fails a template already proven.
+func (e *evaluation) need(atStart int32) int32 {
+	wanted := e.w.Replicas
+	if wanted == 0 {
+		return 0
+	}
+	fewer := int64(min(atStart, wanted))
+	return max(1, int32((fewer*int64(e.p.ReadyThreshold)+99)/100))
+}
+
+// deployment reads the state from the ReplicaSets the Deployment controls.
+func (e *evaluation) deployment() state {
+	s := state{observed: e.w.ObservedGeneration >= e.rec.Generation}
+	target, others, newest := e.split()
+	s.target = target
+	for _, r := range others {
+		s.old += r.Total
+		s.oldWanted += r.Desired
+	}
+	oldGone := s.old == 0 && s.oldWanted == 0
+	proven := target != nil && newest && oldGone
+	if target != nil {
+		s.wanted, s.ready, s.available = target.Desired, target.Ready, target.Available
+	}
+	s.settled = proven && (e.w.Progressing.Reason == "NewReplicaSetAvailable" || s.available >= e.need(e.rec.ReplicasBefore))
+	s.complete = proven && s.observed && target.ObservedGeneration >= target.Generation &&
+		s.available >= e.need(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
+		(!e.p.WaitTermination || e.w.Terminating == 0)
+	if s.complete {
+		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, no old pod left", s.available, e.w.Replicas, target.Name)
+	}
+	s.refused = e.refused(target)
+	s.line = e.deploymentLine(s)
+	return s
+}
+
+// split finds the ReplicaSet of the awaited template as the Deployment
+// controller does (the oldest of those with an equal template), the others, and
+// whether it carries the highest revision.
+func (e *evaluation) split() (target *Revision, others []Revision, newest bool) {
+	owned := make([]Revision, 0, len(e.s.Revisions))
+	for _, r := range e.s.Revisions {
+		if r.OwnerUID == e.w.UID {
+			owned = append(owned, r)
+		}
+	}
+	slices.SortFunc(owned, func(a, b Revision) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	highest := int64(0)
+	for i := range owned {
+		highest = max(highest, owned[i].Number)
+		if target == nil && !owned[i].Deleting && owned[i].Template.Digest == e.waitsFor() {
+			target = &owned[i]
+			continue
+		}
+		others = append(others, owned[i])
+	}
+	return target, others, target != nil && target.Number == highest
+}
+
+// strictlyComplete is the Deployment controller's own rule.
+func (e *evaluation) strictlyComplete() bool {
+	w := e.w
+	return w.ObservedGeneration >= w.Generation && w.Updated == w.Replicas && w.Total == w.Replicas && w.Available == w.Replicas
+}
+
+// refused says why pods or the ReplicaSet cannot be created; "" when they can.
+func (e *evaluation) refused(target *Revision) string {
+	switch {
+	case target == nil && e.w.Progressing.Reason == "ReplicaSetCreateError" && e.w.ObservedGeneration >= e.rec.Generation:
+		return "the ReplicaSet cannot be created: " + e.w.Progressing.Message
+	case target != nil && target.Failure.Status == "True":
+		return "pods cannot be created: " + target.Failure.Message
+	}
+	return ""
+}
+
+func (e *evaluation) deploymentLine(s state) string {
+	switch {
+	case !s.observed:
+		return "waiting for the Deployment controller to act on the change"
+	case s.target == nil && s.old > 0 && e.w.Strategy == "Recreate":
+		return fmt.Sprintf("waiting for %s to stop", count(s.old, "old pod"))
+	case s.target == nil:
+		return "waiting for the new ReplicaSet"
+	}
+	line := fmt.Sprintf("%d of %s available", s.available, count(e.w.Replicas, "new pod"))
+	if s.ready > s.available && e.w.MinReady > 0 {
+		line += fmt.Sprintf(", %d ready and counting %s of minReadySeconds", s.ready-s.available, e.w.MinReady)
+	}
+	if old := max(s.old, s.oldWanted); old > 0 {
+		line += fmt.Sprintf(", %s left", count(old, "old pod"))
+	}
+	return line
+}
+
+// statefulSet reads the state from the status alone: generation rises on spec
+// changes only, so an observed status is about this template.
+func (e *evaluation) statefulSet() state {
+	w := e.w
+	s := state{
+		observed: w.ObservedGeneration >= w.Generation, wanted: w.Replicas,
+		ready: w.Ready, available: w.Available, old: max(0, w.Total-w.Updated),
+	}
+	s.complete = s.observed && e.statefulSetRolled(e.rec.DesiredAtStart)
+	s.settled = s.observed && e.statefulSetRolled(min(e.rec.ReplicasBefore, e.rec.DesiredAtStart))
+	fresh := max(0, w.Replicas-w.Partition)
+	switch {
+	case !s.observed:
+		s.line = "waiting for the StatefulSet controller to act on the change"
+	default:
+		s.line = fmt.Sprintf("%d of %s updated, %d of %d available", min(w.Updated, fresh), count(fresh, "pod"), w.Available, w.Replicas)
+	}
+	s.reason = fmt.Sprintf("%s updated, %d of %d available", count(w.Updated, "pod"), w.Available, w.Replicas)
+	if w.Partition > 0 {
+		s.reason += fmt.Sprintf(" (partition %d)", w.Partition)
+	}
+	return s
+}
+
+func (e *evaluation) statefulSetRolled(atStart int32) bool {
+	w := e.w
+	wanted := min(atStart, w.Replicas)
+	if e.p.Strict {
+		wanted = w.Replicas
+		if w.Available < w.Replicas || w.Total != w.Replicas {
+			return false
+		}
+	}
+	if w.Updated < wanted-w.Partition || w.Total-w.Updated > w.Partition || w.Available < e.need(atStart) {
+		return false
+	}
+	// With every pod wanted ready, the controller itself calls the update ended.
+	all := w.Partition == 0 && e.p.ReadyThreshold == 100 && w.Replicas <= atStart
+	return !all || w.CurrentRevision == w.UpdateRevision
+}
+
+// daemonSet reads the state from the status alone, as statefulSet.
+func (e *evaluation) daemonSet() state {
+	w := e.w
+	s := state{
+		observed: w.ObservedGeneration >= w.Generation, wanted: w.Replicas,
+		ready: w.Ready, available: w.Available, old: max(0, w.Replicas-w.Updated),
+	}
+	atStart := e.rec.DesiredAtStart
+	if atStart == 0 { // a new DaemonSet knows its nodes only once observed
+		atStart = w.Replicas
+	}
+	rolled := s.observed && w.Updated >= w.Replicas
+	s.complete = rolled && w.Available >= e.need(atStart) && (!e.p.Strict || w.Available >= w.Replicas)
+	s.settled = rolled && w.Available >= e.need(min(e.rec.ReplicasBefore, atStart))
+	s.reason = fmt.Sprintf("updated on %s, %d available", count(w.Updated, "node"), w.Available)
+	s.line = fmt.Sprintf("updated on %d of %s, %d available", w.Updated, count(w.Replicas, "node"), w.Available)
+	if !s.observed {
+		s.line = "waiting for the DaemonSet controller to act on the change"
+	}
+	return s
+}
+
+// count says n things.
+func count(n int32, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

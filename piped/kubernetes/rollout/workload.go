@@ -1,0 +1,262 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// The kinds of workload this package knows.
+const (
+	KindDeployment  = "Deployment"
+	KindStatefulSet = "StatefulSet"
+	KindDaemonSet   = "DaemonSet"
+)
+
+// RevisionAnnotation holds a ReplicaSet's revision number.
+const RevisionAnnotation = "deployment.kubernetes.io/revision"
+
+// Condition is one condition of a workload or ReplicaSet; the zero value means
+// the object does not have it.
+type Condition struct {
+	Status  string    `json:"status,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Updated time.Time `json:"updated,omitzero"` // last update where the kind has it, else last transition
+}
+
+// Workload is what rollout detection needs of a Deployment, StatefulSet or
+// DaemonSet. The counts are those of its status.
+type Workload struct {
+	Kind               string   `json:"kind"`
+	Name               string   `json:"name"`
+	UID                string   `json:"uid"`
+	Generation         int64    `json:"generation"`
+	ObservedGeneration int64    `json:"observedGeneration"`
+	Deleting           bool     `json:"deleting,omitempty"`
+	Paused             bool     `json:"paused,omitempty"`
+	Template           Template `json:"template"`
+	Selector           string   `json:"selector,omitempty"`
+
+	// TemplateManager is the field manager that wrote the template last, at
+	// TemplateManagedAt (server's time); ManagedAt is the newest time of any.
+	TemplateManager   string    `json:"templateManager,omitempty"`
+	TemplateManagedAt time.Time `json:"templateManagedAt,omitzero"`
+	ManagedAt         time.Time `json:"managedAt,omitzero"`
+
+	Replicas  int32         `json:"replicas"` // desired; for a DaemonSet the nodes it should run on
+	Strategy  string        `json:"strategy,omitempty"`
+	Partition int32         `json:"partition,omitempty"`
+	Deadline  time.Duration `json:"deadline,omitempty"` // 0: the workload has none
+	MinReady  time.Duration `json:"minReady,omitempty"`
+
+	Total       int32 `json:"total,omitempty"`
+	Updated     int32 `json:"updated,omitempty"`
+	Ready       int32 `json:"ready,omitempty"`
+	Available   int32 `json:"available,omitempty"`
+	Terminating int32 `json:"terminating,omitempty"`
+
+	CurrentRevision string `json:"currentRevision,omitempty"`
+	UpdateRevision  string `json:"updateRevision,omitempty"`
+
+	Progressing Condition `json:"progressing,omitzero"`
+	Failure     Condition `json:"failure,omitzero"` // ReplicaFailure
+}
+
+// Revision is what rollout detection needs of a ReplicaSet.
+type Revision struct {
+	UID                string    `json:"uid"`
+	Name               string    `json:"name"`
+	OwnerUID           string    `json:"ownerUID"`
+	Number             int64     `json:"number"` // 0 when the annotation is missing
+	Created            time.Time `json:"created,omitzero"`
+	Template           Template  `json:"template"`
+	Generation         int64     `json:"generation"`
+	ObservedGeneration int64     `json:"observedGeneration"`
+	Deleting           bool      `json:"deleting,omitempty"`
+
+	Desired   int32     `json:"desired"` // spec.replicas
+	Total     int32     `json:"total,omitempty"`
+	Ready     int32     `json:"ready,omitempty"`
+	Available int32     `json:"available,omitempty"`
+	Failure   Condition `json:"failure,omitzero"` // ReplicaFailure
+}
+
+// FromDeployment reads a Deployment.
+func FromDeployment(d *appsv1.Deployment) Workload {
+	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
+	w.Template = templateOf(&d.Spec.Template)
+	w.ObservedGeneration = d.Status.ObservedGeneration
+	w.Paused = d.Spec.Paused
+	w.Replicas = orOne(d.Spec.Replicas)
+	w.Strategy = string(d.Spec.Strategy.Type)
+	if s := d.Spec.ProgressDeadlineSeconds; s != nil && *s != math.MaxInt32 {
+		w.Deadline = seconds(*s)
+	}
+	w.MinReady = seconds(d.Spec.MinReadySeconds)
+	w.Total, w.Updated = d.Status.Replicas, d.Status.UpdatedReplicas
+	w.Ready, w.Available = d.Status.ReadyReplicas, d.Status.AvailableReplicas
+	if d.Status.TerminatingReplicas != nil {
+		w.Terminating = *d.Status.TerminatingReplicas
+	}
+	for _, c := range d.Status.Conditions {
+		found := Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Updated: c.LastUpdateTime.Time}
+		switch c.Type {
+		case appsv1.DeploymentProgressing:
+			w.Progressing = found
+		case appsv1.DeploymentReplicaFailure:
+			w.Failure = found
+		}
+	}
+	return w
+}
+
+// FromStatefulSet reads a StatefulSet.
+func FromStatefulSet(s *appsv1.StatefulSet) Workload {
+	w := fromMeta(KindStatefulSet, &s.ObjectMeta, s.Spec.Selector)
+	w.Template = templateOf(&s.Spec.Template)
+	w.ObservedGeneration = s.Status.ObservedGeneration
+	w.Replicas = orOne(s.Spec.Replicas)
+	w.Strategy = string(s.Spec.UpdateStrategy.Type)
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
+		w.Partition = *r.Partition
+	}
+	w.MinReady = seconds(s.Spec.MinReadySeconds)
+	w.Total, w.Updated = s.Status.Replicas, s.Status.UpdatedReplicas
+	w.Ready, w.Available = s.Status.ReadyReplicas, s.Status.AvailableReplicas
+	w.CurrentRevision, w.UpdateRevision = s.Status.CurrentRevision, s.Status.UpdateRevision
+	return w
+}
+
+// FromDaemonSet reads a DaemonSet.
+func FromDaemonSet(d *appsv1.DaemonSet) Workload {
+	w := fromMeta(KindDaemonSet, &d.ObjectMeta, d.Spec.Selector)
+	w.Template = templateOf(&d.Spec.Template)
+	w.ObservedGeneration = d.Status.ObservedGeneration
+	w.Replicas = d.Status.DesiredNumberScheduled
+	w.Strategy = string(d.Spec.UpdateStrategy.Type)
+	w.MinReady = seconds(d.Spec.MinReadySeconds)
+	w.Total, w.Updated = d.Status.CurrentNumberScheduled, d.Status.UpdatedNumberScheduled
+	w.Ready, w.Available = d.Status.NumberReady, d.Status.NumberAvailable
+	w.UpdateRevision = d.Annotations[appsv1.DeprecatedTemplateGeneration]
+	return w
+}
+
+// FromReplicaSet reads a ReplicaSet.
+func FromReplicaSet(rs *appsv1.ReplicaSet) Revision {
+	r := Revision{
+		UID: string(rs.UID), Name: rs.Name, Created: rs.CreationTimestamp.Time, Template: templateOf(&rs.Spec.Template),
+		Generation: rs.Generation, ObservedGeneration: rs.Status.ObservedGeneration, Deleting: rs.DeletionTimestamp != nil,
+		Desired: orOne(rs.Spec.Replicas), Total: rs.Status.Replicas,
+		Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
+	}
+	if owner := metav1.GetControllerOfNoCopy(rs); owner != nil {
+		r.OwnerUID = string(owner.UID)
+	}
+	if n, err := strconv.ParseInt(rs.Annotations[RevisionAnnotation], 10, 64); err == nil {
+		r.Number = n
+	}
+	for _, c := range rs.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure {
+			r.Failure = Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Updated: c.LastTransitionTime.Time}
+		}
+	}
+	return r
+}
+
+// WorkloadFrom reads a Deployment, StatefulSet or DaemonSet as the API server
+// returned it. Template fields this module's API version does not know count in
+// the template's identity.
+func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
+	var w Workload
+	var err error
+	switch u.GetKind() {
+	case KindDeployment:
+		w, err = convert(u, FromDeployment)
+	case KindStatefulSet:
+		w, err = convert(u, FromStatefulSet)
+	case KindDaemonSet:
+		w, err = convert(u, FromDaemonSet)
+	default:
+		return Workload{}, fmt.Errorf("%s %s has no rollout", u.GetKind(), u.GetName())
+	}
+	w.Template = ObjectTemplate(u)
+	return w, err
+}
+
+// RevisionFrom reads a ReplicaSet as the API server returned it.
+func RevisionFrom(u *unstructured.Unstructured) (Revision, error) {
+	r, err := convert(u, FromReplicaSet)
+	r.Template = ObjectTemplate(u)
+	return r, err
+}
+
+// convert reads u without its pod template, which would be most of the work.
+func convert[T, V any](u *unstructured.Unstructured, read func(*T) V) (V, error) {
+	object := make(map[string]any, len(u.Object))
+	for k, v := range u.Object {
+		object[k] = v
+	}
+	if spec, ok := object["spec"].(map[string]any); ok {
+		slim := make(map[string]any, len(spec))
+		for k, v := range spec {
+			if k != "template" && k != "volumeClaimTemplates" {
+				slim[k] = v
+			}
+		}
+		object["spec"] = slim
+	}
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
+		var none V
+		return none, fmt.Errorf("read %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	return read(&typed), nil
+}
+
+func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector) Workload {
+	w := Workload{
+		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
+	}
+	for _, entry := range m.ManagedFields {
+		if entry.Time == nil {
+			continue
+		}
+		if entry.Time.After(w.ManagedAt) {
+			w.ManagedAt = entry.Time.Time
+		}
+		if ownsTemplate(entry.FieldsV1) && !entry.Time.Time.Before(w.TemplateManagedAt) {
+			w.TemplateManager, w.TemplateManagedAt = entry.Manager, entry.Time.Time
+		}
+	}
+	return w
+}
+
+func ownsTemplate(fields *metav1.FieldsV1) bool {
+	if fields == nil {
+		return false
+	}
+	var owned struct {
+		Spec struct {
+			Template json.RawMessage `json:"f:template"`
+		} `json:"f:spec"`
+	}
+	return json.Unmarshal(fields.GetRawBytes(), &owned) == nil && owned.Spec.Template != nil
+}
+
+func orOne(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
