@@ -119,7 +119,7 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 	}
 	log := p.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short())
 	plan, err := p.decide(ctx, *d)
-	if err != nil && !deploy.IsKind(err, deploy.Invalid) {
+	if err != nil && !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.NotFound) {
 		return err
 	}
 	now := p.Now()

@@ -34,7 +34,7 @@ func readCatalog(r Repository, head deploy.Commit) (*catalog, error) {
 	for _, candidate := range found {
 		p := deploy.GitPath{
 			RepoID: r.Config.RepoID, Remote: r.Config.Remote, Branch: r.Config.Branch,
-			Dir: candidate.Dir, ConfigFile: candidate.File,
+			Dir: candidate.Dir, ConfigFile: candidate.ConfigFile,
 		}
 		c.entries[deploy.ApplicationID(p)] = entry{git: p, candidate: candidate}
 	}

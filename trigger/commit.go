@@ -89,13 +89,19 @@ func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
 	active, _, err := w.Store.ListDeployments(ctx, store.DeploymentQuery{
 		ApplicationIDs: []string{d.ApplicationID}, Statuses: []deploy.Status{deploy.Running},
 	})
+	if err != nil {
+		return err
+	}
 	for _, old := range active {
-		err = w.Store.CreateCommand(ctx, deploy.Command{
+		_, err = w.Store.CreateCommand(ctx, deploy.Command{
 			ID: w.NewID(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: old.ID,
 			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true, CreatedAt: w.Now(),
 		})
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // newDeployment fills what every new deployment of app has.

@@ -1,0 +1,197 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// metaCreating is the stage metadata key of the objects the stage was about to
+// create: after a crash it knows which of those it finds are its own.
+const metaCreating = "creating"
+
+// work is one run of a stage. Its steps fill it one after the other.
+type work struct {
+	*Executor
+	run     deploy.StageRun
+	log     deploy.StageLog
+	cluster *cluster.Cluster
+	set     set
+
+	before []deploy.InventoryItem // the application's inventory before the stage
+	items  []deploy.InventoryItem // of the set, as applied
+
+	mu       sync.Mutex
+	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
+}
+
+// apply makes the cluster hold the set. For each workload a rollout record says
+// what was live before; it is stored before the first write and after it.
+func apply(ctx context.Context, w *work) error {
+	var err error
+	if w.before, err = w.Store.Inventory(ctx, w.run.Application.ID); err != nil {
+		return err
+	}
+	if err := w.loadRollouts(ctx); err != nil {
+		return err
+	}
+	creating, err := w.creating()
+	if err != nil {
+		return err
+	}
+	result, err := w.cluster.Apply(ctx, cluster.ApplyRequest{
+		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
+		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
+		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: w.set.Objects, Inventory: w.before,
+		TakeOver: w.set.Spec.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
+		ApplicationExists: w.applicationExists(ctx),
+		Creating:          w.announce, Created: creating,
+		BeforeApply: w.intend, Applied: w.applied, Log: w.log,
+	})
+	w.items = result.Items
+	if err != nil {
+		return err
+	}
+	return w.join(ctx, result)
+}
+
+// applicationExists reports whether an application is registered here.
+func (w *work) applicationExists(ctx context.Context) func(id string) bool {
+	return func(id string) bool {
+		app, err := w.Store.Application(ctx, id)
+		return !deploy.IsKind(err, deploy.NotFound) && !app.Deleted
+	}
+}
+
+// loadRollouts reads what an interrupted run of the stage recorded.
+func (w *work) loadRollouts(ctx context.Context) error {
+	recorded, err := w.Store.Rollouts(ctx, store.RolloutQuery{DeploymentID: w.run.Deployment.ID, StageID: w.run.Stage.ID})
+	if err != nil {
+		return err
+	}
+	for _, r := range recorded {
+		w.rollouts[r.ID] = r
+	}
+	return nil
+}
+
+// creating returns the objects an interrupted run was about to create.
+func (w *work) creating() ([]deploy.ObjectRef, error) {
+	text := w.run.Stage.Metadata[metaCreating]
+	if text == "" {
+		return nil, nil
+	}
+	var refs []deploy.ObjectRef
+	if err := json.Unmarshal([]byte(text), &refs); err != nil {
+		return nil, fmt.Errorf("read what the stage was about to create: %w", err)
+	}
+	return refs, nil
+}
+
+func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
+	earlier, err := w.creating()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(append(earlier, refs...))
+	if err != nil {
+		return err
+	}
+	return w.run.SaveMetadata(ctx, map[string]string{metaCreating: string(text)})
+}
+
+// intend stores the intent to apply a workload, once: an intent of an
+// interrupted run stays, because it alone knows what was live before.
+func (w *work) intend(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
+	rec := w.record(obj)
+	if rec.Phase != "" {
+		return nil
+	}
+	var before *rollout.Workload
+	if live != nil {
+		found, err := rollout.WorkloadFrom(live)
+		if err != nil {
+			return err
+		}
+		before = &found
+	}
+	digest := ""
+	if planned != nil {
+		digest = rollout.ObjectTemplate(planned).Digest
+	}
+	return w.save(ctx, rollout.Intended(rec, before, digest))
+}
+
+// applied stores what applying an object led to: its rollout record if it is a
+// workload, then its place in the inventory.
+func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
+	if rec := w.record(obj); rec.Phase != "" {
+		found, err := rollout.WorkloadFrom(result)
+		if err != nil {
+			return err
+		}
+		if err := w.save(ctx, rollout.Applied(rec, found, w.Now())); err != nil {
+			return err
+		}
+	}
+	return w.Store.PutInventory(ctx, item)
+}
+
+// join makes a record for each workload that needed no write: what is live now
+// is what was live before, and its rollout may still be going on.
+func (w *work) join(ctx context.Context, result cluster.ApplyResult) error {
+	for _, obj := range w.set.Objects {
+		live := result.Live[manifest.Ref(obj.Unstructured)]
+		rec := w.record(obj)
+		if live == nil || rec.Phase != "" && rec.Phase != deploy.RolloutIntent {
+			continue
+		}
+		found, err := rollout.WorkloadFrom(live)
+		if err != nil {
+			return err
+		}
+		if rec.Phase == "" {
+			rec = rollout.Intended(rec, &found, found.Template.Digest)
+		}
+		if err := w.save(ctx, rollout.Applied(rec, found, w.Now())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record returns the rollout record of an object, a fresh one without phase if
+// there is none.
+func (w *work) record(obj manifest.Object) deploy.Rollout {
+	d := w.run.Deployment
+	id := deploy.RolloutID(d.ID, w.run.Stage.ID, w.cluster.Name(), manifest.Ref(obj.Unstructured))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if rec, ok := w.rollouts[id]; ok {
+		return rec
+	}
+	return deploy.Rollout{
+		ID: id, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: w.run.Stage.ID,
+		Cluster: w.cluster.Name(), Workload: manifest.Ref(obj.Unstructured), CreatedAt: w.Now(),
+	}
+}
+
+func (w *work) save(ctx context.Context, rec deploy.Rollout) error {
+	saved, err := w.Store.SaveRollout(ctx, rec)
+	if err != nil {
+		return fmt.Errorf("record the rollout of %s: %w", rec.Workload, err)
+	}
+	w.mu.Lock()
+	w.rollouts[saved.ID] = saved
+	w.mu.Unlock()
+	return nil
+}

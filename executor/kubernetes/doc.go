@@ -1,0 +1,14 @@
+// Package kubernetes runs the stages that change a Kubernetes cluster: K8S_SYNC
+// and ROLLBACK. Each applies a complete set of objects and ends when every
+// workload of the set has ended its rollout.
+//
+//	set.go       the set of objects a stage applies, and how it is kept
+//	apply.go     applying a set, with a rollout record for each workload
+//	await.go     waiting for the records, and what their ends mean for a stage
+//	sync.go      K8S_SYNC
+//	rollback.go  ROLLBACK
+//
+// A stage may be interrupted anywhere and run again: applying is idempotent, and
+// the rollout records, written before and after each workload is applied, tell
+// the second run what the first one did.
+package kubernetes

@@ -1,0 +1,150 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// set is everything a stage needs to apply an application's objects and to
+// judge their rollouts. The last success's set is kept in the store, so that a
+// rollback needs neither Git nor anything else but the cluster.
+type set struct {
+	Commit  string
+	Spec    setSpec
+	Objects []manifest.Object // resolved, not stamped
+}
+
+// setSpec is what of the application's configuration concerns applying.
+type setSpec struct {
+	VariantKey          string   `json:"variantKey"`
+	PrimaryValue        string   `json:"primaryValue"`
+	AutoCreateNamespace bool     `json:"autoCreateNamespace,omitempty"`
+	TakeOver            bool     `json:"takeOver,omitempty"`
+	ReadyThreshold      int      `json:"readyThreshold"`
+	Strict              bool     `json:"strict,omitempty"`
+	FailFast            bool     `json:"failFast"`
+	Prune               bool     `json:"prune,omitempty"`
+	PruneKinds          []string `json:"pruneKinds,omitempty"`
+}
+
+func specOf(c *config.Application) setSpec {
+	k := c.Kubernetes
+	return setSpec{
+		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
+		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
+		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, FailFast: k.FailFast,
+		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds,
+	}
+}
+
+// render loads the deployment's commit and resolves its objects on the cluster.
+func render(ctx context.Context, w *work) error {
+	d := w.run.Deployment
+	w.log.Infof("Loading %s at commit %s", d.Git.ConfigPath(), d.Trigger.Commit.Short())
+	src, err := w.Sources.Load(ctx, d.Git, d.Trigger.Commit.Hash)
+	if err != nil {
+		return err
+	}
+	return w.resolve(ctx, src)
+}
+
+// resolve makes the stage's set of a source.
+func (w *work) resolve(ctx context.Context, src *source.Source) error {
+	cfg := src.Config.Kubernetes
+	if cfg.QuickSync.AddVariantLabelToSelector {
+		for _, o := range src.Objects {
+			if err := addVariantLabel(o, cfg.VariantLabel); err != nil {
+				return err
+			}
+		}
+	}
+	objects, err := w.cluster.Resolve(ctx, src.Objects, cfg.Input.Namespace)
+	if err != nil {
+		return err
+	}
+	if len(objects) == 0 {
+		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
+	}
+	w.set = set{Commit: src.Commit, Spec: specOf(src.Config), Objects: objects}
+	return nil
+}
+
+// addVariantLabel puts the primary variant's label into a workload's selector
+// and pod template, as quickSync.addVariantLabelToSelector asks for.
+func addVariantLabel(o manifest.Object, label kubernetes.VariantLabel) error {
+	switch o.GetKind() {
+	case "Deployment", "StatefulSet", "DaemonSet":
+	default:
+		return nil
+	}
+	for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
+		if err := unstructured.SetNestedField(o.Object, label.PrimaryValue, append(path, label.Key)...); err != nil {
+			return deploy.Errorf(deploy.Invalid, "%s: add the variant label to %s: %w", o.Origin, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// storedSet is how a set is kept.
+type storedSet struct {
+	Spec    setSpec                      `json:"spec"`
+	Objects []*unstructured.Unstructured `json:"objects"`
+}
+
+// keep stores the set as the deployment's own: what later deployments return
+// to if this one succeeds.
+func keep(ctx context.Context, w *work) error {
+	stored := storedSet{Spec: w.set.Spec}
+	for _, o := range w.set.Objects {
+		stored.Objects = append(stored.Objects, o.Unstructured)
+	}
+	data, err := json.Marshal(stored)
+	if err != nil {
+		return fmt.Errorf("encode the applied set: %w", err)
+	}
+	return w.Store.SaveAppliedSet(ctx, deploy.AppliedSet{
+		ApplicationID: w.run.Application.ID, DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: data,
+	})
+}
+
+// restore loads the set of the last success. Where the store has none (its key
+// was lost, or the success is older than this agent), Git is asked.
+func restore(ctx context.Context, w *work) error {
+	d := w.run.Deployment
+	if d.RunningCommit == "" {
+		return deploy.Errorf(deploy.Invalid, "there is no earlier success to roll back to")
+	}
+	kept, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
+	if err != nil {
+		w.log.Infof("The applied set of commit %s cannot be used (%v); rendering it from Git instead", deploy.ShortHash(d.RunningCommit), err)
+		return w.rerender(ctx)
+	}
+	var stored storedSet
+	if err := json.Unmarshal(kept.Objects, &stored); err != nil {
+		return fmt.Errorf("decode the applied set of commit %s: %w", deploy.ShortHash(kept.Commit), err)
+	}
+	w.set = set{Commit: kept.Commit, Spec: stored.Spec}
+	for _, u := range stored.Objects {
+		w.set.Objects = append(w.set.Objects, manifest.Object{Unstructured: u, Origin: manifest.Origin{File: "commit " + deploy.ShortHash(kept.Commit)}})
+	}
+	return nil
+}
+
+func (w *work) rerender(ctx context.Context) error {
+	at := w.run.Deployment.Git
+	at.ConfigFile = w.run.Deployment.RunningConfigFile
+	src, err := w.Sources.Load(ctx, at, w.run.Deployment.RunningCommit)
+	if err != nil {
+		return err
+	}
+	return w.resolve(ctx, src)
+}

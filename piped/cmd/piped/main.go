@@ -1,0 +1,105 @@
+// Command piped is the agent: see README.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/c785c783/piped/piped/app"
+	"github.com/c785c783/piped/piped/config"
+)
+
+// Set by the linker; see the Makefile.
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes",
+		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(runCommand(stderr), versionCommand(stdout))
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(stderr, "piped: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func runCommand(stderr io.Writer) *cobra.Command {
+	var path, level, format string
+	cmd := &cobra.Command{
+		Use: "run --config FILE", Short: "Run the agent until it is told to stop", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(stderr, level, format)
+			if err != nil {
+				return err
+			}
+			klog.SetSlogLogger(log.With("component", "client-go"))
+			cfg, warnings, err := config.LoadPiped(path)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				log.Warn("configuration", "warning", w)
+			}
+			agent, err := app.New(cmd.Context(), cfg, app.Options{Version: version, Logger: log})
+			if err != nil {
+				return err
+			}
+			return agent.Run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&path, "config", "", "the agent's configuration file (kind: Piped)")
+	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
+	_ = cmd.MarkFlagRequired("config") // the flag exists
+	return cmd
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var options slog.HandlerOptions
+	var parsed slog.Level
+	if err := parsed.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	options.Level = parsed
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: use text or json", format)
+}
+
+func versionCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {
+			fmt.Fprintf(stdout, "Version: %s, GitCommit: %s, GoVersion: %s\n", version, commit, runtime.Version())
+		},
+	}
+}
