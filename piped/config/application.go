@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -80,9 +79,8 @@ func parseApplication(name string, data []byte) (*Application, error) {
 
 // applicationRules joins the rules of the generic part and of Kubernetes.
 func applicationRules() strict.Rules {
-	rules, k := genericRules(), kubernetes.Rules()
-	maps.Copy(rules.Refused, k.Refused)
-	rules.Ignored = k.Ignored
+	rules := kubernetes.Rules()
+	rules.Unsupported = append(rules.Unsupported, genericRules().Unsupported...)
 	return rules
 }
 

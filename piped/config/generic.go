@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
@@ -134,15 +133,13 @@ func defaultGeneric() Generic {
 	}
 }
 
-// genericRules returns the generic keys of spec that are known but not read. A
-// row goes when its feature comes.
+// genericRules returns the generic keys of spec that are known but not read. One
+// goes from the list when its feature comes.
 func genericRules() strict.Rules {
-	refused := map[string]string{}
-	for _, field := range []string{"pipeline", "commitMatcher", "encryption", "attachment", "postSync",
-		"eventWatcher", "syncWindows", "driftDetection.ignoreRules"} {
-		refused[field] = kubernetes.Unsupported("spec." + field)
-	}
-	return strict.Rules{Refused: refused}
+	return strict.Rules{Unsupported: []string{
+		"pipeline", "commitMatcher", "encryption", "attachment", "postSync", "eventWatcher", "syncWindows",
+		"driftDetection.ignoreRules",
+	}}
 }
 
 // complete fills what depends on other fields and reports every value that

@@ -52,10 +52,10 @@ func defaultPipedSpec() pipedSpec {
 	}
 }
 
-// pipedRules returns the keys of spec that are known but not read. A row goes
-// when its feature comes.
+// pipedRules returns the keys of spec that are known but not read. One goes from
+// here when its feature comes.
 func pipedRules() strict.Rules {
-	rules := strict.Rules{Refused: map[string]string{}, Ignored: map[string]string{}}
+	rules := strict.Rules{Unsupported: []string{"webhooks", "tenancy", "adopt"}, Ignored: map[string]string{}}
 	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
 		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
 	}
@@ -65,9 +65,6 @@ func pipedRules() strict.Rules {
 	for _, field := range []string{"chartRepositories", "chartRegistries", "analysisProviders", "notifications",
 		"secretManagement", "eventWatcher", "planPreview", "appSelector"} {
 		rules.Ignored[field] = "not used by this version"
-	}
-	for _, field := range []string{"webhooks", "tenancy", "adopt"} {
-		rules.Refused[field] = kubernetes.Unsupported("spec." + field)
 	}
 	return rules
 }

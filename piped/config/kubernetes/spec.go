@@ -84,19 +84,14 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Rules returns the keys of spec that are known but not read. The refused ones
-// are what this version cannot do; a row goes when the feature comes.
+// Rules returns the keys of spec that are known but not read. An unsupported
+// one goes from the list when its feature comes.
 func Rules() strict.Rules {
 	const version = "the tool is built in, so the version has no meaning here; ignored"
 	return strict.Rules{
-		Refused: map[string]string{
-			"trafficRouting":         Unsupported("spec.trafficRouting"),
-			"resourceRoutes":         Unsupported("spec.resourceRoutes"),
-			"configPropagation":      Unsupported("spec.configPropagation"),
-			"healthChecks":           Unsupported("spec.healthChecks"),
-			"input.helmChart":        Unsupported("spec.input.helmChart"),
-			"input.helmOptions":      Unsupported("spec.input.helmOptions"),
-			"input.kustomizeOptions": Unsupported("spec.input.kustomizeOptions"),
+		Unsupported: []string{
+			"trafficRouting", "resourceRoutes", "configPropagation", "healthChecks",
+			"input.helmChart", "input.helmOptions", "input.kustomizeOptions",
 		},
 		Ignored: map[string]string{
 			"input.kubectlVersion":   version,
@@ -104,11 +99,6 @@ func Rules() strict.Rules {
 			"input.kustomizeVersion": version,
 		},
 	}
-}
-
-// Unsupported is the sentence that refuses a field this version cannot honour.
-func Unsupported(field string) string {
-	return field + " is not supported by this version of piped; remove it"
 }
 
 // Complete fills what depends on other fields and reports every value that

@@ -3,6 +3,7 @@ package strict
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -27,23 +28,22 @@ type Field struct {
 // Rules are the keys that are known but not decoded, by their path from the
 // spec; list indices are written [].
 type Rules struct {
-	// Refused keys are problems; the value says why.
-	Refused map[string]string
+	// Unsupported keys are problems: this version cannot honour them.
+	Unsupported []string
 	// Ignored keys give one warning each; the value says why.
 	Ignored map[string]string
 }
 
+// keys returns the keys directly below parent.
 func (r Rules) keys(parent string) []string {
 	var keys []string
-	for _, table := range []map[string]string{r.Refused, r.Ignored} {
-		for path := range table {
-			dir, key := "", path
-			if i := strings.LastIndex(path, "."); i >= 0 {
-				dir, key = path[:i], path[i+1:]
-			}
-			if dir == parent {
-				keys = append(keys, key)
-			}
+	for _, path := range slices.AppendSeq(slices.Clone(r.Unsupported), maps.Keys(r.Ignored)) {
+		dir, key := "", path
+		if i := strings.LastIndex(path, "."); i >= 0 {
+			dir, key = path[:i], path[i+1:]
+		}
+		if dir == parent {
+			keys = append(keys, key)
 		}
 	}
 	return keys
@@ -66,6 +66,7 @@ type walker struct {
 }
 
 func (w *walker) problem(n *yaml.Node, path, format string, args ...any) {
+	w.d.broken[join(w.base, path)] = true
 	w.d.add(n.Line, join(w.base, path), format, args...)
 }
 
@@ -127,9 +128,9 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 	for _, p := range pairs {
 		at := join(path, p.key.Value)
 		general := index.ReplaceAllString(at, "[]")
-		if why, refused := w.rules.Refused[general]; refused {
+		if slices.Contains(w.rules.Unsupported, general) {
 			if !isNull(p.value) {
-				w.problem(p.key, at, "%s", why)
+				w.d.add(p.key.Line, "", "%s is not supported by this version of piped; remove it", join(w.base, at))
 			}
 		} else if why, ignored := w.rules.Ignored[general]; ignored {
 			w.d.places[at] = place{line: p.key.Line, path: join(w.base, at)}
@@ -141,6 +142,9 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 		}
 	}
 }
+
+// maxListed is how many valid keys an error lists.
+const maxListed = 12
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
@@ -165,6 +169,10 @@ func (w *walker) unknown(key *yaml.Node, path string, fields map[string]reflect.
 	slices.Sort(known)
 	if near := nearest(key.Value, known); near != "" {
 		w.problem(key, join(path, key.Value), "unknown field; did you mean %q?", near)
+		return
+	}
+	if len(known) > maxListed {
+		w.problem(key, join(path, key.Value), "unknown field; there is none with a similar name here")
 		return
 	}
 	w.problem(key, join(path, key.Value), "unknown field; expected one of %s", strings.Join(known, ", "))
@@ -215,21 +223,33 @@ func (w *walker) scalar(n *yaml.Node, path string, v reflect.Value) {
 		}
 		return
 	}
-	if v.Type() == durationType {
-		duration, err := time.ParseDuration(n.Value)
-		if ns, numErr := strconv.ParseInt(n.Value, 10, 64); numErr == nil {
-			duration, err = time.Duration(ns), nil
-		}
-		if err != nil {
-			w.problem(n, path, "expected %s, found %s", describe(v.Type()), show(n))
-			return
-		}
-		v.SetInt(int64(duration))
-		return
+	var err error
+	switch {
+	case v.Type() == durationType:
+		err = setDuration(v, n.Value)
+	case v.CanInt():
+		err = setInt(v, n.Value)
+	default:
+		err = n.Decode(v.Addr().Interface())
 	}
-	if err := n.Decode(v.Addr().Interface()); err != nil {
+	if err != nil {
 		w.problem(n, path, "expected %s, found %s", describe(v.Type()), show(n))
 	}
+}
+
+func setDuration(v reflect.Value, text string) error {
+	if setInt(v, text) == nil {
+		return nil
+	}
+	duration, err := time.ParseDuration(text)
+	v.SetInt(int64(duration))
+	return err
+}
+
+func setInt(v reflect.Value, text string) error {
+	n, err := strconv.ParseInt(text, 10, v.Type().Bits())
+	v.SetInt(n)
+	return err
 }
 
 type pair struct{ key, value *yaml.Node }
@@ -263,7 +283,12 @@ func (w *walker) pairs(n *yaml.Node, path string) ([]pair, bool) {
 			if !ok {
 				return nil, false
 			}
-			merged = append(merged, more...)
+			for _, p := range more {
+				if !w.visit(s, path) {
+					return nil, false
+				}
+				merged = append(merged, p)
+			}
 		}
 	}
 	seen := map[string]bool{}

@@ -17,6 +17,12 @@ import (
 // MaxSize is the largest document that is read, in bytes.
 const MaxSize = 1 << 20
 
+// Limits of what is reported, so that a file of rubbish makes no book.
+const (
+	maxProblems = 50
+	maxPath     = 200
+)
+
 // Problem is one thing wrong with a document.
 type Problem struct {
 	File string
@@ -63,6 +69,7 @@ type Document struct {
 	problems Problems
 	warnings []string
 	places   map[string]place
+	broken   map[string]bool // fields that could not be decoded
 	visits   int
 	line     int
 }
@@ -76,7 +83,7 @@ type place struct {
 // Parse reads the one document in data, which must have the given apiVersion, a
 // kind and a spec. Its error is of type Problems; name stands for the file in it.
 func Parse(name string, data []byte, apiVersion string) (*Document, error) {
-	d := &Document{File: name, places: map[string]place{}}
+	d := &Document{File: name, places: map[string]place{}, broken: map[string]bool{}}
 	root, err := d.single(data)
 	if err != nil {
 		return nil, err
@@ -98,8 +105,11 @@ func Parse(name string, data []byte, apiVersion string) (*Document, error) {
 	if envelope.Kind == "" {
 		d.add(root.Line, "kind", "required")
 	}
-	if envelope.Spec.IsZero() {
+	switch {
+	case envelope.Spec.IsZero():
 		d.add(root.Line, "spec", "required; expected a mapping")
+	case envelope.Spec.Kind != yaml.MappingNode:
+		d.add(envelope.Spec.Line, "spec", "expected a mapping, found %s", show(&envelope.Spec))
 	}
 	if err := d.Err(); err != nil {
 		return nil, err
@@ -180,13 +190,20 @@ func (d *Document) checkKeys(n *yaml.Node, path string) {
 }
 
 func (d *Document) add(line int, path, format string, args ...any) {
+	if len(path) > maxPath {
+		path = strings.ToValidUTF8(path[:maxPath], "") + "..."
+	}
 	d.problems = append(d.problems, Problem{File: d.File, Line: line, Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
 // Problemf reports a problem with the field at the given path of the spec. A
 // field that is not in the document is reported at its nearest parent's line.
+// A field that could not be decoded has its problem already: nothing is added.
 func (d *Document) Problemf(field, format string, args ...any) {
 	p := d.place(field)
+	if d.broken[p.path] {
+		return
+	}
 	d.add(p.line, p.path, format, args...)
 }
 
@@ -233,6 +250,9 @@ func (d *Document) Err() error {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
 	})
+	if more := len(ps) - maxProblems; more > 0 {
+		ps = append(ps[:maxProblems], Problem{File: d.File, Text: fmt.Sprintf("and %d more problems", more)})
+	}
 	return ps
 }
 

@@ -13,20 +13,20 @@ const redacted = "[redacted]"
 // Secret is a text that no formatting, logging or encoding shows. The zero
 // value is the empty secret.
 type Secret struct {
-	// A pointer, so that even fmt's walk through unexported fields of an
-	// enclosing struct shows no more than an address.
-	text *string
+	// A function, so that even a walk through unexported fields by reflection
+	// shows no more than an address.
+	reveal func() string
 }
 
 // NewSecret makes a Secret of text.
-func NewSecret(text string) Secret { return Secret{text: &text} }
+func NewSecret(text string) Secret { return Secret{reveal: func() string { return text }} }
 
 // Reveal returns the text itself. Never log or wrap it.
 func (s Secret) Reveal() string {
-	if s.text == nil {
+	if s.reveal == nil {
 		return ""
 	}
-	return *s.text
+	return s.reveal()
 }
 
 // IsEmpty reports whether there is no text.

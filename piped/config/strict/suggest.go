@@ -2,12 +2,21 @@ package strict
 
 import "strings"
 
+// maxSlip is the longest key that is taken for a slip.
+const maxSlip = 64
+
 // nearest returns the candidate that key is most likely a slip of, or "".
 func nearest(key string, candidates []string) string {
+	if len(key) > maxSlip {
+		return ""
+	}
 	best, bestDistance := "", len(key)/3+2
 	for _, c := range candidates {
 		d := distance(strings.ToLower(key), strings.ToLower(c))
 		if d < bestDistance && d < len(c) {
+			if len(key) > maxSlip {
+				return ""
+			}
 			best, bestDistance = c, d
 		}
 	}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const pipedHead = "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n"
+
+func parsePiped(t *testing.T, name, text string) *Piped {
+	t.Helper()
+	p, _, err := ParsePiped(name, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPipedDefaults(t *testing.T) {
+	t.Setenv("HOME", "/home/someone")
+	want := &Piped{
+		ProjectID: "default", PipedID: "piped", DataDir: "/home/someone/.piped",
+		Store:        Store{DSN: strict.NewSecret("sqlite:///home/someone/.piped/piped.db")},
+		API:          API{Address: "127.0.0.1:9083"},
+		Web:          Web{Address: "127.0.0.1:9085"},
+		SyncInterval: 15 * time.Second,
+		Git:          Git{Username: "piped", Email: "piped@localhost", Host: "github.com", HostName: "github.com"},
+		Limits:       Limits{Deployments: 50},
+	}
+	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestPipedEveryField(t *testing.T) {
+	t.Setenv("HOME", "/home/someone")
+	got := parsePiped(t, "/etc/piped/piped.yaml", pipedHead+`
+  projectID: shop
+  pipedID: p1
+  name: agent
+  dataDir: data
+  store: {dsn: "postgres://u:p@db/piped"}
+  api: {address: "0.0.0.0:1", tlsCertFile: tls/a.crt, tlsKeyFile: ~/a.key}
+  web: {address: "localhost:2"}
+  syncInterval: 3s
+  git:
+    username: bot
+    email: bot@example.com
+    sshKeyData: a2V5
+    host: git.example.com
+    hostName: 10.0.0.1
+    knownHostsFile: known
+  repositories:
+    - {repoId: a, remote: ../repo, branch: main, discover: {}}
+    - {repoId: b, remote: "git@example.com:b.git", branch: dev, discover: {paths: [apps], labels: {env: dev}}}
+    - {repoId: c, remote: /srv/c.git, branch: main}
+  platformProviders:
+    - {name: dev, type: KUBERNETES, labels: {zone: a}, config: {masterURL: "https://x", kubeConfigPath: ./kube}}
+  cloudProviders:
+    - {name: old, type: KUBERNETES}
+  limits: {deployments: 3, perCluster: 2}
+`)
+	want := &Piped{
+		ProjectID: "shop", PipedID: "p1", Name: "agent", DataDir: "/etc/piped/data",
+		Store:        Store{DSN: strict.NewSecret("postgres://u:p@db/piped")},
+		API:          API{Address: "0.0.0.0:1", TLSCertFile: "/etc/piped/tls/a.crt", TLSKeyFile: "/home/someone/a.key"},
+		Web:          Web{Address: "localhost:2"},
+		SyncInterval: 3 * time.Second,
+		Git: Git{
+			Username: "bot", Email: "bot@example.com", SSHKeyData: strict.NewSecret("key"),
+			Host: "git.example.com", HostName: "10.0.0.1", KnownHostsFile: "/etc/piped/known",
+		},
+		Repositories: []Repository{
+			{RepoID: "a", Remote: "/etc/repo", Branch: "main", Discover: &Discover{}},
+			{RepoID: "b", Remote: "git@example.com:b.git", Branch: "dev", Discover: &Discover{Paths: patterns(t, "apps"), Labels: map[string]string{"env": "dev"}}},
+			{RepoID: "c", Remote: "/srv/c.git", Branch: "main"},
+		},
+		Providers: []PlatformProvider{
+			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Kubernetes: kubernetes.Provider{MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube"}},
+			{Name: "old", Type: "KUBERNETES"},
+		},
+		Limits: Limits{Deployments: 3, PerCluster: 2},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestRelativeStoreIsRelativeToTheFile(t *testing.T) {
+	p := parsePiped(t, "/etc/piped/piped.yaml", pipedHead+"  dataDir: /d\n  store: {dsn: \"sqlite://state/piped.db\"}\n")
+	if got, want := p.Store.DSN.Reveal(), "sqlite:///etc/piped/state/piped.db"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestHomeIsNeededOnlyByPathsThatNameIt(t *testing.T) {
+	t.Setenv("HOME", "")
+	if _, _, err := ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: /d\n")); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	_, _, err := ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: ~/d\n"))
+	want := `piped.yaml:4: spec.dataDir: "~/d" needs the home directory, and HOME is not set; write an absolute path`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestRepositorySelects(t *testing.T) {
+	const file = "apps/web/app.pipecd.yaml"
+	labels := map[string]string{"env": "dev", "team": "a"}
+	tests := []struct {
+		name     string
+		discover *Discover
+		want     bool
+	}{
+		{"absent takes nothing", nil, false},
+		{"empty takes all", &Discover{}, true},
+		{"directory", &Discover{Paths: patterns(t, "apps")}, true},
+		{"directory pattern", &Discover{Paths: patterns(t, "apps/*")}, true},
+		{"file pattern", &Discover{Paths: patterns(t, "**/*.pipecd.yaml")}, true},
+		{"another directory", &Discover{Paths: patterns(t, "infra")}, false},
+		{"excluded", &Discover{Paths: patterns(t, "apps", "!apps/web")}, false},
+		{"label", &Discover{Labels: map[string]string{"env": "dev"}}, true},
+		{"one label of two", &Discover{Labels: map[string]string{"env": "dev", "team": "b"}}, false},
+		{"path and label", &Discover{Paths: patterns(t, "apps"), Labels: map[string]string{"env": "prod"}}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := (Repository{Discover: tt.discover}).Selects(file, labels); got != tt.want {
+				t.Errorf("got %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRepositoryByID(t *testing.T) {
+	p := &Piped{Repositories: []Repository{{RepoID: "a"}, {RepoID: "b", Branch: "main"}}}
+	if r, ok := p.Repository("b"); !ok || r.Branch != "main" {
+		t.Errorf("got %v %t, want b", r, ok)
+	}
+	if _, ok := p.Repository("c"); ok {
+		t.Error("found a repository that is not there")
+	}
+}
+
+func TestLoadPiped(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "piped.yaml")
+	_, _, err := LoadPiped(file)
+	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), file) {
+		t.Errorf("got %v, want an error of kind invalid that names the file", err)
+	}
+	if err := os.WriteFile(file, []byte(pipedHead+"  dataDir: d\n  apiAddress: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, warnings, err := LoadPiped(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(filepath.Dir(file), "d"); p.DataDir != want {
+		t.Errorf("got %s, want %s", p.DataDir, want)
+	}
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], file+":5: spec.apiAddress: ") {
+		t.Errorf("got %q, want one warning about apiAddress", warnings)
+	}
+}
+
+func FuzzParsePiped(f *testing.F) {
+	seed(f, "piped")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, _, err := ParsePiped("piped.yaml", data)
+		if (p == nil) == (err == nil) {
+			t.Fatalf("got %v and %v, want one of them", p, err)
+		}
+		if err == nil && (p.Limits.Deployments < 1 || p.SyncInterval <= 0) {
+			t.Fatalf("an impossible configuration was accepted: %+v", p)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package strict
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNearest(t *testing.T) {
+	candidates := []string{"manifests", "namespace", "autoRollback", "kubeConfigPath", "up"}
+	tests := map[string]string{
+		"manifets":                        "manifests",
+		"Manifests":                       "manifests",
+		"name_space":                      "namespace",
+		"autorollback":                    "autoRollback",
+		"kubeconfigpath":                  "kubeConfigPath",
+		"colour":                          "",
+		"xy":                              "",
+		"":                                "",
+		strings.Repeat("manifests", 1000): "",
+	}
+	for key, want := range tests {
+		if got := nearest(key, candidates); got != want {
+			t.Errorf("%.20q: got %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for text, want := range map[string]Percent{"10": 10, "10%": 10, " 7% ": 7, "0": 0, "250%": 250} {
+		var got Percent
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "%", "-1", "1.5", "10%%", "ten"} {
+		var got Percent
+		if err := got.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q: got %d, want an error", text, got)
+		}
+	}
+}
+
+func TestSecretIsNeverShown(t *testing.T) {
+	type holder struct {
+		Public Secret
+		hidden Secret
+	}
+	s := NewSecret("hunter2")
+	h := holder{Public: s, hidden: s}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s, "holder", h)
+	encoded, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{"log": log.String(), "json": string(encoded), "String": s.String(), "cmp": cmp.Diff(s, NewSecret("other"))}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T"} {
+		shown["secret "+verb] = fmt.Sprintf(verb, s)
+		shown["holder "+verb] = fmt.Sprintf(verb, h)
+		shown["pointer "+verb] = fmt.Sprintf(verb, &h)
+	}
+	for how, text := range shown {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) {
+			t.Errorf("%s shows the secret: %s", how, text)
+		}
+	}
+	if s.Reveal() != "hunter2" || s.IsEmpty() || !(Secret{}).IsEmpty() {
+		t.Error("the secret is lost")
+	}
+}
+
+func TestSecretFromBase64(t *testing.T) {
+	got, err := NewSecret("aHVudGVyMg==").FromBase64()
+	if err != nil || got.Reveal() != "hunter2" {
+		t.Errorf("got %q, %v", got.Reveal(), err)
+	}
+	if _, err := NewSecret("hunter2!").FromBase64(); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v, want an error that does not show the value", err)
+	}
+}
+
+func TestManyProblemsAreCutShort(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: K\nspec:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, "  x%d: 1\n", i)
+	}
+	fmt.Fprintf(&b, "  ? %s\n  : 1\n", strings.Repeat("y", 10_000))
+	d, err := Parse("f.yaml", []byte(b.String()), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec struct {
+		Name string `yaml:"name"`
+	}
+	d.Decode(d.Spec, Field{Base: "spec"}, &spec, Rules{})
+	lines := strings.Split(d.Err().Error(), "\n")
+	if want := "f.yaml: and 951 more problems"; len(lines) != 51 || lines[50] != want {
+		t.Errorf("got %d lines, the last %q, want 51 and %q", len(lines), lines[len(lines)-1], want)
+	}
+}
+
+func TestMergingManyKeysManyTimesEnds(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: K\nspec:\n  a: &a {")
+	for i := range 10_000 {
+		fmt.Fprintf(&b, "x%d: ,", i)
+	}
+	b.WriteString("}\n  labels: {<<: [" + strings.Repeat("*a,", 100_000) + "]}\n")
+	d, err := Parse("f.yaml", []byte(b.String()), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec struct {
+		Labels map[string]string `yaml:"labels"`
+	}
+	d.Decode(d.Spec, Field{Base: "spec"}, &spec, Rules{Ignored: map[string]string{"a": "ignored"}})
+	want := "f.yaml:4: spec.labels: the document has more than 100000 values once its aliases are followed"
+	if err := d.Err(); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
