@@ -34,6 +34,9 @@ func parseAddress(remote string) (address, error) {
 		ep.Path, _, _ = strings.Cut(ep.Path, "?")
 		a.text = ep.String()
 	case "ssh":
+		if user, password, ok := strings.Cut(ep.User, ":"); ok { // user:password@host:path
+			ep.User, a.user, a.password = user, user, Secret(password)
+		}
 		a.text = ep.String()
 	default:
 		return address{}, fmt.Errorf("scheme %q is not supported: use a path, http, https or ssh", ep.Protocol)

@@ -76,9 +76,9 @@ func checkCommit(o *objects, h plumbing.Hash) error {
 	return err
 }
 
-// createMirror makes an empty mirror of remote at dir. Its HEAD names the
-// tracked branch, so that ordinary Git tools can look into it.
-func createMirror(dir, remote, branch string) (*objects, error) {
+// createMirror makes an empty mirror of remote at dir. It is a sound Git
+// repository, with a HEAD that names nothing.
+func createMirror(dir, remote string) (*objects, error) {
 	fresh := dir + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func createMirror(dir, remote, branch string) (*objects, error) {
 	if err := sto.Init(); err != nil {
 		return nil, err
 	}
-	if err := sto.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, headRef(branch))); err != nil {
+	if err := sto.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.Master)); err != nil {
 		return nil, err
 	}
 	cfg := config.NewConfig()
@@ -130,7 +130,7 @@ func ensureMirror(c Config, remote string) (*objects, error) {
 			return nil, err
 		}
 	}
-	return createMirror(dir, remote, c.Branch)
+	return createMirror(dir, remote)
 }
 
 func exists(path string) bool {

@@ -240,6 +240,7 @@ func (fs *flights) join(ctx context.Context, run func(context.Context, *flight))
 		fs.forming = nil // later callers want a later answer
 	}
 	fs.mu.Unlock()
+	f.err = nil // of a runner that gave up
 	run(ctx, f)
 	if f.err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()

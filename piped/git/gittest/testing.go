@@ -1,0 +1,70 @@
+package gittest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// New makes a repository in a directory of the test's own.
+func New(t testing.TB) *Repo {
+	t.Helper()
+	r, err := NewRepo(filepath.Join(t.TempDir(), "repo.git"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Push writes files, commits them and returns the hash.
+func (r *Repo) Push(t testing.TB, message string, files map[string]string) string {
+	t.Helper()
+	if err := r.Write(files); err != nil {
+		t.Fatal(err)
+	}
+	h, err := r.Commit(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// HTTP serves the repository until the test ends.
+func (r *Repo) HTTP(t testing.TB, options HTTPOptions) *HTTPServer {
+	t.Helper()
+	s, err := ServeHTTP(r.Dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// SSH serves the repository until the test ends.
+func (r *Repo) SSH(t testing.TB, options SSHOptions) *SSHServer {
+	t.Helper()
+	s, err := ServeSSH(r.Dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// KnownHostsFile writes the server's host keys to a file of the test's own.
+func (s *SSHServer) KnownHostsFile(t testing.TB) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	if err := os.WriteFile(file, []byte(s.KnownHosts()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,69 @@
+package git
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/piped/git/gittest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens a mirror of remote in a directory of the test's own; edit changes
+// the configuration.
+func open(t *testing.T, remote string, edit ...func(*Config)) *Repo {
+	t.Helper()
+	c := Config{
+		ID: "repo-1", Remote: remote, Branch: gittest.Branch, Dir: t.TempDir(),
+		Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		// Never the developer's own.
+		Auth: Auth{KnownHostsFiles: []string{"/nonexistent/known_hosts"}},
+	}
+	for _, f := range edit {
+		f(&c)
+	}
+	r, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// mustSync syncs and checks the head and whether it moved.
+func mustSync(t *testing.T, r *Repo, want string, wantMoved bool) {
+	t.Helper()
+	c, moved, err := r.Sync(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Hash != want || moved != wantMoved {
+		t.Fatalf("Sync = %s, moved %v; want %s, moved %v", c.Hash, moved, want, wantMoved)
+	}
+}
+
+func read(t *testing.T, r *Repo, commit, name string) string {
+	t.Helper()
+	fsys, err := r.At(commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func logTo(buf *bytes.Buffer) func(*Config) {
+	return func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(buf, nil)) }
+}
