@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// conclude shows all deployments, says what was not as it should be, and how to
+// go on by hand.
+func (d *demo) conclude(ctx context.Context) error {
+	all, err := d.watch.poll(ctx)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"APPLICATION", "COMMIT", "TRIGGER", "DURATION", "STATUS"}}
+	for _, it := range all {
+		took := time.Duration(it.CompletedAtMs-it.CreatedAtMs) * time.Millisecond
+		commit := shortHash(it.Trigger.Commit.Hash) + " " + it.Trigger.Commit.Message
+		rows = append(rows, []string{it.ApplicationName, commit, triggerName(it.TriggerKind), seconds(took), statusName(it.Status)})
+	}
+	d.tell.table(rows)
+	d.tell.gap()
+	for _, text := range d.differences {
+		d.tell.bad(text)
+	}
+	d.compare(all)
+	if len(d.differences) == 0 {
+		d.tell.good("every deployment ended as it should")
+	}
+	d.handOver()
+	return nil
+}
+
+// compare notes deployments that the script did not cause; each expectation
+// accounts for one.
+func (d *demo) compare(all []*modelv1.Deployment) {
+	open := slices.Clone(d.expected)
+	for _, it := range all {
+		if i := slices.IndexFunc(open, func(e expectation) bool { return e.matches(it) }); i >= 0 {
+			open = slices.Delete(open, i, i+1)
+			continue
+		}
+		d.differ("nobody asked for %s", expectation{it.ApplicationName, it.Trigger.Commit.Hash, it.TriggerKind})
+	}
+}
+
+// handOver prints where everything is and what can be tried.
+func (d *demo) handOver() {
+	d.tell.heading("Where it is")
+	d.tell.fact("control API", d.agent.address)
+	d.tell.fact("health", "http://"+d.agent.web)
+	d.tell.fact("owner key", d.agent.key)
+	d.tell.fact("log", d.agent.process.log)
+	d.tell.fact("kubeconfig", d.cluster.Kubeconfig())
+	d.tell.fact("repository", d.repo.Dir)
+
+	d.tell.heading("What to try in another terminal")
+	flags := strings.Join(d.agent.pipectlFlags(), " ")
+	clone := filepath.Join(d.dir, "apps")
+	for _, command := range []string{
+		fmt.Sprintf("PATH=%s:$PATH; flags='%s'", d.agent.bin, flags),
+		"pipectl application list $flags",
+		"pipectl deployment list $flags",
+		"pipectl application sync $flags --app-id " + d.watch.appID(subject),
+		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
+		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", mendedTag, filepath.Join(clone, workload)),
+		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s push", clone),
+	} {
+		d.tell.command(command)
+	}
+	d.tell.gap()
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+)
+
+// How long is waited before the demo gives up.
+const (
+	agentTimeout  = 30 * time.Second
+	deployTimeout = 2 * time.Minute
+	imageTimeout  = 20 * time.Second
+)
+
+// demo is one run of the script.
+type demo struct {
+	bin, apps string
+	dir       string // holds everything the demo makes
+	tell      *narrator
+
+	cluster *clustertest.Cluster
+	repo    *repository
+	agent   *agent
+	watch   *watch
+
+	expected    []expectation
+	differences []string // what was not as it should be
+}
+
+// newDemo makes the working folder. Whoever calls it calls close.
+func newDemo(bin, apps string, tell *narrator) (*demo, error) {
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return nil, fmt.Errorf("find the programs: %w", err)
+	}
+	for _, program := range []string{"piped", "pipectl", "devcluster"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			return nil, fmt.Errorf("%s is not built, run `make build devcluster`: %w", program, err)
+		}
+	}
+	if err := os.Setenv("DEVCLUSTER", filepath.Join(bin, "devcluster")); err != nil {
+		return nil, fmt.Errorf("name the devcluster program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "piped-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("make the working folder: %w", err)
+	}
+	return &demo{bin: bin, apps: apps, dir: dir, tell: tell}, nil
+}
+
+// play tells the story. What is not as it should be is noted in differences; an
+// error means that the story cannot go on.
+func (d *demo) play(ctx context.Context) error {
+	steps := []struct {
+		title string
+		do    func(context.Context) error
+	}{
+		{"A Kubernetes control plane on this machine", d.startCluster},
+		{"A Git repository with the applications", d.makeRepository},
+		{"The agent, watching both", d.startAgent},
+		{"It finds the applications and deploys them", d.firstDeployments},
+		{"A commit changes an image", d.changeImage},
+		{"A commit that cannot roll out", d.breakImage},
+		{"A commit that mends it", d.mendImage},
+		{"A person asks for a deployment", d.syncByHand},
+		{"What happened", d.conclude},
+	}
+	began := time.Now()
+	for i, s := range steps {
+		d.tell.heading(fmt.Sprintf("%d  %s", i+1, s.title))
+		if err := s.do(ctx); err != nil {
+			return fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
+		}
+	}
+	d.tell.note("All of it took %s.", seconds(time.Since(began)))
+	return nil
+}
+
+func (d *demo) startCluster(ctx context.Context) error {
+	dir := filepath.Join(d.dir, "cluster")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	d.tell.note("etcd, API server, controller manager, scheduler and three simulated nodes are starting")
+	began := time.Now()
+	var err error
+	if d.cluster, err = clustertest.Start(ctx, clustertest.Options{Dir: dir}); err != nil {
+		return err
+	}
+	d.tell.good("ready after %s", seconds(time.Since(began)))
+	return nil
+}
+
+func (d *demo) makeRepository(context.Context) error {
+	var err error
+	if d.repo, err = newRepository(filepath.Join(d.dir, "apps.git"), d.apps); err != nil {
+		return err
+	}
+	d.tell.fact("remote", d.repo.Dir)
+	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+firstMessage)
+	return nil
+}
+
+func (d *demo) startAgent(ctx context.Context) error {
+	var err error
+	if d.agent, err = startAgent(d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir); err != nil {
+		return err
+	}
+	d.tell.command("piped run --config " + d.agent.config)
+	d.watch = newWatch(d.agent.api, d.tell)
+	d.watch.since(d.repo.Head(), d.agent.started) // the commit was there before the agent
+	if err := d.agent.answers(ctx); err != nil {
+		return err
+	}
+	d.tell.good("the control API answers on %s after %s", d.agent.address, seconds(time.Since(d.agent.started)))
+	return nil
+}
+
+func (d *demo) firstDeployments(ctx context.Context) error {
+	apps, err := d.agent.applications(ctx, d.repo.apps)
+	if err != nil {
+		return err
+	}
+	for _, app := range apps {
+		d.tell.fact("found", fmt.Sprintf("%-12s%s/%s", app.Name, app.GitPath.Path, app.GitPath.ConfigFilename))
+	}
+	d.tell.gap()
+	for _, app := range apps {
+		if _, err := d.expect(ctx, app.Name, onCommit, success); err != nil {
+			return err
+		}
+	}
+	return d.expectImage(ctx, firstTag)
+}
+
+func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, nextTag) }
+
+func (d *demo) mendImage(ctx context.Context) error { return d.rollOut(ctx, mendedTag) }
+
+// rollOut commits an image that works and sees it deployed.
+func (d *demo) rollOut(ctx context.Context, tag string) error {
+	if err := d.commitImage(tag, "Deploy "+tag); err != nil {
+		return err
+	}
+	if _, err := d.expect(ctx, subject, onCommit, success); err != nil {
+		return err
+	}
+	return d.expectImage(ctx, tag)
+}
+
+func (d *demo) breakImage(ctx context.Context) error {
+	if err := d.commitImage(badTag, "Deploy an image that nobody pushed"); err != nil {
+		return err
+	}
+	deployment, err := d.expect(ctx, subject, onCommit, failure)
+	if err != nil {
+		return err
+	}
+	d.expectRollback(deployment)
+	return d.expectImage(ctx, nextTag)
+}
+
+func (d *demo) syncByHand(ctx context.Context) error {
+	err := d.agent.pipectl(ctx, d.tell, "application", "sync", "--app-id", d.watch.appID(subject),
+		"--wait-status", success.String(), "--check-interval", "1s", "--timeout", "1m")
+	if err != nil {
+		return err
+	}
+	d.tell.gap()
+	if _, err := d.expect(ctx, subject, onCommand, success); err != nil {
+		return err
+	}
+	return d.expectImage(ctx, mendedTag)
+}
+
+func (d *demo) commitImage(tag, message string) error {
+	if err := d.repo.commitImage(tag, message); err != nil {
+		return err
+	}
+	d.watch.since(d.repo.Head(), time.Now())
+	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+message)
+	d.tell.fact("image", imageName+":"+tag)
+	d.tell.gap()
+	return nil
+}
+
+// stayUp goes on telling what the agent does until the person ends the demo.
+func (d *demo) stayUp(ctx context.Context) error {
+	d.tell.note("The agent stays up, and what it does is told here. Ctrl-C ends everything.")
+	d.tell.gap()
+	err := d.agent.await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {
+		_, err := d.watch.poll(ctx)
+		return false, err
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// close ends the programs, last started first, and removes the working folder
+// unless it shall be kept.
+func (d *demo) close(keep bool) error {
+	d.tell.gap()
+	d.tell.note("Stopping the agent and the cluster.")
+	var errs []error
+	if d.agent != nil {
+		errs = append(errs, d.agent.close())
+	}
+	if d.cluster != nil {
+		errs = append(errs, d.cluster.Stop())
+	}
+	if keep {
+		d.tell.note("The working folder is kept, with the logs: %s", d.dir)
+	} else {
+		errs = append(errs, os.RemoveAll(d.dir))
+	}
+	return errors.Join(errs...)
+}
