@@ -1,0 +1,222 @@
+// Package pgtest gives tests a real PostgreSQL: one server per test process, on
+// loopback at a free port, in a temporary directory, started when a test first
+// asks for a database and stopped when the tests are over, however they end.
+//
+// It owns the server's process and its directory, needs the server's binaries
+// on the machine (Debian package postgresql; its service need not run), and
+// never touches a server that runs already. A test package keeps one Server:
+//
+//	var postgres pgtest.Server
+//
+//	func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
+//
+//	func TestX(t *testing.T) { dsn := postgres.NewDSN(t); … }
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a PostgreSQL server of one test process. Its zero value is ready;
+// its methods are safe for concurrent use.
+type Server struct {
+	once      sync.Once
+	err       error
+	dir       string
+	port      int
+	process   *process
+	databases atomic.Int64
+}
+
+const (
+	startTimeout = time.Minute
+	stopTimeout  = 20 * time.Second
+	startTries   = 3 // another process may take the free port first
+)
+
+// Main runs the tests, then stops the server if one was started, and returns
+// the exit code.
+func (s *Server) Main(m *testing.M) int {
+	defer s.stop() // also when a test ends the process by a panic in this goroutine
+	return m.Run()
+}
+
+// NewDSN returns the DSN of a fresh, empty database, dropped when the test
+// ends. The first call starts the server; the test fails with what to install
+// when the machine has none.
+func (s *Server) NewDSN(t testing.TB) string {
+	t.Helper()
+	s.once.Do(func() { s.err = s.start() })
+	if s.err != nil {
+		t.Fatalf("start PostgreSQL: %v", s.err)
+	}
+	name := fmt.Sprintf("test_%d", s.databases.Add(1))
+	if err := s.admin("CREATE DATABASE " + name); err != nil {
+		t.Fatalf("create a database: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			t.Errorf("drop the database: %v", err)
+		}
+	})
+	return s.dsn(name)
+}
+
+func (s *Server) dsn(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: database,
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// admin runs one statement in the maintenance database.
+func (s *Server) admin(statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.dsn("postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func (s *Server) start() error {
+	bin, err := binaries()
+	if err != nil {
+		return err
+	}
+	owner, err := unprivileged()
+	if err != nil {
+		return err
+	}
+	if s.dir, err = tempDir(owner); err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	s.prepare(initdb, owner)
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	for try := 1; ; try++ {
+		err := s.serve(bin, data, owner)
+		if err == nil || try == startTries {
+			return err
+		}
+	}
+}
+
+// serve starts the server and returns when it answers.
+func (s *Server) serve(bin, data string, owner *syscall.Credential) (err error) {
+	if s.port, err = freePort(); err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(s.port))
+	for _, setting := range []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off",
+		"synchronous_commit=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "timezone=UTC"} {
+		cmd.Args = append(cmd.Args, "-c", setting)
+	}
+	s.prepare(cmd, owner)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	p, err := run(cmd)
+	if err != nil {
+		return err
+	}
+	deadline := time.After(startTimeout)
+	for {
+		select {
+		case <-p.done:
+			return fmt.Errorf("the server ended at once: %w\n%s", p.err, log.String())
+		case <-deadline:
+			p.stop()
+			return fmt.Errorf("the server did not answer within %s\n%s", startTimeout, log.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if err := s.admin("SELECT 1"); err == nil {
+			s.process = p
+			return nil
+		}
+	}
+}
+
+// prepare makes cmd run in the server's directory, as owner, with nothing of
+// the caller's environment, and end with this process.
+func (s *Server) prepare(cmd *exec.Cmd, owner *syscall.Credential) {
+	cmd.Dir = s.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "LC_ALL=C", "HOME=" + s.dir}
+	// SIGQUIT makes the server end its children too.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGQUIT}
+}
+
+func (s *Server) stop() {
+	if s.process != nil {
+		s.process.stop()
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir) // a leftover in the temporary directory is no failure of a test
+	}
+}
+
+// process is a started child.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it ended
+	err  error         // how, once done is closed
+}
+
+// run starts cmd from a thread that lives as long as the child: the kernel
+// sends the parent-death signal when the thread ends that started it.
+func run(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(p.done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	return p, <-started
+}
+
+// stop ends the child by its PID: politely, then not.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGINT) // it may have ended already
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}

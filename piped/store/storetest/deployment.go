@@ -1,0 +1,252 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func testDeploymentLife(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	created := e.create(t, "d1", a)
+	e.same(t, created)
+	got, err := e.store.Application(ctx, a.ID)
+	if err != nil || got.LastTriggered == nil || got.LastTriggered.DeploymentID != "d1" || got.EvaluatedCommit != created.Trigger.Commit.Hash || got.Deploying {
+		t.Fatalf("application after the trigger: %+v, %v", got, err)
+	}
+	e.same(t, e.run(t, "d1"))
+	if got, err = e.store.Application(ctx, a.ID); err != nil || !got.Deploying {
+		t.Errorf("the application is not deploying: %v", err)
+	}
+	e.same(t, e.update(t, "d1", func(d *deploy.Deployment) error {
+		d.Metadata = map[string]string{"a": "1"}
+		d.Stages[0].Metadata = map[string]string{"b": "2"}
+		return nil
+	}))
+	done := e.succeed(t, "d1")
+	e.same(t, done)
+	if got, err = e.store.Application(ctx, a.ID); err != nil || got.Deploying {
+		t.Errorf("the application is still deploying: %v", err)
+	}
+	if diff := cmp.Diff(done.Ref(), got.LastSuccessful); diff != "" {
+		t.Errorf("last success (-want +got):\n%s", diff)
+	}
+	moves, err := e.store.Transitions(ctx, "d1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log, keys []string
+	for _, m := range moves {
+		log = append(log, m.StageID+":"+m.From+">"+m.To)
+	}
+	want := []string{":>PENDING", ":PENDING>PLANNED", "sync:>NOT_STARTED_YET", "rollback:>NOT_STARTED_YET", ":PLANNED>RUNNING",
+		"sync:NOT_STARTED_YET>RUNNING", ":RUNNING>SUCCESS", "sync:RUNNING>SUCCESS"}
+	if diff := cmp.Diff(want, log); diff != "" {
+		t.Errorf("transition log (-want +got):\n%s", diff)
+	}
+	events, err := e.store.Events(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range events {
+		keys = append(keys, ev.Key)
+	}
+	want = []string{"d1//PENDING", "d1//PLANNED", "d1//RUNNING", "d1/sync/RUNNING", "d1//SUCCESS", "d1/sync/SUCCESS"}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("outbox (-want +got):\n%s", diff)
+	}
+}
+
+// same asserts that what a write returned is what is read.
+func (e *env) same(t *testing.T, want deploy.Deployment) {
+	t.Helper()
+	got, err := e.store.Deployment(t.Context(), want.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("stored deployment (-returned +read):\n%s", diff)
+	}
+}
+
+func testDeploymentRefusals(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	d := e.create(t, "d1", a)
+	_, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d1", a, deploy.OnCommit)})
+	wantKind(t, err, deploy.Exists, "d1 exists already")
+	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d2", app("nobody"), deploy.OnCommit)})
+	wantKind(t, err, deploy.NotFound, "no application app-nobody")
+	running := e.deployment("d3", a, deploy.OnCommit)
+	running.Status = deploy.Running
+	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: running})
+	wantKind(t, err, deploy.Illegal, `from "" to "RUNNING"`)
+	_, err = e.store.UpdateDeployment(ctx, "nobody", func(*deploy.Deployment) error { return nil })
+	wantKind(t, err, deploy.NotFound, "no deployment nobody")
+	_, err = e.store.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error { d.Status = deploy.Success; return nil })
+	wantKind(t, err, deploy.Illegal, "not a legal transition")
+	mine := errors.New("mine")
+	if _, err = e.store.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error { d.Summary = "lost"; return mine }); err != mine {
+		t.Errorf("the func's error came back as %v", err)
+	}
+	unchanged := e.update(t, "d1", func(d *deploy.Deployment) error {
+		d.ApplicationID, d.Trigger.Kind, d.Labels, d.Revision = "other", deploy.OnChain, nil, 99
+		return nil
+	})
+	if diff := cmp.Diff(d, unchanged, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("an update that changes nothing (-want +got):\n%s", diff)
+	}
+	e.same(t, d)
+	cancelled := e.update(t, "d1", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "by jane", e.clock.now()) })
+	_, err = e.store.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error { d.Summary = "too late"; return nil })
+	wantKind(t, err, deploy.Illegal, "CANCELLED")
+	e.same(t, cancelled)
+}
+
+func testDeploymentPages(t *testing.T, e *env) {
+	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
+	e.clock.stand.Store(true)
+	var want []string
+	for i := range 7 {
+		owner := a
+		if i%2 == 1 {
+			owner = b
+		}
+		want = append(want, e.create(t, numbered("d", i), owner).ID)
+	}
+	e.clock.stand.Store(false)
+	e.clock.now()
+	e.run(t, want[4])
+	byUpdate := []string{want[4], want[0], want[1], want[2], want[3], want[5], want[6]}
+	for name, c := range map[string]struct {
+		query store.DeploymentQuery
+		want  []string
+	}{
+		"all":          {store.DeploymentQuery{Limit: 3}, byUpdate},
+		"status":       {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Running, deploy.Failure}}, want[4:5]},
+		"kind":         {store.DeploymentQuery{Kinds: []string{"KUBERNETES"}, Limit: 2}, byUpdate},
+		"other kind":   {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
+		"applications": {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
+		"name":         {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
+		"labels":       {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
+	} {
+		if diff := cmp.Diff(c.want, e.deploymentPages(t, c.query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	_, _, err := e.store.ListDeployments(ctx, store.DeploymentQuery{Cursor: "bm90IGpzb24"})
+	wantKind(t, err, deploy.Invalid, "cursor")
+	pending, err := e.store.DeploymentsIn(ctx, deploy.Pending, deploy.Running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, ids(pending)); diff != "" {
+		t.Errorf("by trigger (-want +got):\n%s", diff)
+	}
+	if len(pending[4].Stages) != 2 || pending[4].Stages[1].ID != "rollback" {
+		t.Errorf("stages of a listed deployment: %+v", pending[4].Stages)
+	}
+}
+
+func (e *env) deploymentPages(t *testing.T, q store.DeploymentQuery) []string {
+	t.Helper()
+	var out []string
+	for {
+		page, cursor, err := e.store.ListDeployments(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (cursor == "") != (len(page) == 0) {
+			t.Fatalf("%d deployments with the cursor %q", len(page), cursor)
+		}
+		if out = append(out, ids(page)...); cursor == "" {
+			return out
+		}
+		q.Cursor = cursor
+	}
+}
+
+func testDeploymentCommand(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	c, err := e.store.CreateCommand(ctx, deploy.Command{ID: "c1", Type: deploy.CommandSync, ApplicationID: a.ID, Metadata: map[string]string{"kept": "yes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(id, command string) error {
+		_, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment(id, a, deploy.OnCommand), CommandID: command})
+		return err
+	}
+	if err := create("d1", c.ID); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = e.store.Command(ctx, c.ID); err != nil || c.Status != deploy.CommandSucceeded || c.HandledAt.IsZero() {
+		t.Errorf("command: %+v, %v", c, err)
+	}
+	want := map[string]string{"kept": "yes", deploy.MetaTriggeredDeployment: "d1"}
+	if diff := cmp.Diff(want, c.Metadata); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+	wantKind(t, create("d2", c.ID), deploy.Conflict, "c1 was answered before")
+	wantKind(t, create("d3", "nobody"), deploy.NotFound, "no command nobody")
+	if diff := cmp.Diff([]string{"d1"}, e.deploymentPages(t, store.DeploymentQuery{})); diff != "" {
+		t.Errorf("a refused deployment was written (-want +got):\n%s", diff)
+	}
+	if got, err := e.store.Application(ctx, a.ID); err != nil || got.LastTriggered.DeploymentID != "d1" {
+		t.Errorf("a refused deployment was noted: %+v, %v", got.LastTriggered, err)
+	}
+}
+
+func testSupersede(t *testing.T, e *env) {
+	ctx, a, other := t.Context(), e.putApp(t, "web"), e.putApp(t, "other")
+	chained := e.deployment("chained", a, deploy.OnCommit)
+	chained.ChainID = "chain"
+	for _, d := range []deploy.Deployment{
+		e.deployment("commit", a, deploy.OnCommit), e.deployment("drift", a, deploy.OnOutOfSync), e.deployment("planned", a, deploy.OnCommit),
+		e.deployment("manual", a, deploy.OnCommand), e.deployment("elsewhere", other, deploy.OnCommit), chained,
+	} {
+		if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.update(t, "planned", func(d *deploy.Deployment) error { return d.Plan(plan(), e.clock.now()) })
+	if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("newer", a, deploy.OnCommit), Supersede: true}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]deploy.Status{}
+	for _, id := range []string{"commit", "drift", "planned", "manual", "elsewhere", "chained", "newer"} {
+		d, err := e.store.Deployment(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[id] = d.Status
+	}
+	want := map[string]deploy.Status{"commit": deploy.Cancelled, "drift": deploy.Cancelled, "planned": deploy.Cancelled,
+		"manual": deploy.Pending, "elsewhere": deploy.Pending, "chained": deploy.Pending, "newer": deploy.Pending}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+	moves, err := e.store.Transitions(ctx, "planned")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := moves[len(moves)-1]
+	if last.To != "CANCELLED" || last.Reason != "Superseded by the newer deployment newer of commit c0ffee0" {
+		t.Errorf("the log says %+v", last)
+	}
+	events, err := e.store.Events(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cancelled int
+	for _, ev := range events {
+		if ev.Type == deploy.EventCancelled {
+			cancelled++
+		}
+	}
+	if cancelled != 3 {
+		t.Errorf("%d events tell of a cancellation, want 3", cancelled)
+	}
+}

@@ -1,0 +1,316 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func testCommands(t *testing.T, e *env) {
+	ctx := t.Context()
+	want, err := e.store.CreateCommand(ctx, deploy.Command{
+		ID: "c1", Type: deploy.CommandCancel, ApplicationID: "a", DeploymentID: "d", StageID: "s", Commander: "jane",
+		Strategy: deploy.StrategyPipeline, ForceNoRollback: true, Status: deploy.CommandFailed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.store.Command(ctx, "c1")
+	if err != nil || got.Status != deploy.CommandOpen {
+		t.Fatalf("a new command: %+v, %v", got, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("command (-returned +read):\n%s", diff)
+	}
+	if _, err := e.store.CreateCommand(ctx, deploy.Command{ID: "c2", Type: deploy.CommandSync}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.store.CreateCommand(ctx, deploy.Command{ID: "c2", Type: deploy.CommandSync})
+	wantKind(t, err, deploy.Exists, "c2")
+	open := func(types ...deploy.CommandType) (ids []string) {
+		t.Helper()
+		cs, err := e.store.OpenCommands(ctx, types...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cs {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	if diff := cmp.Diff([]string{"c1", "c2"}, open()); diff != "" {
+		t.Errorf("open (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"c2"}, open(deploy.CommandSync, deploy.CommandApproveStage)); diff != "" {
+		t.Errorf("open syncs (-want +got):\n%s", diff)
+	}
+	wantKind(t, e.store.FinishCommand(ctx, "c1", deploy.CommandOpen, nil), deploy.Illegal, "c1")
+	if err := e.store.FinishCommand(ctx, "c1", deploy.CommandFailed, map[string]string{deploy.MetaReason: "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, e.store.FinishCommand(ctx, "c1", deploy.CommandSucceeded, nil), deploy.Conflict, "it is FAILED")
+	wantKind(t, e.store.FinishCommand(ctx, "nobody", deploy.CommandFailed, nil), deploy.NotFound, "nobody")
+	if got, err = e.store.Command(ctx, "c1"); err != nil || got.Status != deploy.CommandFailed || got.Metadata[deploy.MetaReason] != "gone" || got.HandledAt.IsZero() {
+		t.Errorf("finished: %+v, %v", got, err)
+	}
+	if diff := cmp.Diff([]string{"c2"}, open()); diff != "" {
+		t.Errorf("open after the finish (-want +got):\n%s", diff)
+	}
+}
+
+func testStageLogs(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	e.create(t, "d1", a)
+	var blocks []deploy.LogBlock
+	for i := range 120 {
+		blocks = append(blocks, deploy.LogBlock{DeploymentID: "d1", StageID: "sync", Index: int64(i), Severity: deploy.SeverityInfo, Log: numbered("line", i), At: e.clock.now()})
+	}
+	blocks = append(blocks, deploy.LogBlock{DeploymentID: "d1", StageID: "rollback", Index: 3, Severity: deploy.SeverityError, Log: "bad \x00 and \xff bytes, Grüße", At: e.clock.now()})
+	for range 2 { // a batch may be written again
+		if err := e.store.AppendStageLogs(ctx, blocks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := e.store.StageLogs(ctx, "d1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range blocks {
+		blocks[i].At = blocks[i].At.UTC().Truncate(1e6)
+	}
+	blocks[120].Log = "bad \uFFFD and \uFFFD bytes, Grüße"
+	want := map[string][]deploy.LogBlock{"sync": blocks[:120], "rollback": blocks[120:]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("logs (-want +got):\n%s", diff)
+	}
+	for stage, want := range map[string]int64{"sync": 119, "rollback": 3, "none": -1} {
+		if n, err := e.store.LastLogIndex(ctx, "d1", stage); err != nil || n != want {
+			t.Errorf("last index of %s: %d, %v, want %d", stage, n, err, want)
+		}
+	}
+	wantKind(t, e.store.AppendStageLogs(ctx, []deploy.LogBlock{{DeploymentID: "nobody"}}), deploy.NotFound, "nobody")
+}
+
+func testInventory(t *testing.T, e *env) {
+	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
+	item := func(app, name string) deploy.InventoryItem {
+		return deploy.InventoryItem{
+			ApplicationID: app, Cluster: "c", Variant: "primary", UID: "u-" + name, DesiredDigest: "dd", OwnedHash: "oh", DeploymentID: "d", CreatedBy: "d",
+			Object: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: name},
+		}
+	}
+	web, db := item(a.ID, "web"), item(a.ID, "db")
+	if err := e.store.PutInventory(ctx, web, db, item(b.ID, "web"), web); err != nil {
+		t.Fatal(err)
+	}
+	web.Object.Version, web.UID = "v2", "again" // the version is not part of what an object is
+	if err := e.store.PutInventory(ctx, web); err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.store.Inventory(ctx, a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]deploy.InventoryItem{db, web}, got, cmpopts.IgnoreFields(deploy.InventoryItem{}, "UpdatedAt")); diff != "" {
+		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
+	owners := func(want ...string) {
+		t.Helper()
+		got, err := e.store.InventoryOwner(ctx, "c", web.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("owners (-want +got):\n%s", diff)
+		}
+	}
+	owners(a.ID, b.ID)
+	if err := e.store.DeleteApplication(ctx, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	owners(a.ID)
+	if err := e.store.DeleteInventory(ctx, a.ID, "c", item(a.ID, "web").Object, item(a.ID, "unknown").Object); err != nil {
+		t.Fatal(err)
+	}
+	owners()
+	if got, err = e.store.Inventory(ctx, a.ID); err != nil || len(got) != 1 || got[0].Object.Name != "db" {
+		t.Errorf("left: %+v, %v", got, err)
+	}
+	wantKind(t, e.store.PutInventory(ctx, item("nobody", "x")), deploy.NotFound, "does not exist")
+}
+
+func testAppliedSets(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	save := func(id string) {
+		t.Helper()
+		if err := e.store.SaveAppliedSet(ctx, deploy.AppliedSet{ApplicationID: a.ID, DeploymentID: id, Commit: "c-" + id, Objects: []byte(`["` + id + `"]`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, id := range []string{"d1", "d2", "d3"} {
+			set, err := e.store.AppliedSet(ctx, id)
+			if deploy.IsKind(err, deploy.NotFound) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(deploy.AppliedSet{ApplicationID: a.ID, DeploymentID: id, Commit: "c-" + id, Objects: []byte(`["` + id + `"]`)}, set); diff != "" {
+				t.Errorf("set (-want +got):\n%s", diff)
+			}
+			got = append(got, id)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("kept sets (-want +got):\n%s", diff)
+		}
+	}
+	e.create(t, "d1", a)
+	e.run(t, "d1")
+	save("d1")
+	save("d1") // after a crash it is saved again
+	e.succeed(t, "d1")
+	e.create(t, "d2", a)
+	e.run(t, "d2")
+	save("d2")
+	kept("d1", "d2") // the last success and the active one
+	e.succeed(t, "d2")
+	e.create(t, "d3", a)
+	e.run(t, "d3")
+	save("d3")
+	kept("d2", "d3")
+	err := e.store.SaveAppliedSet(ctx, deploy.AppliedSet{ApplicationID: a.ID, DeploymentID: "nobody"})
+	wantKind(t, err, deploy.NotFound, "nobody")
+}
+
+func testRollouts(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	e.create(t, "d1", a)
+	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	intent := deploy.Rollout{
+		ID: deploy.RolloutID("d1", "sync", "c", ref), ApplicationID: a.ID, DeploymentID: "d1", StageID: "sync", Cluster: "c", Workload: ref,
+		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", LiveBefore: "lb", TemplateDigest: "td", Generation: 3, TargetUID: "tu",
+		TargetName: "tn", Revision: 7, DesiredAtStart: 2, AppliedAt: e.clock.now(), LastProgress: e.clock.now(), Progress: "1 of 2",
+	}
+	v1, err := e.store.SaveRollout(ctx, intent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.store.SaveRollout(ctx, intent)
+	wantKind(t, err, deploy.Conflict, "written meanwhile")
+	v1.Phase, v1.Reason = deploy.RolloutProgressing, "going on"
+	v2, err := e.store.SaveRollout(ctx, v1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.store.SaveRollout(ctx, v1)
+	wantKind(t, err, deploy.Conflict, "written meanwhile")
+	open, err := e.store.Rollouts(ctx, store.RolloutQuery{DeploymentID: "d1", StageID: "sync", ApplicationID: a.ID, OpenOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]deploy.Rollout{v2}, open); diff != "" {
+		t.Errorf("open rollouts (-returned +read):\n%s", diff)
+	}
+	v2.Phase = deploy.RolloutComplete
+	v3, err := e.store.SaveRollout(ctx, v2)
+	if err != nil || v3.CompletedAt.IsZero() {
+		t.Fatalf("ended: %+v, %v", v3, err)
+	}
+	v3.Phase = deploy.RolloutFailed
+	_, err = e.store.SaveRollout(ctx, v3)
+	wantKind(t, err, deploy.Conflict, "has ended")
+	all, err := e.store.Rollouts(ctx, store.RolloutQuery{Limit: 5})
+	if err != nil || len(all) != 1 || all[0].Phase != deploy.RolloutComplete {
+		t.Errorf("rollouts: %+v, %v", all, err)
+	}
+	if open, err = e.store.Rollouts(ctx, store.RolloutQuery{OpenOnly: true}); err != nil || len(open) != 0 {
+		t.Errorf("open after the end: %+v, %v", open, err)
+	}
+	events, err := e.store.Events(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(events); n != 2 || events[1].Type != deploy.EventRolloutEnded || events[1].Key != intent.ID {
+		t.Errorf("events: %+v", events)
+	}
+	intent.ID, intent.DeploymentID = "other", "nobody"
+	_, err = e.store.SaveRollout(ctx, intent)
+	wantKind(t, err, deploy.NotFound, "nobody")
+}
+
+func testAPIKeys(t *testing.T, e *env) {
+	ctx := t.Context()
+	k := deploy.APIKey{ID: "k1", Name: "owner", Subject: "jane", Role: deploy.ReadWrite, Hash: []byte{0, 1, 255}}
+	if err := e.store.CreateAPIKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, e.store.CreateAPIKey(ctx, k), deploy.Exists, "k1")
+	if err := e.store.CreateAPIKey(ctx, deploy.APIKey{ID: "k0", Role: deploy.ReadOnly, Hash: []byte{2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.DisableAPIKey(ctx, "k1"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.store.APIKey(ctx, "k1")
+	if err != nil || got.CreatedAt.IsZero() {
+		t.Fatalf("key: %+v, %v", got, err)
+	}
+	k.Disabled = true
+	if diff := cmp.Diff(k, got, cmpopts.IgnoreFields(deploy.APIKey{}, "CreatedAt")); diff != "" {
+		t.Errorf("key (-want +got):\n%s", diff)
+	}
+	keys, err := e.store.APIKeys(ctx)
+	if err != nil || len(keys) != 2 || keys[0].ID != "k1" || keys[1].ID != "k0" {
+		t.Errorf("keys: %+v, %v", keys, err)
+	}
+	_, err = e.store.APIKey(ctx, "nobody")
+	wantKind(t, err, deploy.NotFound, "nobody")
+	wantKind(t, e.store.DisableAPIKey(ctx, "nobody"), deploy.NotFound, "nobody")
+}
+
+func testOutbox(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	for i := range 5 {
+		e.create(t, numbered("d", i), a)
+	}
+	seqs := func(after int64, limit int) (out []int64) {
+		t.Helper()
+		events, err := e.store.Events(ctx, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ev := range events {
+			out = append(out, ev.Seq)
+		}
+		return out
+	}
+	// What is rolled back takes no number.
+	_, err := e.store.UpdateDeployment(ctx, "d-000", func(*deploy.Deployment) error { return errors.New("no") })
+	if err == nil {
+		t.Fatal("the func's error was lost")
+	}
+	for name, c := range map[string]struct{ got, want []int64 }{
+		"all":   {seqs(0, 0), []int64{1, 2, 3, 4, 5}},
+		"after": {seqs(2, 0), []int64{3, 4, 5}},
+		"limit": {seqs(2, 2), []int64{3, 4}},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for range 2 {
+		if err := e.store.MarkDelivered(ctx, 1, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]int64{2, 4, 5}, seqs(0, 0)); diff != "" {
+		t.Errorf("undelivered (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,211 @@
+// Package storetest holds the conformance suite of package store, run on both
+// engines, and opens throw-away stores for the tests of other packages.
+//
+// It owns no behaviour: what the suite asserts is what store's documentation
+// promises, and never how an engine does it.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Key is the encryption key of the stores this package opens.
+func Key() []byte { return bytes.Repeat([]byte("k"), 32) }
+
+// New opens a store on a fresh SQLite file that is closed when the test ends.
+// A nil clock means time.Now.
+func New(t testing.TB, now func() time.Time) *store.Store {
+	t.Helper()
+	return Open(t, SQLite(t), now)
+}
+
+// SQLite returns the DSN of a fresh SQLite file in the test's directory.
+func SQLite(t testing.TB) string {
+	return "sqlite://" + filepath.Join(t.TempDir(), "piped.db")
+}
+
+// Open opens a store that is closed when the test ends.
+func Open(t testing.TB, dsn string, now func() time.Time) *store.Store {
+	t.Helper()
+	s, err := store.Open(context.Background(), dsn, store.Options{Key: Key(), Now: now})
+	if err != nil {
+		t.Fatalf("open the store: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return s
+}
+
+// Run runs the suite. Each call of newDSN returns the DSN of a fresh database.
+func Run(t *testing.T, newDSN func(testing.TB) string) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *env)
+	}{
+		{"Applications", testApplications},
+		{"ApplicationPages", testApplicationPages},
+		{"ApplicationState", testApplicationState},
+		{"DeploymentLife", testDeploymentLife},
+		{"DeploymentRefusals", testDeploymentRefusals},
+		{"DeploymentPages", testDeploymentPages},
+		{"DeploymentCommand", testDeploymentCommand},
+		{"Supersede", testSupersede},
+		{"OneActive", testOneActive},
+		{"CompareAndSwap", testCompareAndSwap},
+		{"ConcurrentSupersede", testConcurrentSupersede},
+		{"Commands", testCommands},
+		{"StageLogs", testStageLogs},
+		{"Inventory", testInventory},
+		{"AppliedSets", testAppliedSets},
+		{"Rollouts", testRollouts},
+		{"APIKeys", testAPIKeys},
+		{"Outbox", testOutbox},
+		{"Feed", testFeed},
+		{"FeedSlowReader", testFeedSlowReader},
+		{"Reopen", testReopen},
+		{"Property", testProperty},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &env{dsn: newDSN(t), clock: &clock{}}
+			e.store = Open(t, e.dsn, e.clock.now)
+			c.test(t, e)
+		})
+	}
+}
+
+// env is what one test of the suite works with.
+type env struct {
+	dsn   string
+	store *store.Store
+	clock *clock
+}
+
+// clock goes on by a millisecond whenever it is read, unless it stands.
+type clock struct {
+	ms    atomic.Int64
+	stand atomic.Bool
+}
+
+// epoch is where the clock starts; the nanoseconds are to be rounded away.
+var epoch = time.Date(2025, 3, 1, 12, 0, 0, 123456789, time.FixedZone("elsewhere", 3600))
+
+func (c *clock) now() time.Time {
+	if c.stand.Load() {
+		return epoch.Add(time.Duration(c.ms.Load()) * time.Millisecond)
+	}
+	return epoch.Add(time.Duration(c.ms.Add(1)) * time.Millisecond)
+}
+
+// app returns an application; name also makes its ID.
+func app(name string) deploy.Application {
+	return deploy.Application{
+		ID: "app-" + name, Name: name, Kind: deploy.KindKubernetes, Provider: "cluster",
+		Git:    deploy.GitPath{RepoID: "repo", Remote: "file:///repo", Branch: "main", Dir: "apps/" + name, ConfigFile: "app.pipecd.yaml"},
+		Labels: map[string]string{"team": "core", "name": name},
+	}
+}
+
+// deployment returns a PENDING deployment of an application for a commit.
+func (e *env) deployment(id string, a deploy.Application, kind deploy.TriggerKind) deploy.Deployment {
+	at := e.clock.now()
+	return deploy.Deployment{
+		ID: id, ApplicationID: a.ID, ApplicationName: a.Name, Git: a.Git, Provider: a.Provider, Labels: a.Labels,
+		Status: deploy.Pending, StatusReason: "The deployment is waiting",
+		Trigger: deploy.Trigger{Kind: kind, At: at, Strategy: deploy.StrategyAuto,
+			Commit: deploy.Commit{Hash: "c0ffee0123-" + id, Message: "change " + id, Author: "jane", Branch: "main", At: at}},
+	}
+}
+
+// putApp stores an application.
+func (e *env) putApp(t testing.TB, name string) deploy.Application {
+	t.Helper()
+	a := app(name)
+	if _, err := e.store.PutApplication(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// create stores a deployment that a commit triggered.
+func (e *env) create(t testing.TB, id string, a deploy.Application) deploy.Deployment {
+	t.Helper()
+	d, err := e.store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: e.deployment(id, a, deploy.OnCommit)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// update changes a deployment.
+func (e *env) update(t testing.TB, id string, fn func(*deploy.Deployment) error) deploy.Deployment {
+	t.Helper()
+	d, err := e.store.UpdateDeployment(t.Context(), id, fn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// plan is a plan of two stages, the second for a rollback.
+func plan() deploy.Plan {
+	return deploy.Plan{
+		Summary: "Quick sync", Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Version: "v1", Name: "web"}},
+		RunningCommit: "beef", RunningConfigFile: "app.pipecd.yaml", RunningDeploymentID: "before",
+		Timeout: time.Hour, RollbackTimeout: time.Minute,
+		Stages: []deploy.Stage{
+			{ID: "sync", Name: deploy.StageK8sSync, Desc: "Sync", Visible: true, Options: []byte(`{"prune":true}`), Timeout: time.Minute},
+			{ID: "rollback", Name: deploy.StageRollback, Index: 1, Requires: []string{"sync"}, Rollback: true},
+		},
+	}
+}
+
+// run brings a deployment to RUNNING.
+func (e *env) run(t testing.TB, id string) deploy.Deployment {
+	t.Helper()
+	e.update(t, id, func(d *deploy.Deployment) error { return d.Plan(plan(), e.clock.now()) })
+	return e.update(t, id, func(d *deploy.Deployment) error { return d.Start(e.clock.now()) })
+}
+
+// succeed brings a RUNNING deployment to SUCCESS.
+func (e *env) succeed(t testing.TB, id string) deploy.Deployment {
+	t.Helper()
+	e.update(t, id, func(d *deploy.Deployment) error { return d.StartStage("sync", e.clock.now()) })
+	return e.update(t, id, func(d *deploy.Deployment) error {
+		if err := d.FinishStage("sync", deploy.StageSuccess, "done", e.clock.now()); err != nil {
+			return err
+		}
+		return d.Complete(deploy.Success, "all stages succeeded", e.clock.now())
+	})
+}
+
+// wantKind fails the test unless err has the kind and says the text.
+func wantKind(t testing.TB, err error, kind deploy.Kind, text string) {
+	t.Helper()
+	if err == nil || deploy.KindOf(err) != kind || !bytes.Contains([]byte(err.Error()), []byte(text)) {
+		t.Errorf("got error %v (%s), want kind %s and %q", err, deploy.KindOf(err), kind, text)
+	}
+}
+
+// ids returns the IDs of deployments.
+func ids(ds []deploy.Deployment) []string {
+	var out []string
+	for _, d := range ds {
+		out = append(out, d.ID)
+	}
+	return out
+}
+
+// numbered returns "prefix-007".
+func numbered(prefix string, n int) string { return fmt.Sprintf("%s-%03d", prefix, n) }
