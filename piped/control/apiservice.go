@@ -1,8 +1,6 @@
 package control
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -15,7 +13,6 @@ type apiService struct {
 
 	store   Store
 	convert converter
-	now     func() time.Time
 	newID   func() string
 }
 
@@ -24,23 +21,43 @@ type controlService struct {
 	controlv1.UnimplementedControlServiceServer
 }
 
-// maxPage bounds a page whatever limit the caller gives, 0 included: the
+// maxPage bounds a page whatever limit the caller gives, 0 (none) included: the
 // cursor leads to the rest.
 const maxPage = 500
 
-func pageSize(limit int32) int {
+// page lists and converts rows. A page may be shorter than asked for, but is
+// never larger than a client reads: then it is listed again with a limit that
+// fits, so that its cursor is the right one.
+func page[T any, M proto.Message](asked int32, list func(limit int) ([]T, string, error), convert func(T) M) ([]M, string, error) {
+	limit := int(asked)
 	if limit == 0 || limit > maxPage {
-		return maxPage
+		limit = maxPage
 	}
-	return int(limit)
+	for {
+		rows, cursor, err := list(limit)
+		if err != nil {
+			return nil, "", err
+		}
+		var messages []M
+		for _, row := range rows {
+			messages = append(messages, convert(row))
+		}
+		n := fit(messages)
+		if n == len(messages) {
+			return messages, cursor, nil
+		}
+		limit = n
+	}
 }
 
-// fit returns how many of the messages a response can hold, at least one of
-// them: a page may be shorter than asked for, never larger than a client reads.
+// perField is more than tag and length around a message take.
+const perField = 16
+
+// fit returns how many of the messages a response can hold, at least one.
 func fit[M proto.Message](list []M) int {
 	total := 0
 	for i, m := range list {
-		total += proto.Size(m) + 8 // tag and length around it
+		total += proto.Size(m) + perField
 		if i > 0 && total > maxResponse {
 			return i
 		}

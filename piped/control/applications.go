@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -16,28 +17,18 @@ func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListA
 	if _, ok := modelv1.ApplicationKind_value[req.Kind]; req.Kind != "" && !ok {
 		return nil, status.Error(codes.InvalidArgument, "Invalid application kind")
 	}
-	after, err := decodeCursor(req.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	resp := &apiservice.ListApplicationsResponse{}
 	if req.PipedId != "" && req.PipedId != s.convert.pipedID {
-		return resp, nil // another agent's applications are not here
+		return &apiservice.ListApplicationsResponse{}, nil // another agent's applications are not here
 	}
-	apps, err := s.store.Applications(ctx, ApplicationQuery{
-		Name: req.Name, Kind: req.Kind, Disabled: req.Disabled, Labels: req.Labels, After: after, Limit: pageSize(req.Limit),
-	})
+	apps, cursor, err := page(req.Limit, func(limit int) ([]deploy.Application, string, error) {
+		return s.store.ListApplications(ctx, store.ApplicationQuery{
+			Name: req.Name, Kind: req.Kind, Disabled: req.Disabled, Labels: req.Labels, Limit: limit, Cursor: req.Cursor,
+		})
+	}, s.convert.application)
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range apps {
-		resp.Applications = append(resp.Applications, s.convert.application(a))
-	}
-	resp.Applications = resp.Applications[:fit(resp.Applications)]
-	if n := len(resp.Applications); n > 0 {
-		resp.Cursor = encodeCursor(Position{UpdatedAt: apps[n-1].UpdatedAt, ID: apps[n-1].ID})
-	}
-	return resp, nil
+	return &apiservice.ListApplicationsResponse{Applications: apps, Cursor: cursor}, nil
 }
 
 // GetApplication returns an application, a deleted one included.
@@ -59,12 +50,10 @@ func (s *apiService) SyncApplication(ctx context.Context, req *apiservice.SyncAp
 	if err != nil {
 		return nil, named(err, "Application is not found")
 	}
-	now := s.now()
-	command := deploy.Command{
-		ID: s.newID(), Type: deploy.CommandSync, ApplicationID: app.ID, Commander: callerOf(ctx).Subject,
-		Strategy: deploy.StrategyAuto, Status: deploy.CommandOpen, CreatedAt: now, UpdatedAt: now,
-	}
-	if err := s.store.AddCommand(ctx, command); err != nil {
+	command, err := s.store.CreateCommand(ctx, deploy.Command{
+		ID: s.newID(), Type: deploy.CommandSync, ApplicationID: app.ID, Commander: callerOf(ctx).Subject, Strategy: deploy.StrategyAuto,
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &apiservice.SyncApplicationResponse{CommandId: command.ID}, nil

@@ -29,7 +29,7 @@ const pluginName = "kubernetes"
 
 func (c converter) application(a deploy.Application) *modelv1.Application {
 	m := &modelv1.Application{
-		Id: a.ID, Name: text(a.Name), PipedId: c.pipedID, ProjectId: c.projectID,
+		Id: text(a.ID), Name: text(a.Name), PipedId: c.pipedID, ProjectId: c.projectID,
 		Kind:                             kindNumber(a.Kind),
 		GitPath:                          gitPath(a.Git),
 		Description:                      text(a.Description),
@@ -39,7 +39,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		SyncState: &modelv1.ApplicationSyncState{
 			Status:      modelv1.ApplicationSyncStatus(modelv1.ApplicationSyncStatus_value[string(a.Sync.Status)]),
 			ShortReason: text(a.Sync.ShortReason), Reason: text(a.Sync.Reason),
-			HeadDeploymentId: a.Sync.HeadDeploymentID, Timestamp: seconds(a.Sync.At),
+			HeadDeploymentId: text(a.Sync.HeadDeploymentID), Timestamp: seconds(a.Sync.At),
 		},
 		Deploying:             a.Deploying,
 		PlatformProvider:      text(a.Provider),
@@ -49,7 +49,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		Disabled:              a.Disabled,
 		CreatedAt:             seconds(a.CreatedAt),
 		UpdatedAt:             seconds(a.UpdatedAt),
-		EvaluatedCommit:       a.EvaluatedCommit,
+		EvaluatedCommit:       text(a.EvaluatedCommit),
 		SyncStateSinceMs:      millis(a.Sync.At),
 	}
 	if a.LastSuccessful != nil {
@@ -61,7 +61,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 // deployment converts d; log is its transition log, or nil to leave it out.
 func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *modelv1.Deployment {
 	m := &modelv1.Deployment{
-		Id: d.ID, ApplicationId: d.ApplicationID, ApplicationName: text(d.ApplicationName),
+		Id: text(d.ID), ApplicationId: text(d.ApplicationID), ApplicationName: text(d.ApplicationName),
 		PipedId: c.pipedID, ProjectId: c.projectID,
 		Kind:                      modelv1.ApplicationKind_KUBERNETES,
 		GitPath:                   gitPath(d.Git),
@@ -75,7 +75,7 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 		Status:                    deploymentStatus(d.Status),
 		StatusReason:              text(d.StatusReason),
 		Metadata:                  texts(d.Metadata),
-		DeploymentChainId:         d.ChainID,
+		DeploymentChainId:         text(d.ChainID),
 		DeploymentChainBlockIndex: uint32(d.ChainBlock),
 		RunningConfigFilename:     text(d.RunningConfigFile),
 		CompletedAt:               seconds(d.CompletedAt),
@@ -129,7 +129,7 @@ func transition(t deploy.Transition) *modelv1.Transition {
 
 func (c converter) command(d deploy.Command) *modelv1.Command {
 	m := &modelv1.Command{
-		Id: d.ID, PipedId: c.pipedID, ApplicationId: d.ApplicationID, DeploymentId: d.DeploymentID, StageId: text(d.StageID),
+		Id: text(d.ID), PipedId: c.pipedID, ApplicationId: text(d.ApplicationID), DeploymentId: text(d.DeploymentID), StageId: text(d.StageID),
 		Commander: text(d.Commander), ProjectId: c.projectID,
 		Status:    modelv1.CommandStatus(modelv1.CommandStatus_value[commandPrefix+string(d.Status)]),
 		Metadata:  texts(d.Metadata),
@@ -140,17 +140,17 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 	}
 	switch d.Type {
 	case deploy.CommandSync:
-		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: d.ApplicationID, SyncStrategy: strategy(d.Strategy)}
+		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy)}
 	case deploy.CommandChainSync:
-		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{ApplicationId: d.ApplicationID, SyncStrategy: strategy(d.Strategy)}
+		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy)}
 	case deploy.CommandCancel:
 		m.CancelDeployment = &modelv1.Command_CancelDeployment{
-			DeploymentId: d.DeploymentID, ForceRollback: d.ForceRollback, ForceNoRollback: d.ForceNoRollback,
+			DeploymentId: text(d.DeploymentID), ForceRollback: d.ForceRollback, ForceNoRollback: d.ForceNoRollback,
 		}
 	case deploy.CommandApproveStage:
-		m.ApproveStage = &modelv1.Command_ApproveStage{DeploymentId: d.DeploymentID, StageId: text(d.StageID)}
+		m.ApproveStage = &modelv1.Command_ApproveStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID)}
 	case deploy.CommandSkipStage:
-		m.SkipStage = &modelv1.Command_SkipStage{DeploymentId: d.DeploymentID, StageId: text(d.StageID)}
+		m.SkipStage = &modelv1.Command_SkipStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID)}
 	case deploy.CommandRestartPiped:
 		m.RestartPiped = &modelv1.Command_RestartPiped{PipedId: c.pipedID}
 	case deploy.CommandUpdateConfig, deploy.CommandBuildPlanPreview:
@@ -194,7 +194,7 @@ func deploymentRef(r *deploy.DeploymentRef) *modelv1.ApplicationDeploymentRefere
 		names[i] = v.Version
 	}
 	return &modelv1.ApplicationDeploymentReference{
-		DeploymentId: r.DeploymentID, Trigger: trigger(r.Trigger), Summary: text(r.Summary),
+		DeploymentId: text(r.DeploymentID), Trigger: trigger(r.Trigger), Summary: text(r.Summary),
 		Version: text(strings.Join(names, ", ")), ConfigFilename: text(r.ConfigFile), Versions: versions(r.Versions),
 		StartedAt: seconds(r.StartedAt), CompletedAt: seconds(r.CompletedAt),
 	}

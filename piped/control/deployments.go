@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -25,40 +26,27 @@ func (s *apiService) GetDeployment(ctx context.Context, req *apiservice.GetDeplo
 }
 
 // ListDeployments lists deployments without their transition logs, which
-// GetDeployment gives. Every element of a repeated condition counts; empty ones
-// do not.
+// GetDeployment gives. Every element of a repeated condition counts, except
+// empty ones.
 func (s *apiService) ListDeployments(ctx context.Context, req *apiservice.ListDeploymentsRequest) (*apiservice.ListDeploymentsResponse, error) {
-	q := DeploymentQuery{
-		ApplicationIDs: nonEmpty(req.ApplicationIds), ApplicationName: req.ApplicationName,
-		Labels: req.Labels, Limit: pageSize(req.Limit),
-	}
-	var err error
-	if q.Statuses, err = statusesFromNames(req.Statuses); err != nil {
-		return nil, err
-	}
-	ours, err := includesKubernetes(req.Kinds)
+	statuses, err := statusesFromNames(req.Statuses)
 	if err != nil {
 		return nil, err
 	}
-	if q.After, err = decodeCursor(req.Cursor); err != nil {
-		return nil, err
-	}
-	resp := &apiservice.ListDeploymentsResponse{}
-	if !ours {
-		return resp, nil
-	}
-	deployments, err := s.store.Deployments(ctx, q)
+	kinds, err := checkedKinds(req.Kinds)
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range deployments {
-		resp.Deployments = append(resp.Deployments, s.convert.deployment(d, nil))
+	deployments, cursor, err := page(req.Limit, func(limit int) ([]deploy.Deployment, string, error) {
+		return s.store.ListDeployments(ctx, store.DeploymentQuery{
+			Statuses: statuses, Kinds: kinds, ApplicationIDs: nonEmpty(req.ApplicationIds), ApplicationName: req.ApplicationName,
+			Labels: req.Labels, Limit: limit, Cursor: req.Cursor,
+		})
+	}, func(d deploy.Deployment) *modelv1.Deployment { return s.convert.deployment(d, nil) })
+	if err != nil {
+		return nil, err
 	}
-	resp.Deployments = resp.Deployments[:fit(resp.Deployments)]
-	if n := len(resp.Deployments); n > 0 {
-		resp.Cursor = encodeCursor(Position{UpdatedAt: deployments[n-1].UpdatedAt, ID: deployments[n-1].ID})
-	}
-	return resp, nil
+	return &apiservice.ListDeploymentsResponse{Deployments: deployments, Cursor: cursor}, nil
 }
 
 func statusesFromNames(names []string) ([]deploy.Status, error) {
@@ -73,18 +61,14 @@ func statusesFromNames(names []string) ([]deploy.Status, error) {
 	return out, nil
 }
 
-// includesKubernetes reports whether kinds, names of application kinds, ask for
-// the only kind this agent deploys.
-func includesKubernetes(kinds []string) (bool, error) {
-	kinds = nonEmpty(kinds)
-	found := len(kinds) == 0
+func checkedKinds(names []string) ([]string, error) {
+	kinds := nonEmpty(names)
 	for _, k := range kinds {
 		if _, ok := modelv1.ApplicationKind_value[k]; !ok {
-			return false, status.Errorf(codes.InvalidArgument, "%s is invalid application kind", k)
+			return nil, status.Errorf(codes.InvalidArgument, "%s is invalid application kind", k)
 		}
-		found = found || k == deploy.KindKubernetes
 	}
-	return found, nil
+	return kinds, nil
 }
 
 func nonEmpty(list []string) []string {

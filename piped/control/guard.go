@@ -17,12 +17,6 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// keyStore is where API keys are looked up. An unknown ID is an error of kind
-// NotFound.
-type keyStore interface {
-	APIKey(ctx context.Context, id string) (deploy.APIKey, error)
-}
-
 // guard stands before every method: it finds out who calls, asks the table
 // whether they may, checks the request, and afterwards turns errors and panics
 // into gRPC statuses. Nothing reaches a handler around it.
@@ -174,7 +168,8 @@ func (c *call) end(ctx context.Context, panicked any, err error) error {
 // answer is the one mapping of errors to gRPC statuses. What lies inside the
 // agent is logged and not told.
 func (c *call) answer(ctx context.Context, err error) error {
-	if s, ok := status.FromError(err); ok && !isWrapped(err) {
+	var e *deploy.Error
+	if s, ok := status.FromError(err); ok && !errors.As(err, &e) {
 		if s.Code() == codes.Unimplemented {
 			return status.Errorf(codes.Unimplemented, "%s is not served by this version of the agent", path.Base(c.method))
 		}
@@ -183,29 +178,30 @@ func (c *call) answer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	code, ok := codeOf[deploy.KindOf(err)]
-	if !ok {
-		c.log.ErrorContext(ctx, "control API call failed", "method", c.method, "error", err)
-		return status.Errorf(codes.Internal, "%s failed inside the agent; its log holds the cause", path.Base(c.method))
+	if code := codeOf(deploy.KindOf(err)); code != codes.Internal {
+		return status.Error(code, text(err.Error()))
 	}
-	return status.Error(code, text(err.Error()))
+	c.log.ErrorContext(ctx, "control API call failed", "method", c.method, "error", err)
+	return status.Errorf(codes.Internal, "%s failed inside the agent; its log holds the cause", path.Base(c.method))
 }
 
-// isWrapped reports whether err is a domain error, whatever it wraps.
-func isWrapped(err error) bool {
-	var e *deploy.Error
-	return errors.As(err, &e)
-}
-
-// codeOf maps the kinds of error; deploy.Internal is left out on purpose.
-var codeOf = map[deploy.Kind]codes.Code{
-	deploy.Invalid:     codes.InvalidArgument,
-	deploy.NotFound:    codes.NotFound,
-	deploy.Exists:      codes.AlreadyExists,
-	deploy.Conflict:    codes.Aborted,
-	deploy.Illegal:     codes.FailedPrecondition,
-	deploy.Unavailable: codes.Unavailable,
-	deploy.Stopping:    codes.Unavailable,
+func codeOf(kind deploy.Kind) codes.Code {
+	switch kind {
+	case deploy.Invalid:
+		return codes.InvalidArgument
+	case deploy.NotFound:
+		return codes.NotFound
+	case deploy.Exists:
+		return codes.AlreadyExists
+	case deploy.Conflict:
+		return codes.Aborted
+	case deploy.Illegal:
+		return codes.FailedPrecondition
+	case deploy.Unavailable, deploy.Stopping:
+		return codes.Unavailable
+	default:
+		return codes.Internal
+	}
 }
 
 // callerKey is the context key of the caller's API key record.

@@ -92,8 +92,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	}
 	server := grpc.NewServer(opts...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
-		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID},
-		now: s.cfg.Now, newID: s.cfg.NewID,
+		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID}, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(server, controlService{})
 	grpc_health_v1.RegisterHealthServer(server, s.health)

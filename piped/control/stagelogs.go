@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -11,29 +12,30 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// maxBlocks is how many of a stage's newest log blocks are read for one
-// response.
-const maxBlocks = 20000
-
 // ListStageLogs returns the logs of a deployment's stages by stage ID. What
-// does not fit in a response is left out from the oldest, each stage keeping an
-// equal share, and a first line says so.
+// does not fit in a response is left out from the oldest of a stage, and a line
+// in its place says so.
 func (s *apiService) ListStageLogs(ctx context.Context, req *apiservice.ListStageLogsRequest) (*apiservice.ListStageLogsResponse, error) {
+	// The deployment is read before the logs: a stage that has ended by then
+	// has all of its log stored.
 	d, err := s.store.Deployment(ctx, req.DeploymentId)
 	if err != nil {
 		return nil, named(err, "Deployment is not found")
 	}
+	logs, err := s.store.StageLogs(ctx, d.ID)
+	if err != nil {
+		return nil, err
+	}
 	resp := &apiservice.ListStageLogsResponse{StageLogs: map[string]*apiservice.StageLog{}}
-	share := maxResponse / max(1, len(d.Stages))
-	for _, stage := range d.Stages {
-		blocks, err := s.store.StageLogs(ctx, d.ID, stage.ID, maxBlocks)
-		if err != nil {
-			return nil, err
-		}
-		if len(blocks) == 0 && stage.Name == deploy.StageRollback {
+	left := maxResponse
+	for i, stage := range d.Stages {
+		if len(logs[stage.ID]) == 0 && stage.Name == deploy.StageRollback {
 			continue
 		}
-		resp.StageLogs[text(stage.ID)] = &apiservice.StageLog{Blocks: newest(blocks, share), Completed: stage.Status.Completed()}
+		// Each stage may use its share of what the ones before left over.
+		log := &apiservice.StageLog{Blocks: newest(logs[stage.ID], left/(len(d.Stages)-i)), Completed: stage.Status.Completed()}
+		left -= proto.Size(log) + len(stage.ID) + perField
+		resp.StageLogs[text(stage.ID)] = log
 	}
 	return resp, nil
 }
@@ -45,7 +47,7 @@ func newest(blocks []deploy.LogBlock, size int) []*modelv1.LogBlock {
 	first := len(blocks)
 	for size -= reserve; first > 0; first-- {
 		m := logBlock(blocks[first-1])
-		if size -= proto.Size(m) + 8; size < 0 {
+		if size -= proto.Size(m) + perField; size < 0 {
 			break
 		}
 		out = append(out, m)
@@ -53,9 +55,7 @@ func newest(blocks []deploy.LogBlock, size int) []*modelv1.LogBlock {
 	if first > 0 {
 		out = append(out, omitted(blocks[first-1], first))
 	}
-	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
-		out[i], out[j] = out[j], out[i]
-	}
+	slices.Reverse(out)
 	return out
 }
 

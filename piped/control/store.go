@@ -2,49 +2,35 @@ package control
 
 import (
 	"context"
-	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 )
 
-// Store is what the API reads and writes. Unknown IDs are errors of kind
-// NotFound.
+// Store is what the API reads and writes; *store.Store is one. Unknown IDs are
+// errors of kind NotFound, cursors that no list gave of kind Invalid.
 type Store interface {
 	keyStore
 
+	// Application returns an application, deleted or not.
 	Application(ctx context.Context, id string) (deploy.Application, error)
-	Applications(ctx context.Context, q ApplicationQuery) ([]deploy.Application, error)
+	// ListApplications and ListDeployments return rows last updated first, then
+	// by ID, and the cursor behind the last of them: "" when there is none.
+	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
+	ListDeployments(ctx context.Context, q store.DeploymentQuery) ([]deploy.Deployment, string, error)
+	// Deployment returns a deployment with its stages, Transitions its
+	// transition log, StageLogs its logs by stage ID.
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
-	Deployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, error)
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
+	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
+	// Command returns a command; CreateCommand stores a new one, open, and
+	// announces it.
 	Command(ctx context.Context, id string) (deploy.Command, error)
-	AddCommand(ctx context.Context, c deploy.Command) error
-	// StageLogs returns the newest blocks of a stage, oldest first.
-	StageLogs(ctx context.Context, deploymentID, stageID string, newest int) ([]deploy.LogBlock, error)
+	CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error)
 }
 
-// Position is a place in a list ordered by UpdatedAt descending, ID ascending.
-type Position struct {
-	UpdatedAt time.Time
-	ID        string
-}
-
-// ApplicationQuery selects applications that are not deleted.
-type ApplicationQuery struct {
-	Name     string
-	Kind     string
-	Disabled bool
-	Labels   map[string]string
-	After    Position // zero for the first page
-	Limit    int
-}
-
-// DeploymentQuery selects deployments.
-type DeploymentQuery struct {
-	Statuses        []deploy.Status
-	ApplicationIDs  []string
-	ApplicationName string
-	Labels          map[string]string
-	After           Position
-	Limit           int
+// keyStore is where API keys are looked up, disabled ones included. An unknown
+// ID is an error of kind NotFound.
+type keyStore interface {
+	APIKey(ctx context.Context, id string) (deploy.APIKey, error)
 }

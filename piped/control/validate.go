@@ -7,8 +7,11 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// validate checks what a request must hold whatever is stored. Rules and
-// messages are PipeCD's.
+// maxItems bounds how many values a list's condition may have.
+const maxItems = 1000
+
+// validate checks what a request must hold whatever is stored. The rules that
+// PipeCD has, and the form of all messages, are PipeCD's.
 func validate(req any) error {
 	switch r := req.(type) {
 	case *apiservice.SyncApplicationRequest:
@@ -20,9 +23,26 @@ func validate(req any) error {
 	case *apiservice.ListStageLogsRequest:
 		return required("ListStageLogsRequest.DeploymentId", r.DeploymentId)
 	case *apiservice.ListApplicationsRequest:
-		return notNegative("ListApplicationsRequest.Limit", r.Limit)
+		return first(
+			notNegative("ListApplicationsRequest.Limit", r.Limit),
+			bounded("ListApplicationsRequest.Labels", "pairs", len(r.Labels)))
 	case *apiservice.ListDeploymentsRequest:
-		return notNegative("ListDeploymentsRequest.Limit", r.Limit)
+		return first(
+			notNegative("ListDeploymentsRequest.Limit", r.Limit),
+			bounded("ListDeploymentsRequest.Statuses", "items", len(r.Statuses)),
+			bounded("ListDeploymentsRequest.Kinds", "items", len(r.Kinds)),
+			bounded("ListDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
+			bounded("ListDeploymentsRequest.Labels", "pairs", len(r.Labels)))
+	}
+	return nil
+}
+
+// first returns the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -39,4 +59,11 @@ func notNegative(field string, value int32) error {
 		return nil
 	}
 	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: value must be greater than or equal to 0", field)
+}
+
+func bounded(field, what string, n int) error {
+	if n <= maxItems {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: value must contain no more than %d %s", field, maxItems, what)
 }

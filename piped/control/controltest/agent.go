@@ -1,0 +1,252 @@
+// Package controltest runs the real control API on a real SQLite store, for
+// tests of the API and of its clients. It holds no behaviour of the agent: a
+// test plays the three phases itself, through the store.
+package controltest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// TB is what a test of any kind offers: testing.TB has it, and so has the
+// environment of a script.
+type TB interface {
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
+// PipedID and ProjectID are what the agent calls itself.
+const (
+	PipedID   = "piped-1"
+	ProjectID = "project-1"
+)
+
+// Epoch is the time at which the agent's clock starts: 2026-01-02 03:04:05 UTC.
+var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Agent is a control API that is served, and the store behind it.
+type Agent struct {
+	Store     *store.Store
+	Server    *control.Server
+	ReadWrite string // a key of the subject "owner"
+	ReadOnly  string // a key of the subject "watcher"
+
+	tb    TB
+	clock *clock
+}
+
+// Option changes how the agent is started.
+type Option func(*control.Config)
+
+// Start serves the API on a free loopback port, with a store in dir, until the
+// test ends.
+func Start(tb TB, dir string, options ...Option) *Agent {
+	a := &Agent{tb: tb, clock: &clock{now: Epoch}}
+	var err error
+	a.Store, err = store.Open(context.Background(), "sqlite://"+filepath.Join(dir, "piped.db"), store.Options{Now: a.clock.read})
+	a.check(err)
+	tb.Cleanup(func() { a.check(a.Store.Close()) })
+	a.ReadWrite = a.Key("owner", deploy.ReadWrite)
+	a.ReadOnly = a.Key("watcher", deploy.ReadOnly)
+
+	cfg := control.Config{
+		Address: "127.0.0.1:0", Store: a.Store, PipedID: PipedID, ProjectID: ProjectID,
+		Logger: slog.New(slog.DiscardHandler), Now: a.clock.read, Grace: time.Second,
+	}
+	for _, o := range options {
+		o(&cfg)
+	}
+	a.Server, err = control.New(cfg)
+	a.check(err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Server.Run(ctx) }()
+	tb.Cleanup(func() {
+		stop()
+		a.check(<-ended)
+	})
+	return a
+}
+
+// Key stores a new API key and returns it.
+func (a *Agent) Key(subject string, role deploy.Role) string {
+	record, key, err := control.NewAPIKey(subject+"'s key", subject, role, a.clock.read(), rand.Reader)
+	a.check(err)
+	a.check(a.Store.CreateAPIKey(context.Background(), record))
+	return key
+}
+
+// Application stores an enabled application whose ID is "app-<name>".
+func (a *Agent) Application(name string, labels map[string]string) deploy.Application {
+	a.Tick(time.Second)
+	app := deploy.Application{
+		ID: "app-" + name, Name: name, Kind: deploy.KindKubernetes, Provider: "dev", Labels: labels,
+		Git: deploy.GitPath{
+			RepoID: "apps", Remote: "https://git.example.com/apps.git", Branch: "main", Dir: name, ConfigFile: "app.pipecd.yaml",
+		},
+		Description: "the application " + name,
+		Sync:        deploy.SyncState{Status: deploy.Synced, ShortReason: "as in Git", At: a.clock.read()},
+	}
+	_, err := a.Store.PutApplication(context.Background(), app)
+	a.check(err)
+	return app
+}
+
+// Deployment stores a PENDING deployment of an application, one that a command
+// asked for if commandID is not empty.
+func (a *Agent) Deployment(id string, app deploy.Application, commandID string) deploy.Deployment {
+	a.Tick(time.Second)
+	d, err := a.Store.CreateDeployment(context.Background(), store.NewDeployment{
+		CommandID: commandID,
+		Deployment: deploy.Deployment{
+			ID: id, ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels,
+			Status: deploy.Pending, StatusReason: "A new commit",
+			Trigger: deploy.Trigger{
+				Kind: deploy.OnCommit, At: a.clock.read(), Strategy: deploy.StrategyAuto,
+				Commit: deploy.Commit{
+					Hash: "0123456789abcdef0123456789abcdef01234567", Message: "Bump web", Author: "Ada", Branch: "main", At: Epoch,
+				},
+			},
+		},
+	})
+	a.check(err)
+	return d
+}
+
+// Stage IDs of every deployment that Move has planned.
+const (
+	SyncStage     = "stage-sync"
+	RollbackStage = "stage-rollback"
+)
+
+// Move brings a deployment along the legal way to the given status, one second
+// a step.
+func (a *Agent) Move(id string, to deploy.Status, reason string) deploy.Deployment {
+	d, err := a.Store.Deployment(context.Background(), id)
+	a.check(err)
+	for _, next := range way(d.Status, to) {
+		a.Tick(time.Second)
+		d, err = a.Store.UpdateDeployment(context.Background(), id, func(d *deploy.Deployment) error {
+			return step(d, next, reason, a.clock.read())
+		})
+		a.check(err)
+	}
+	return d
+}
+
+// way returns the statuses between from and to, to included.
+func way(from, to deploy.Status) []deploy.Status {
+	forward := []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running}
+	if to == deploy.Failure {
+		forward = append(forward, deploy.RollingBack)
+	}
+	var out []deploy.Status
+	passed := false
+	for _, s := range forward {
+		if passed && s != to {
+			out = append(out, s)
+		}
+		passed = passed || s == from
+		if s == to {
+			break
+		}
+	}
+	return append(out, to)
+}
+
+func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) error {
+	switch to {
+	case deploy.Planned:
+		return d.Plan(deploy.Plan{
+			Summary:  "Quick sync because it is the first deployment",
+			Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Name: "web", Version: "v2", URL: "example.com/web:v2"}},
+			Stages: []deploy.Stage{
+				{ID: SyncStage, Name: deploy.StageK8sSync, Visible: true},
+				{ID: RollbackStage, Name: deploy.StageRollback, Index: 1, Rollback: true},
+			},
+		}, now)
+	case deploy.Running:
+		if err := d.Start(now); err != nil {
+			return err
+		}
+		return d.StartStage(SyncStage, now)
+	case deploy.RollingBack:
+		if err := d.FinishStage(SyncStage, deploy.StageFailure, reason, now); err != nil {
+			return err
+		}
+		return d.BeginRollback(deploy.Failure, reason, now)
+	case deploy.Success:
+		if err := d.FinishStage(SyncStage, deploy.StageSuccess, reason, now); err != nil {
+			return err
+		}
+	}
+	return d.Complete(to, reason, now)
+}
+
+// Log appends lines to a stage's log.
+func (a *Agent) Log(deploymentID, stageID string, lines ...string) {
+	blocks := make([]deploy.LogBlock, len(lines))
+	for i, line := range lines {
+		blocks[i] = deploy.LogBlock{
+			DeploymentID: deploymentID, StageID: stageID, Index: int64(i), Severity: deploy.SeverityInfo, Log: line, At: a.clock.read(),
+		}
+	}
+	a.check(a.Store.AppendStageLogs(context.Background(), blocks))
+}
+
+// OpenCommand returns the only open command, waiting a few seconds for it.
+func (a *Agent) OpenCommand() deploy.Command {
+	watch := a.Store.Watch(deploy.TopicCommand)
+	defer watch.Close()
+	timeout := time.NewTimer(10 * time.Second)
+	defer timeout.Stop()
+	for {
+		open, err := a.Store.OpenCommands(context.Background())
+		a.check(err)
+		if len(open) == 1 {
+			return open[0]
+		}
+		select {
+		case <-watch.C():
+			watch.Take()
+		case <-timeout.C:
+			a.tb.Fatal(fmt.Sprintf("there are %d open commands, want 1", len(open)))
+		}
+	}
+}
+
+// Tick moves the agent's clock.
+func (a *Agent) Tick(d time.Duration) { a.clock.add(d) }
+
+func (a *Agent) check(err error) {
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+}
+
+// clock stands still until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}

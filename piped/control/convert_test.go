@@ -1,0 +1,414 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/c785c783/piped/piped/deploy"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+var testConverter = converter{pipedID: "piped-1", projectID: "project-1"}
+
+// filler fills values of the domain: every field of every struct gets a value
+// that is not zero, every text one byte that is not UTF-8.
+type filler struct{ n int }
+
+// typed are the values of types that allow only some. None is what zero
+// converts to, so that a field left out is seen.
+var typed = map[reflect.Type]any{
+	reflect.TypeFor[deploy.Status]():        deploy.RollingBack,
+	reflect.TypeFor[deploy.StageStatus]():   deploy.StageExited,
+	reflect.TypeFor[deploy.SyncStatus]():    deploy.OutOfSync,
+	reflect.TypeFor[deploy.CommandStatus](): deploy.CommandTimeout,
+	reflect.TypeFor[deploy.CommandType]():   deploy.CommandCancel,
+	reflect.TypeFor[deploy.Strategy]():      deploy.StrategyPipeline,
+	reflect.TypeFor[deploy.TriggerKind]():   deploy.OnChain,
+	reflect.TypeFor[deploy.Severity]():      deploy.SeverityError,
+	reflect.TypeFor[json.RawMessage]():      json.RawMessage(`{}`),
+}
+
+func (f *filler) fill(v reflect.Value) {
+	f.n++
+	if value, ok := typed[v.Type()]; ok {
+		v.Set(reflect.ValueOf(value))
+		return
+	}
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_000 + int64(f.n)*1234)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text-%d-\xff", f.n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(f.n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(v.Field(i))
+			if v.Type() == reflect.TypeFor[deploy.ArtifactVersion]() && v.Type().Field(i).Name == "Kind" {
+				v.Field(i).SetString("CONTAINER_IMAGE")
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		f.fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf(fmt.Sprintf("key-%d-\xff", f.n)), reflect.ValueOf(fmt.Sprintf("value-%d", f.n)))
+	default:
+		panic("no value for " + v.Type().String())
+	}
+}
+
+func filled[T any]() T {
+	var v T
+	(&filler{}).fill(reflect.ValueOf(&v).Elem())
+	return v
+}
+
+func filledApplication() deploy.Application {
+	a := filled[deploy.Application]()
+	a.Kind = "ECS" // the only kind the domain knows is number 0
+	return a
+}
+
+// unset returns the fields, in all messages that m holds, that are not set.
+func unset(m protoreflect.Message, path string) []string {
+	var out []string
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		name := path + "." + string(fd.Name())
+		switch {
+		case !m.Has(fd):
+			out = append(out, name)
+		case fd.IsMap() && fd.MapValue().Message() != nil:
+			m.Get(fd).Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				out = append(out, unset(v.Message(), name)...)
+				return true
+			})
+		case fd.IsList() && fd.Message() != nil:
+			for j := range m.Get(fd).List().Len() {
+				out = append(out, unset(m.Get(fd).List().Get(j).Message(), name)...)
+			}
+		case !fd.IsMap() && !fd.IsList() && fd.Message() != nil:
+			out = append(out, unset(m.Get(fd).Message(), name)...)
+		}
+	}
+	return out
+}
+
+// A field of the wire that a full domain value leaves empty is named here with
+// the reason, or it was forgotten.
+func TestEveryWireFieldIsSet(t *testing.T) {
+	const (
+		older    = "older name of platform_provider"
+		hosting  = "the agent knows no pages of Git hosts"
+		noSource = "nothing in the domain says so"
+		other    = "belongs to another type of command"
+	)
+	commit := func(path string) map[string]string {
+		return map[string]string{path + ".commit.pull_request": hosting}
+	}
+	tests := map[string]struct {
+		message  proto.Message
+		expected map[string]string
+	}{
+		"application": {
+			message: testConverter.application(filledApplication()),
+			expected: merge(
+				commit("application.most_recently_successful_deployment.trigger"),
+				commit("application.most_recently_triggered_deployment.trigger"),
+				map[string]string{
+					"application.cloud_provider":    older,
+					"application.git_path.url":      hosting,
+					"application.registration":      noSource,
+					"application.self_heal_stopped": noSource,
+					"application.adoption_pending":  noSource,
+				}),
+		},
+		"deployment": {
+			message: testConverter.deployment(filled[deploy.Deployment](), []deploy.Transition{
+				{From: "PLANNED", To: "RUNNING", Reason: "started \xff", At: time.UnixMilli(1), StageID: ""},
+			}),
+			expected: merge(commit("deployment.trigger"), map[string]string{
+				"deployment.kind":                         "KUBERNETES is number 0",
+				"deployment.cloud_provider":               older,
+				"deployment.git_path.url":                 hosting,
+				"deployment.metadata_v2.plugins":          noSource,
+				"deployment.deployment_trace_commit_hash": noSource,
+				"deployment.superseded_by":                noSource,
+				"deployment.retry_of":                     noSource,
+				"deployment.stages.predefined":            noSource,
+				"deployment.stages.retried_count":         "stages are not retried",
+				"deployment.stages.authorized_operators":  noSource,
+				"deployment.stages.decisions":             noSource,
+				"deployment.stages.required_approvals":    noSource,
+				"deployment.transitions.stage_id":         "this transition is the deployment's own",
+			}),
+		},
+		"command": {
+			message: testConverter.command(filled[deploy.Command]()),
+			expected: map[string]string{
+				"command.sync_application":          other,
+				"command.update_application_config": other,
+				"command.approve_stage":             other,
+				"command.build_plan_preview":        other,
+				"command.chain_sync_application":    other,
+				"command.skip_stage":                other,
+				"command.restart_piped":             other,
+				"command.reject_stage":              other,
+				"command.rollback_application":      other,
+				"command.retry_deployment":          other,
+				"command.delete_application":        other,
+				"command.decide_adoption":           other,
+			},
+		},
+		"log": {message: logBlock(filled[deploy.LogBlock]())},
+		"transition": {
+			message: transition(deploy.Transition{From: "RUNNING", To: "SUCCESS", Reason: "done", At: time.UnixMilli(1), StageID: "s"}),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := slices.Sorted(maps.Keys(tc.expected))
+			got := unset(tc.message.ProtoReflect(), name)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
+				t.Errorf("fields not set (-expected +found):\n%s", diff)
+			}
+			if _, err := proto.Marshal(tc.message); err != nil {
+				t.Errorf("a text that is not UTF-8 came through: %v", err)
+			}
+		})
+	}
+}
+
+func merge(list ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range list {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// ignored returns the fields of a full T, also inside its structs, whose change
+// does not change the message.
+func ignored[T any](convert func(T) proto.Message) []string {
+	full := filled[T]()
+	before := convert(full)
+	var out []string
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		for i := range v.NumField() {
+			f, name := v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, ".")
+			inner := f
+			if f.Kind() == reflect.Pointer || f.Kind() == reflect.Slice && f.Len() == 1 {
+				if inner = reflect.Indirect(f); f.Kind() == reflect.Slice {
+					inner = f.Index(0)
+				}
+			}
+			if inner.Kind() == reflect.Struct && inner.Type() != reflect.TypeFor[time.Time]() {
+				walk(inner, name)
+				continue
+			}
+			old := reflect.New(f.Type()).Elem()
+			old.Set(f)
+			f.SetZero()
+			if proto.Equal(before, convert(full)) {
+				out = append(out, name)
+			}
+			f.Set(old)
+		}
+	}
+	walk(reflect.ValueOf(&full).Elem(), "")
+	return out
+}
+
+// A field of the domain that no client is told is named here.
+func TestEveryDomainFieldIsTold(t *testing.T) {
+	tests := map[string]struct{ got, want []string }{
+		"application": {
+			got: ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }),
+			want: []string{
+				"Kind", // the filled one is no kind, which reads as none
+				// An application's references name the commit that made them;
+				// what kind of trigger it was stands on the deployment.
+				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
+			},
+		},
+		"deployment": {
+			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
+			want: []string{
+				"Stages.Options", "Stages.Timeout", // the deadline is told
+				"RunningDeploymentID", "Timeout", "RollbackTimeout",
+				"Outcome", "OutcomeReason", // told as status and reason once reached
+			},
+		},
+		"command": {
+			got:  ignored(func(c deploy.Command) proto.Message { return testConverter.command(c) }),
+			want: []string{"Strategy"}, // the filled one is a cancel
+		},
+		"sync command": {
+			got: ignored(func(c deploy.Command) proto.Message {
+				c.Type = deploy.CommandSync
+				return testConverter.command(c)
+			}),
+			want: []string{"Type", "ForceRollback", "ForceNoRollback"},
+		},
+		"log": {
+			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),
+			want: []string{"DeploymentID", "StageID"}, // the response is for one, by the other
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			slices.Sort(tc.want)
+			slices.Sort(tc.got)
+			if diff := cmp.Diff(tc.want, tc.got); diff != "" {
+				t.Errorf("fields not told (-expected +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEnums(t *testing.T) {
+	check := func(name, prefix string, domain []string, number func(string) protoreflect.Enum) {
+		t.Run(name, func(t *testing.T) {
+			reached := map[protoreflect.EnumNumber]bool{}
+			var values protoreflect.EnumValueDescriptors
+			for _, d := range domain {
+				e := number(d)
+				values = e.Descriptor().Values()
+				reached[e.Number()] = true
+				if got := string(values.ByNumber(e.Number()).Name()); got != prefix+d {
+					t.Errorf("%s is %s on the wire, want %s", d, got, prefix+d)
+				}
+			}
+			for i := range values.Len() {
+				v := values.Get(i)
+				ours := v.Number() >= 1000 || strings.HasSuffix(string(v.Name()), "_UNSPECIFIED")
+				if !reached[v.Number()] && !ours {
+					t.Errorf("%s (%d) is never told", v.Name(), v.Number())
+				}
+			}
+		})
+	}
+	check("deployment status", "DEPLOYMENT_", names(deploy.Statuses()), func(s string) protoreflect.Enum { return deploymentStatus(deploy.Status(s)) })
+	check("stage status", "STAGE_", names(deploy.StageStatuses()), func(s string) protoreflect.Enum { return stageStatus(deploy.StageStatus(s)) })
+	check("strategy", "", names(deploy.Strategies()), func(s string) protoreflect.Enum { return strategy(deploy.Strategy(s)) })
+	check("sync status", "", names(deploy.SyncStatuses()), func(s string) protoreflect.Enum {
+		return testConverter.application(deploy.Application{Sync: deploy.SyncState{Status: deploy.SyncStatus(s)}}).SyncState.Status
+	})
+	check("command status", "COMMAND_", names(deploy.CommandStatuses()), func(s string) protoreflect.Enum {
+		return testConverter.command(deploy.Command{Status: deploy.CommandStatus(s)}).Status
+	})
+	check("command type", "", names(deploy.CommandTypes()), func(s string) protoreflect.Enum {
+		return testConverter.command(deploy.Command{Type: deploy.CommandType(s)}).Type
+	})
+	check("severity", "", names([]deploy.Severity{deploy.SeverityInfo, deploy.SeveritySuccess, deploy.SeverityError}), func(s string) protoreflect.Enum {
+		return logBlock(deploy.LogBlock{Severity: deploy.Severity(s)}).Severity
+	})
+	triggers := names([]deploy.TriggerKind{deploy.OnCommit, deploy.OnCommand, deploy.OnOutOfSync, deploy.OnChain})
+	check("trigger kind", "TRIGGER_KIND_", triggers, func(s string) protoreflect.Enum {
+		return testConverter.deployment(deploy.Deployment{Trigger: deploy.Trigger{Kind: deploy.TriggerKind(s)}}, nil).TriggerKind
+	})
+}
+
+func names[S ~string](list []S) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+func TestStatusNamesComeBack(t *testing.T) {
+	for _, s := range deploy.Statuses() {
+		got, ok := statusFromName(deploymentStatus(s).String())
+		if !ok || got != s {
+			t.Errorf("%s came back as %q, %v", s, got, ok)
+		}
+	}
+	for _, name := range []string{"SUCCESS", "deployment_success", "DEPLOYMENT_", "STAGE_SUCCESS", "4"} {
+		if got, ok := statusFromName(name); ok {
+			t.Errorf("%q was taken for %q", name, got)
+		}
+	}
+}
+
+// Each type of command carries the payload of its own type and no other.
+func TestCommandPayloads(t *testing.T) {
+	base := deploy.Command{ApplicationID: "a", DeploymentID: "d", StageID: "s", Strategy: deploy.StrategyQuickSync, ForceRollback: true}
+	want := map[deploy.CommandType]proto.Message{
+		deploy.CommandSync:         &modelv1.Command{SyncApplication: &modelv1.Command_SyncApplication{ApplicationId: "a", SyncStrategy: modelv1.SyncStrategy_QUICK_SYNC}},
+		deploy.CommandChainSync:    &modelv1.Command{ChainSyncApplication: &modelv1.Command_ChainSyncApplication{ApplicationId: "a", SyncStrategy: modelv1.SyncStrategy_QUICK_SYNC}},
+		deploy.CommandCancel:       &modelv1.Command{CancelDeployment: &modelv1.Command_CancelDeployment{DeploymentId: "d", ForceRollback: true}},
+		deploy.CommandApproveStage: &modelv1.Command{ApproveStage: &modelv1.Command_ApproveStage{DeploymentId: "d", StageId: "s"}},
+		deploy.CommandSkipStage:    &modelv1.Command{SkipStage: &modelv1.Command_SkipStage{DeploymentId: "d", StageId: "s"}},
+		deploy.CommandRestartPiped: &modelv1.Command{RestartPiped: &modelv1.Command_RestartPiped{PipedId: "piped-1"}},
+	}
+	for _, kind := range deploy.CommandTypes() {
+		base.Type = kind
+		got := testConverter.command(base)
+		if got.Type.String() != string(kind) {
+			t.Errorf("%s has the type %s", kind, got.Type)
+		}
+		payload := &modelv1.Command{
+			SyncApplication: got.SyncApplication, ChainSyncApplication: got.ChainSyncApplication, CancelDeployment: got.CancelDeployment,
+			ApproveStage: got.ApproveStage, SkipStage: got.SkipStage, RestartPiped: got.RestartPiped,
+			UpdateApplicationConfig: got.UpdateApplicationConfig, BuildPlanPreview: got.BuildPlanPreview,
+		}
+		expected := want[kind]
+		if expected == nil {
+			expected = &modelv1.Command{}
+		}
+		if !proto.Equal(payload, expected) {
+			t.Errorf("%s carries %v, want %v", kind, payload, expected)
+		}
+	}
+}
+
+func TestTransitionsAndTimes(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	got := testConverter.deployment(deploy.Deployment{Status: deploy.Success, CreatedAt: at(1500)}, []deploy.Transition{
+		{To: "PENDING", At: at(1500), Reason: "commit"},
+		{StageID: "s1", To: "NOT_STARTED_YET", At: at(1600)},
+		{From: "PLANNED", To: "RUNNING", At: at(1700)},
+		{StageID: "s1", From: "NOT_STARTED_YET", To: "RUNNING", At: at(1800)},
+	})
+	want := []*modelv1.Transition{
+		{To: "DEPLOYMENT_PENDING", AtMs: 1500, Reason: "commit"},
+		{StageId: "s1", To: "STAGE_NOT_STARTED_YET", AtMs: 1600},
+		{From: "DEPLOYMENT_PLANNED", To: "DEPLOYMENT_RUNNING", AtMs: 1700},
+		{StageId: "s1", From: "STAGE_NOT_STARTED_YET", To: "STAGE_RUNNING", AtMs: 1800},
+	}
+	if len(got.Transitions) != len(want) {
+		t.Fatalf("%d transitions, want %d", len(got.Transitions), len(want))
+	}
+	for i := range want {
+		if !proto.Equal(got.Transitions[i], want[i]) {
+			t.Errorf("transition %d is %v, want %v", i, got.Transitions[i], want[i])
+		}
+	}
+	if got.StartedAtMs != 1700 || got.CreatedAt != 1 || got.CreatedAtMs != 1500 || got.CompletedAt != 0 || got.CompletedAtMs != 0 {
+		t.Errorf("times: started %d, created %d s %d ms, completed %d s %d ms", got.StartedAtMs, got.CreatedAt, got.CreatedAtMs, got.CompletedAt, got.CompletedAtMs)
+	}
+}
