@@ -232,6 +232,9 @@ func (w *waiter) giveUpRest(ctx context.Context) error {
 		if err := w.step(ctx, t); err != nil {
 			return err
 		}
+		if t.rec.Phase.Terminal() {
+			continue
+		}
 		if err := w.store(ctx, t, GivenUp(t.rec, deploy.RolloutSuperseded, w.now(),
 			"given up because %s failed; it stood at: %s", because, t.line)); err != nil {
 			return err
@@ -255,11 +258,9 @@ func (w *waiter) markStopped(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveLimit)
 	defer cancel()
 	for _, t := range w.tracks {
-		ended := GivenUp(t.rec, phase, w.now(), "%s; it stood at: %s", why, t.line)
-		if ended == t.rec {
-			continue
+		if !t.rec.Phase.Terminal() {
+			// A record that cannot be stored now is ended by whoever resumes it.
+			_ = w.store(ctx, t, GivenUp(t.rec, phase, w.now(), "%s; it stood at: %s", why, t.line))
 		}
-		// A record that cannot be stored now is ended by whoever resumes it.
-		_ = w.store(ctx, t, ended)
 	}
 }
