@@ -172,11 +172,9 @@ type ApplicationQuery struct {
 // the cursor behind the last of them: "" when there is none.
 func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]deploy.Application, string, error) {
 	var f filter
-	for column, value := range map[string]string{"name": q.Name, "kind": q.Kind, "repo_id": q.RepoID} {
-		if value != "" {
-			f.add(column+" = ?", value)
-		}
-	}
+	f.equal("name", q.Name)
+	f.equal("kind", q.Kind)
+	f.equal("repo_id", q.RepoID)
 	if !q.IncludeAll {
 		f.add("disabled = ?", q.Disabled)
 	}

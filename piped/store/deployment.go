@@ -128,9 +128,7 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 	if len(q.Kinds) > 0 {
 		f.add("application_id IN (SELECT id FROM applications WHERE kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...)
 	}
-	if q.ApplicationName != "" {
-		f.add("application_name = ?", q.ApplicationName)
-	}
+	f.equal("application_name", q.ApplicationName)
 	f.labels("deployment_labels", "deployment_id", "deployments.id", q.Labels)
 	if err := f.after(q.Cursor); err != nil {
 		return nil, "", err

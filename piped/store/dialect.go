@@ -3,9 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -267,8 +270,9 @@ func (postgresDialect) retryable(err error) bool {
 func (postgresDialect) unavailable(err error) bool {
 	code := postgresCode(err)
 	if code == "" {
-		var ce *pgconn.ConnectError
-		return errors.As(err, &ce) || pgconn.SafeToRetry(err) || pgconn.Timeout(err)
+		var ne net.Error
+		return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+			errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
 	}
 	switch code[:2] {
 	case "08", "53", "57", "58":

@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +47,13 @@ func (f *filter) add(cond string, args ...any) {
 	f.args = append(f.args, args...)
 }
 
+// equal adds "column = value" unless the value is empty.
+func (f *filter) equal(column, value string) {
+	if value != "" {
+		f.add(column+" = ?", value)
+	}
+}
+
 // in adds "column IN (…)" unless the list is empty.
 func in[S ~string](f *filter, column string, list []S) {
 	if len(list) > 0 {
@@ -55,8 +64,8 @@ func in[S ~string](f *filter, column string, list []S) {
 // labels asks for every pair; owner is the column of table that names the row
 // with the given ID column.
 func (f *filter) labels(table, owner, id string, labels map[string]string) {
-	for name, value := range labels {
-		f.add("EXISTS (SELECT 1 FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ? AND l.value = ?)", name, value)
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		f.add("EXISTS (SELECT 1 FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ? AND l.value = ?)", name, labels[name])
 	}
 }
 

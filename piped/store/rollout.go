@@ -140,13 +140,9 @@ type RolloutQuery struct {
 // Rollouts returns rollout records, the newest first, then by ID.
 func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout, error) {
 	var f filter
-	for _, c := range []struct{ column, value string }{
-		{"deployment_id", q.DeploymentID}, {"stage_id", q.StageID}, {"application_id", q.ApplicationID},
-	} {
-		if c.value != "" {
-			f.add(c.column+" = ?", c.value)
-		}
-	}
+	f.equal("deployment_id", q.DeploymentID)
+	f.equal("stage_id", q.StageID)
+	f.equal("application_id", q.ApplicationID)
 	if q.OpenOnly {
 		f.add("terminal = FALSE")
 	}

@@ -51,11 +51,10 @@ func scanText(row scanner) (v string, err error) { return v, row.Scan(&v) }
 // query reads through the read pool.
 func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query = s.dialect.rewrite(query)
-	if !s.dialect.cacheStatements() {
-		return s.reader.QueryContext(ctx, query, args...)
-	}
-	if st := s.stmts.prepared(ctx, s.reader, query); st != nil {
-		return st.QueryContext(ctx, args...)
+	if s.cached(args) {
+		if st := s.stmts.prepared(ctx, s.reader, query); st != nil {
+			return st.QueryContext(ctx, args...)
+		}
 	}
 	return s.reader.QueryContext(ctx, query, args...)
 }
@@ -117,7 +116,7 @@ func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
 
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query = t.store.dialect.rewrite(query)
-	if st := t.stmt(query); st != nil {
+	if st := t.stmt(query, args); st != nil {
 		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
 	}
 	return t.sql.QueryContext(ctx, query, args...)
@@ -133,7 +132,7 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 	}
 	var res sql.Result
 	var err error
-	if st := t.stmt(query); st != nil {
+	if st := t.stmt(query, args); st != nil {
 		res, err = t.sql.StmtContext(ctx, st).ExecContext(ctx, args...)
 	} else {
 		res, err = t.sql.ExecContext(ctx, query, args...)
@@ -146,8 +145,8 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 
 // stmt returns the cached statement of a query. A missing one cannot be
 // prepared for later now: this transaction holds SQLite's only writer.
-func (t *tx) stmt(query string) *sql.Stmt {
-	if !t.store.dialect.cacheStatements() {
+func (t *tx) stmt(query string, args []any) *sql.Stmt {
+	if !t.store.cached(args) {
 		return nil
 	}
 	st := t.store.stmts.get(t.store.writer, query)
@@ -215,9 +214,17 @@ type stmtKey struct {
 	query string
 }
 
-// maxStatements bounds the cache; queries put together from filters and lists
-// have many shapes, and those that come late are parsed each time.
-const maxStatements = 200
+// Queries put together from filters and lists have many shapes: long ones are
+// not cached, and those that come when the cache is full neither.
+const (
+	maxStatements = 300
+	maxCachedArgs = 32
+)
+
+// cached tells whether a query with these arguments goes through the cache.
+func (s *Store) cached(args []any) bool {
+	return len(args) <= maxCachedArgs && s.dialect.cacheStatements()
+}
 
 // get returns the cached statement of query, or nil.
 func (c *statements) get(db *sql.DB, query string) *sql.Stmt {

@@ -1,0 +1,145 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// run runs the store until the returned func is called.
+func run(t *testing.T, s *store.Store) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	}
+}
+
+// waitFor reads the watch until all rows were announced.
+func waitFor(t *testing.T, w *store.Watch, ids ...string) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, id := range ids {
+		missing[id] = true
+	}
+	deadline := time.After(30 * time.Second)
+	for len(missing) > 0 {
+		select {
+		case <-w.C():
+			for _, c := range w.Take() {
+				delete(missing, c.ID)
+			}
+		case <-deadline:
+			t.Fatalf("not announced: %v", missing)
+		}
+	}
+}
+
+func TestOtherProcessesChangesArrive(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	w := mine.Watch(deploy.TopicApplication, deploy.TopicStageLog)
+	defer w.Close()
+
+	// Committed before the listener is there: it catches up.
+	put(t, theirs, "early")
+	stop := run(t, mine)
+	defer stop()
+	waitFor(t, w, "early")
+
+	put(t, theirs, "later")
+	waitFor(t, w, "later")
+
+	// More than one notification can hold.
+	if _, err := theirs.CreateDeployment(t.Context(), store.NewDeployment{Deployment: deploy.Deployment{ID: "d0", ApplicationID: "later", Status: deploy.Pending}}); err != nil {
+		t.Fatal(err)
+	}
+	var blocks []deploy.LogBlock
+	ids := []string{}
+	for i := range 120 {
+		id := fmt.Sprintf("deployment-with-a-name-that-is-about-as-long-as-an-id-%03d", i)
+		if _, err := theirs.CreateDeployment(t.Context(), store.NewDeployment{Deployment: deploy.Deployment{ID: id, ApplicationID: "later", Status: deploy.Pending}}); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+		blocks = append(blocks, deploy.LogBlock{DeploymentID: id, StageID: "s"})
+	}
+	if err := theirs.AppendStageLogs(t.Context(), blocks); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, w, ids...)
+}
+
+func TestABrokenListenerMissesNothing(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	raw := rawDB(t, dsn)
+	w := mine.Watch(deploy.TopicApplication)
+	defer w.Close()
+	put(t, theirs, "first")
+	stop := run(t, mine)
+	defer stop()
+	waitFor(t, w, "first")
+	for i := range 3 {
+		// The listener is the connection whose last statement was LISTEN; the
+		// write follows before it can be back.
+		if _, err := raw.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"); err != nil {
+			t.Fatal(err)
+		}
+		id := fmt.Sprint("after-cut-", i)
+		put(t, theirs, id)
+		waitFor(t, w, id)
+	}
+}
+
+// A store's own changes reach its watches once, not again through the server.
+func TestOwnChangesAreNotEchoed(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	w := mine.Watch(deploy.TopicApplication)
+	defer w.Close()
+	put(t, theirs, "first")
+	stop := run(t, mine)
+	defer stop()
+	waitFor(t, w, "first")
+	put(t, mine, "own")
+	waitFor(t, w, "own")
+	put(t, theirs, "theirs") // its notification follows that of "own"
+	deadline := time.After(30 * time.Second)
+	for seen := ""; !strings.Contains(seen, "theirs"); {
+		select {
+		case <-w.C():
+			for _, c := range w.Take() {
+				seen += c.ID + " "
+			}
+		case <-deadline:
+			t.Fatal("no change arrived")
+		}
+		if strings.Contains(seen, "own") {
+			t.Fatalf("announced again: %s", seen)
+		}
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	engines(t, func(t *testing.T, dsn string) { run(t, storetest.Open(t, dsn, nil))() })
+}
+
+func put(t *testing.T, s *store.Store, id string) {
+	t.Helper()
+	if _, err := s.PutApplication(t.Context(), deploy.Application{ID: id, Name: id}); err != nil {
+		t.Fatal(err)
+	}
+}
