@@ -30,23 +30,25 @@ type guard struct {
 func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	call := g.begin(info.FullMethod)
 	defer func() { err = call.end(ctx, recover(), err) }()
-	if ctx, err = call.admit(ctx); err != nil {
+	admitted, err := call.admit(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := validate(req); err != nil {
 		return nil, err
 	}
-	return handler(ctx, req)
+	return handler(admitted, req)
 }
 
 func (g guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
 	call := g.begin(info.FullMethod)
 	defer func() { err = call.end(ctx, recover(), err) }()
-	if ctx, err = call.admit(ctx); err != nil {
+	admitted, err := call.admit(ctx)
+	if err != nil {
 		return err
 	}
-	return handler(srv, admittedStream{ServerStream: stream, ctx: ctx})
+	return handler(srv, admittedStream{ServerStream: stream, ctx: admitted})
 }
 
 // admittedStream is a stream whose context knows the caller. A stream's request

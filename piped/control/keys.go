@@ -30,9 +30,17 @@ func NewAPIKey(name, subject string, role deploy.Role, now time.Time, rand io.Re
 		return deploy.APIKey{}, "", fmt.Errorf("make the secret of API key %q: %w", name, err)
 	}
 	key = id.String() + "." + secret
-	return deploy.APIKey{
-		ID: id.String(), Name: name, Subject: subject, Role: role, Hash: hashKey(key), CreatedAt: now,
-	}, key, nil
+	record, err = RecordOf(key, name, subject, role, now)
+	return record, key, err
+}
+
+// RecordOf returns the record of a key that was made earlier.
+func RecordOf(key, name, subject string, role deploy.Role, now time.Time) (deploy.APIKey, error) {
+	id, ok := keyID(key)
+	if !ok {
+		return deploy.APIKey{}, deploy.Errorf(deploy.Invalid, "what is given as API key %q is not <id>.<secret>", name)
+	}
+	return deploy.APIKey{ID: id, Name: name, Subject: subject, Role: role, Hash: hashKey(key), CreatedAt: now}, nil
 }
 
 // newSecret draws characters evenly: bytes beyond the largest multiple of the

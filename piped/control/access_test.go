@@ -1,0 +1,63 @@
+package control
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// The table holds exactly the methods that are registered: a new one is denied
+// to everybody until somebody decides who may call it.
+func TestAccessTableIsComplete(t *testing.T) {
+	s, err := New(Config{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var registered []string
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			registered = append(registered, "/"+service+"/"+m.Name)
+		}
+	}
+	slices.Sort(registered)
+	if diff := cmp.Diff(registered, slices.Sorted(maps.Keys(methodAccess()))); diff != "" {
+		t.Errorf("methods (-registered +in the table):\n%s", diff)
+	}
+}
+
+func TestPermit(t *testing.T) {
+	const none = deploy.Role("")
+	tests := map[string]struct {
+		role, need deploy.Role
+		known      bool
+		want       string
+	}{
+		"read with READ_ONLY":                {deploy.ReadOnly, deploy.ReadOnly, true, ""},
+		"read with READ_WRITE":               {deploy.ReadWrite, deploy.ReadOnly, true, ""},
+		"write with READ_WRITE":              {deploy.ReadWrite, deploy.ReadWrite, true, ""},
+		"write with READ_ONLY":               {deploy.ReadOnly, deploy.ReadWrite, true, "Permission denied"},
+		"a method nobody decided about":      {deploy.ReadWrite, none, false, "Permission denied"},
+		"a method with a role of no meaning": {deploy.ReadWrite, "OTHER", true, "Permission denied"},
+		"a key without role":                 {none, deploy.ReadOnly, true, "Invalid role"},
+		"a key without role, nobody decided": {none, none, false, "Invalid role"},
+		"a key that claims to be anyone":     {anyone, deploy.ReadOnly, true, "Invalid role"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := permit(tc.role, tc.need, tc.known)
+			if got := status.Convert(err).Message(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if err != nil && status.Code(err) != codes.PermissionDenied {
+				t.Errorf("code %s, want PermissionDenied", status.Code(err))
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package control_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+func TestAuthentication(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	client := apiservice.NewAPIServiceClient(dial(t, agent.Server.Addr()))
+	disabled := agent.Key("leaver", deploy.ReadWrite)
+	id, _, _ := strings.Cut(disabled, ".")
+	if err := agent.Store.DisableAPIKey(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	ownID, ownSecret, _ := strings.Cut(agent.ReadWrite, ".")
+	_, otherSecret, _ := strings.Cut(agent.ReadOnly, ".")
+	tests := map[string]struct{ header, want string }{
+		"no credentials":              {"", "missing credentials in authorization"},
+		"only a type":                 {"API-KEY", "credentials is malformed"},
+		"an empty key":                {"API-KEY ", "credentials is malformed"},
+		"three parts":                 {"API-KEY a b", "credentials is malformed"},
+		"two spaces":                  {"API-KEY  " + agent.ReadWrite, "credentials is malformed"},
+		"unknown type":                {"Bearer " + agent.ReadWrite, "unsupported credentials type"},
+		"the type in lower case":      {"api-key " + agent.ReadWrite, "unsupported credentials type"},
+		"a piped's token":             {"PIPED-TOKEN " + agent.ReadWrite, "Unauthenticated"},
+		"a person's token":            {"ID-TOKEN " + agent.ReadWrite, "Unauthenticated"},
+		"a key without a dot":         {"API-KEY " + ownID, "Unauthenticated"},
+		"a key with two dots":         {"API-KEY " + agent.ReadWrite + ".x", "Unauthenticated"},
+		"a key without ID":            {"API-KEY ." + ownSecret, "Unauthenticated"},
+		"a key without secret":        {"API-KEY " + ownID + ".", "Unauthenticated"},
+		"an unknown ID":               {"API-KEY 00000000-0000-4000-8000-000000000000." + ownSecret, "Unauthenticated"},
+		"another key's secret":        {"API-KEY " + ownID + "." + otherSecret, "Unauthenticated"},
+		"a secret cut short":          {"API-KEY " + agent.ReadWrite[:len(agent.ReadWrite)-1], "Unauthenticated"},
+		"a disabled key":              {"API-KEY " + disabled, "Unauthenticated"},
+		"the ID in another case":      {"API-KEY " + strings.ToUpper(ownID) + "." + ownSecret, "Unauthenticated"},
+		"malformed goes before unsup": {"Bearer", "credentials is malformed"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			if tc.header != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", tc.header)
+			}
+			// The request is invalid as well: who calls is asked first.
+			_, err := client.GetApplication(ctx, &apiservice.GetApplicationRequest{})
+			if status.Code(err) != codes.Unauthenticated || status.Convert(err).Message() != tc.want {
+				t.Errorf("got %v, want Unauthenticated %q", err, tc.want)
+			}
+		})
+	}
+	t.Run("a good key", func(t *testing.T) {
+		if _, err := client.ListApplications(as(t, agent.ReadOnly), &apiservice.ListApplicationsRequest{}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a key with a role of no meaning", func(t *testing.T) {
+		_, err := client.ListApplications(as(t, agent.Key("odd", "ADMIN")), &apiservice.ListApplicationsRequest{})
+		if status.Code(err) != codes.PermissionDenied || status.Convert(err).Message() != "Invalid role" {
+			t.Errorf("got %v, want PermissionDenied Invalid role", err)
+		}
+	})
+	t.Run("a key disabled while it is used", func(t *testing.T) {
+		key := agent.Key("soon gone", deploy.ReadOnly)
+		if _, err := client.ListApplications(as(t, key), &apiservice.ListApplicationsRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		id, _, _ := strings.Cut(key, ".")
+		if err := agent.Store.DisableAPIKey(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.ListApplications(as(t, key), &apiservice.ListApplicationsRequest{}); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("got %v, want Unauthenticated", err)
+		}
+	})
+}
+
+// readOnly returns the methods that a READ_ONLY key may call; for all others
+// the contract asks for READ_WRITE.
+func readOnly() map[string]bool {
+	methods := map[string]bool{}
+	for service, names := range map[string]string{
+		"grpc.service.apiservice.APIService": "GetApplication ListApplications GetDeployment ListDeployments GetCommand GetPiped Encrypt ListStageLogs",
+		"piped.control.v1.ControlService": `ListCandidates ListAdoptions GetPlan GetDeploymentChain WatchDeployments FollowStageLogs
+			GetLiveState GetDriftReport ListDriftReports WatchDrift ListRollouts GetDeliveryFigures ListEvents GetStatus`,
+	} {
+		for _, name := range strings.Fields(names) {
+			methods["/"+service+"/"+name] = true
+		}
+	}
+	return methods
+}
+
+// Every method of both services asks for a key, and for the role it needs.
+func TestEveryMethodIsGuarded(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	conn := dial(t, agent.Server.Addr())
+	allowed := readOnly()
+	called := 0
+	for _, service := range []grpc.ServiceDesc{apiservice.APIService_ServiceDesc, controlv1.ControlService_ServiceDesc} {
+		desc, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service.ServiceName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods := desc.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			called++
+			m := methods.Get(i)
+			path := "/" + service.ServiceName + "/" + string(m.Name())
+			t.Run(string(m.Name()), func(t *testing.T) {
+				if code := status.Code(invoke(t.Context(), conn, path, m)); code != codes.Unauthenticated {
+					t.Errorf("without a key: %s, want Unauthenticated", code)
+				}
+				denied := status.Code(invoke(as(t, agent.ReadOnly), conn, path, m)) == codes.PermissionDenied
+				if denied == allowed[path] {
+					t.Errorf("with a READ_ONLY key: denied is %v, want %v", denied, !denied)
+				}
+				switch code := status.Code(invoke(as(t, agent.ReadWrite), conn, path, m)); code {
+				case codes.Unauthenticated, codes.PermissionDenied, codes.Internal, codes.Unknown:
+					t.Errorf("with a READ_WRITE key: %s", code)
+				}
+			})
+		}
+	}
+	if called < 23+26 {
+		t.Errorf("%d methods were called: the walk is broken", called)
+	}
+}
+
+// invoke calls any method with an empty request and returns its error.
+func invoke(ctx context.Context, conn *grpc.ClientConn, path string, m protoreflect.MethodDescriptor) error {
+	var req, resp proto.Message = dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
+	if !m.IsStreamingServer() {
+		return conn.Invoke(ctx, path, req, resp)
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(req); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	return stream.RecvMsg(resp)
+}
+
+func TestHealthNeedsNoKey(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	resp, err := grpc_health_v1.NewHealthClient(dial(t, agent.Server.Addr())).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || resp.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Errorf("got %v, %v, want SERVING", resp, err)
+	}
+}

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func TestNewAPIKey(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.[a-z0-9]{32}$`)
+	now := time.UnixMilli(1_700_000_000_000)
+	seen := map[string]bool{}
+	letters := map[rune]bool{}
+	for range 200 {
+		record, key, err := NewAPIKey("ci", "robot", deploy.ReadOnly, now, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !form.MatchString(key) || seen[key] {
+			t.Fatalf("the key %q has not the form or came twice", key)
+		}
+		seen[key] = true
+		id, secret, _ := strings.Cut(key, ".")
+		for _, r := range secret {
+			letters[r] = true
+		}
+		if record.ID != id || record.Name != "ci" || record.Subject != "robot" || record.Role != deploy.ReadOnly || !record.CreatedAt.Equal(now) || record.Disabled {
+			t.Errorf("the record is %+v", record)
+		}
+		if strings.Contains(fmt.Sprintf("%s %x %+v", record.Hash, record.Hash, record), secret) {
+			t.Error("the record holds the secret")
+		}
+		if !matches(record, key) || matches(record, key+"x") || matches(record, secret) || matches(deploy.APIKey{}, key) || matches(deploy.APIKey{}, "") {
+			t.Error("the record matches something else than its key")
+		}
+	}
+	if len(letters) != len(secretAlphabet) {
+		t.Errorf("200 secrets use %d characters, want all %d", len(letters), len(secretAlphabet))
+	}
+}
+
+// Bytes that would make some characters likelier than others are not used.
+func TestSecretsAreEven(t *testing.T) {
+	input := append(bytes.Repeat([]byte{252, 253, 254, 255}, 100), bytes.Repeat([]byte{0, 35, 36, 251}, 8)...)
+	got, err := newSecret(bytes.NewReader(input))
+	if want := strings.Repeat("a9a9", 8); err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestNewAPIKeyWithoutRandomness(t *testing.T) {
+	for _, available := range []int64{0, 16, 40} {
+		_, key, err := NewAPIKey("ci", "robot", deploy.ReadOnly, time.Time{}, io.MultiReader(io.LimitReader(rand.Reader, available), iotest.ErrReader(errors.New("no entropy"))))
+		if err == nil || key != "" || !strings.Contains(err.Error(), `API key "ci": no entropy`) {
+			t.Errorf("with %d bytes: key %q, error %v", available, key, err)
+		}
+	}
+}

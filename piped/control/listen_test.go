@@ -1,0 +1,167 @@
+package control_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// certificate writes a self-signed certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "piped"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+func TestListenRules(t *testing.T) {
+	cert, key := certificate(t)
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	tests := map[string]struct {
+		cfg  control.Config
+		want []string // what the error names; none for no error
+	}{
+		"plaintext on loopback":                    {control.Config{Address: "127.0.0.1:0"}, nil},
+		"plaintext on localhost":                   {control.Config{Address: "localhost:0"}, nil},
+		"plaintext on all interfaces":              {control.Config{Address: "0.0.0.0:0"}, []string{"api.certFile", "api.keyFile", "api.insecure", "0.0.0.0:0"}},
+		"plaintext on an address without host":     {control.Config{Address: ":0"}, []string{"api.certFile", "api.insecure"}},
+		"plaintext on a name":                      {control.Config{Address: "piped.example.com:0"}, []string{"api.certFile", "api.insecure"}},
+		"plaintext on all interfaces, written out": {control.Config{Address: "0.0.0.0:0", Insecure: true}, nil},
+		"TLS on all interfaces":                    {control.Config{Address: "0.0.0.0:0", CertFile: cert, KeyFile: key}, nil},
+		"certificate without key":                  {control.Config{Address: "127.0.0.1:0", CertFile: cert}, []string{"api.certFile", "api.keyFile", "only one"}},
+		"key without certificate":                  {control.Config{Address: "127.0.0.1:0", KeyFile: key}, []string{"api.certFile", "api.keyFile", "only one"}},
+		"no such certificate":                      {control.Config{Address: "127.0.0.1:0", CertFile: cert + ".none", KeyFile: key}, []string{cert + ".none", "no such file"}},
+		"key and certificate swapped":              {control.Config{Address: "127.0.0.1:0", CertFile: key, KeyFile: cert}, []string{"api.certFile " + key}},
+		"port in use":                              {control.Config{Address: busy.Addr().String()}, []string{busy.Addr().String(), "api.address", "in use"}},
+		"no port":                                  {control.Config{Address: "127.0.0.1", Insecure: true}, []string{"api.address", "missing port"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, err := control.New(tc.cfg)
+			if err == nil {
+				defer s.Close()
+			}
+			if (err == nil) != (len(tc.want) == 0) {
+				t.Fatalf("error %v, want one that names %q", err, tc.want)
+			}
+			if err != nil && !deploy.IsKind(err, deploy.Invalid) {
+				t.Errorf("the error's kind is %s, want invalid", deploy.KindOf(err))
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not name %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := certificate(t)
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
+	if !agent.Server.Secure() {
+		t.Error("Secure is false with a certificate")
+	}
+	creds, err := credentials.NewClientTLSFromFile(cert, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(agent.Server.Addr(), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := grpc_health_v1.NewHealthClient(dial(t, agent.Server.Addr())).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err == nil {
+		t.Error("plaintext was answered on a TLS port")
+	}
+}
+
+// A stream that does not end by itself is cut off once the grace is over.
+func TestRunEndsThoughAStreamGoesOn(t *testing.T) {
+	s, err := control.New(control.Config{Address: "127.0.0.1:0", Grace: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stream, err := grpc_health_v1.NewHealthClient(dial(t, s.Addr())).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []grpc_health_v1.HealthCheckResponse_ServingStatus{grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING}
+	for i, w := range want {
+		resp, err := stream.Recv()
+		if err != nil || resp.Status != w {
+			t.Fatalf("message %d is %v, %v, want %s", i, resp, err, w)
+		}
+		stop()
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v, want nil", err)
+	}
+	if _, err := stream.Recv(); err == nil {
+		t.Error("the stream goes on after Run returned")
+	}
+}
+
+func TestRunOnClosedListener(t *testing.T) {
+	s, err := control.New(control.Config{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), s.Addr()) {
+		t.Errorf("Run returned %v, want an error that names the address", err)
+	}
+}
