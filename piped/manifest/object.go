@@ -20,11 +20,16 @@ type Object struct {
 // Origin says where an object was written.
 type Origin struct {
 	File string // slash-separated, as given to Parse
-	Line int    // first line of the document
+	Line int    // first line of the document; 0 when the object comes from no file
 }
 
-// String returns "file:line".
-func (o Origin) String() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
+// String returns "file:line", or the file alone without a line.
+func (o Origin) String() string {
+	if o.Line == 0 {
+		return o.File
+	}
+	return fmt.Sprintf("%s:%d", o.File, o.Line)
+}
 
 // Clone returns a copy that shares nothing with o.
 func (o Object) Clone() Object {

@@ -33,7 +33,7 @@ func Parse(file string, data []byte) ([]Object, error) {
 	}
 	p := &parser{file: file}
 	var err error
-	if strings.HasPrefix(string(bytes.TrimSpace(data)), "{") {
+	if isJSON(file, data) {
 		err = p.jsonValues(data)
 	} else {
 		err = p.yamlDocuments(data)
@@ -42,6 +42,18 @@ func Parse(file string, data []byte) ([]Object, error) {
 		return nil, err
 	}
 	return p.objects, nil
+}
+
+// isJSON reports whether a file is read as JSON, in which some texts mean
+// something else than in YAML: by its name, or because it begins with a JSON
+// object.
+func isJSON(file string, data []byte) bool {
+	if strings.HasSuffix(file, ".json") {
+		return true
+	}
+	var raw json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(data)).Decode(&raw)
+	return err == nil && bytes.HasPrefix(raw, []byte("{"))
 }
 
 type parser struct {
@@ -58,13 +70,13 @@ func (p *parser) yamlDocuments(data []byte) error {
 	for _, doc := range split(data) {
 		text, err := yaml.YAMLToJSONStrict(doc.text)
 		if err != nil {
-			line, why := yamlError(err, doc.line)
+			line, why := yamlError(err, doc)
 			return p.errorf(line, "%s", why)
 		}
 		if size += len(text); size > 2*MaxFileSize {
-			return p.errorf(doc.line, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
+			return p.errorf(doc.first, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
 		}
-		if err := p.value(text, doc.line); err != nil {
+		if err := p.value(text, doc.first); err != nil {
 			return err
 		}
 	}
@@ -73,20 +85,22 @@ func (p *parser) yamlDocuments(data []byte) error {
 
 var yamlPosition = regexp.MustCompile(`line (\d+): `)
 
-// yamlError returns the line of the file and the reason of an error for a
-// document that begins at the given line.
-func yamlError(err error, begin int) (line int, why string) {
+// yamlError returns the line of the file and the reason of an error in doc.
+func yamlError(err error, doc document) (line int, why string) {
 	why = err.Error()
-	line = begin
+	line = doc.first
 	if m := yamlPosition.FindStringSubmatchIndex(why); m != nil {
 		n, _ := strconv.Atoi(why[m[2]:m[3]])
-		line, why = begin+n-1, why[m[1]:]
+		line, why = doc.line+n-1, why[m[1]:]
 	}
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: "} {
 		why = strings.TrimPrefix(why, prefix)
 	}
 	if rest, ok := strings.CutSuffix(why, " already set in map"); ok {
 		return line, rest + " stands twice in one mapping"
+	}
+	if strings.HasPrefix(why, "invalid map key: ") {
+		return line, "a mapping or list stands where a key is expected; templates such as {{ .Values.name }} are not rendered in plain manifests"
 	}
 	return line, "not valid YAML: " + why
 }
@@ -104,6 +118,8 @@ func (p *parser) jsonValues(data []byte) error {
 			var syntax *json.SyntaxError
 			if errors.As(err, &syntax) {
 				offset = syntax.Offset
+			} else if errors.Is(err, io.ErrUnexpectedEOF) {
+				offset = int64(len(data))
 			}
 			return p.errorf(lineAt(data, offset), "not valid JSON: %w", err)
 		}
@@ -140,24 +156,22 @@ func (p *parser) value(text []byte, line int) error {
 // object adds one object, or the items of a list. Where names the item of a
 // list for errors.
 func (p *parser) object(object map[string]any, line int, where string) error {
-	for _, key := range []string{"apiVersion", "kind"} {
-		if text, _ := object[key].(string); strings.TrimSpace(text) == "" {
-			return p.errorf(line, "%s%s is missing; expected a Kubernetes object with apiVersion, kind and metadata.name", where, key)
-		}
+	if err := needText(object, "apiVersion", ""); err != nil {
+		return p.errorf(line, "%s%w", where, err)
 	}
-	kind, _ := object["kind"].(string)
+	if err := needText(object, "kind", ""); err != nil {
+		return p.errorf(line, "%s%w", where, err)
+	}
+	kind := object["kind"].(string)
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
 		return p.items(items, line, where)
 	}
 	if kind == "List" {
 		return p.errorf(line, "%sthe List has no items; expected a list of objects", where)
 	}
-	metadata, ok := object["metadata"].(map[string]any)
-	if !ok {
-		return p.errorf(line, "%s%s: metadata is missing; expected a mapping with name", where, kind)
-	}
-	if name, _ := metadata["name"].(string); name == "" {
-		return p.errorf(line, "%s%s: metadata.name is missing; expected the object's name", where, kind)
+	metadata, _ := object["metadata"].(map[string]any)
+	if err := needText(metadata, "name", "metadata."); err != nil {
+		return p.errorf(line, "%s%s: %w", where, kind, err)
 	}
 	if err := checkMetadata(metadata); err != nil {
 		return p.errorf(line, "%s%s %s: %w", where, kind, metadata["name"], err)
@@ -170,6 +184,22 @@ func (p *parser) object(object map[string]any, line int, where string) error {
 		Origin:       Origin{File: p.file, Line: line},
 	})
 	return nil
+}
+
+// needText returns an error unless the key holds a text. Prefix is the path in
+// front of the key.
+func needText(m map[string]any, key, prefix string) error {
+	switch v := m[key].(type) {
+	case nil:
+		return fmt.Errorf("%s%s is missing; expected a Kubernetes object with apiVersion, kind and metadata.name", prefix, key)
+	case string:
+		if strings.TrimSpace(v) == "" {
+			return fmt.Errorf("%s%s: expected a text, found an empty one", prefix, key)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%s%s: expected a text, found %s", prefix, key, describe(v))
+	}
 }
 
 func (p *parser) items(items []any, line int, where string) error {
@@ -191,7 +221,7 @@ func (p *parser) items(items []any, line int, where string) error {
 func checkMetadata(metadata map[string]any) error {
 	if ns, ok := metadata["namespace"]; ok && ns != nil {
 		if _, ok := ns.(string); !ok {
-			return fmt.Errorf("metadata.namespace: expected a string, found %s", describe(ns))
+			return fmt.Errorf("metadata.namespace: expected a text, found %s", describe(ns))
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
@@ -205,7 +235,7 @@ func checkMetadata(metadata map[string]any) error {
 		}
 		for key, value := range m {
 			if _, ok := value.(string); !ok {
-				return fmt.Errorf("metadata.%s: %s: expected a string, found %s; put it in quotes", field, key, describe(value))
+				return fmt.Errorf("metadata.%s: %s: expected a text, found %s; put it in quotes", field, key, describe(value))
 			}
 		}
 	}

@@ -4,8 +4,9 @@ import "bytes"
 
 // document is one document of a YAML stream.
 type document struct {
-	text []byte
-	line int // of the file, where text begins
+	text  []byte
+	line  int // of the file, where text begins
+	first int // of the file, where the content begins
 }
 
 // split cuts a YAML stream at its document markers: --- and ... at the start of
@@ -16,8 +17,8 @@ func split(data []byte) []document {
 	var out []document
 	begin, first, line := 0, 1, 1 // of the current document; of the scan
 	emit := func(end int) {
-		if text := data[begin:end]; hasContent(text) {
-			out = append(out, document{text: text, line: first})
+		if skip, ok := content(data[begin:end]); ok {
+			out = append(out, document{text: data[begin:end], line: first, first: first + skip})
 		}
 	}
 	for at := 0; at < len(data); line++ {
@@ -44,14 +45,15 @@ func marker(line []byte, mark string) bool {
 	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
 }
 
-// hasContent reports whether a document is more than blank lines, comments and
-// directives.
-func hasContent(text []byte) bool {
+// content returns how many lines stand before the content of a document; not ok
+// when there is nothing but blank lines, comments and directives.
+func content(text []byte) (skip int, ok bool) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
-			return true
+			return skip, true
 		}
+		skip++
 	}
-	return false
+	return 0, false
 }
