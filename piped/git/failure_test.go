@@ -72,18 +72,16 @@ func TestARemoteThatDoesNotAnswerAsWishedIsNamedWithItsCause(t *testing.T) {
 		"http refused, password in url": {remote: "http://tok3n:wr0ng@" + closedPort + "/repo.git?access_token=s3cret", kind: deploy.Unavailable, want: "connection refused"},
 		"ssh refused":                   {remote: "ssh://git@" + closedPort + "/repo.git", auth: Auth{SSHKey: private}, kind: deploy.Unavailable, want: "connection refused"},
 		"ssh key not authorized":        {remote: sshd.URL, auth: Auth{SSHKey: stranger, KnownHostsFiles: []string{known}}, kind: deploy.Unavailable, want: "unable to authenticate"},
-		"ssh with wrong password":       {remote: sshd.URL, auth: Auth{SSHKey: private, Password: "wr0ng", KnownHostsFiles: []string{known}}, branch: "nope", kind: deploy.Invalid, want: "no branch"},
+		"ssh with wrong password":       {remote: sshd.URL, auth: Auth{Password: "wr0ng", KnownHostsFiles: []string{known}}, kind: deploy.Unavailable, want: "unable to authenticate"},
 		"ssh repository not found":      {remote: strings.Replace(sshd.URL, "/repo.git", "/other.git", 1), auth: Auth{SSHKey: private, KnownHostsFiles: []string{known}}, kind: deploy.Unavailable, want: "the server says: ERROR: Repository not found."},
 		"ssh host unknown":              {remote: sshd.URL, auth: Auth{SSHKey: private, KnownHostsFiles: []string{unknown}}, kind: deploy.Unavailable, want: "is not known.*add this line to " + regexp.QuoteMeta(unknown)},
+		"ssh without anything":          {remote: sshd.URL, auth: Auth{KnownHostsFiles: []string{known}}, kind: deploy.Unavailable, want: "unable to authenticate"},
 		"ssh without known_hosts files": {remote: sshd.URL, auth: Auth{SSHKey: private, KnownHostsFiles: []string{"/nonexistent/known_hosts"}}, kind: deploy.Unavailable, want: "is not known.*/nonexistent/known_hosts"},
 		"ssh host key changed":          {remote: sshd.URL, auth: Auth{SSHKey: private, KnownHostsFiles: []string{changed}}, kind: deploy.Unavailable, want: "shows another key than the known one.*replace the line at " + regexp.QuoteMeta(changed)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, c.remote, func(cfg *Config) {
-				if c.auth.KnownHostsFiles == nil {
-					c.auth.KnownHostsFiles = cfg.Auth.KnownHostsFiles
-				}
 				cfg.Auth = c.auth
 				if c.branch != "" {
 					cfg.Branch = c.branch

@@ -27,8 +27,9 @@ type localDialer struct{ path string }
 func (d *localDialer) dial(context.Context) (session, error) {
 	for _, dir := range []string{d.path, filepath.Join(d.path, ".git")} {
 		if isRepository(dir) {
-			return &localSession{filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(localCacheSize),
-				filesystem.Options{MaxOpenDescriptors: openPacks, AlternatesFS: osfs.New("/")})}, nil
+			sto := filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(localCacheSize),
+				filesystem.Options{MaxOpenDescriptors: openPacks, AlternatesFS: osfs.New("/")})
+			return &localSession{sto: sto, batch: copyBatchSize}, nil
 		}
 	}
 	if _, err := os.Stat(d.path); err != nil {
@@ -45,7 +46,10 @@ func isRepository(dir string) bool {
 	return errHead == nil && errObjects == nil && head.Mode().IsRegular() && objects.IsDir()
 }
 
-type localSession struct{ sto *filesystem.Storage }
+type localSession struct {
+	sto   *filesystem.Storage
+	batch int64 // bytes of objects copied at once
+}
 
 func (s *localSession) Close() error { return s.sto.Close() }
 
@@ -60,10 +64,10 @@ func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, er
 	return ref.Hash(), nil
 }
 
-// fetch copies directories and files first, then the commits, so that what the
-// mirror holds always refers to what it holds.
+// fetch copies directories and files first, the commits with the last of them,
+// so that what the mirror holds always refers to what it holds.
 func (s *localSession) fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error {
-	c := &copier{ctx: ctx, from: s.sto, into: into, progress: progress, seen: map[plumbing.Hash]bool{}}
+	c := &copier{ctx: ctx, from: s.sto, into: into, progress: progress, limit: s.batch, seen: map[plumbing.Hash]bool{}}
 	commits, trees, err := c.missingCommits(want)
 	if err != nil {
 		return err
@@ -73,10 +77,7 @@ func (s *localSession) fetch(ctx context.Context, want plumbing.Hash, into *obje
 			return err
 		}
 	}
-	if err := c.flush(); err != nil {
-		return err
-	}
-	c.batch = commits
+	c.batch = append(c.batch, commits...)
 	return c.flush()
 }
 
@@ -86,6 +87,7 @@ type copier struct {
 	from     *filesystem.Storage
 	into     *objects
 	progress func()
+	limit    int64
 
 	seen  map[plumbing.Hash]bool
 	batch []plumbing.Hash
@@ -152,7 +154,7 @@ func (c *copier) add(h plumbing.Hash) error {
 		return fmt.Errorf("read object %s: %w", h, err)
 	}
 	c.batch, c.bytes = append(c.batch, h), c.bytes+n
-	if c.bytes < copyBatchSize {
+	if c.bytes < c.limit {
 		return nil
 	}
 	return c.flush()

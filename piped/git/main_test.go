@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -12,7 +13,23 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain gives the tests a home of their own: no keys, no known hosts, no ssh
+// agent of the developer's.
+func TestMain(m *testing.M) {
+	home, err := os.MkdirTemp("", "home")
+	if err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{"HOME": home, "SSH_AUTH_SOCK": ""} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(home)
+		os.Exit(code)
+	}))
+}
 
 // open opens a mirror of remote in a directory of the test's own; edit changes
 // the configuration.
@@ -21,8 +38,6 @@ func open(t *testing.T, remote string, edit ...func(*Config)) *Repo {
 	c := Config{
 		ID: "repo-1", Remote: remote, Branch: gittest.Branch, Dir: t.TempDir(),
 		Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		// Never the developer's own.
-		Auth: Auth{KnownHostsFiles: []string{"/nonexistent/known_hosts"}},
 	}
 	for _, f := range edit {
 		f(&c)

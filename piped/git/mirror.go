@@ -56,7 +56,8 @@ func checkMirror(o *objects, remote, branch string) error {
 	if origin := cfg.Remotes[originName]; origin == nil || len(origin.URLs) != 1 || origin.URLs[0] != remote {
 		return errOtherRemote
 	}
-	if err := o.sto.HasEncodedObject(plumbing.NewHash("1")); err != plumbing.ErrObjectNotFound {
+	// Asking for an object that is never there reads every pack's index.
+	if err := o.sto.HasEncodedObject(plumbing.ZeroHash); err != plumbing.ErrObjectNotFound {
 		return fmt.Errorf("read its object database: %w", err)
 	}
 	head, err := o.ref(headRef(branch))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,7 @@ const (
 	objectCacheSize   = 16 * cache.MiByte // decoded objects
 	treeCacheEntries  = 32 << 10          // parsed directory entries
 	openPacks         = 16                // file descriptors
-	copyBatchSize     = 16 << 20          // bytes of objects copied at once
+	copyBatchSize     = 16 << 20          // bytes of objects copied at once from a local remote
 	localCacheSize    = 8 * cache.MiByte  // decoded objects of a local remote
 	maxSymlinkLength  = 4 << 10
 	largeObjectToDisk = 16 << 20 // larger objects are streamed
@@ -111,27 +112,24 @@ func (o *objects) size(h plumbing.Hash) (int64, error) {
 	return n, nil
 }
 
-// blob returns a file's content in a slice of the caller's own.
+// blob returns a file's content in a slice of the caller's own. The content of
+// a file beyond limit may be streamed but is never held.
 func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
-	n, err := o.size(h)
-	if err != nil {
-		return nil, err
-	}
-	if n > limit {
-		return nil, fmt.Errorf("the file has %d bytes, more than the limit of %d", n, limit)
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	obj, err := o.sto.EncodedObject(plumbing.BlobObject, h)
 	if err != nil {
 		return nil, fmt.Errorf("read object %s: %w", h, err)
 	}
+	if obj.Size() > limit {
+		return nil, fmt.Errorf("the file has %d bytes, more than the limit of %d", obj.Size(), limit)
+	}
 	r, err := obj.Reader()
 	if err != nil {
 		return nil, fmt.Errorf("read object %s: %w", h, err)
 	}
 	defer r.Close()
-	data := make([]byte, n)
+	data := make([]byte, obj.Size())
 	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, fmt.Errorf("read object %s: %w", h, err)
 	}
@@ -162,10 +160,28 @@ func (o *objects) addPack(write func(io.Writer) error) error {
 	return fmt.Errorf("index the received pack: %w", err)
 }
 
-// removeLeftovers removes what an interrupted fetch left behind. Failing is
-// harmless: the files are never read, and the next call tries again.
+// removeLeftovers removes what an interrupted fetch left behind: unfinished
+// packs, indexes whose pack never came, which go-git would take for those of a
+// later one, and references not yet written. Failing is harmless: the next call
+// tries again.
 func (o *objects) removeLeftovers() {
-	leftovers, _ := filepath.Glob(filepath.Join(o.dir, "objects", "pack", "tmp_*"))
+	packs := filepath.Join(o.dir, "objects", "pack")
+	leftovers, _ := filepath.Glob(filepath.Join(packs, "tmp_*"))
+	indexes, _ := filepath.Glob(filepath.Join(packs, "*.idx"))
+	for _, f := range indexes {
+		if !exists(strings.TrimSuffix(f, ".idx") + ".pack") {
+			leftovers = append(leftovers, f)
+		}
+	}
+	_ = filepath.WalkDir(filepath.Join(o.dir, "refs"), func(f string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if info, err := d.Info(); err == nil && info.Size() == 0 {
+			leftovers = append(leftovers, f)
+		}
+		return nil
+	})
 	for _, f := range leftovers {
 		_ = os.Remove(f)
 	}

@@ -136,7 +136,7 @@ type sshSession struct {
 	run    *ssh.Session
 	in     io.WriteCloser
 	out    io.Reader
-	errors bytes.Buffer // what the server wrote to standard error, read after run ended
+	stderr bytes.Buffer // the beginning of what the server wrote to it, read after run ended
 }
 
 func (s *sshSession) start(path string) error {
@@ -144,7 +144,7 @@ func (s *sshSession) start(path string) error {
 	if s.run, err = s.client.NewSession(); err != nil {
 		return fmt.Errorf("open SSH session: %w", err)
 	}
-	s.run.Stderr = &limitedWriter{&s.errors, 4 << 10}
+	s.run.Stderr = &limitedWriter{&s.stderr, 4 << 10}
 	if s.in, err = s.run.StdinPipe(); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 func (s *sshSession) complaint(err error) error {
 	_ = s.in.Close()
 	_ = s.run.Wait() // err says it failed
-	if text := firstLine(s.errors.String()); text != "" {
+	if text := firstLine(s.stderr.String()); text != "" {
 		return fmt.Errorf("the server says: %s", text)
 	}
 	return err

@@ -1,0 +1,66 @@
+package git
+
+import (
+	"context"
+	"sync"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// flights lets concurrent callers share work: one flight runs, one forms.
+type flights struct {
+	runway chan struct{} // holds one token while a flight runs
+
+	mu      *sync.Mutex
+	forming *flight
+}
+
+// flight is one run and its result, which is read after done is closed.
+type flight struct {
+	done   chan struct{}
+	commit deploy.Commit
+	moved  bool
+	err    error
+}
+
+func newFlights() flights {
+	return flights{runway: make(chan struct{}, 1), mu: new(sync.Mutex)}
+}
+
+// join returns a finished flight that began after the call, running it itself
+// if nobody else does. It fails only when ctx ends; a flight whose runner gave
+// up so is run by another of its callers.
+func (fs *flights) join(ctx context.Context, run func(context.Context, *flight)) (*flight, error) {
+	fs.mu.Lock()
+	if fs.forming == nil {
+		fs.forming = &flight{done: make(chan struct{})}
+	}
+	f := fs.forming
+	fs.mu.Unlock()
+
+	select {
+	case <-f.done:
+		return f, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case fs.runway <- struct{}{}:
+	}
+	defer func() { <-fs.runway }()
+	select {
+	case <-f.done:
+		return f, nil
+	default:
+	}
+	fs.mu.Lock()
+	if fs.forming == f {
+		fs.forming = nil // later callers want a later answer
+	}
+	fs.mu.Unlock()
+	f.err = nil // of a runner that gave up
+	run(ctx, f)
+	if f.err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	close(f.done)
+	return f, nil
+}

@@ -1,0 +1,124 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// dialer opens conversations with one remote.
+type dialer interface {
+	// dial begins a conversation, which ends when ctx does.
+	dial(ctx context.Context) (session, error)
+	close() error
+}
+
+// session is one conversation: head, then fetch if the head is new.
+type session interface {
+	// head returns the commit of a branch, the zero hash when there is none.
+	head(ctx context.Context, branch string) (plumbing.Hash, error)
+	// fetch adds the commit want and all it refers to; it calls progress
+	// whenever something was received.
+	fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error
+	io.Closer
+}
+
+func newDialer(a address, auth Auth) (dialer, error) {
+	switch a.endpoint.Protocol {
+	case "file":
+		return &localDialer{a.endpoint.Path}, nil
+	case "ssh":
+		return newSSHDialer(a, auth)
+	default:
+		return newHTTPDialer(a, auth), nil
+	}
+}
+
+// RemoteHead asks the remote for the head of the tracked branch and fetches
+// nothing. The kind is Invalid when the branch does not exist, else
+// Unavailable; an SSH host that is not known is named with the line to add to
+// known_hosts.
+func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
+	w := watch(ctx, r.cfg.Timeout)
+	defer w.stop()
+	s, h, err := r.ask(w)
+	if err != nil {
+		return "", err
+	}
+	_ = s.Close() // the answer is there
+	return h.String(), nil
+}
+
+// ask opens a conversation and returns the head; the caller closes it.
+func (r *Repo) ask(w *watchdog) (session, plumbing.Hash, error) {
+	r.mu.Lock()
+	r.stats.LsRemotes++
+	r.mu.Unlock()
+	s, err := r.dial.dial(w)
+	if err != nil {
+		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)
+	}
+	h, err := s.head(w, r.cfg.Branch)
+	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
+		_ = s.Close()
+		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)
+	}
+	r.mu.Lock()
+	r.stats.LastContact = r.cfg.Now()
+	r.mu.Unlock()
+	if h.IsZero() {
+		_ = s.Close()
+		return nil, plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "remote %s has no branch %q: push it, or correct the branch in the configuration", r.Remote(), r.cfg.Branch)
+	}
+	return s, h, nil
+}
+
+// unavailable says in our words why the remote did not do what was asked: its
+// own may be a page of HTML.
+func (r *Repo) unavailable(w *watchdog, doing string, err error) error {
+	switch {
+	case context.Cause(w) == errSilent:
+		err = fmt.Errorf("no answer within %s", r.cfg.Timeout)
+	case w.Err() != nil:
+		err = w.Err()
+	case errors.Is(err, transport.ErrAuthenticationRequired):
+		err = errors.New("authentication failed: check user name and password")
+	case errors.Is(err, transport.ErrAuthorizationFailed):
+		err = errors.New("access denied: check the permissions of the user")
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		err = errors.New("repository not found: check the remote, and that the credentials may read it")
+	}
+	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, r.Remote(), err)
+}
+
+// watchdog is a context that ends when nothing touched it for a while.
+type watchdog struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	limit  time.Duration
+}
+
+var errSilent = errors.New("the remote fell silent")
+
+func watch(ctx context.Context, limit time.Duration) *watchdog {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &watchdog{
+		Context: ctx, cancel: cancel, limit: limit,
+		timer: time.AfterFunc(limit, func() { cancel(errSilent) }),
+	}
+}
+
+func (w *watchdog) touch() { w.timer.Reset(w.limit) }
+
+func (w *watchdog) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
