@@ -18,7 +18,7 @@ func TestDigestTellsWhatIsDeclared(t *testing.T) {
 	}{
 		{"order of keys", configMap, "kind: ConfigMap\ndata: {l: w, k: v}\nmetadata: {name: a}\napiVersion: v1\n", true},
 		{"a value", configMap, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v, l: x}\n", false},
-		{"a label", configMap, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: y}}\ndata: {k: v, l: w}\n", false},
+		{"a label", configMap, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: z}}\ndata: {k: v, l: w}\n", false},
 		{"what the server writes", configMap, `
 apiVersion: v1
 kind: ConfigMap
