@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Trouble is one reason why a pod does not become ready, or does not stop.
@@ -72,7 +74,7 @@ func explainPod(pod *corev1.Pod, events []corev1.Event, now time.Time) (Trouble,
 	if pod.DeletionTimestamp != nil {
 		return stopping(pod, now)
 	}
-	if podReady(pod) {
+	if Ready(pod) {
 		return Trouble{}, false
 	}
 	for _, explain := range []func(*corev1.Pod, []corev1.Event) (Trouble, bool){
@@ -86,7 +88,8 @@ func explainPod(pod *corev1.Pod, events []corev1.Event, now time.Time) (Trouble,
 	return Trouble{}, false
 }
 
-func podReady(pod *corev1.Pod) bool {
+// Ready reports whether a pod is ready to serve.
+func Ready(pod *corev1.Pod) bool {
 	c := podCondition(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
@@ -336,4 +339,23 @@ func join(text, message string) string {
 		return text
 	}
 	return text + ": " + message
+}
+
+// PodOwners returns the UIDs of the objects that own pods of the workload, and
+// which of them the pods that roll out belong to.
+func PodOwners(rec deploy.Rollout, s Snapshot) (target string, owners map[string]bool) {
+	if s.Workload.Kind != KindDeployment {
+		return s.Workload.UID, map[string]bool{s.Workload.UID: true}
+	}
+	owners = map[string]bool{}
+	e := evaluation{rec: rec, s: s, w: s.Workload}
+	found, others, _ := e.split()
+	if found != nil {
+		target = found.UID
+		owners[found.UID] = true
+	}
+	for _, r := range others {
+		owners[r.UID] = true
+	}
+	return target, owners
 }

@@ -1,0 +1,309 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Limits of what an Observer reads.
+const (
+	fillTimeout  = 5 * time.Second // how long Cached waits for the first fill
+	podLimit     = 500             // pods read to explain one rollout
+	eventPods    = 5               // of those, how many have their events read
+	eventsPerPod = 50
+)
+
+// byOwner indexes ReplicaSets by the UID of their controller.
+const byOwner = "owner"
+
+// workloadResources are the resources of the kinds that have rollouts.
+var workloadResources = map[string]schema.GroupVersionResource{
+	rollout.KindDeployment:  {Group: "apps", Version: "v1", Resource: "deployments"},
+	rollout.KindStatefulSet: {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	rollout.KindDaemonSet:   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+}
+
+var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+
+// keptWorkload and keptSet are what the caches keep of an object.
+type keptWorkload struct {
+	metav1.ObjectMeta
+	workload rollout.Workload
+}
+
+type keptSet struct {
+	metav1.ObjectMeta
+	revision rollout.Revision
+	owner    string // subscription key of the controller
+}
+
+// Observer watches the workloads of one cluster for package rollout. Workloads
+// are watched by their application label; ReplicaSets, which do not carry it, all
+// of them, reduced to what a rollout is decided by. It is safe for concurrent
+// use.
+type Observer struct {
+	cluster    *Cluster
+	controller *Controller
+
+	mu   sync.Mutex
+	wake map[string]map[*func()]bool // by kind, namespace and name of the workload
+}
+
+var _ rollout.Observer = (*Observer)(nil)
+
+// NewObserver makes an observer whose caches are run by controller.
+func NewObserver(c *Cluster, controller *Controller) *Observer {
+	return &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}}
+}
+
+// watchWorkloads returns the watch of a kind, started on first use.
+func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
+	gvr, ok := workloadResources[kind]
+	if !ok {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
+	}
+	w, err := o.controller.Watch(Watched{GroupVersionResource: gvr, Selector: manifest.LabelApplication, Transform: keepWorkload})
+	if err != nil {
+		return nil, err
+	}
+	return w, w.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
+		o.notify(subscription(kind, key.Namespace, key.Name))
+		return nil
+	})
+}
+
+// watchSets returns the watch of ReplicaSets, started on first use.
+func (o *Observer) watchSets() (*Watch, error) {
+	w, err := o.controller.Watch(Watched{
+		GroupVersionResource: replicaSets, Transform: keepSet,
+		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
+			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
+				return []string{set.revision.OwnerUID}, nil
+			}
+			return nil, nil
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, w.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
+		// A ReplicaSet that is gone wakes nobody: its Deployment's status follows.
+		if set, ok := w.Get(key).(*keptSet); ok {
+			o.notify(set.owner)
+		}
+		return nil
+	})
+}
+
+// Subscribe implements rollout.Observer.
+func (o *Observer) Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), err error) {
+	key := subscription(ref.Kind, ref.Namespace, ref.Name)
+	o.mu.Lock()
+	if o.wake[key] == nil {
+		o.wake[key] = map[*func()]bool{}
+	}
+	o.wake[key][&wake] = true
+	o.mu.Unlock()
+	cancel = func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.wake[key], &wake)
+		if len(o.wake[key]) == 0 {
+			delete(o.wake, key)
+		}
+	}
+	if _, err := o.watchWorkloads(ref.Kind); err != nil {
+		cancel()
+		return nil, err
+	}
+	if ref.Kind == rollout.KindDeployment {
+		if _, err := o.watchSets(); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	return cancel, nil
+}
+
+func (o *Observer) notify(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for wake := range o.wake[key] {
+		(*wake)()
+	}
+}
+
+func subscription(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// Cached implements rollout.Observer.
+func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	var s rollout.Snapshot
+	w, err := o.watchWorkloads(rec.Workload.Kind)
+	if err == nil {
+		err = w.Filled(ctx)
+	}
+	if err != nil {
+		return s, err
+	}
+	kept, ok := w.Get(types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}).(*keptWorkload)
+	if !ok {
+		return s, nil
+	}
+	s.Workload = &kept.workload
+	if kept.workload.Kind != rollout.KindDeployment {
+		return s, nil
+	}
+	sets, err := o.watchSets()
+	if err == nil {
+		err = sets.Filled(ctx)
+	}
+	if err != nil {
+		return s, err
+	}
+	owned, err := sets.ByIndex(byOwner, kept.workload.UID)
+	if err != nil {
+		return s, fmt.Errorf("find the ReplicaSets of %s: %w", rec.Workload, err)
+	}
+	for _, obj := range owned {
+		if set, ok := obj.(*keptSet); ok {
+			s.Revisions = append(s.Revisions, set.revision)
+		}
+	}
+	return s, nil
+}
+
+// Confirm implements rollout.Observer.
+func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	s := rollout.Snapshot{Confirmed: true}
+	gvr, ok := workloadResources[rec.Workload.Kind]
+	if !ok {
+		return s, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", rec.Workload.Kind)
+	}
+	live, err := o.cluster.dynamic.Resource(gvr).Namespace(rec.Workload.Namespace).Get(ctx, rec.Workload.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return s, o.cluster.Classify(fmt.Errorf("read %s: %w", rec.Workload, err))
+	}
+	w, err := rollout.WorkloadFrom(live)
+	if err != nil {
+		return s, err
+	}
+	s.Workload = &w
+	if w.Kind != rollout.KindDeployment {
+		return s, nil
+	}
+	// No resource version: the newest there is, as etcd's majority has it.
+	list, err := o.cluster.dynamic.Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
+	if err != nil {
+		return s, o.cluster.Classify(fmt.Errorf("list the ReplicaSets of %s: %w", rec.Workload, err))
+	}
+	for i := range list.Items {
+		r, err := rollout.RevisionFrom(&list.Items[i])
+		if err != nil {
+			return s, err
+		}
+		s.Revisions = append(s.Revisions, r)
+	}
+	return s, nil
+}
+
+// Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out
+// and those of the workload that are stopping, and the events of some that are
+// not ready.
+func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, []corev1.Event, error) {
+	if s.Workload == nil {
+		return nil, nil, nil
+	}
+	list, err := o.cluster.typed.CoreV1().Pods(rec.Workload.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
+	if err != nil {
+		return nil, nil, o.cluster.Classify(fmt.Errorf("list the pods of %s: %w", rec.Workload, err))
+	}
+	target, owners := rollout.PodOwners(rec, s)
+	var pods []corev1.Pod
+	for _, pod := range list.Items {
+		owner := metav1.GetControllerOf(&pod)
+		if owner != nil && owners[string(owner.UID)] && (string(owner.UID) == target || pod.DeletionTimestamp != nil) {
+			pods = append(pods, pod)
+		}
+	}
+	events, err := o.events(ctx, pods)
+	return pods, events, err
+}
+
+// events reads the events of the first pods that are not ready.
+func (o *Observer) events(ctx context.Context, pods []corev1.Pod) ([]corev1.Event, error) {
+	var events []corev1.Event
+	asked := 0
+	for i := range pods {
+		pod := &pods[i]
+		if asked == eventPods {
+			break
+		}
+		if pod.DeletionTimestamp != nil || rollout.Ready(pod) {
+			continue
+		}
+		asked++
+		list, err := o.cluster.typed.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID)}.String(), Limit: eventsPerPod,
+		})
+		if err != nil {
+			return events, o.cluster.Classify(fmt.Errorf("list the events of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+		events = append(events, list.Items...)
+	}
+	return events, nil
+}
+
+// keepWorkload reduces a workload to what the cache keeps.
+func keepWorkload(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	w, err := rollout.WorkloadFrom(u)
+	if err != nil {
+		return nil, err
+	}
+	return &keptWorkload{ObjectMeta: keptMeta(u), workload: w}, nil
+}
+
+// keepSet reduces a ReplicaSet to what the cache keeps.
+func keepSet(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	r, err := rollout.RevisionFrom(u)
+	if err != nil {
+		return nil, err
+	}
+	kept := &keptSet{ObjectMeta: keptMeta(u), revision: r}
+	if owner := metav1.GetControllerOf(u); owner != nil {
+		kept.owner = subscription(owner.Kind, u.GetNamespace(), owner.Name)
+	}
+	return kept, nil
+}
+
+func keptMeta(u *unstructured.Unstructured) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}
+}
