@@ -34,16 +34,16 @@ func transport(cfg Config) (credentials.TransportCredentials, error) {
 	if cfg.CertFile == "" && cfg.KeyFile == "" {
 		if !cfg.Insecure && !loopback(cfg.Address) {
 			return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
-				"set api.certFile and api.keyFile, or write api.insecure: true if that is meant", cfg.Address)
+				"set api.tlsCertFile and api.tlsKeyFile, or write api.insecure: true if that is meant", cfg.Address)
 		}
 		return nil, nil
 	}
 	if cfg.CertFile == "" || cfg.KeyFile == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "TLS for the control API needs both api.certFile and api.keyFile, and only one is set")
+		return nil, deploy.Errorf(deploy.Invalid, "TLS for the control API needs both api.tlsCertFile and api.tlsKeyFile, and only one is set")
 	}
 	cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "load the control API's certificate (api.certFile %s, api.keyFile %s): %w", cfg.CertFile, cfg.KeyFile, err)
+		return nil, deploy.Errorf(deploy.Invalid, "load the control API's certificate (api.tlsCertFile %s, api.tlsKeyFile %s): %w", cfg.CertFile, cfg.KeyFile, err)
 	}
 	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), nil
 }

@@ -2,16 +2,7 @@ package control_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,37 +16,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// certificate writes a self-signed certificate for 127.0.0.1 and its key.
-func certificate(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "piped"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
-
 func TestListenRules(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := controltest.Certificate(t, t.TempDir())
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,15 +29,15 @@ func TestListenRules(t *testing.T) {
 	}{
 		"plaintext on loopback":                    {control.Config{Address: "127.0.0.1:0"}, nil},
 		"plaintext on localhost":                   {control.Config{Address: "localhost:0"}, nil},
-		"plaintext on all interfaces":              {control.Config{Address: "0.0.0.0:0"}, []string{"api.certFile", "api.keyFile", "api.insecure", "0.0.0.0:0"}},
-		"plaintext on an address without host":     {control.Config{Address: ":0"}, []string{"api.certFile", "api.insecure"}},
-		"plaintext on a name":                      {control.Config{Address: "piped.example.com:0"}, []string{"api.certFile", "api.insecure"}},
+		"plaintext on all interfaces":              {control.Config{Address: "0.0.0.0:0"}, []string{"api.tlsCertFile", "api.tlsKeyFile", "api.insecure", "0.0.0.0:0"}},
+		"plaintext on an address without host":     {control.Config{Address: ":0"}, []string{"api.tlsCertFile", "api.insecure"}},
+		"plaintext on a name":                      {control.Config{Address: "piped.example.com:0"}, []string{"api.tlsCertFile", "api.insecure"}},
 		"plaintext on all interfaces, written out": {control.Config{Address: "0.0.0.0:0", Insecure: true}, nil},
 		"TLS on all interfaces":                    {control.Config{Address: "0.0.0.0:0", CertFile: cert, KeyFile: key}, nil},
-		"certificate without key":                  {control.Config{Address: "127.0.0.1:0", CertFile: cert}, []string{"api.certFile", "api.keyFile", "only one"}},
-		"key without certificate":                  {control.Config{Address: "127.0.0.1:0", KeyFile: key}, []string{"api.certFile", "api.keyFile", "only one"}},
+		"certificate without key":                  {control.Config{Address: "127.0.0.1:0", CertFile: cert}, []string{"api.tlsCertFile", "api.tlsKeyFile", "only one"}},
+		"key without certificate":                  {control.Config{Address: "127.0.0.1:0", KeyFile: key}, []string{"api.tlsCertFile", "api.tlsKeyFile", "only one"}},
 		"no such certificate":                      {control.Config{Address: "127.0.0.1:0", CertFile: cert + ".none", KeyFile: key}, []string{cert + ".none", "no such file"}},
-		"key and certificate swapped":              {control.Config{Address: "127.0.0.1:0", CertFile: key, KeyFile: cert}, []string{"api.certFile " + key}},
+		"key and certificate swapped":              {control.Config{Address: "127.0.0.1:0", CertFile: key, KeyFile: cert}, []string{"api.tlsCertFile " + key}},
 		"port in use":                              {control.Config{Address: busy.Addr().String()}, []string{busy.Addr().String(), "api.address", "in use"}},
 		"no port":                                  {control.Config{Address: "127.0.0.1", Insecure: true}, []string{"api.address", "missing port"}},
 	}
@@ -101,7 +63,7 @@ func TestListenRules(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := certificate(t)
+	cert, key := controltest.Certificate(t, t.TempDir())
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
 	if !agent.Server.Secure() {
 		t.Error("Secure is false with a certificate")

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -129,13 +130,25 @@ func (c *connection) checkAddress() error {
 	if strings.HasPrefix(c.address, "http://") || strings.HasPrefix(c.address, "https://") {
 		return hint(fmt.Errorf("address %q has a scheme", c.address), way)
 	}
+	if c.resolved() {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.address); err != nil {
+		return hint(err, way)
+	}
 	return nil
+}
+
+// resolved reports whether the address names a resolver of its own, such as
+// dns:///host:port.
+func (c *connection) resolved() bool {
+	return strings.Contains(c.address, "://") || strings.HasPrefix(c.address, "dns:") || strings.HasPrefix(c.address, "unix:")
 }
 
 // target leaves names to the dialer unless a resolver is named, as the real
 // pipectl does.
 func (c *connection) target() string {
-	if strings.Contains(c.address, "://") || strings.HasPrefix(c.address, "dns:") || strings.HasPrefix(c.address, "unix:") {
+	if c.resolved() {
 		return c.address
 	}
 	return "passthrough:///" + c.address
@@ -175,35 +188,41 @@ func (c *connection) transport() (credentials.TransportCredentials, error) {
 }
 
 // waitReady waits until the agent is connected or the time for that is over,
-// and then says what the last attempt failed of.
+// and then says what the last attempt failed of. An agent that is there but
+// cannot be talked to is not waited for.
 func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	wait, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-		if state == connectivity.Idle {
+		switch state {
+		case connectivity.Idle:
 			conn.Connect()
+		case connectivity.TransientFailure:
+			if reason := lastFailure(ctx, conn); strings.Contains(reason, "authentication handshake failed") {
+				return c.cannotConnect(reason)
+			}
 		}
 		if !conn.WaitForStateChange(wait, state) {
-			return c.explain(ctx, conn)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return c.cannotConnect(lastFailure(ctx, conn))
 		}
 	}
 	return nil
 }
 
-// explain asks for anything on a connection that is not ready: the answer holds
-// the reason.
-func (c *connection) explain(ctx context.Context, conn *grpc.ClientConn) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+func (c *connection) cannotConnect(reason string) error {
+	return hint(fmt.Errorf("cannot connect to %s: %s", c.address, reason), "%s", c.advice(reason))
+}
+
+// lastFailure asks for anything on a connection that is not ready: the answer
+// holds the reason.
+func lastFailure(ctx context.Context, conn *grpc.ClientConn) string {
 	ask, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	_, err := grpc_health_v1.NewHealthClient(conn).Check(ask, &grpc_health_v1.HealthCheckRequest{})
-	if err == nil {
-		return nil // it came up in this very moment
-	}
-	reason := status.Convert(err).Message()
-	return hint(fmt.Errorf("cannot connect to %s: %s", c.address, reason), "%s", c.advice(reason))
+	return status.Convert(err).Message()
 }
 
 func (c *connection) advice(reason string) string {

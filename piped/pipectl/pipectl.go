@@ -86,9 +86,15 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// required marks flags that must be given.
+// required makes cmd a command that takes flags only, these of them always.
 func required(cmd *cobra.Command, flags ...string) *cobra.Command {
-	cmd.Args = cobra.NoArgs
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return hint(fmt.Errorf("%q takes flags only, and %q is none", cmd.CommandPath(), args[0]),
+				"see '%s --help' for the flags", cmd.CommandPath())
+		}
+		return nil
+	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var missing []string

@@ -98,6 +98,9 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 		return "", false, w.transient("failed to get command", err)
 	}
 	command := resp.GetCommand()
+	if command == nil {
+		return "", false, fmt.Errorf("the agent's answer holds no command %s", commandID)
+	}
 	if command.GetType() != modelv1.Command_SYNC_APPLICATION {
 		w.log.errorf("Unexpected command type %s", command.GetType())
 		return "", false, errNoDeployment

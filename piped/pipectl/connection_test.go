@@ -1,0 +1,195 @@
+package pipectl_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"regexp"
+	"strings"
+	gosync "sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/pipectl"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func run(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = pipectl.Run(ctx, args, strings.NewReader(""), &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestConnections(t *testing.T) {
+	cert, key := controltest.Certificate(t, t.TempDir())
+	other, _ := controltest.Certificate(t, t.TempDir())
+	secure := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
+	plain := controltest.Start(t, t.TempDir())
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	free.Close()
+	tests := map[string]struct {
+		agent *controltest.Agent
+		args  []string
+		want  string // of stderr; "" for success
+	}{
+		"TLS with the right certificate":      {secure, []string{"--cert-file", cert}, ""},
+		"TLS with the system's roots":         {secure, nil, `certificate.*\nHint: .*--cert-file`},
+		"TLS with another certificate":        {secure, []string{"--cert-file", other}, `certificate.*\nHint: .*--cert-file`},
+		"plaintext":                           {plain, []string{"--insecure"}, ""},
+		"plaintext to an agent with TLS":      {secure, []string{"--insecure"}, `cannot connect to .*\nHint: .*leave --insecure away`},
+		"TLS to an agent with plaintext":      {plain, nil, `TLS handshake.*\nHint: .*add --insecure`},
+		"nobody listens":                      {plain, []string{"--insecure", "--address", nobody}, `cannot connect to ` + nobody + `: .*refused.*\nHint: check that the agent runs`},
+		"an address without port":             {plain, []string{"--insecure", "--address", "127.0.0.1"}, `missing port in address\nHint: .*--address`},
+		"the real one's way to name resolver": {plain, []string{"--insecure", "--address", "passthrough:///" + plain.Server.Addr()}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"application", "list", "--address", tc.agent.Server.Addr(), "--api-key", tc.agent.ReadOnly}, tc.args...)
+			code, stdout, stderr := run(t.Context(), args...)
+			if tc.want == "" {
+				if code != 0 || stdout != "{}\n" || stderr != "" {
+					t.Errorf("code %d, stdout %q, stderr %q, want 0, {} and nothing", code, stdout, stderr)
+				}
+				return
+			}
+			if code != 1 || stdout != "" || !regexp.MustCompile("(?s)failed to initialize client: .*"+tc.want).MatchString(stderr) {
+				t.Errorf("code %d, stdout %q, stderr %q, want 1, nothing and %s", code, stdout, stderr, tc.want)
+			}
+		})
+	}
+}
+
+// An agent that is just starting is waited for.
+func TestStartingAgent(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		conn, err := listener.Accept() // the first attempt finds no agent
+		if err == nil {
+			conn.Close()
+		}
+		listener.Close()
+		controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Address = address })
+	}()
+	code, _, stderr := run(t.Context(), "deployment", "get", "--deployment-id=none", "--insecure", "--api-key=a.b", "--address="+address)
+	if code != 1 || !strings.Contains(stderr, "code = Unauthenticated") {
+		t.Errorf("code %d, stderr %q, want the answer of the agent that came later", code, stderr)
+	}
+	<-started
+}
+
+func TestInterrupted(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	agent.Deployment("d1", agent.Application("web", nil), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &cancelOn{text: "...", cancel: cancel}
+	args := []string{"deployment", "wait-status", "--deployment-id=d1", "--status=DEPLOYMENT_SUCCESS", "--insecure",
+		"--address", agent.Server.Addr(), "--api-key", agent.ReadOnly}
+	if code := pipectl.Run(ctx, args, strings.NewReader(""), out, out); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if !strings.Contains(out.buf.String(), "stopped waiting for deployment d1: context canceled") {
+		t.Errorf("output %q does not say that the wait was stopped", out.buf.String())
+	}
+}
+
+// cancelOn is an output that cancels when a text is written.
+type cancelOn struct {
+	buf    bytes.Buffer
+	text   string
+	cancel func()
+}
+
+func (c *cancelOn) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), c.text) {
+		c.cancel()
+	}
+	return c.buf.Write(p)
+}
+
+// odd is an API that answers what the real one never does.
+type odd struct {
+	apiservice.UnimplementedAPIServiceServer
+	command    *modelv1.Command
+	deployment *modelv1.Deployment
+
+	mu     gosync.Mutex
+	errors []error // the answers to the first calls of GetDeployment
+}
+
+func (o *odd) SyncApplication(context.Context, *apiservice.SyncApplicationRequest) (*apiservice.SyncApplicationResponse, error) {
+	return &apiservice.SyncApplicationResponse{CommandId: "c1"}, nil
+}
+
+func (o *odd) GetCommand(context.Context, *apiservice.GetCommandRequest) (*apiservice.GetCommandResponse, error) {
+	return &apiservice.GetCommandResponse{Command: o.command}, nil
+}
+
+func (o *odd) GetDeployment(context.Context, *apiservice.GetDeploymentRequest) (*apiservice.GetDeploymentResponse, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.errors) > 0 {
+		err := o.errors[0]
+		o.errors = o.errors[1:]
+		return nil, err
+	}
+	return &apiservice.GetDeploymentResponse{Deployment: o.deployment}, nil
+}
+
+func TestOddAnswers(t *testing.T) {
+	success := &modelv1.Deployment{Status: modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS}
+	sync := []string{"application", "sync", "--app-id=a"}
+	wait := []string{"deployment", "wait-status", "--deployment-id=d", "--status=DEPLOYMENT_SUCCESS"}
+	tests := map[string]struct {
+		api  *odd
+		args []string
+		code int
+		want string
+	}{
+		"no command":        {&odd{}, sync, 1, "the agent's answer holds no command c1"},
+		"another command":   {&odd{command: &modelv1.Command{Type: modelv1.Command_SKIP_STAGE}}, sync, 1, "Unexpected command type SKIP_STAGE\n"},
+		"no deployment ID":  {&odd{command: &modelv1.Command{Status: modelv1.CommandStatus_COMMAND_SUCCEEDED}}, sync, 1, "failed to detect the triggered deployment ID"},
+		"command timed out": {&odd{command: &modelv1.Command{Status: modelv1.CommandStatus_COMMAND_TIMEOUT}}, sync, 1, "The request was timed out\n"},
+		"unknown status of a command": {&odd{command: &modelv1.Command{Status: 77}}, append(sync, "--timeout=100ms", "--check-interval=10ms"), 1,
+			"waited 100ms for the agent to accept the request"},
+		"no deployment": {&odd{}, wait, 1, "the agent's answer holds no deployment d"},
+		"errors that pass": {&odd{deployment: success, errors: []error{status.Error(codes.Unavailable, "one"), status.Error(codes.Internal, "two")}},
+			append(wait, "--check-interval=10ms"), 0, "failed to get deployment, trying again: rpc error: code = Internal desc = two\n"},
+		"an error that does not pass": {&odd{errors: []error{status.Error(codes.PermissionDenied, "no")}}, wait, 1, "failed to get deployment: rpc error: code = PermissionDenied desc = no"},
+		"not served":                  {&odd{}, []string{"deployment", "logs", "--deployment-id=d"}, 1, "Hint: update the agent"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			apiservice.RegisterAPIServiceServer(server, tc.api)
+			var served gosync.WaitGroup
+			served.Go(func() { _ = server.Serve(listener) }) // ends with Stop
+			defer served.Wait()
+			defer server.Stop()
+			code, stdout, stderr := run(t.Context(), append(tc.args, "--insecure", "--api-key=a.b", "--address="+listener.Addr().String())...)
+			if code != tc.code || stdout != "" || !strings.Contains(stderr, tc.want) {
+				t.Errorf("code %d, stdout %q, stderr %q, want %d, nothing and %q", code, stdout, stderr, tc.code, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package pipectl_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/pipectl"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, map[string]func(){
+		"pipectl": func() {
+			os.Exit(pipectl.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// leakChecked runs the tests and then looks for goroutines left behind.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Each script drives the real command against a control API of its own, with
+// PIPECTL_ADDRESS, PIPECTL_INSECURE and PIPECTL_API_KEY_FILE set for it. The
+// commands below play the agent.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: startAgent,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"application": play("name [label=value ...]", 1, func(a *controltest.Agent, args []string) {
+				labels := map[string]string{}
+				for _, pair := range args[1:] {
+					k, v, _ := strings.Cut(pair, "=")
+					labels[k] = v
+				}
+				a.Application(args[0], labels)
+			}),
+			"disable": act("application", 1, func(a *controltest.Agent, args []string) error {
+				return a.Store.SetDisabled(context.Background(), "app-"+args[0], true)
+			}),
+			"deployment": act("id application", 2, func(a *controltest.Agent, args []string) error {
+				app, err := a.Store.Application(context.Background(), "app-"+args[1])
+				if err == nil {
+					a.Deployment(args[0], app, "")
+				}
+				return err
+			}),
+			"move": play("id status reason", 3, func(a *controltest.Agent, args []string) {
+				a.Move(args[0], deploy.Status(args[1]), args[2])
+			}),
+			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
+				a.Log(args[0], args[1], args[2:]...)
+			}),
+			// accept answers the open command with a new deployment, refuse with a
+			// reason.
+			"accept": act("id", 1, func(a *controltest.Agent, args []string) error {
+				command := a.OpenCommand()
+				app, err := a.Store.Application(context.Background(), command.ApplicationID)
+				if err == nil {
+					a.Deployment(args[0], app, command.ID)
+				}
+				return err
+			}),
+			"refuse": act("reason", 1, func(a *controltest.Agent, args []string) error {
+				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: args[0]})
+			}),
+		},
+	})
+}
+
+// agentKey is where a script's environment keeps its agent.
+type agentKey struct{}
+
+func startAgent(env *testscript.Env) error {
+	agent := controltest.Start(scriptTB{env}, env.WorkDir)
+	env.Values[agentKey{}] = agent
+	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
+	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {
+		if err := os.WriteFile(file, []byte("\n "+key+" \n"), 0o600); err != nil {
+			return err
+		}
+	}
+	env.Setenv("ADDRESS", agent.Server.Addr())
+	env.Setenv("OWNER", agent.ReadWrite)
+	env.Setenv("PIPECTL_ADDRESS", agent.Server.Addr())
+	env.Setenv("PIPECTL_INSECURE", "true")
+	env.Setenv("PIPECTL_API_KEY_FILE", owner)
+	return nil
+}
+
+// act makes a script command of f, which needs at least n arguments.
+func act(usage string, n int, f func(*controltest.Agent, []string) error) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) < n {
+			ts.Fatalf("usage: %s", usage)
+		}
+		ts.Check(f(ts.Value(agentKey{}).(*controltest.Agent), args))
+	}
+}
+
+func play(usage string, n int, f func(*controltest.Agent, []string)) func(*testscript.TestScript, bool, []string) {
+	return act(usage, n, func(a *controltest.Agent, args []string) error {
+		f(a, args)
+		return nil
+	})
+}
+
+// scriptTB lets an agent end with its script.
+type scriptTB struct{ env *testscript.Env }
+
+func (s scriptTB) Fatal(args ...any) { s.env.T().Fatal(args...) }
+func (s scriptTB) Cleanup(f func())  { s.env.Defer(f) }
