@@ -157,8 +157,8 @@ func (a *agent) await(ctx context.Context, what string, timeout time.Duration, d
 func (a *agent) pipectl(ctx context.Context, tell *narrator, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, deployTimeout)
 	defer cancel()
+	tell.command("pipectl " + strings.Join(args, " ") + " \\\n       " + strings.Join(a.pipectlFlags(), " "))
 	args = append(args, a.pipectlFlags()...)
-	tell.command("pipectl " + strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, filepath.Join(a.bin, "pipectl"), args...).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		tell.output(strings.TrimRight(line, "\n"))

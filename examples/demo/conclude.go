@@ -11,8 +11,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// conclude shows all deployments, says what was not as it should be, and how to
-// go on by hand.
+// conclude shows all deployments and says what was not as it should be.
 func (d *demo) conclude(ctx context.Context) error {
 	all, err := d.watch.poll(ctx)
 	if err != nil {
@@ -33,7 +32,6 @@ func (d *demo) conclude(ctx context.Context) error {
 	if len(d.differences) == 0 {
 		d.tell.good("every deployment ended as it should")
 	}
-	d.handOver()
 	return nil
 }
 
@@ -54,7 +52,7 @@ func (d *demo) compare(all []*modelv1.Deployment) {
 func (d *demo) handOver() {
 	d.tell.heading("Where it is")
 	d.tell.fact("control API", d.agent.address)
-	d.tell.fact("health", "http://"+d.agent.web)
+	d.tell.fact("health", "http://"+d.agent.web+"/healthz")
 	d.tell.fact("owner key", d.agent.key)
 	d.tell.fact("log", d.agent.process.log)
 	d.tell.fact("kubeconfig", d.cluster.Kubeconfig())
@@ -67,7 +65,7 @@ func (d *demo) handOver() {
 		fmt.Sprintf("PATH=%s:$PATH; flags='%s'", d.agent.bin, flags),
 		"pipectl application list $flags",
 		"pipectl deployment list $flags",
-		"pipectl application sync $flags --app-id " + d.watch.appID(subject),
+		"pipectl application sync $flags --app-id " + d.subjectID,
 		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
 		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", mendedTag, filepath.Join(clone, workload)),
 		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s push", clone),

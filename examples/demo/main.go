@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) 
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
 	d, err := newDemo(*bin, *apps, newNarrator(stdout))

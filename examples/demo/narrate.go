@@ -21,7 +21,7 @@ const (
 )
 
 // lineWidth is where long texts are broken.
-const lineWidth = 110
+const lineWidth = 120
 
 // narrator writes the story in short aligned lines.
 type narrator struct {
@@ -58,9 +58,7 @@ func (n *narrator) good(format string, args ...any) {
 }
 
 func (n *narrator) bad(text string) {
-	for line := range strings.Lines(text + "\n") {
-		n.wrapped("   "+n.paint(red, "not as it should be:")+" ", 24, line, red)
-	}
+	n.wrapped("   "+n.paint(red, "not as it should be:")+" ", 24, text, red)
 }
 
 func (n *narrator) fact(name, value string) {
@@ -75,21 +73,25 @@ func (n *narrator) output(line string) {
 	fmt.Fprintf(n.out, "   %s %s\n", n.paint(dim, "|"), line)
 }
 
-// event tells one step of a deployment: when, whose, what and why.
+// event tells one step of a deployment: when, whose, what and why. A line of a
+// log is cut short: what matters of it is in the reason of the status.
 func (n *narrator) event(e event) {
 	since := time.UnixMilli(e.atMs).Sub(e.view.zero)
 	head := n.paint(dim, fmt.Sprintf("%8s", "+"+seconds(since))) + fmt.Sprintf("  %-11s", e.view.deployment.ApplicationName)
-	colour, word := statusColour(e.word), fmt.Sprintf("%-13s", e.word)
-	text := plain
-	if e.log {
-		colour, word, text = dim, fmt.Sprintf("  %-11s", e.word), dim
+	const indent = 8 + 2 + 11 + 14
+	if !e.log {
+		n.wrapped(head+n.paint(statusColour(e.word), fmt.Sprintf("%-14s", e.word)), indent, e.text, plain)
+		return
 	}
+	colour := dim
 	if e.bad {
-		colour, text = red, red
+		colour = red
 	}
-	for line := range strings.Lines(e.text + "\n") {
-		n.wrapped(head+n.paint(colour, word)+" ", 8+2+11+13+1, strings.TrimRight(line, "\n"), text)
+	lines := wrap(e.text, lineWidth-indent)
+	if len(lines) > 1 {
+		lines[0] += " ..."
 	}
+	fmt.Fprintln(n.out, head+n.paint(dim, fmt.Sprintf("  %-12s", e.word))+n.paint(colour, lines[0]))
 }
 
 func statusColour(status string) string {

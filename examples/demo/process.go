@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,8 +19,8 @@ const stopTimeout = 15 * time.Second
 type process struct {
 	name, log string
 	cmd       *exec.Cmd
+	terminate context.CancelFunc
 	ended     chan struct{} // closed when the program has ended
-	err       error         // how it ended; read after ended is closed
 }
 
 // startProcess starts a program whose output goes to the file log.
@@ -30,9 +30,11 @@ func startProcess(program, log string, args ...string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
 	defer file.Close()
-	p := &process{name: filepath.Base(program), log: log, cmd: exec.Command(program, args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = file, file
-	p.cmd.SysProcAttr = childAttributes()
+	ctx, terminate := context.WithCancel(context.Background())
+	p := &process{name: filepath.Base(program), log: log, terminate: terminate, ended: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, program, args...)
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = file, file, childAttributes()
+	p.cmd.Cancel, p.cmd.WaitDelay = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }, stopTimeout
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
@@ -48,20 +50,16 @@ func (p *process) run(started chan<- error) {
 	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
 	started <- err
-	if err != nil {
-		return
+	if err == nil {
+		_ = p.cmd.Wait() // how it ended is in cmd.ProcessState
+		close(p.ended)
 	}
-	p.err = p.cmd.Wait()
-	close(p.ended)
 }
 
-// failure describes a program that ended by itself, with the end of its log.
+// failure describes a program that has ended and should not have, with the end
+// of its log.
 func (p *process) failure() error {
-	how := "with status 0"
-	if p.err != nil {
-		how = p.err.Error()
-	}
-	return fmt.Errorf("%s ended unexpectedly (%s); the end of %s:\n%s", p.name, how, p.log, p.tail())
+	return fmt.Errorf("%s ended unexpectedly (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.log, p.tail())
 }
 
 // tail returns the end of the program's log.
@@ -74,27 +72,12 @@ func (p *process) tail() string {
 	return "  " + strings.Join(lines[max(0, len(lines)-15):], "\n  ")
 }
 
-// stop ends the program and waits for it.
+// stop ends the program, by force after a while, and waits for it.
 func (p *process) stop() error {
-	select {
-	case <-p.ended:
-		return nil
-	default:
-	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop %s: %w", p.name, err)
-	}
-	timeout := time.NewTimer(stopTimeout)
-	defer timeout.Stop()
-	select {
-	case <-p.ended:
-	case <-timeout.C:
-		err := p.cmd.Process.Kill()
-		<-p.ended
-		return errors.Join(fmt.Errorf("%s did not stop within %s and was killed; its log: %s", p.name, stopTimeout, p.log), err)
-	}
-	if p.err != nil {
-		return fmt.Errorf("%s did not stop cleanly (%w); its log: %s", p.name, p.err, p.log)
+	p.terminate()
+	<-p.ended
+	if !p.cmd.ProcessState.Success() {
+		return fmt.Errorf("%s did not stop cleanly within %s (%s); its log: %s", p.name, stopTimeout, p.cmd.ProcessState, p.log)
 	}
 	return nil
 }

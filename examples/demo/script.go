@@ -29,6 +29,7 @@ type demo struct {
 	agent   *agent
 	watch   *watch
 
+	subjectID   string // of the application the script changes
 	expected    []expectation
 	differences []string // what was not as it should be
 }
@@ -129,6 +130,9 @@ func (d *demo) firstDeployments(ctx context.Context) error {
 	}
 	for _, app := range apps {
 		d.tell.fact("found", fmt.Sprintf("%-12s%s/%s", app.Name, app.GitPath.Path, app.GitPath.ConfigFilename))
+		if app.Name == subject {
+			d.subjectID = app.Id
+		}
 	}
 	d.tell.gap()
 	for _, app := range apps {
@@ -167,7 +171,7 @@ func (d *demo) breakImage(ctx context.Context) error {
 }
 
 func (d *demo) syncByHand(ctx context.Context) error {
-	err := d.agent.pipectl(ctx, d.tell, "application", "sync", "--app-id", d.watch.appID(subject),
+	err := d.agent.pipectl(ctx, d.tell, "application", "sync", "--app-id", d.subjectID,
 		"--wait-status", success.String(), "--check-interval", "1s", "--timeout", "1m")
 	if err != nil {
 		return err
@@ -190,8 +194,10 @@ func (d *demo) commitImage(tag, message string) error {
 	return nil
 }
 
-// stayUp goes on telling what the agent does until the person ends the demo.
+// stayUp says how to go on by hand, and tells what the agent does until the
+// person ends the demo.
 func (d *demo) stayUp(ctx context.Context) error {
+	d.handOver()
 	d.tell.note("The agent stays up, and what it does is told here. Ctrl-C ends everything.")
 	d.tell.gap()
 	err := d.agent.await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {

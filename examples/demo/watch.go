@@ -25,6 +25,7 @@ type view struct {
 	deployment  *modelv1.Deployment
 	zero        time.Time
 	transitions int              // told
+	cause       string           // why it is rolled back, told
 	blocks      map[string]int64 // by stage: index of the last log block told
 	ended       bool             // nothing more will come
 }
@@ -36,7 +37,7 @@ type event struct {
 	word string // a status, or the stage of a log line
 	text string
 	log  bool
-	bad  bool
+	bad  bool // a log line about an error
 }
 
 func newWatch(api apiservice.APIServiceClient, tell *narrator) *watch {
@@ -45,16 +46,6 @@ func newWatch(api apiservice.APIServiceClient, tell *narrator) *watch {
 
 // since says from when the times of a commit's deployments are counted.
 func (w *watch) since(commit string, at time.Time) { w.zero[commit] = at }
-
-// appID returns the ID of an application that was deployed before.
-func (w *watch) appID(name string) string {
-	for _, v := range w.views {
-		if v.deployment.ApplicationName == name {
-			return v.deployment.ApplicationId
-		}
-	}
-	return ""
-}
 
 // deployments returns all deployments as last seen, oldest first.
 func (w *watch) deployments() []*modelv1.Deployment {
@@ -124,7 +115,7 @@ func (w *watch) news(ctx context.Context, v *view) ([]event, error) {
 	for _, t := range v.deployment.Transitions[v.transitions:] {
 		if t.StageId == "" {
 			status := strings.TrimPrefix(t.To, "DEPLOYMENT_")
-			out = append(out, event{atMs: t.AtMs, view: v, word: status, text: v.reason(t), bad: status == "FAILURE" || status == "ROLLING_BACK"})
+			out = append(out, event{atMs: t.AtMs, view: v, word: status, text: v.reason(t)})
 		}
 	}
 	v.transitions = len(v.deployment.Transitions)
@@ -142,24 +133,24 @@ func (w *watch) news(ctx context.Context, v *view) ([]event, error) {
 
 // reason says what a person wants to read beside a status.
 func (v *view) reason(t *modelv1.Transition) string {
-	d := v.deployment
-	switch t.To {
-	case modelv1.DeploymentStatus_DEPLOYMENT_PENDING.String():
-		text := fmt.Sprintf("%s %q", shortHash(d.Trigger.Commit.Hash), d.Trigger.Commit.Message)
-		if d.Trigger.Commander != "" {
-			text += ", asked for by " + d.Trigger.Commander
+	commit := v.deployment.Trigger.Commit
+	switch modelv1.DeploymentStatus(modelv1.DeploymentStatus_value[t.To]) {
+	case modelv1.DeploymentStatus_DEPLOYMENT_PENDING:
+		text := fmt.Sprintf("%s %q", shortHash(commit.Hash), commit.Message)
+		if by := v.deployment.Trigger.Commander; by != "" {
+			text += ", asked for by " + by
 		}
 		return text
-	case modelv1.DeploymentStatus_DEPLOYMENT_PLANNED.String():
-		return d.Summary
-	case modelv1.DeploymentStatus_DEPLOYMENT_RUNNING.String():
-		var names []string
-		for _, s := range d.Stages {
-			if !s.Rollback {
-				names = append(names, s.Name)
-			}
+	case modelv1.DeploymentStatus_DEPLOYMENT_PLANNED:
+		return v.deployment.Summary
+	case modelv1.DeploymentStatus_DEPLOYMENT_RUNNING:
+		return ""
+	case modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK:
+		v.cause = t.Reason
+	case failure:
+		if rest, ok := strings.CutPrefix(t.Reason, v.cause); ok && v.cause != "" {
+			return "..." + rest
 		}
-		return strings.Join(names, " -> ")
 	}
 	return t.Reason
 }
