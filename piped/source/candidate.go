@@ -66,6 +66,9 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
 		return nil, deploy.Errorf(deploy.NotFound, "%s: there is no such file in the commit", name)
 	}
+	if errors.Is(err, fs.ErrPermission) { // a symbolic link that points out of the repository
+		return nil, deploy.Errorf(deploy.Invalid, "read the commit: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}

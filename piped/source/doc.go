@@ -3,5 +3,6 @@
 // declares. It reads from the commit's fs.FS, never from a working directory,
 // and needs no cluster: namespaces that manifests leave out stay empty.
 //
-// A source never reaches outside its application's directory.
+// An application names no file outside its directory. Symbolic links are
+// followed as far as they stay inside the commit.
 package source
