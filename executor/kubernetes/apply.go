@@ -24,7 +24,7 @@ type work struct {
 	*Executor
 	run     deploy.StageRun
 	log     deploy.StageLog
-	cluster *cluster.Cluster
+	cluster Cluster
 	set     set
 
 	before []deploy.InventoryItem // the application's inventory before the stage

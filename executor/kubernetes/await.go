@@ -19,7 +19,7 @@ func await(ctx context.Context, w *work) error {
 		return nil
 	}
 	ended, err := rollout.Wait(ctx, rollout.Request{
-		Records: w.records(), Observer: w.cluster, Policy: w.policy(), Save: w.saveEnd,
+		Records: w.records(), Observer: w.cluster.Rollouts, Policy: w.policy(), Save: w.saveEnd,
 		Progress: func(line string) { w.log.Infof("%s", line) }, Now: w.Now,
 	})
 	if err != nil {

@@ -20,11 +20,18 @@ type Sources interface {
 	Load(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error)
 }
 
+// Cluster is one cluster the stages work on: its API and the watch of its
+// rollouts.
+type Cluster struct {
+	*cluster.Cluster
+	Rollouts rollout.Observer
+}
+
 // Config is what the executors need.
 type Config struct {
 	Store    *store.Store
 	Sources  Sources
-	Clusters map[string]*cluster.Cluster // by platform provider
+	Clusters map[string]Cluster // by platform provider
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
 	Now      func() time.Time
@@ -60,7 +67,8 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 // openCluster finds the cluster to work on.
 func openCluster(_ context.Context, w *work) error {
 	name := w.run.Deployment.Provider
-	if w.cluster = w.Clusters[name]; w.cluster == nil {
+	var ok bool
+	if w.cluster, ok = w.Clusters[name]; !ok {
 		return fmt.Errorf("the platform provider %q is not configured; there are: %v", name, slices.Sorted(maps.Keys(w.Clusters)))
 	}
 	return nil

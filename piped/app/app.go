@@ -30,6 +30,10 @@ import (
 	"github.com/c785c783/piped/trigger"
 )
 
+// sourceCacheBytes bounds the memory of sources that were loaded lately: the
+// planner and the stages of a deployment load the same one.
+const sourceCacheBytes = 8 << 20
+
 // Options are what New needs beside the configuration. The zero value is what
 // production uses.
 type Options struct {
@@ -38,9 +42,9 @@ type Options struct {
 	Now     func() time.Time // default time.Now
 	NewID   func() string    // default random UUIDs
 
-	// RolloutPolicy replaces the thresholds by which rollouts are judged, where
-	// an application does not set its own; nil takes the defaults.
-	RolloutPolicy *rollout.Policy
+	// RolloutPolicy holds the thresholds by which rollouts are judged, where an
+	// application does not set its own; zero values are the defaults.
+	RolloutPolicy rollout.Policy
 }
 
 // component is a part of the agent that runs until its context ends.
@@ -106,7 +110,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	loader := source.NewLoader(treesOf(repos))
+	loader := &source.Loader{Tree: treesOf(repos), CacheBytes: sourceCacheBytes}
 
 	a.add("trigger", trigger.New(trigger.Config{
 		Store: st, Repositories: repos, Providers: slices.Sorted(maps.Keys(clusters)), Interval: cfg.SyncInterval,
@@ -180,8 +184,8 @@ func (a *App) openRepositories(cfg *config.Piped, o Options) ([]trigger.Reposito
 }
 
 // openClusters prepares access to the cluster of each platform provider.
-func (a *App) openClusters(cfg *config.Piped, o Options) (map[string]*cluster.Cluster, error) {
-	out := map[string]*cluster.Cluster{}
+func (a *App) openClusters(cfg *config.Piped, o Options) (map[string]kubernetes.Cluster, error) {
+	out := map[string]kubernetes.Cluster{}
 	for _, p := range cfg.Providers {
 		c, err := cluster.NewCluster(cluster.ClusterConfig{
 			Name: p.Name, KubeConfigPath: p.Kubernetes.KubeConfigPath, MasterURL: p.Kubernetes.MasterURL,
@@ -190,8 +194,10 @@ func (a *App) openClusters(cfg *config.Piped, o Options) (map[string]*cluster.Cl
 		if err != nil {
 			return nil, err
 		}
-		a.add("cluster "+p.Name, c.Run)
-		out[p.Name] = c
+		a.onClose("cluster "+p.Name, func() error { c.Close(); return nil })
+		controller := cluster.NewController(c)
+		a.add("cluster "+p.Name, controller.Run)
+		out[p.Name] = kubernetes.Cluster{Cluster: c, Rollouts: cluster.NewObserver(c, controller)}
 	}
 	return out, nil
 }

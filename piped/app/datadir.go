@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -33,7 +34,7 @@ func lockDataDir(dir string) (unlock func() error, err error) {
 }
 
 // treesOf finds the tree of a commit in the mirror of its repository.
-func treesOf(repos []trigger.Repository) func(repoID, commit string) (fs.FS, error) {
+func treesOf(repos []trigger.Repository) source.Tree {
 	byID := map[string]*git.Repo{}
 	for _, r := range repos {
 		byID[r.Config.RepoID] = r.Git

@@ -24,7 +24,7 @@ var layers = map[string]int{
 	"trigger": 3, "planner": 3, "scheduler": 3, "executor": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3,
 	"piped/figures": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/pipectl": 3,
 
-	"piped/app": 4,
+	"piped/app": 4, "piped/app/agenttest": 4,
 
 	"piped/cmd": 5, "examples": 5,
 
@@ -32,7 +32,7 @@ var layers = map[string]int{
 }
 
 // wireRooms are the rooms that may import the generated wire types.
-var wireRooms = []string{"piped/control", "piped/pipectl", "proto", "examples"}
+var wireRooms = []string{"piped/control", "piped/pipectl", "proto", "piped/app/agenttest", "examples"}
 
 type goPackage struct {
 	ImportPath string

@@ -66,7 +66,7 @@ func ensureOwnerKey(ctx context.Context, s *store.Store, dataDir string, now tim
 
 // readmit makes sure that the store knows the key written in the owner file.
 func readmit(ctx context.Context, s *store.Store, path, key string, now time.Time) error {
-	record, err := control.APIKeyOf(key, "owner", "owner", deploy.ReadWrite, now)
+	record, err := control.RecordOf(key, "owner", "owner", deploy.ReadWrite, now)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -1,0 +1,288 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func TestMain(m *testing.M) { clustertest.Main(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 90 * time.Second
+
+// settings are what a test's agent is configured with.
+type settings struct {
+	dataDir    string
+	remote     string
+	kubeconfig string
+	providers  string // YAML of spec.platformProviders; default one provider, "local"
+	apiAddress string // default a free port of loopback
+	dsn        string // default SQLite in the data directory
+}
+
+// configFile writes the agent's configuration and returns its path.
+func (s settings) configFile(t *testing.T) string {
+	t.Helper()
+	if s.providers == "" {
+		s.providers = fmt.Sprintf("[{name: local, type: KUBERNETES, config: {kubeConfigPath: %s}}]", s.kubeconfig)
+	}
+	if s.apiAddress == "" {
+		s.apiAddress = "127.0.0.1:0"
+	}
+	text := fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
+kind: Piped
+spec:
+  projectID: test
+  pipedID: test
+  dataDir: %s
+  syncInterval: 200ms
+  api: {address: "%s"}
+  web: {address: "127.0.0.1:0"}
+  repositories: [{repoId: apps, remote: "%s", branch: main, discover: {}}]
+  platformProviders: %s
+`, s.dataDir, s.apiAddress, s.remote, s.providers)
+	if s.dsn != "" {
+		text += fmt.Sprintf("  store: {dsn: %q}\n", s.dsn)
+	}
+	path := filepath.Join(t.TempDir(), "piped.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runAgent runs an agent inside the test process until the test ends.
+func runAgent(t *testing.T, s settings) *client {
+	t.Helper()
+	cfg, _, err := config.LoadPiped(s.configFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t)})
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the agent did not stop cleanly: %v", err)
+		}
+	})
+	return dial(t, agent.APIAddr(), s.dataDir)
+}
+
+// testLogger writes to the file the environment variable PIPED_TEST_LOG names,
+// else nowhere: what tests need to know is on the API.
+func testLogger(t *testing.T) *slog.Logger {
+	var w io.Writer = io.Discard
+	if path := os.Getenv("PIPED_TEST_LOG"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		w = f
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})).With("test", t.Name())
+}
+
+// client speaks to an agent's control API with its owner key.
+type client struct {
+	t   *testing.T
+	ctx context.Context
+	api apiservice.APIServiceClient
+}
+
+func dial(t *testing.T, addr, dataDir string) *client {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(dataDir, ownerKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop)
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key)))
+	return &client{t: t, ctx: ctx, api: apiservice.NewAPIServiceClient(conn)}
+}
+
+// appID is the ID of the application in a directory of the test repository.
+func appID(dir string) string {
+	return deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml"})
+}
+
+// deployments returns those of an application, newest first.
+func (c *client) deployments(app string) []*modelv1.Deployment {
+	c.t.Helper()
+	resp, err := c.api.ListDeployments(c.ctx, &apiservice.ListDeploymentsRequest{ApplicationIds: []string{app}, Limit: 100})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.GetDeployments()
+}
+
+// await returns the first deployment of the application that satisfies ok.
+func (c *client) await(app, what string, ok func(*modelv1.Deployment) bool) *modelv1.Deployment {
+	c.t.Helper()
+	var last []*modelv1.Deployment
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		last = c.deployments(app)
+		for _, d := range last {
+			if ok(d) {
+				return c.get(d.GetId())
+			}
+		}
+	}
+	var seen []string
+	for _, d := range last {
+		seen = append(seen, fmt.Sprintf("%s %s %s (%s)\n%s", d.GetId(), d.GetTrigger().GetCommit().GetMessage(), d.GetStatus(), d.GetStatusReason(), c.logs(d.GetId())))
+	}
+	c.t.Fatalf("no deployment that %s after %s; there are:\n%s\napplication: %v", what, patience, strings.Join(seen, "\n"), c.application(app))
+	return nil
+}
+
+// awaitEnd returns the deployment of a commit once it has ended.
+func (c *client) awaitEnd(app, commit string) *modelv1.Deployment {
+	c.t.Helper()
+	return c.await(app, "ended for commit "+commit, func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == commit && d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+	})
+}
+
+// mustEnd is awaitEnd for a deployment that must end with a status.
+func (c *client) mustEnd(app, commit string, want modelv1.DeploymentStatus) *modelv1.Deployment {
+	c.t.Helper()
+	d := c.awaitEnd(app, commit)
+	if d.GetStatus() != want {
+		c.t.Fatalf("deployment of commit %s ended as %s (%s), want %s; its log:\n%s", commit, d.GetStatus(), d.GetStatusReason(), want, c.logs(d.GetId()))
+	}
+	return d
+}
+
+func (c *client) get(id string) *modelv1.Deployment {
+	c.t.Helper()
+	resp, err := c.api.GetDeployment(c.ctx, &apiservice.GetDeploymentRequest{DeploymentId: id})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.GetDeployment()
+}
+
+// application returns the application, nil if it is not registered.
+func (c *client) application(id string) *modelv1.Application {
+	resp, err := c.api.GetApplication(c.ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
+	if err != nil {
+		return nil
+	}
+	return resp.GetApplication()
+}
+
+// awaitSyncState waits until the application's state has a status.
+func (c *client) awaitSyncState(app string, want modelv1.ApplicationSyncStatus) *modelv1.ApplicationSyncState {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if s := c.application(app).GetSyncState(); s != nil && s.GetStatus() == want {
+			return s
+		}
+	}
+	c.t.Fatalf("application %s did not become %s: %v", app, want, c.application(app))
+	return nil
+}
+
+// logs returns all stage logs of a deployment as text.
+func (c *client) logs(deployment string) string {
+	resp, err := c.api.ListStageLogs(c.ctx, &apiservice.ListStageLogsRequest{DeploymentId: deployment})
+	if err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for stage, log := range resp.GetStageLogs() {
+		for _, b := range log.GetBlocks() {
+			fmt.Fprintf(&out, "%s %s: %s\n", stage, b.GetSeverity(), b.GetLog())
+		}
+	}
+	return out.String()
+}
+
+// sync asks for a sync by hand and returns the answered command.
+func (c *client) sync(app string) *modelv1.Command {
+	c.t.Helper()
+	resp, err := c.api.SyncApplication(c.ctx, &apiservice.SyncApplicationRequest{ApplicationId: app})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		got, err := c.api.GetCommand(c.ctx, &apiservice.GetCommandRequest{CommandId: resp.GetCommandId()})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if got.GetCommand().GetStatus() != modelv1.CommandStatus_COMMAND_NOT_HANDLED_YET {
+			return got.GetCommand()
+		}
+	}
+	c.t.Fatalf("command %s was not answered", resp.GetCommandId())
+	return nil
+}
+
+// webApp returns the files of an application in the directory "web".
+func webApp(namespace, image string, podAnnotations string) map[string]string {
+	return map[string]string{
+		"web/app.pipecd.yaml": fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec:
+  name: web
+  input: {namespace: %s}
+`, namespace),
+		"web/app.yaml": fmt.Sprintf(`apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+data: {greeting: hello}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  progressDeadlineSeconds: 5
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {%s}}
+    spec:
+      containers: [{name: web, image: "registry.example/web:%s"}]
+`, podAnnotations, image),
+	}
+}
+
+// newRepo returns an empty repository with a first commit.
+func newRepo(t *testing.T) *gittest.Repo {
+	t.Helper()
+	repo := gittest.New(t)
+	repo.Push(t, "begin", map[string]string{"README.md": "applications of the test"})
+	return repo
+}

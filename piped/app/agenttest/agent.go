@@ -1,0 +1,161 @@
+// Package agenttest runs the agent as a program of its own, the way a user
+// does, for tests, the demo and benchmarks. It owns the child process, which
+// ends with the process that started it. It never builds anything.
+package agenttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+)
+
+// Options say how an agent runs.
+type Options struct {
+	Binary     string // the piped program
+	Dir        string // for configuration, log and data
+	Remote     string // the Git repository to follow, on branch main
+	Kubeconfig string
+	Interval   time.Duration // between two looks at the repository
+	DSN        string        // "" is SQLite in the data directory
+}
+
+// Agent is an agent process and a client of its control API, authorised by the
+// owner key.
+type Agent struct {
+	*Process
+	Config, KeyFile, LogFile string
+	Address                  string // of the control API
+	WebAddress               string // of health and metrics
+	API                      apiservice.APIServiceClient
+
+	binary string
+	conn   *grpc.ClientConn
+}
+
+const configText = `apiVersion: pipecd.dev/v1beta1
+kind: Piped
+spec:
+  projectID: local
+  pipedID: local
+  dataDir: %q
+  api: {address: %q}
+  web: {address: %q}
+  syncInterval: %s
+  repositories:
+    - repoId: apps
+      remote: %q
+      branch: main
+      discover: {} # every application of the repository
+  platformProviders:
+    - name: devcluster
+      type: KUBERNETES
+      config: {kubeConfigPath: %q}
+`
+
+// Start writes the agent's configuration below o.Dir and starts it there. It
+// returns once the control API answers. Whoever starts an agent must Close it.
+func Start(ctx context.Context, o Options) (*Agent, error) {
+	data := filepath.Join(o.Dir, "piped")
+	a := &Agent{
+		Config: filepath.Join(o.Dir, "piped.yaml"), KeyFile: filepath.Join(data, "owner.key"),
+		LogFile: filepath.Join(o.Dir, "piped.log"), binary: o.Binary,
+	}
+	var err error
+	if a.Address, a.WebAddress, err = freeAddresses(); err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf(configText, data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
+	if o.DSN != "" {
+		text += fmt.Sprintf("  store: {dsn: %q}\n", o.DSN)
+	}
+	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("write the agent's configuration: %w", err)
+	}
+	a.conn, err = grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(a.authorize))
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the control API: %w", err)
+	}
+	a.API = apiservice.NewAPIServiceClient(a.conn)
+	if err := a.Restart(ctx); err != nil {
+		return nil, errors.Join(err, a.conn.Close())
+	}
+	return a, nil
+}
+
+// Restart starts the agent again after Kill or Stop, on the same data and
+// addresses, and returns once the control API answers.
+func (a *Agent) Restart(ctx context.Context) error {
+	var err error
+	if a.Process, err = StartProcess(a.binary, a.LogFile, "run", "--config", a.Config); err != nil {
+		return err
+	}
+	return a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
+		_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
+		return err == nil, err
+	})
+}
+
+// Close ends the agent and its client.
+func (a *Agent) Close() error { return errors.Join(a.conn.Close(), a.Stop()) }
+
+// Await asks again and again until done says yes, the agent ends or the time is
+// over. An error of done counts as a no. The error returned says what was waited
+// for, what stood in the way last, and where the log is.
+func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, done func(context.Context) (bool, error)) error {
+	limit, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	last := errors.New("not yet")
+	for {
+		ok, err := done(limit)
+		if ok {
+			return nil
+		}
+		if err != nil && limit.Err() == nil {
+			last = err
+		}
+		select {
+		case <-a.Ended():
+			return a.Failure()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.Done():
+			return fmt.Errorf("waited %s for %s: %w; the end of %s:\n%s", timeout, what, last, a.LogFile, a.Tail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// authorize adds the owner key, which the agent writes when it first starts.
+func (a *Agent) authorize(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	key, err := os.ReadFile(a.KeyFile)
+	if err != nil {
+		return fmt.Errorf("read the owner key: %w", err)
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key)))
+	return invoke(ctx, method, req, reply, conn, opts...)
+}
+
+// freeAddresses returns two addresses that were free a moment ago.
+func freeAddresses() (first, second string, err error) {
+	var addresses [2]string
+	for i := range addresses {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", fmt.Errorf("find a free port: %w", err)
+		}
+		defer l.Close() // after both are chosen, so that they differ
+		addresses[i] = l.Addr().String()
+	}
+	return addresses[0], addresses[1], nil
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// startProcess builds the agent and runs it as a program of its own.
+func startProcess(t *testing.T, o agenttest.Options) *agenttest.Agent {
+	t.Helper()
+	o.Dir, o.Interval = t.TempDir(), 200*time.Millisecond
+	o.Binary = filepath.Join(o.Dir, "agent")
+	if out, err := exec.Command("go", "build", "-o", o.Binary, module+"piped/cmd/piped").CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	p, err := agenttest.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("the agent: %v", err)
+		}
+	})
+	return p
+}
+
+func restart(t *testing.T, p *agenttest.Agent) {
+	t.Helper()
+	p.Kill()
+	if err := p.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledInTheMiddleOfARollout kills the agent with SIGKILL while a rollout
+// goes on, once while pods become ready and once while it rolls back, and
+// expects each deployment to end once and as it should.
+func TestKilledInTheMiddleOfARollout(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns, kube := cluster.Namespace(t), cluster.Client(t)
+	repo := newRepo(t)
+	p := startProcess(t, agenttest.Options{Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig()})
+	agent := dial(t, p.Address, filepath.Dir(p.KeyFile))
+	web := appID("web")
+	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	slow := `devcluster.piped.dev/ready-delay: "2s"`
+	good := repo.Push(t, "slow to become ready", webApp(ns, "v2", slow))
+	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == good && strings.Contains(agent.logs(d.GetId()), "0 of 2 new pods available")
+	})
+	restart(t, p)
+	d := agent.mustEnd(web, good, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustHaveEndedOnce(t, d)
+
+	bad := repo.Push(t, "never starts", webApp(ns, "does-not-exist", slow))
+	agent.await(web, "rolls back", func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == bad && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK
+	})
+	restart(t, p)
+	d = agent.mustEnd(web, bad, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustHaveEndedOnce(t, d)
+	mustContain(t, d.GetStatusReason(), "rolled back to commit "+good[:7])
+
+	live, err := kube.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := live.Spec.Template.Spec.Containers[0].Image; got != "registry.example/web:v2" || live.Status.AvailableReplicas != 2 {
+		t.Errorf("after all that: image %s, status %+v", got, live.Status)
+	}
+	if n := len(agent.deployments(web)); n != 3 {
+		t.Errorf("%d deployments, want 3: none may be made twice", n)
+	}
+}
+
+// mustHaveEndedOnce checks that no state was entered twice.
+func mustHaveEndedOnce(t *testing.T, d *modelv1.Deployment) {
+	t.Helper()
+	entered := map[string]int{}
+	for _, m := range d.GetTransitions() {
+		entered[fmt.Sprintf("%s %s", m.GetStageId(), m.GetTo())]++
+	}
+	for state, n := range entered {
+		if n != 1 {
+			t.Errorf("deployment %s entered %q %d times", d.GetId(), state, n)
+		}
+	}
+}
