@@ -21,9 +21,18 @@ type rolloutBody struct {
 	TargetName     string           `json:"targetName,omitempty"`
 	Revision       int64            `json:"revision,omitempty"`
 	DesiredAtStart int32            `json:"desiredAtStart,omitempty"`
+	ReplicasBefore int32            `json:"replicasBefore,omitempty"`
+	TemplateBase   string           `json:"templateBase,omitempty"`
+	FollowedDigest string           `json:"followedDigest,omitempty"`
+	FollowedAt     int64            `json:"followedAt,omitempty"`
 	AppliedAt      int64            `json:"appliedAt,omitempty"`
 	LastProgress   int64            `json:"lastProgress,omitempty"`
 	Progress       string           `json:"progress,omitempty"`
+	SeenReady      int32            `json:"seenReady,omitempty"`
+	SeenAvailable  int32            `json:"seenAvailable,omitempty"`
+	SeenOld        int32            `json:"seenOld,omitempty"`
+	FailingSince   int64            `json:"failingSince,omitempty"`
+	TroubleSince   int64            `json:"troubleSince,omitempty"`
 }
 
 const selectRollout = `SELECT id, application_id, deployment_id, stage_id, cluster, phase, body, version, created_at, updated_at, completed_at FROM rollouts`
@@ -43,6 +52,10 @@ func scanRollout(row scanner) (r deploy.Rollout, err error) {
 	r.IntentDigest, r.LiveBefore, r.TemplateDigest = b.IntentDigest, b.LiveBefore, b.TemplateDigest
 	r.Generation, r.TargetUID, r.TargetName, r.Revision, r.DesiredAtStart = b.Generation, b.TargetUID, b.TargetName, b.Revision, b.DesiredAtStart
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
+	r.ReplicasBefore, r.TemplateBase = b.ReplicasBefore, b.TemplateBase
+	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
+	r.SeenReady, r.SeenAvailable, r.SeenOld = b.SeenReady, b.SeenAvailable, b.SeenOld
+	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
 	r.CreatedAt, r.UpdatedAt, r.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
 	return r, nil
 }
@@ -53,6 +66,10 @@ func rolloutText(r deploy.Rollout) (string, error) {
 		TemplateDigest: r.TemplateDigest, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
+		ReplicasBefore: r.ReplicasBefore, TemplateBase: r.TemplateBase,
+		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt),
+		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld,
+		FailingSince: toMilli(r.FailingSince), TroubleSince: toMilli(r.TroubleSince),
 	})
 }
 
@@ -73,7 +90,9 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	if r.Phase.Terminal() {
 		r.CompletedAt = now
 	}
-	r.AppliedAt, r.LastProgress = milli(r.AppliedAt), milli(r.LastProgress)
+	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince} {
+		*at = milli(*at)
+	}
 	text, err := rolloutText(r)
 	if err != nil {
 		return deploy.Rollout{}, s.fail(err, "save rollout "+r.ID)
