@@ -94,7 +94,7 @@ type target struct {
 	ref      deploy.ObjectRef
 	desired  *unstructured.Unstructured // what is sent
 	digest   string                     // of desired
-	resource Resource
+	resource ServedKind
 	crdInSet bool // its definition is part of the set
 	scales   bool // it rolls out or has replicas: it is read whole
 

@@ -138,7 +138,7 @@ func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 	return nil
 }
 
-func (c *Cluster) metadataOf(r Resource, namespace string) metadata.ResourceInterface {
+func (c *Cluster) metadataOf(r ServedKind, namespace string) metadata.ResourceInterface {
 	if !r.Namespaced {
 		return c.metadata.Resource(r.GroupVersionResource)
 	}

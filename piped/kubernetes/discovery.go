@@ -15,8 +15,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Resource is how a cluster serves a kind.
-type Resource struct {
+// ServedKind is how a cluster serves a kind.
+type ServedKind struct {
 	schema.GroupVersionResource
 	Namespaced bool
 }
@@ -42,7 +42,7 @@ type discovery struct {
 	fetching chan struct{} // holds a token while someone asks the cluster
 
 	mu      sync.RWMutex
-	kinds   map[schema.GroupVersionKind]Resource
+	kinds   map[schema.GroupVersionKind]ServedKind
 	failed  map[schema.GroupVersion]error // groups whose own server did not answer
 	fetched time.Time
 	stale   bool
@@ -54,12 +54,12 @@ func newDiscovery(client discoverer, now func() time.Time) *discovery {
 
 // lookup returns how gvk is served. The error wraps errUnknownKind when the
 // cluster says it serves no such kind.
-func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
 	}
 	if err := d.refresh(ctx); err != nil {
-		return Resource{}, err
+		return ServedKind{}, err
 	}
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
@@ -67,15 +67,15 @@ func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Re
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if err := d.failed[gvk.GroupVersion()]; err != nil {
-		return Resource{}, deploy.Errorf(deploy.Unavailable,
+		return ServedKind{}, deploy.Errorf(deploy.Unavailable,
 			"find how %s %s is served: the server behind the API group %s does not answer: %w", gvk.GroupVersion(), gvk.Kind, gvk.Group, err)
 	}
-	return Resource{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, errUnknownKind)
+	return ServedKind{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, errUnknownKind)
 }
 
 // lookupKind returns how a kind is served in any version, preferably in the one
 // given: a version may have been withdrawn since an object was applied.
-func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	r, err := d.lookup(ctx, gvk)
 	if !errors.Is(err, errUnknownKind) {
 		return r, err
@@ -87,7 +87,7 @@ func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind)
 			return r, nil
 		}
 	}
-	return Resource{}, err
+	return ServedKind{}, err
 }
 
 // invalidate makes the next miss ask the cluster, however recently it was asked.
@@ -97,7 +97,7 @@ func (d *discovery) invalidate() {
 	d.stale = true
 }
 
-func (d *discovery) cached(gvk schema.GroupVersionKind) (Resource, bool) {
+func (d *discovery) cached(gvk schema.GroupVersionKind) (ServedKind, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	r, ok := d.kinds[gvk]
@@ -140,7 +140,7 @@ func (d *discovery) refresh(ctx context.Context) error {
 }
 
 // keepFailed carries over what was known of groups that do not answer now.
-func keepFailed(kinds, known map[schema.GroupVersionKind]Resource, failed map[schema.GroupVersion]error) {
+func keepFailed(kinds, known map[schema.GroupVersionKind]ServedKind, failed map[schema.GroupVersion]error) {
 	for gvk, r := range known {
 		if failed[gvk.GroupVersion()] != nil {
 			kinds[gvk] = r
@@ -148,8 +148,8 @@ func keepFailed(kinds, known map[schema.GroupVersionKind]Resource, failed map[sc
 	}
 }
 
-func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Resource {
-	kinds := map[schema.GroupVersionKind]Resource{}
+func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]ServedKind {
+	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -159,7 +159,7 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Reso
 			if strings.Contains(r.Name, "/") {
 				continue // a subresource
 			}
-			kinds[gv.WithKind(r.Kind)] = Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+			kinds[gv.WithKind(r.Kind)] = ServedKind{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
 		}
 	}
 	return kinds
@@ -167,10 +167,10 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Reso
 
 // Resource returns how the cluster serves gvk. The error is of kind Invalid when
 // the cluster does not know the kind, Unavailable when it cannot be asked.
-func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (Resource, error) {
+func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	r, err := c.discovery.lookup(ctx, gvk)
 	if errors.Is(err, errUnknownKind) {
-		return Resource{}, deploy.Errorf(deploy.Invalid, "%s: %w", c, err)
+		return ServedKind{}, deploy.Errorf(deploy.Invalid, "%s: %w", c, err)
 	}
 	return r, c.Classify(err)
 }

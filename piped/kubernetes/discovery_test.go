@@ -33,7 +33,7 @@ func TestDiscoveryAsksOnceForKnownKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true}
+		want := ServedKind{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespaced: true}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatal(diff)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,10 +49,14 @@ func unreachable(err error) bool {
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// transient reports whether the API server asks to come again.
+// transient reports whether the API server failed or asks to come again.
 func transient(err error) bool {
-	return !isSchemaError(err) && (apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err))
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || isSchemaError(err) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || apierrors.IsTimeout(err)
 }
 
 // cause leaves out the request line that net/http puts before the cause.

@@ -21,7 +21,7 @@ const listFrom = 4
 // spot is where objects are read together. Those with replicas are read whole,
 // the others without their content: Secrets never leave the cluster.
 type spot struct {
-	resource  Resource
+	resource  ServedKind
 	namespace string
 	whole     bool
 }
@@ -147,7 +147,7 @@ func (r *applyRun) foreignOwner(live metav1.Object) string {
 	return "application " + application
 }
 
-func (c *Cluster) objectsOf(r Resource, namespace string) dynamic.ResourceInterface {
+func (c *Cluster) objectsOf(r ServedKind, namespace string) dynamic.ResourceInterface {
 	if !r.Namespaced {
 		return c.dynamic.Resource(r.GroupVersionResource)
 	}

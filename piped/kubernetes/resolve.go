@@ -59,15 +59,15 @@ func raw(objs []manifest.Object) []*unstructured.Unstructured {
 
 // lookupFor returns how the cluster serves obj's kind; the error names the
 // object and what to do.
-func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object) (Resource, error) {
+func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object) (ServedKind, error) {
 	resource, err := c.discovery.lookup(ctx, obj.GroupVersionKind())
 	if errors.Is(err, errUnknownKind) {
-		return Resource{}, deploy.Errorf(deploy.Invalid,
+		return ServedKind{}, deploy.Errorf(deploy.Invalid,
 			"%s: %s has the kind %s of %s, which %s does not know; correct apiVersion and kind, install the CustomResourceDefinition, or add it to the application",
 			obj.Origin, manifest.Ref(obj.Unstructured), obj.GetKind(), obj.GetAPIVersion(), c)
 	}
 	if err != nil {
-		return Resource{}, deploy.Errorf(deploy.KindOf(c.Classify(err)), "find how %s is served: %w", manifest.Ref(obj.Unstructured), c.Classify(err))
+		return ServedKind{}, deploy.Errorf(deploy.KindOf(c.Classify(err)), "find how %s is served: %w", manifest.Ref(obj.Unstructured), c.Classify(err))
 	}
 	return resource, nil
 }
@@ -79,8 +79,8 @@ func crdKind() schema.GroupKind {
 
 // definedBy returns the kinds that the CustomResourceDefinitions among objects
 // define, in every version they serve.
-func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]Resource {
-	kinds := map[schema.GroupVersionKind]Resource{}
+func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
+	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {
 		if u.GroupVersionKind().GroupKind() != crdKind() {
 			continue
@@ -98,7 +98,7 @@ func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind
 				continue
 			}
 			gv := schema.GroupVersion{Group: group, Version: name}
-			kinds[gv.WithKind(kind)] = Resource{GroupVersionResource: gv.WithResource(plural), Namespaced: scope == "Namespaced"}
+			kinds[gv.WithKind(kind)] = ServedKind{GroupVersionResource: gv.WithResource(plural), Namespaced: scope == "Namespaced"}
 		}
 	}
 	return kinds

@@ -179,13 +179,13 @@ func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 }
 
 // settle waits until what others of the set need can be used: a definition is
-// established, a namespace active.
+// established and its kinds are served, a namespace is active.
 func (r *applyRun) settle(ctx context.Context, t *target) error {
-	var ready func(u *unstructured.Unstructured) (bool, error)
+	var ready func(context.Context, *unstructured.Unstructured) (bool, error)
 	switch groupKind(t.ref) {
 	case crdKind():
 		defer r.cluster.discovery.invalidate()
-		ready = established
+		ready = r.cluster.served
 	case schema.GroupKind{Kind: "Namespace"}:
 		ready = active
 	default:
@@ -197,7 +197,7 @@ func (r *applyRun) settle(ctx context.Context, t *target) error {
 		if err != nil {
 			return false, nil // asked again until the time is over
 		}
-		return ready(live)
+		return ready(ctx, live)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return deploy.Errorf(deploy.Unavailable, "%s (%s) was applied but could not be used within %s", t.ref, t.source.Origin, settleFor)
@@ -206,6 +206,21 @@ func (r *applyRun) settle(ctx context.Context, t *target) error {
 		return fmt.Errorf("wait until %s can be used: %w", t.ref, err)
 	}
 	return nil
+}
+
+// served reports whether the kinds of a definition can be used: they are served
+// a moment after the definition is established.
+func (c *Cluster) served(ctx context.Context, crd *unstructured.Unstructured) (bool, error) {
+	if ok, err := established(crd); !ok {
+		return false, err
+	}
+	for _, resource := range definedBy([]*unstructured.Unstructured{crd}) {
+		_, err := c.metadata.Resource(resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func established(crd *unstructured.Unstructured) (bool, error) {
@@ -222,7 +237,7 @@ func established(crd *unstructured.Unstructured) (bool, error) {
 	return false, nil
 }
 
-func active(ns *unstructured.Unstructured) (bool, error) {
+func active(_ context.Context, ns *unstructured.Unstructured) (bool, error) {
 	phase, _, _ := unstructured.NestedString(ns.Object, "status", "phase")
 	return phase == string(corev1.NamespaceActive), nil
 }
