@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -129,13 +128,7 @@ func (s *Server) Run(ctx context.Context) error {
 // stop ends all calls: gracefully at first, then by force.
 func (s *Server) stop() {
 	s.health.Shutdown()
-	var graceful sync.WaitGroup
-	graceful.Add(1)
-	go func() {
-		defer graceful.Done()
-		s.grpc.GracefulStop()
-	}()
 	force := time.AfterFunc(s.cfg.Grace, s.grpc.Stop)
-	graceful.Wait()
+	s.grpc.GracefulStop()
 	force.Stop()
 }

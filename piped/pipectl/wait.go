@@ -13,14 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
-)
-
-// Keys of a command's metadata, as the agent writes them.
-const (
-	metaTriggeredDeployment = "TriggeredDeploymentID"
-	metaReason              = "Reason"
 )
 
 // firstDelay is the pause after the first look. It doubles up to the check
@@ -107,13 +102,13 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 	}
 	switch command.GetStatus() {
 	case modelv1.CommandStatus_COMMAND_SUCCEEDED:
-		if id := command.GetMetadata()[metaTriggeredDeployment]; id != "" {
+		if id := command.GetMetadata()[deploy.MetaTriggeredDeployment]; id != "" {
 			return id, true, nil
 		}
 		return "", false, errNoDeployment
 	case modelv1.CommandStatus_COMMAND_FAILED:
 		w.log.errorf("The request was unable to handle")
-		return "", false, withReason(errNoDeployment, command.GetMetadata()[metaReason])
+		return "", false, withReason(errNoDeployment, command.GetMetadata()[deploy.MetaReason])
 	case modelv1.CommandStatus_COMMAND_TIMEOUT:
 		w.log.errorf("The request was timed out")
 		return "", false, errNoDeployment

@@ -19,14 +19,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-const (
-	// readTimeout bounds the reading of a request, so that a silent client
-	// holds no connection.
-	readTimeout = 10 * time.Second
-	// defaultGrace bounds how long answers may take after the agent was told
-	// to stop.
-	defaultGrace = 5 * time.Second
-)
+// readTimeout bounds the reading of a request: a silent client holds no
+// connection.
+const readTimeout = 10 * time.Second
 
 // Config is what New needs.
 type Config struct {
@@ -59,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Grace <= 0 {
-		cfg.Grace = defaultGrace
+		cfg.Grace = 5 * time.Second
 	}
 	listener, err := net.Listen("tcp", cfg.Address)
 	if err != nil {

@@ -1,0 +1,73 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// filler fills values of the domain: every field of every struct gets a value
+// that is not zero, every text one byte that is not UTF-8.
+type filler struct{ n int }
+
+// typed are the values of types that allow only some. None is what zero
+// converts to, so that a field left out is seen.
+var typed = map[reflect.Type]any{
+	reflect.TypeFor[deploy.Status]():        deploy.RollingBack,
+	reflect.TypeFor[deploy.StageStatus]():   deploy.StageExited,
+	reflect.TypeFor[deploy.SyncStatus]():    deploy.OutOfSync,
+	reflect.TypeFor[deploy.CommandStatus](): deploy.CommandTimeout,
+	reflect.TypeFor[deploy.CommandType]():   deploy.CommandCancel,
+	reflect.TypeFor[deploy.Strategy]():      deploy.StrategyPipeline,
+	reflect.TypeFor[deploy.TriggerKind]():   deploy.OnChain,
+	reflect.TypeFor[deploy.Severity]():      deploy.SeverityError,
+	reflect.TypeFor[json.RawMessage]():      json.RawMessage(`{}`),
+}
+
+func (f *filler) fill(v reflect.Value) {
+	f.n++
+	if value, ok := typed[v.Type()]; ok {
+		v.Set(reflect.ValueOf(value))
+		return
+	}
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_000 + int64(f.n)*1234)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text-%d-\xff", f.n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(f.n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.fill(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(v.Field(i))
+			if v.Type() == reflect.TypeFor[deploy.ArtifactVersion]() && v.Type().Field(i).Name == "Kind" {
+				v.Field(i).SetString("CONTAINER_IMAGE")
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		f.fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf(fmt.Sprintf("key-%d-\xff", f.n)), reflect.ValueOf(fmt.Sprintf("value-%d", f.n)))
+	default:
+		panic("no value for " + v.Type().String())
+	}
+}
+
+func filled[T any]() T {
+	var v T
+	(&filler{}).fill(reflect.ValueOf(&v).Elem())
+	return v
+}
