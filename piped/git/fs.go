@@ -15,9 +15,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// MaxFileSize is the largest file that At gives to read.
-const MaxFileSize = 32 << 20
-
 const maxSymlinks = 40 // in one path, as on Linux
 
 // At returns a commit's files, read from the object database as they are asked
@@ -26,20 +23,21 @@ const maxSymlinks = 40 // in one path, as on Linux
 //
 // Symbolic links are followed inside the repository; one that points out of it
 // cannot be opened. A submodule is an empty directory. A file larger than
-// MaxFileSize cannot be opened. Modes are Git's (0755 or 0644), times are the
+// Config.MaxFileSize cannot be opened. Modes are Git's (0755 or 0644), times are the
 // commit's. The kind is NotFound when the mirror does not hold the commit.
 func (r *Repo) At(hash string) (fs.FS, error) {
 	c, err := r.commit(hash)
 	if err != nil {
 		return nil, err
 	}
-	return &treeFS{objects: r.objects, root: c.TreeHash, at: c.Committer.When.UTC()}, nil
+	return &treeFS{objects: r.objects, root: c.TreeHash, maxSize: r.cfg.MaxFileSize, at: c.Committer.When.UTC()}, nil
 }
 
 // treeFS is a commit's tree as a file system.
 type treeFS struct {
 	objects *objects
 	root    plumbing.Hash
+	maxSize int64
 	at      time.Time
 }
 
@@ -64,7 +62,7 @@ func (t *treeFS) Open(name string) (fs.File, error) {
 		}
 		return &dir{info: info, entries: entries}, nil
 	}
-	data, err := t.objects.blob(e.Hash, MaxFileSize)
+	data, err := t.objects.blob(e.Hash, t.maxSize)
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
@@ -80,7 +78,7 @@ func (t *treeFS) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, pathError("read", name, err)
 	}
-	data, err := t.objects.blob(e.Hash, MaxFileSize)
+	data, err := t.objects.blob(e.Hash, t.maxSize)
 	if err != nil {
 		return nil, pathError("read", name, err)
 	}

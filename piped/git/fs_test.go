@@ -17,7 +17,7 @@ import (
 )
 
 // at commits what stage put into a new repository and opens the commit.
-func at(t *testing.T, stage func(*gittest.Repo) error) fs.FS {
+func at(t *testing.T, stage func(*gittest.Repo) error, edit ...func(*Config)) fs.FS {
 	t.Helper()
 	up := gittest.New(t)
 	up.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -25,7 +25,7 @@ func at(t *testing.T, stage func(*gittest.Repo) error) fs.FS {
 		t.Fatal(err)
 	}
 	hash := up.Push(t, "commit", nil)
-	r := open(t, up.Dir)
+	r := open(t, up.Dir, edit...)
 	mustSync(t, r, hash, true)
 	fsys, err := r.At(hash)
 	if err != nil {
@@ -97,7 +97,7 @@ func TestPathsThatCannotBeOpened(t *testing.T) {
 	fsys := at(t, func(up *gittest.Repo) error {
 		up.Submodule("module", strings.Repeat("1", 40))
 		return errors.Join(
-			up.Write(map[string]string{"file": "f", "dir/file": "f", "large": strings.Repeat("x", MaxFileSize+1)}),
+			up.Write(map[string]string{"file": "f", "dir/file": "f", "large": strings.Repeat("x", 101)}),
 			up.Symlink("absolute", "/etc/passwd"),
 			up.Symlink("above", "../file"),
 			up.Symlink("dir/above", "../../dir/file"),
@@ -111,7 +111,7 @@ func TestPathsThatCannotBeOpened(t *testing.T) {
 			up.Symlink("through-file", "file/x"),
 			up.Symlink("long", strings.Repeat("x/", maxSymlinkLength)),
 		)
-	})
+	}, func(c *Config) { c.MaxFileSize = 100 })
 	for name, want := range map[string]error{
 		"absolute": fs.ErrPermission, "above": fs.ErrPermission, "dir/above": fs.ErrPermission, "dir/inside-then-above": fs.ErrPermission,
 		"through": fs.ErrPermission, "above-dir": fs.ErrPermission, "above-dir/etc": fs.ErrPermission,
@@ -129,7 +129,7 @@ func TestPathsThatCannotBeOpened(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"loop": "too many symbolic links", "large": "the file has 33554433 bytes, more than the limit of 33554432",
+		"loop": "too many symbolic links", "large": "the file has 101 bytes, more than the limit of 100",
 		"absolute": "a symbolic link points out of the repository",
 	} {
 		if _, err := fsys.Open(name); err == nil || !strings.Contains(err.Error(), want) {
@@ -142,7 +142,7 @@ func TestPathsThatCannotBeOpened(t *testing.T) {
 	if _, err := fs.ReadDir(fsys, "file"); err == nil {
 		t.Error("a file was listed as a directory")
 	}
-	if info, err := fs.Stat(fsys, "large"); err != nil || info.Size() != MaxFileSize+1 {
+	if info, err := fs.Stat(fsys, "large"); err != nil || info.Size() != 101 {
 		t.Errorf("stat large: %v, %v", info, err)
 	}
 }

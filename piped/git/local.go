@@ -66,8 +66,9 @@ func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, er
 
 // fetch copies directories and files first, the commits with the last of them,
 // so that what the mirror holds always refers to what it holds.
-func (s *localSession) fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error {
-	c := &copier{ctx: ctx, from: s.sto, into: into, progress: progress, limit: s.batch, seen: map[plumbing.Hash]bool{}}
+func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
+	w.rest() // copying is our own work
+	c := &copier{ctx: w, from: s.sto, into: into, limit: s.batch, seen: map[plumbing.Hash]bool{}}
 	commits, trees, err := c.missingCommits(want)
 	if err != nil {
 		return err
@@ -83,11 +84,10 @@ func (s *localSession) fetch(ctx context.Context, want plumbing.Hash, into *obje
 
 // copier copies objects in batches, each a pack of its own.
 type copier struct {
-	ctx      context.Context
-	from     *filesystem.Storage
-	into     *objects
-	progress func()
-	limit    int64
+	ctx   context.Context
+	from  *filesystem.Storage
+	into  *objects
+	limit int64
 
 	seen  map[plumbing.Hash]bool
 	batch []plumbing.Hash
@@ -120,7 +120,6 @@ func (c *copier) tree(h plumbing.Hash) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	c.progress()
 	t, err := object.GetTree(c.from, h)
 	if err != nil {
 		return fmt.Errorf("read tree %s: %w", h, err)
@@ -175,6 +174,5 @@ func (c *copier) flush() error {
 		return nil
 	})
 	c.batch, c.bytes = nil, 0
-	c.progress()
 	return err
 }

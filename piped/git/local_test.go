@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -28,21 +29,18 @@ func TestALocalCopyCutBetweenItsBatchesIsTakenUpAgain(t *testing.T) {
 	cuts := 0
 	for done := false; !done; cuts++ {
 		before := packs()
-		ctx, cancel := context.WithCancel(t.Context())
-		s, err := r.dial.dial(ctx)
+		w := watch(t.Context(), time.Hour)
+		w.Context = cutContext{w.Context, func() bool { return packs() > before }}
+		s, err := r.dial.dial(w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.(*localSession).batch = batch
-		err = s.fetch(ctx, plumbing.NewHash(second), r.objects, func() {
-			if packs() > before {
-				cancel()
-			}
-		})
+		err = s.fetch(w, plumbing.NewHash(second), r.objects)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		cancel()
+		w.stop()
 		if done = err == nil; !done && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -60,6 +58,19 @@ func TestALocalCopyCutBetweenItsBatchesIsTakenUpAgain(t *testing.T) {
 		t.Error("contents differ")
 	}
 	shell(t, mirrorDir(r.cfg.Dir, "repo-1"), "git fsck --full --strict >&2")
+}
+
+// cutContext is cancelled when cut says so.
+type cutContext struct {
+	context.Context
+	cut func() bool
+}
+
+func (c cutContext) Err() error {
+	if c.cut() {
+		return context.Canceled
+	}
+	return c.Context.Err()
 }
 
 func TestOpenRemovesWhatAKilledProcessLeft(t *testing.T) {

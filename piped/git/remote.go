@@ -24,9 +24,9 @@ type dialer interface {
 type session interface {
 	// head returns the commit of a branch, the zero hash when there is none.
 	head(ctx context.Context, branch string) (plumbing.Hash, error)
-	// fetch adds the commit want and all it refers to; it calls progress
-	// whenever something was received.
-	fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error
+	// fetch adds the commit want and all it refers to. It touches w whenever
+	// something was received, and lets it rest when nothing is to be expected.
+	fetch(w *watchdog, want plumbing.Hash, into *objects) error
 	io.Closer
 }
 
@@ -116,7 +116,11 @@ func watch(ctx context.Context, limit time.Duration) *watchdog {
 	}
 }
 
+// touch begins the wait anew.
 func (w *watchdog) touch() { w.timer.Reset(w.limit) }
+
+// rest waits for nothing until touch.
+func (w *watchdog) rest() { w.timer.Stop() }
 
 func (w *watchdog) stop() {
 	w.timer.Stop()

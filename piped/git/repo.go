@@ -19,6 +19,9 @@ type Config struct {
 	Dir    string // the directory that holds the mirrors; made when missing
 	Auth   Auth
 
+	// MaxFileSize is the size of the largest file At opens. Zero means 32 MiB.
+	MaxFileSize int64
+
 	// Timeout bounds listing the remote's branches, and how long a fetch may
 	// go without receiving anything. Zero means a minute.
 	Timeout time.Duration
@@ -48,7 +51,10 @@ type Stats struct {
 	LastContact time.Time // when the remote last answered
 }
 
-const defaultTimeout = time.Minute
+const (
+	defaultTimeout     = time.Minute
+	defaultMaxFileSize = 32 << 20
+)
 
 // Open opens the mirror of c, making it when it does not exist. It does not
 // touch the network. A mirror that cannot be read is moved aside, one of
@@ -60,6 +66,9 @@ func Open(c Config) (*Repo, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
+	}
+	if c.MaxFileSize <= 0 {
+		c.MaxFileSize = defaultMaxFileSize
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -45,7 +45,7 @@ func (r *Repo) sync(ctx context.Context, f *flight) {
 func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) error {
 	start := r.cfg.Now()
 	w.touch()
-	if err := s.fetch(w, h, r.objects, w.touch); err != nil {
+	if err := s.fetch(w, h, r.objects); err != nil {
 		return r.unavailable(w, "fetch branch "+r.cfg.Branch, err)
 	}
 	if err := checkCommit(r.objects, h); err != nil {

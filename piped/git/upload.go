@@ -37,23 +37,24 @@ func (s *uploadSession) head(ctx context.Context, branch string) (plumbing.Hash,
 	return refs.References[plumbing.NewBranchReferenceName(branch).String()], nil
 }
 
-func (s *uploadSession) fetch(ctx context.Context, want plumbing.Hash, into *objects, progress func()) error {
+func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
 	req := packp.NewUploadPackRequestFromCapabilities(s.capabilities)
 	req.Wants = []plumbing.Hash{want}
 	req.Haves = into.haves()
-	res, err := s.UploadPack(ctx, req)
+	res, err := s.UploadPack(w, req)
 	if err != nil {
 		return err
 	}
 	defer res.Close()
-	var pack io.Reader = &countingReader{r: res, progress: progress}
+	var pack io.Reader = &touchingReader{r: res, w: w}
 	if req.Capabilities.Supports(capability.Sideband64k) {
 		pack = sideband.NewDemuxer(sideband.Sideband64k, pack)
 	} else if req.Capabilities.Supports(capability.Sideband) {
 		pack = sideband.NewDemuxer(sideband.Sideband, pack)
 	}
-	return into.addPack(func(w io.Writer) error {
-		n, err := io.Copy(w, pack)
+	return into.addPack(func(to io.Writer) error {
+		n, err := io.Copy(to, pack)
+		w.rest() // indexing is our own work
 		if err == nil && n == 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -64,16 +65,16 @@ func (s *uploadSession) fetch(ctx context.Context, want plumbing.Hash, into *obj
 	})
 }
 
-// countingReader tells of every read that brought something.
-type countingReader struct {
-	r        io.Reader
-	progress func()
+// touchingReader touches the watchdog on every read that brought something.
+type touchingReader struct {
+	r io.Reader
+	w *watchdog
 }
 
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
+func (t *touchingReader) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
 	if n > 0 {
-		c.progress()
+		t.w.touch()
 	}
 	return n, err
 }
