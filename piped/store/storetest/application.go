@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -119,6 +120,9 @@ func (e *env) applicationPages(t *testing.T, q store.ApplicationQuery) []string 
 			t.Fatalf("%d applications with the cursor %q", len(page), cursor)
 		}
 		for _, a := range page {
+			if slices.Contains(out, a.ID) {
+				t.Fatalf("%s is on two pages", a.ID)
+			}
 			out = append(out, a.ID)
 		}
 		if cursor == "" {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -162,7 +163,13 @@ func (e *env) deploymentPages(t *testing.T, q store.DeploymentQuery) []string {
 		if (cursor == "") != (len(page) == 0) {
 			t.Fatalf("%d deployments with the cursor %q", len(page), cursor)
 		}
-		if out = append(out, ids(page)...); cursor == "" {
+		for _, id := range ids(page) {
+			if slices.Contains(out, id) {
+				t.Fatalf("%s is on two pages", id)
+			}
+			out = append(out, id)
+		}
+		if cursor == "" {
 			return out
 		}
 		q.Cursor = cursor

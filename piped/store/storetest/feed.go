@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 )
@@ -40,6 +41,8 @@ func testFeed(t *testing.T, e *env) {
 	_, err := e.store.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error { d.Status = deploy.Success; return nil })
 	wantKind(t, err, deploy.Illegal, "SUCCESS")
 	wantKind(t, e.store.FinishCommand(ctx, "nobody", deploy.CommandFailed, nil), deploy.NotFound, "nobody")
+	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d2", a, deploy.OnCommit), CommandID: "nobody"})
+	wantKind(t, err, deploy.NotFound, "no command nobody")
 	if _, err := e.store.PutApplication(ctx, a); err != nil {
 		t.Fatal(err)
 	}

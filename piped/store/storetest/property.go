@@ -51,7 +51,7 @@ type move struct {
 	Action     string
 }
 
-var actions = []string{"plan", "start", "start stage", "finish stage", "fail stage", "roll back", "succeed", "fail", "cancel", "note", "jump"}
+var actions = []string{"plan", "start", "start stage", "finish stage", "fail stage", "roll back", "succeed", "end", "fail", "cancel", "note", "jump"}
 
 func drawStep(rt *rapid.T) step {
 	s := step{
@@ -153,6 +153,11 @@ func (w *world) act(d *deploy.Deployment, action string) error {
 	case "roll back":
 		return d.BeginRollback(deploy.Failure, "broken", now)
 	case "succeed":
+		return d.Complete(deploy.Success, "", now)
+	case "end": // two moves in one transaction
+		if err := d.FinishStage("sync", deploy.StageSuccess, "", now); err != nil {
+			return err
+		}
 		return d.Complete(deploy.Success, "", now)
 	case "fail":
 		return d.Complete(deploy.Failure, "", now)

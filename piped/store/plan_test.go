@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestListsUseIndices asks SQLite how it would run the queries that are run
+// often or over everything: none may read a whole table or sort one.
+func TestListsUseIndices(t *testing.T) {
+	s, err := Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const byUpdate = " ORDER BY updated_at DESC, id LIMIT 10"
+	for name, query := range map[string]string{
+		"page of applications":     selectApplication + " WHERE disabled = FALSE AND deleted = FALSE" + byUpdate,
+		"next page":                selectApplication + " WHERE updated_at <= 5 AND (updated_at < 5 OR id > 'x')" + byUpdate,
+		"application":              selectApplication + " WHERE id = 'x'",
+		"page of deployments":      selectDeployment + byUpdate,
+		"of an application":        selectDeployment + " WHERE application_id IN ('x')" + byUpdate,
+		"of an application's name": selectDeployment + " WHERE application_name = 'x'" + byUpdate,
+		"with a label":             selectDeployment + " WHERE EXISTS (SELECT 1 FROM deployment_labels l WHERE l.deployment_id = deployments.id AND l.name = 'n' AND l.value = 'v')" + byUpdate,
+		"in a status":              selectDeployment + " WHERE status IN ('PENDING') ORDER BY triggered_at, id",
+		"open commands":            selectCommand + " WHERE status = 'NOT_HANDLED_YET' ORDER BY created_at, id",
+		"outbox":                   "SELECT seq FROM outbox WHERE delivered_at = 0 AND seq > 5 ORDER BY seq",
+		"owner of an object":       "SELECT application_id FROM inventory i WHERE i.cluster = 'c' AND i.api_group = 'g' AND i.kind = 'k' AND i.namespace = 'n' AND i.name = 'x'",
+		"rollouts of a stage":      "SELECT id FROM rollouts WHERE deployment_id = 'd' AND stage_id = 's'",
+		"retained deployments":     "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < 5 ORDER BY completed_at",
+		"retained commands":        "SELECT id FROM commands WHERE handled_at > 0 AND handled_at < 5 ORDER BY handled_at",
+		"retained events":          "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",
+	} {
+		steps, err := all(context.Background(), s, func(row scanner) (detail string, err error) {
+			var id, parent, unused int
+			return detail, row.Scan(&id, &parent, &unused, &detail)
+		}, "EXPLAIN QUERY PLAN "+query)
+		if err != nil || len(steps) == 0 {
+			t.Fatalf("%s: %v, %v", name, steps, err)
+		}
+		for _, step := range steps {
+			whole := strings.HasPrefix(step, "SCAN") && !strings.Contains(step, "INDEX")
+			if whole || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s: %s", name, strings.Join(steps, "; "))
+			}
+		}
+	}
+}
+
+func TestPlaceholdersAreNumberedForPostgreSQL(t *testing.T) {
+	for query, want := range map[string]string{
+		"SELECT 1":                           "SELECT 1",
+		"SELECT a FROM b WHERE c = ?":        "SELECT a FROM b WHERE c = $1",
+		"VALUES (?, ?, ?, ?) LIMIT ?":        "VALUES ($1, $2, $3, $4) LIMIT $5",
+		"(" + placeholders(11) + ")":         "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+		"INSERT INTO t VALUES (?) RETURNING": "INSERT INTO t VALUES ($1) RETURNING",
+	} {
+		if got := (postgresDialect{}).rewrite(query); got != want {
+			t.Errorf("rewrite %q: %q, want %q", query, got, want)
+		}
+	}
+}
