@@ -19,15 +19,20 @@ func clientSideManagers() sets.Set[string] {
 	return sets.New("kubectl-client-side-apply", "before-first-apply", "kubectl", "kubectl-create", "kubectl-replace")
 }
 
+// hasClientSide reports whether kubectl owns fields of a live object.
+func hasClientSide(live metav1.Object) bool {
+	managers := clientSideManagers()
+	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	})
+}
+
 // adopt makes the fields that kubectl wrote to a live object the agent's own, so
 // that the apply that follows removes those which Git does not have, the
 // last-applied annotation among them. It is for the first contact with an
 // object: later, what a person changes with kubectl stays theirs.
 func adopt(ctx context.Context, client dynamic.ResourceInterface, live metav1.Object) error {
-	managers := clientSideManagers()
-	if !slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
-	}) {
+	if !hasClientSide(live) {
 		return nil
 	}
 	// The patch holds the resource version it was made from: a conflict makes
@@ -35,7 +40,7 @@ func adopt(ctx context.Context, client dynamic.ResourceInterface, live metav1.Ob
 	carrier := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		ManagedFields: live.GetManagedFields(), ResourceVersion: live.GetResourceVersion(),
 	}}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(carrier, managers, FieldManager)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(carrier, clientSideManagers(), FieldManager)
 	if err != nil {
 		return fmt.Errorf("read its managed fields: %w", err)
 	}

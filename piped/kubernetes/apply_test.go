@@ -306,7 +306,7 @@ func TestABadManifestChangesNothing(t *testing.T) {
 		},
 		"two bad objects": {
 			manifests: good + strings.NewReplacer("port: 80", "port: 99999, targetPort: 80", "app: web}}\n    spec", "app: other}}\n    spec").Replace(web),
-			want: "nothing was changed, 2 objects would fail: apply Service NS/web (app.yaml:11): spec.ports[0].port: Invalid value: 99999: must be between 1 and 65535, inclusive: refused by the API server; " +
+			want: "nothing was changed: apply Service NS/web (app.yaml:11): spec.ports[0].port: Invalid value: 99999: must be between 1 and 65535, inclusive: refused by the API server; " +
 				"apply Deployment NS/web (app.yaml:16): spec.template.metadata.labels: Invalid value: {\"app\":\"other\"}: `selector` does not match template `labels`: refused by the API server",
 		},
 		"a secret that is a number": {
@@ -487,6 +487,53 @@ func TestApplyRidesOutAShortOutage(t *testing.T) {
 	want := []string{fmt.Sprintf("cluster \"test\" (%s) cannot be reached: dial: connection refused; trying again for up to 5s", l.RESTConfig().Host)}
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("said about the outage (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdoptionReadsAgainAfterAConflict(t *testing.T) {
+	l := newLab(t)
+	client := l.Typed().CoreV1().ConfigMaps(l.ns)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "red"}}
+	if _, err := client.Create(context.Background(), cm, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody changes the object between our reading and our taking it over.
+	touched := false
+	l.requests.fail = func(r *http.Request) error {
+		if r.Method != http.MethodPatch || r.Header.Get("Content-Type") != string(types.JSONPatchType) || touched {
+			return nil
+		}
+		touched = true
+		return l.touch("settings")
+	}
+	l.apply(t, web)
+	wantWrites := []string{
+		"PATCH /api/v1/namespaces/NS/configmaps/settings",
+		"PATCH /api/v1/namespaces/NS/configmaps/settings application/json-patch+json",
+		"PATCH /api/v1/namespaces/NS/configmaps/settings application/json-patch+json",
+		"PATCH /api/v1/namespaces/NS/services/web", "PATCH /apis/apps/v1/namespaces/NS/deployments/web",
+	}
+	if diff := cmp.Diff(wantWrites, l.writes()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheEndOfTheContextIsSaidAsSuch(t *testing.T) {
+	l := newLab(t)
+	req := l.request(t, web)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	l.requests.fail = func(r *http.Request) error {
+		if r.Method == http.MethodPatch {
+			cancel(deploy.StopTimedOut)
+		}
+		return nil
+	}
+	_, err := l.Apply(ctx, req)
+	if deploy.Stopped(ctx) != deploy.StopTimedOut || !errors.Is(err, deploy.StopTimedOut) {
+		t.Errorf("error: %v", err)
+	}
+	if strings.Contains(fmt.Sprint(err), "https://") {
+		t.Errorf("a stopped apply blames the cluster: %v", err)
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *Cluster) Delete(ctx context.Context, items []deploy.InventoryItem, log 
 		}
 		errs = append(errs, failures...)
 	}
-	return errors.Join(errs...)
+	return together(errs)
 }
 
 func groupKind(r deploy.ObjectRef) schema.GroupKind {

@@ -101,29 +101,20 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 			r.req.Log.Infof("%s is not tried before it is applied: %s", t.ref, reason)
 			return nil
 		}
-		t.planned = planned
+		if !r.firstContact(t) || !hasClientSide(t.live) {
+			t.planned = planned // else it still holds what adopting the object removes
+		}
 		return r.cluster.explain(t.source, "apply", err)
 	})
-	return refused(errs)
+	return refused(together(errs))
 }
 
-// refused makes one error of what a dry run refused.
-func refused(errs []error) error {
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(errs) == 0 {
-		return nil
+// refused says that a dry run kept everything from being changed.
+func refused(err error) error {
+	if err == nil || deploy.IsKind(err, deploy.Unavailable) {
+		return err // then nothing is known about the objects
 	}
-	texts := make([]string, 0, len(errs))
-	for _, err := range errs {
-		if deploy.KindOf(err) == deploy.Unavailable {
-			return err // nothing is known about the objects
-		}
-		texts = append(texts, err.Error())
-	}
-	if len(errs) == 1 {
-		return deploy.Errorf(deploy.KindOf(errs[0]), "nothing was changed: %w", errs[0])
-	}
-	return deploy.Errorf(deploy.KindOf(errs[0]), "nothing was changed, %d objects would fail: %s", len(errs), strings.Join(texts, "; "))
+	return deploy.Errorf(deploy.KindOf(err), "nothing was changed: %w", err)
 }
 
 // try sends one object as a dry run.

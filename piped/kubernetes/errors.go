@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -66,4 +68,31 @@ func cause(err error) error {
 		return urlErr.Err
 	}
 	return err
+}
+
+// several are errors of several objects, in one line.
+type several []error
+
+// Error returns the messages one after the other.
+func (s several) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the errors.
+func (s several) Unwrap() []error { return s }
+
+// together makes one error of those that are not nil.
+func together(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return several(errs)
 }

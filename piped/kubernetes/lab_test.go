@@ -2,18 +2,21 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
@@ -141,6 +144,19 @@ func (l *lab) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	return u
 }
 
+// touch changes an object as somebody else, with a client of its own.
+func (l *lab) touch(configMap string) error {
+	cfg := rest.CopyConfig(l.config)
+	cfg.WrapTransport = nil
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ConfigMaps(l.ns).Patch(context.Background(), configMap, types.MergePatchType,
+		[]byte(`{"data":{"touched":"yes"}}`), metav1.PatchOptions{FieldManager: "somebody"})
+	return err
+}
+
 func apiVersions() map[string]string {
 	return map[string]string{"ConfigMap": "v1", "Deployment": "apps/v1", "Service": "v1", "Secret": "v1"}
 }
@@ -149,7 +165,7 @@ func apiVersions() map[string]string {
 type requests struct {
 	mu   sync.Mutex
 	seen []string
-	fail func(r *http.Request) error
+	fail func(r *http.Request) error // set before the requests begin
 }
 
 func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
@@ -164,7 +180,7 @@ func (r *requests) take() []string {
 	return out
 }
 
-func (r *requests) record(req *http.Request) error {
+func (r *requests) record(req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := req.Method + " " + req.URL.Path
@@ -175,10 +191,6 @@ func (r *requests) record(req *http.Request) error {
 		line += " " + kind
 	}
 	r.seen = append(r.seen, line)
-	if r.fail != nil {
-		return r.fail(req)
-	}
-	return nil
 }
 
 type recorder struct {
@@ -187,8 +199,11 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := r.requests.record(req); err != nil {
-		return nil, err
+	r.requests.record(req)
+	if fail := r.requests.fail; fail != nil {
+		if err := fail(req); err != nil {
+			return nil, err
+		}
 	}
 	return r.next.RoundTrip(req)
 }
@@ -199,11 +214,12 @@ func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
 // refuseConnections fails the first n requests of a method as a server that is
 // down would.
 func refuseConnections(method string, n int) func(*http.Request) error {
+	var left atomic.Int32
+	left.Store(int32(n))
 	return func(r *http.Request) error {
-		if r.Method != method || n == 0 {
+		if r.Method != method || left.Add(-1) < 0 {
 			return nil
 		}
-		n--
-		return fmt.Errorf("dial: %w", errors.Join(syscall.ECONNREFUSED))
+		return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	}
 }

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -45,7 +44,7 @@ func (r *applyRun) readLive(ctx context.Context) error {
 		}
 		single = append(single, missing...)
 	}
-	return errors.Join(each(single, func(t *target) error { return r.read(ctx, t) })...)
+	return together(each(single, func(t *target) error { return r.read(ctx, t) }))
 }
 
 // read reads one object.

@@ -18,13 +18,17 @@ const (
 
 // retry calls fn until it succeeds, fails for good, or the cluster has not
 // answered for the cluster's retry time. It waits longer after each attempt and
-// tells waiting, when set, why it waits.
+// tells waiting, when set, why it waits. When ctx ends, its cause is returned.
 func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+	patience, cancel := context.WithTimeout(ctx, c.retryFor)
+	defer cancel()
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 10 * time.Second}
-	start := time.Now()
 	for {
 		err := attempt(ctx, fn)
-		if err == nil || !retriable(ctx, err) || time.Since(start) > c.retryFor {
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err == nil || !retriable(err) || patience.Err() != nil {
 			return err
 		}
 		if waiting != nil {
@@ -37,8 +41,11 @@ func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx co
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-patience.Done():
 			timer.Stop()
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
 	}
@@ -50,6 +57,6 @@ func attempt(ctx context.Context, fn func(ctx context.Context) error) error {
 	return fn(ctx)
 }
 
-func retriable(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && (apierrors.IsConflict(err) || transient(err) || unreachable(err))
+func retriable(err error) bool {
+	return apierrors.IsConflict(err) || transient(err) || unreachable(err)
 }

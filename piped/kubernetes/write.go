@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,10 +28,10 @@ func (r *applyRun) write(ctx context.Context) error {
 		return err
 	}
 	for _, group := range byLevel(r.changed(), func(t *target) schema.GroupKind { return groupKind(t.ref) }) {
-		if err := errors.Join(each(group, func(t *target) error { return r.writeOne(ctx, t) })...); err != nil {
+		if err := together(each(group, func(t *target) error { return r.writeOne(ctx, t) })); err != nil {
 			return err
 		}
-		if err := errors.Join(each(group, func(t *target) error { return r.settle(ctx, t) })...); err != nil {
+		if err := together(each(group, func(t *target) error { return r.settle(ctx, t) })); err != nil {
 			return err
 		}
 	}

@@ -58,12 +58,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: o.Dir, program: program, ended: make(chan struct{})}
-	if c.dir == "" {
-		if c.dir, err = os.MkdirTemp("", "devcluster-"); err != nil {
-			return nil, fmt.Errorf("make a directory for the cluster: %w", err)
-		}
-		c.temporary = true
+	c := &Cluster{program: program, ended: make(chan struct{}), temporary: o.Dir == ""}
+	if c.temporary {
+		c.dir, err = os.MkdirTemp("", "devcluster-")
+	} else {
+		c.dir, err = filepath.Abs(o.Dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("settle on a directory for the cluster: %w", err)
 	}
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Stop())
