@@ -85,7 +85,7 @@ type Verdict struct {
 	NeedPods bool
 	// WakeAfter is when time alone can change the answer; 0: never.
 	WakeAfter time.Duration
-	// Progress says in one line where the rollout is.
+	// Progress says in one line where the rollout is; "" when s does not tell.
 	Progress string
 }
 
@@ -210,7 +210,6 @@ func (e *evaluation) older() bool {
 	if e.w.Generation >= e.rec.Generation {
 		return false
 	}
-	e.v.Progress = e.name() + ": waiting to see the applied change"
 	e.v.WakeAfter = time.Second
 	return true
 }

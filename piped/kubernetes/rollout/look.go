@@ -18,7 +18,9 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 	}
 	askedPods := false
 	for {
-		v := Evaluate(t.rec, s, w.req.Policy, w.now())
+		policy := w.req.Policy
+		policy.Since = t.since
+		v := Evaluate(t.rec, s, policy, w.now())
 		switch {
 		case v.NeedPods && !askedPods:
 			askedPods = true
@@ -55,7 +57,7 @@ func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, e
 	now := w.now()
 	if !t.blindSince.IsZero() {
 		t.rec = shifted(t.rec, now.Sub(t.blindSince))
-		t.blindSince, t.retry = time.Time{}, 0
+		t.blindSince, t.retry, t.since = time.Time{}, 0, now // controllers, too, have to come back
 	}
 	t.confirmBy = now.Add(pollInterval)
 	return fresh, nil
@@ -145,7 +147,7 @@ func (w *waiter) store(ctx context.Context, t *track, rec deploy.Rollout) error 
 }
 
 func (w *waiter) say(t *track, line string) {
-	if line == t.line {
+	if line == t.line || line == "" {
 		return
 	}
 	t.line = line

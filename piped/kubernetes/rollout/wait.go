@@ -98,7 +98,8 @@ type track struct {
 	rec    deploy.Rollout
 	dirty  atomic.Bool
 	cancel func()
-	line   string // said last
+	line   string    // said last
+	since  time.Time // when watching began, or the cluster was back
 
 	next      time.Time // when to look even without an event
 	confirmBy time.Time // when to ask the API server even if the cache is content
@@ -117,9 +118,8 @@ func newWaiter(req Request) *waiter {
 	}
 	w := &waiter{req: req, started: req.Now(), wake: make(chan struct{}, 1)}
 	w.req.Policy = req.Policy.withDefaults()
-	w.req.Policy.Since = w.now()
 	for _, rec := range req.Records {
-		t := &track{rec: rec, next: w.now(), confirmBy: w.now().Add(pollInterval)}
+		t := &track{rec: rec, since: w.now(), next: w.now(), confirmBy: w.now().Add(pollInterval)}
 		w.tracks = append(w.tracks, t)
 	}
 	return w
