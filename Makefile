@@ -10,6 +10,8 @@ COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 export DEVCLUSTER := $(BIN)/devcluster
+# Static programs; and what vet, lint and build compile is compiled once.
+export CGO_ENABLED := 0
 
 .PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test bench generate clean help
 
@@ -18,7 +20,7 @@ help: ## list the targets
 
 build: ## build bin/piped and bin/pipectl
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN)/ ./piped/cmd/piped ./piped/cmd/pipectl
+	go build -ldflags "$(LDFLAGS)" -o $(BIN)/ ./piped/cmd/piped ./piped/cmd/pipectl
 
 devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes the first time)
 	@mkdir -p $(BIN)
@@ -34,7 +36,7 @@ prerequisites: ## install what the tests need, or name it
 
 vet:
 	go vet ./...
-	cd examples/devcluster && CGO_ENABLED=0 go vet ./...
+	cd examples/devcluster && go vet ./...
 
 lint: ## gofmt, staticcheck, protocol lint and stale generated code
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
@@ -43,10 +45,10 @@ lint: ## gofmt, staticcheck, protocol lint and stale generated code
 	proto/check.sh
 
 unit: build devcluster ## all tests of the agent, against real servers, with the race detector
-	go test -race -timeout 15m ./...
+	CGO_ENABLED=1 go test -race -timeout 15m ./...
 
 devcluster-test: devcluster ## the tests of the development cluster itself
-	cd examples/devcluster && CGO_ENABLED=0 go test -timeout 10m ./...
+	cd examples/devcluster && go test -timeout 10m ./...
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go run ./examples/bench -bin $(BIN) -run '$(BENCH)'

@@ -91,7 +91,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(ctx, string(cfg.Store.DSN), store.Options{Key: key, Now: o.Now, Logger: o.Logger})
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

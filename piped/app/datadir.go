@@ -58,7 +58,7 @@ func gitAuth(g config.Git, remote string) (git.Auth, error) {
 	if host := hostOf(remote); host == "" || g.Host != "" && host != g.Host && host != g.HostName {
 		return auth, nil
 	}
-	auth.Username, auth.Password, auth.SSHKey = g.Username, git.Secret(g.Password), git.Secret(g.SSHKeyData)
+	auth.Username, auth.Password, auth.SSHKey = g.Username, git.Secret(g.Password.Reveal()), git.Secret(g.SSHKeyData.Reveal())
 	if g.SSHKeyFile != "" {
 		key, err := os.ReadFile(g.SSHKeyFile)
 		if err != nil {

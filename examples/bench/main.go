@@ -1,0 +1,83 @@
+// Command bench prints the agent's figures, measured on a devcluster: one
+// tab-separated line per figure with its name, value, unit, target, and pass or
+// miss. What depends on the machine stands next to a floor measured in the same
+// run. It exits with 1 when a figure could not be measured, not when one misses.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+)
+
+// benchmark is one way of measuring, for one or more figures.
+type benchmark struct {
+	name string
+	run  func(ctx context.Context, e *environment) error
+}
+
+// benchmarks are all there are, in the order they run.
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"sync", measureSync},
+		{"idle", measureIdle},
+	}
+}
+
+// environment is what every benchmark starts from.
+type environment struct {
+	report
+	bin     string // the folder of the programs
+	dir     string // for everything the run writes
+	cluster *clustertest.Cluster
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
+	selection := flag.String("run", "", "a regular expression: run only the benchmarks it matches")
+	flag.Parse()
+	selected, err := regexp.Compile(*selection)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "piped-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Setenv("DEVCLUSTER", filepath.Join(*bin, "devcluster")); err != nil {
+		return err
+	}
+	cluster, err := clustertest.Start(ctx, clustertest.Options{Dir: filepath.Join(dir, "cluster")})
+	if err != nil {
+		return err
+	}
+	defer cluster.Stop()
+	e := &environment{report: report{out: os.Stdout}, bin: *bin, dir: dir, cluster: cluster}
+	for _, b := range benchmarks() {
+		if !selected.MatchString(b.name) {
+			continue
+		}
+		if err := b.run(ctx, e); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}

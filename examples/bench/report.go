@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// report prints figures.
+type report struct{ out io.Writer }
+
+// info prints a figure that has no target.
+func (r report) info(name string, value float64, unit string) {
+	fmt.Fprintf(r.out, "%s\t%.2f\t%s\t-\t-\n", name, value, unit)
+}
+
+// atMost prints a figure that passes if it is no larger than target.
+func (r report) atMost(name string, value float64, unit string, target float64) {
+	verdict := "pass"
+	if value > target {
+		verdict = "miss"
+	}
+	fmt.Fprintf(r.out, "%s\t%.2f\t%s\t<= %g\t%s\n", name, value, unit, target, verdict)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// quantile returns the value below which a share q of the sample lies.
+func quantile(sample []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(sample))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+func median(sample []time.Duration) time.Duration { return quantile(sample, 0.5) }
+func worst(sample []time.Duration) time.Duration  { return slices.Max(sample) }
