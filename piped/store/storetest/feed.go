@@ -94,7 +94,10 @@ func testFeedSlowReader(t *testing.T, e *env) {
 	for w := range writers {
 		g.Go(func() error {
 			for i := range writes {
-				e.create(t, fmt.Sprintf("d-%d-%d", w, i), a)
+				d := e.deployment(fmt.Sprintf("d-%d-%d", w, i), a, deploy.OnCommit)
+				if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
