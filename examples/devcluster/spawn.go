@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -39,6 +40,7 @@ type process struct {
 	ended  chan struct{} // closed when the process is gone
 	result string        // how it ended; valid once ended is closed
 	signal func(os.Signal) error
+	logged int64 // where its part of the component's log begins
 }
 
 // start runs a component, its output appended to its log.
@@ -52,6 +54,10 @@ func (s *spawner) start(d dir, c component) (*process, error) {
 		return nil, err
 	}
 	defer log.Close()
+	logged, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, fmt.Errorf("finding the end of a component's log: %w", err)
+	}
 	cmd := exec.Command(self, append([]string{"component", c.name}, c.args...)...)
 	cmd.Dir = string(d)
 	cmd.Env = childEnv(d)
@@ -64,7 +70,7 @@ func (s *spawner) start(d dir, c component) (*process, error) {
 	if err := <-done; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.name, err)
 	}
-	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{}), signal: cmd.Process.Signal}
+	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{}), signal: cmd.Process.Signal, logged: logged}
 	go func() {
 		defer close(p.ended)
 		cmd.Wait()

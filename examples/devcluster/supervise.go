@@ -14,7 +14,7 @@ import (
 
 // The bounds of supervision.
 const (
-	stopGrace    = 5 * time.Second // from SIGTERM to SIGKILL
+	stopGrace    = 2 * time.Second // from SIGTERM to SIGKILL, which all of them are made to survive
 	minBackoff   = 250 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	steadyAfter  = 30 * time.Second // a child that lived this long starts its back-off anew
@@ -182,7 +182,7 @@ func (s *supervised) awaitReady(ctx context.Context, p *process) error {
 		select {
 		case <-ended:
 			return fmt.Errorf("%s ended while starting (%s); the last lines of %s:\n%s",
-				s.name, p.result, s.dir.log(s.name), lastLines(s.dir.log(s.name), 15))
+				s.name, p.result, s.dir.log(s.name), lastLines(s.dir.log(s.name), p.logged, 15))
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return fmt.Errorf("starting %s: %w", s.name, ctx.Err())
@@ -193,12 +193,14 @@ func (s *supervised) awaitReady(ctx context.Context, p *process) error {
 	}
 }
 
-// lastLines returns the end of a file for an error message.
-func lastLines(file string, n int) string {
+// lastLines returns the end of what a file holds after begin, for an error
+// message.
+func lastLines(file string, begin int64, n int) string {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Sprintf("(it cannot be read: %v)", err)
 	}
+	raw = raw[min(begin, int64(len(raw))):]
 	lines := strings.Split(strings.TrimRight(string(raw), "\n"), "\n")
 	return "  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
 }
