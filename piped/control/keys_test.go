@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -45,6 +47,24 @@ func TestNewAPIKey(t *testing.T) {
 	}
 	if len(letters) != len(secretAlphabet) {
 		t.Errorf("200 secrets use %d characters, want all %d", len(letters), len(secretAlphabet))
+	}
+}
+
+func TestRecordOfAKeyThatIsKept(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	record, key, err := NewAPIKey("owner", "ada", deploy.ReadWrite, now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := RecordOf(key, "owner", "ada", deploy.ReadWrite, now)
+	if diff := cmp.Diff(record, again); err != nil || diff != "" {
+		t.Errorf("error %v; the record of the same key differs:\n%s", err, diff)
+	}
+	for _, wrong := range []string{"", ".", "id.", ".s3cret", "s3cret", "id.s3cret.x"} {
+		_, err := RecordOf(wrong, "owner", "ada", deploy.ReadWrite, now)
+		if !deploy.IsKind(err, deploy.Invalid) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: error %v, want one of kind invalid that does not tell it", wrong, err)
+		}
 	}
 }
 
