@@ -22,10 +22,11 @@ import (
 
 // Limits of what an Observer reads.
 const (
-	fillTimeout  = 5 * time.Second // how long Cached waits for the first fill
-	podLimit     = 500             // pods read to explain one rollout
-	eventPods    = 5               // of those, how many have their events read
-	eventsPerPod = 50
+	fillTimeout = 5 * time.Second // how long Cached waits for the first fill
+	podLimit    = 500             // pods read to explain one rollout
+	eventPods   = 5               // of those, how many have their events read
+
+	eventsPerObject = 200
 )
 
 // byOwner indexes ReplicaSets by the UID of their controller.
@@ -246,12 +247,23 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 			pods = append(pods, pod)
 		}
 	}
-	events, err := o.events(ctx, pods)
+	events, err := o.podEvents(ctx, pods)
+	if err != nil || s.Workload.Kind == rollout.KindDeployment {
+		return pods, events, err
+	}
+	// A Deployment has a condition for pods that cannot be created; of others
+	// only events tell, and only those about this rollout.
+	own, err := o.events(ctx, rec.Workload.Namespace, s.Workload.UID)
+	for _, e := range own {
+		if !e.LastTimestamp.Time.Before(rec.AppliedAt.Truncate(time.Second)) {
+			events = append(events, e)
+		}
+	}
 	return pods, events, err
 }
 
-// events reads the events of the first pods that are not ready.
-func (o *Observer) events(ctx context.Context, pods []corev1.Pod) ([]corev1.Event, error) {
+// podEvents reads the events of the first pods that are not ready.
+func (o *Observer) podEvents(ctx context.Context, pods []corev1.Pod) ([]corev1.Event, error) {
 	var events []corev1.Event
 	asked := 0
 	for i := range pods {
@@ -263,15 +275,24 @@ func (o *Observer) events(ctx context.Context, pods []corev1.Pod) ([]corev1.Even
 			continue
 		}
 		asked++
-		list, err := o.cluster.typed.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.Set{"involvedObject.uid": string(pod.UID)}.String(), Limit: eventsPerPod,
-		})
+		found, err := o.events(ctx, pod.Namespace, string(pod.UID))
 		if err != nil {
-			return events, o.cluster.Classify(fmt.Errorf("list the events of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return events, err
 		}
-		events = append(events, list.Items...)
+		events = append(events, found...)
 	}
 	return events, nil
+}
+
+// events reads some events of one object.
+func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.Event, error) {
+	list, err := o.cluster.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": uid}.String(), Limit: eventsPerObject,
+	})
+	if err != nil {
+		return nil, o.cluster.Classify(fmt.Errorf("list events in namespace %s: %w", namespace, err))
+	}
+	return list.Items, nil
 }
 
 // keepWorkload reduces a workload to what the cache keeps.

@@ -22,14 +22,14 @@ func TestRolloutsOnARealCluster(t *testing.T) {
 	first := workloadText(d, "web:1", "replicas: 3", "")
 	const slow = "terminationGracePeriodSeconds: 1"
 	cases := []struct {
-		name   string
-		before string
-		change string
-		prove  func(t *testing.T, l *rolloutLab) // before the change is applied
-		during func(t *testing.T, l *rolloutLab)
-		phase  deploy.RolloutPhase
-		reason string
-		sets   int // ReplicaSets afterwards; 0: any
+		name    string
+		before  string
+		change  string
+		prepare func(t *testing.T, l *rolloutLab) // before the change is applied
+		during  func(t *testing.T, l *rolloutLab)
+		phase   deploy.RolloutPhase
+		reason  string
+		sets    int // ReplicaSets afterwards; 0: any
 	}{
 		{name: "first create", change: first, phase: deploy.RolloutComplete, reason: "3 of 3 pods available", sets: 1},
 		{name: "image change", before: first, change: workloadText(d, "web:2", "replicas: 3", ""), phase: deploy.RolloutComplete, sets: 2},
@@ -47,7 +47,7 @@ func TestRolloutsOnARealCluster(t *testing.T) {
 		{name: "never ready", before: first, change: workloadText(d, "web:never-ready", "replicas: 3, progressDeadlineSeconds: 4", ""), phase: deploy.RolloutFailed, reason: "runs but is not ready"},
 		{name: "unschedulable", before: first, change: strings.Replace(workloadText(d, "web:2", "replicas: 3, progressDeadlineSeconds: 4", ""), `"web:2"`, `"web:2", resources: {requests: {cpu: 100k}}`, 1),
 			phase: deploy.RolloutFailed, reason: "cannot be scheduled: 0/"},
-		{name: "quota", before: first, change: workloadText(d, "web:2", "replicas: 3", ""), prove: blockPods, phase: deploy.RolloutFailed, reason: "exceeded quota"},
+		{name: "quota", before: first, change: workloadText(d, "web:2", "replicas: 3", ""), prepare: blockPods, phase: deploy.RolloutFailed, reason: "exceeded quota"},
 		{name: "scaled up during the rollout", before: first, change: workloadText(d, "web:2", "replicas: 3", slow),
 			during: func(t *testing.T, l *rolloutLab) { l.patch(t, d, "scaler", `{"spec":{"replicas":6}}`, "scale") }, phase: deploy.RolloutComplete},
 		{name: "scaled down during the rollout", before: first, change: workloadText(d, "web:2", "replicas: 3", slow),
@@ -64,6 +64,8 @@ func TestRolloutsOnARealCluster(t *testing.T) {
 		{name: "StatefulSet with OnDelete", before: workloadText(s, "web:1", "replicas: 1, updateStrategy: {type: OnDelete}", ""),
 			change: workloadText(s, "web:2", "replicas: 1, updateStrategy: {type: OnDelete}", ""), phase: deploy.RolloutNoRollout},
 		{name: "StatefulSet replicas only", before: workloadText(s, "web:1", "replicas: 2", ""), change: workloadText(s, "web:1", "replicas: 3", ""), phase: deploy.RolloutNoRollout},
+		{name: "StatefulSet with a quota", before: workloadText(s, "web:1", "replicas: 3", ""), change: workloadText(s, "web:2", "replicas: 5", ""), prepare: blockPods,
+			phase: deploy.RolloutFailed, reason: "exceeded quota"},
 		{name: "DaemonSet", before: workloadText(ds, "web:1", "", ""), change: workloadText(ds, "web:2", "", ""), phase: deploy.RolloutComplete},
 		{name: "DaemonSet with a bad image", before: workloadText(ds, "web:1", "", ""), change: workloadText(ds, "web:bad-image", "", ""), phase: deploy.RolloutFailed, reason: "ImagePullBackOff"},
 	}
@@ -75,8 +77,8 @@ func TestRolloutsOnARealCluster(t *testing.T) {
 					t.Fatalf("before the change: %s: %s", rec.Phase, rec.Reason)
 				}
 			}
-			if c.prove != nil {
-				c.prove(t, l)
+			if c.prepare != nil {
+				c.prepare(t, l)
 			}
 			var during func()
 			if c.during != nil {

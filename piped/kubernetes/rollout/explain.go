@@ -14,16 +14,21 @@ import (
 
 // Trouble is one reason why a pod does not become ready, or does not stop.
 type Trouble struct {
-	Pod       string `json:"pod"`
+	Pod       string `json:"pod,omitempty"` // "" when there is no pod: it cannot be created
 	Container string `json:"container,omitempty"`
 	Text      string `json:"text"`
 	// Hard: it does not heal by waiting (image, configuration, crash loop).
 	Hard bool `json:"hard,omitempty"`
+	// Refused: pods cannot be created.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // String says the trouble in one line.
 func (t Trouble) String() string {
-	if t.Container == "" {
+	switch {
+	case t.Pod == "":
+		return t.Text
+	case t.Container == "":
 		return "pod " + t.Pod + ": " + t.Text
 	}
 	return "pod " + t.Pod + ", container " + t.Container + ": " + t.Text
@@ -50,9 +55,10 @@ const slowStop = 5 * time.Second
 
 // Explain says why pods do not become ready or do not stop, in words: the most
 // telling reason of each pod, those that do not heal first. Events are those of
-// the pods, in any order; without them some reasons are less precise.
+// the pods, and of what creates them since the rollout began, in any order;
+// without them some reasons are less precise.
 func Explain(pods []corev1.Pod, events []corev1.Event, now time.Time) []Trouble {
-	var troubles []Trouble
+	troubles := refusals(events)
 	for i := range pods {
 		if t, ok := explainPod(&pods[i], events, now); ok {
 			troubles = append(troubles, t)
@@ -68,6 +74,26 @@ func Explain(pods []corev1.Pod, events []corev1.Event, now time.Time) []Trouble 
 		return cmp.Compare(a.Pod, b.Pod)
 	})
 	return troubles
+}
+
+// refusals reads from the events of what creates the pods that the last attempt
+// to create one failed.
+func refusals(events []corev1.Event) []Trouble {
+	var last *corev1.Event
+	for i := range events {
+		e := &events[i]
+		if e.InvolvedObject.Kind == "Pod" || e.Reason != "FailedCreate" && e.Reason != "SuccessfulCreate" {
+			continue
+		}
+		newer := last == nil || eventTime(e).After(eventTime(last))
+		if newer || eventTime(e).Equal(eventTime(last)) && e.Reason == "SuccessfulCreate" {
+			last = e
+		}
+	}
+	if last == nil || last.Reason != "FailedCreate" {
+		return nil
+	}
+	return []Trouble{{Text: join("pods cannot be created", last.Message), Refused: true}}
 }
 
 func explainPod(pod *corev1.Pod, events []corev1.Event, now time.Time) (Trouble, bool) {

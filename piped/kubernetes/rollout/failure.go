@@ -102,7 +102,14 @@ func (e *evaluation) stalled(s state) bool {
 // beingRefused fails a rollout whose pods or ReplicaSet have been refused for
 // the grace, without progress in that time.
 func (e *evaluation) beingRefused(s state) bool {
-	if s.refused == "" {
+	refused := s.refused != ""
+	if e.w.Kind != KindDeployment { // no condition says so, only events do
+		if !e.s.PodsRead {
+			return false
+		}
+		refused = e.w.Total < e.w.Replicas && slices.ContainsFunc(e.s.Troubles, func(t Trouble) bool { return t.Refused })
+	}
+	if !refused {
 		reset(&e.rec.FailingSince)
 		return false
 	}
