@@ -27,7 +27,7 @@ devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes th
 	@examples/devcluster/build.sh $(DEVCLUSTER)
 
 demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
-	@go run ./examples/demo -bin $(BIN) $(if $(ONCE),-once)
+	@go build -o $(BIN)/demo ./examples/demo && exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
 
 test: prerequisites vet lint unit devcluster-test ## everything that must pass
 
@@ -51,7 +51,7 @@ devcluster-test: devcluster ## the tests of the development cluster itself
 	cd examples/devcluster && go test -timeout 10m ./...
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
-	@go run ./examples/bench -bin $(BIN) -run '$(BENCH)'
+	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
 generate: ## regenerate the wire types from the .proto files
 	proto/generate.sh

@@ -51,12 +51,13 @@ func New(c Config) *Planner {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
-	return &Planner{Config: c, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	return &Planner{Config: c}
 }
 
 // Run plans until ctx ends, and returns when no planning is under way.
 func (p *Planner) Run(ctx context.Context) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
+	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
 	feed := p.Store.Watch(deploy.TopicDeployment)
 	defer feed.Close()
 	var workers sync.WaitGroup

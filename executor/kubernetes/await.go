@@ -25,7 +25,7 @@ func await(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	return w.judge(ended)
+	return judge(ended)
 }
 
 // records returns the rollout records in a stable order.
@@ -46,9 +46,16 @@ func (w *work) policy() rollout.Policy {
 	return p
 }
 
-// saveEnd stores a record; after a lost race it returns the stored one.
+// saveEnd stores a record, and says in the stage's log when it ended well.
+// After a lost race it returns the stored one.
 func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
 	saved, err := w.Store.SaveRollout(ctx, rec)
+	switch {
+	case err == nil && saved.Phase == deploy.RolloutComplete:
+		w.log.Successf("%s: rollout complete after %s", saved.Workload, saved.CompletedAt.Sub(saved.AppliedAt).Round(10*time.Millisecond))
+	case err == nil && saved.Phase == deploy.RolloutNoRollout:
+		w.log.Infof("%s: nothing to roll out", saved.Workload)
+	}
 	if !deploy.IsKind(err, deploy.Conflict) {
 		return saved, err
 	}
@@ -74,18 +81,15 @@ func (e *rolloutError) Error() string { return e.reason }
 
 // judge decides what the ends of the rollouts mean for the stage. One that
 // failed counts more than one that somebody else took over.
-func (w *work) judge(ended []deploy.Rollout) error {
+func judge(ended []deploy.Rollout) error {
 	var failed, foreign []string
 	for _, rec := range ended {
 		switch rec.Phase {
-		case deploy.RolloutComplete:
-			w.log.Successf("%s: rollout complete after %s", rec.Workload, rec.CompletedAt.Sub(rec.AppliedAt).Round(10*time.Millisecond))
-		case deploy.RolloutNoRollout:
-			w.log.Infof("%s: nothing to roll out", rec.Workload)
+		case deploy.RolloutComplete, deploy.RolloutNoRollout:
 		case deploy.RolloutFailed, deploy.RolloutTimedOut:
-			failed = append(failed, fmt.Sprintf("%s: %s", rec.Workload, rec.Reason))
+			failed = append(failed, ending(rec))
 		default:
-			foreign = append(foreign, fmt.Sprintf("%s: %s", rec.Workload, rec.Reason))
+			foreign = append(foreign, ending(rec))
 		}
 	}
 	switch {
@@ -95,6 +99,11 @@ func (w *work) judge(ended []deploy.Rollout) error {
 		return &rolloutError{reason: strings.Join(foreign, "; "), noRollback: true}
 	}
 	return nil
+}
+
+// ending says of which workload a reason is; the reason may begin with its name.
+func ending(rec deploy.Rollout) string {
+	return fmt.Sprintf("%s: %s", rec.Workload, strings.TrimPrefix(rec.Reason, rec.Workload.Name+": "))
 }
 
 // failure makes a stage's result of the error that ended it.

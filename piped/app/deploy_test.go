@@ -41,7 +41,10 @@ func TestCommitBecomesDeployment(t *testing.T) {
 	for _, m := range d.GetTransitions() {
 		moves = append(moves, strings.TrimSpace(m.GetStageId()+" "+m.GetTo()))
 	}
-	want := []string{"PENDING", "PLANNED", "K8sSync NOT_STARTED_YET", "RUNNING", "K8sSync RUNNING", "SUCCESS", "K8sSync SUCCESS"}
+	want := []string{
+		"DEPLOYMENT_PENDING", "DEPLOYMENT_PLANNED", "K8sSync STAGE_NOT_STARTED_YET", "DEPLOYMENT_RUNNING",
+		"K8sSync STAGE_RUNNING", "DEPLOYMENT_SUCCESS", "K8sSync STAGE_SUCCESS",
+	}
 	if diff := cmp.Diff(want, moves); diff != "" {
 		t.Errorf("transitions (-want +got):\n%s", diff)
 	}

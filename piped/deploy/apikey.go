@@ -17,7 +17,7 @@ type APIKey struct {
 	Name      string
 	Subject   string // who acts with the key: the commander of what it asks for
 	Role      Role
-	Hash      []byte // SHA-256 of "<id>.<secret>"; the secret has 190 bits of entropy
+	Hash      []byte // SHA-256 of "<id>.<secret>"; the secret has 165 bits of entropy
 	Disabled  bool
 	CreatedAt time.Time
 }
