@@ -65,7 +65,7 @@ func run(ctx context.Context) (err error) {
 	if err := os.Setenv("DEVCLUSTER", filepath.Join(*bin, "devcluster")); err != nil {
 		return err
 	}
-	cluster, err := clustertest.Start(ctx, clustertest.Options{Dir: filepath.Join(dir, "cluster")})
+	cluster, err := clustertest.Start(ctx, clustertest.Options{})
 	if err != nil {
 		return err
 	}
