@@ -51,10 +51,10 @@ func (d *demo) compare(all []*modelv1.Deployment) {
 // handOver prints where everything is and what can be tried.
 func (d *demo) handOver() {
 	d.tell.heading("Where it is")
-	d.tell.fact("control API", d.agent.address)
-	d.tell.fact("health", "http://"+d.agent.web+"/healthz")
-	d.tell.fact("owner key", d.agent.key)
-	d.tell.fact("log", d.agent.process.log)
+	d.tell.fact("control API", d.agent.Address)
+	d.tell.fact("health", "http://"+d.agent.WebAddress+"/healthz")
+	d.tell.fact("owner key", d.agent.KeyFile)
+	d.tell.fact("log", d.agent.LogFile)
 	d.tell.fact("kubeconfig", d.cluster.Kubeconfig())
 	d.tell.fact("repository", d.repo.Dir)
 

@@ -51,7 +51,7 @@ func (d *demo) expect(ctx context.Context, app string, trigger modelv1.TriggerKi
 	want := expectation{app, d.repo.Head(), trigger}
 	d.expected = append(d.expected, want)
 	var found *modelv1.Deployment
-	err := d.agent.await(ctx, want.String()+" to end", deployTimeout, func(ctx context.Context) (bool, error) {
+	err := d.agent.Await(ctx, want.String()+" to end", deployTimeout, func(ctx context.Context) (bool, error) {
 		all, err := d.watch.poll(ctx)
 		if i := slices.IndexFunc(all, want.matches); i >= 0 {
 			found = all[i]
@@ -90,7 +90,7 @@ func (d *demo) expectImage(ctx context.Context, tag string) error {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
 	image := imageName + ":" + tag
-	err = d.agent.await(ctx, "the pods of "+subject+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
+	err = d.agent.Await(ctx, "the pods of "+subject+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
 		err := runsOnly(ctx, client, image)
 		return err == nil, err
 	})

@@ -110,16 +110,13 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir); err != nil {
 		return err
 	}
-	d.tell.command("piped run --config " + d.agent.config)
-	d.watch = newWatch(d.agent.api, d.tell)
+	d.tell.command("piped run --config " + d.agent.Config)
+	d.watch = newWatch(d.agent.API, d.tell)
 	d.watch.since(d.repo.Head(), d.agent.started) // the commit was there before the agent
-	if err := d.agent.answers(ctx); err != nil {
-		return err
-	}
-	d.tell.good("the control API answers on %s after %s", d.agent.address, seconds(time.Since(d.agent.started)))
+	d.tell.good("the control API answers on %s after %s", d.agent.Address, seconds(time.Since(d.agent.started)))
 	return nil
 }
 
@@ -200,7 +197,7 @@ func (d *demo) stayUp(ctx context.Context) error {
 	d.handOver()
 	d.tell.note("The agent stays up, and what it does is told here. Ctrl-C ends everything.")
 	d.tell.gap()
-	err := d.agent.await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {
+	err := d.agent.Await(ctx, "Ctrl-C", 365*24*time.Hour, func(ctx context.Context) (bool, error) {
 		_, err := d.watch.poll(ctx)
 		return false, err
 	})
@@ -217,7 +214,7 @@ func (d *demo) close(keep bool) error {
 	d.tell.note("Stopping the agent and the cluster.")
 	var errs []error
 	if d.agent != nil {
-		errs = append(errs, d.agent.close())
+		errs = append(errs, d.agent.Close())
 	}
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop())

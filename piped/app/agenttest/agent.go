@@ -100,10 +100,14 @@ func (a *Agent) Restart(ctx context.Context) error {
 	if a.Process, err = StartProcess(a.binary, a.LogFile, "run", "--config", a.Config); err != nil {
 		return err
 	}
-	return a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
+	err = a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
 		_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
 		return err == nil, err
 	})
+	if err != nil {
+		a.Kill()
+	}
+	return err
 }
 
 // Close ends the agent and its client.
