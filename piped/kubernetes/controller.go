@@ -7,11 +7,8 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -125,7 +122,7 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 }
 
 func (c *Controller) newWatch(r Watched) (*Watch, error) {
-	w := &Watch{resource: r, controller: c, informer: c.informer(r), handlers: map[string]bool{}}
+	w := &Watch{resource: r, controller: c, informer: c.cluster.informer(r), handlers: map[string]bool{}}
 	if r.Transform != nil {
 		if err := w.informer.SetTransform(r.Transform); err != nil {
 			return nil, err
@@ -135,14 +132,6 @@ func (c *Controller) newWatch(r Watched) (*Watch, error) {
 		return nil, err
 	}
 	return w, nil
-}
-
-func (c *Controller) informer(r Watched) cache.SharedIndexInformer {
-	tweak := func(o *metav1.ListOptions) { o.LabelSelector = r.Selector }
-	if r.Metadata {
-		return metadatainformer.NewFilteredMetadataInformer(c.cluster.metadata, r.GroupVersionResource, "", 0, r.Indexes, tweak).Informer()
-	}
-	return dynamicinformer.NewFilteredDynamicInformer(c.cluster.dynamic, r.GroupVersionResource, "", 0, r.Indexes, tweak).Informer()
 }
 
 // Watch is one watched resource of a cluster.
