@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,7 @@ func TestRolloutsOnARealCluster(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			l := newRolloutLab(t)
 			if c.before != "" {
 				if rec := l.wait(t, l.apply(t, "before", c.before), nil); rec.Phase != deploy.RolloutComplete && rec.Phase != deploy.RolloutNoRollout {
@@ -180,5 +183,39 @@ func TestNothingIsDecidedWhileTheAPIServerIsDown(t *testing.T) {
 	}
 	if rec.Phase != deploy.RolloutComplete {
 		t.Errorf("%s: %s\n%s", rec.Phase, rec.Reason, l.said())
+	}
+}
+
+// TestInterruptedWaitsMarkOnce ends the wait again and again in the middle of
+// rollouts, while a scaler flaps, and goes on from what was stored.
+func TestInterruptedWaitsMarkOnce(t *testing.T) {
+	l := newRolloutLab(t)
+	text := func(image string) string { return workloadText(rollout.KindDeployment, image, "", "") }
+	l.wait(t, l.apply(t, "first", text("web:0")), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	interrupted := 0
+	for i := range 6 {
+		stage := fmt.Sprintf("stage-%d", i)
+		rec := l.apply(t, stage, text(fmt.Sprintf("web:%d", i+1)))
+		for n := int32(0); !rec.Phase.Terminal(); n++ {
+			l.patch(t, rollout.KindDeployment, "scaler", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2+n%4), "scale")
+			short, stop := context.WithTimeoutCause(ctx, 150*time.Millisecond, deploy.StopShutdown)
+			ended, err := rollout.Wait(short, rollout.Request{Records: []deploy.Rollout{rec}, Observer: l.observer, Policy: l.policy, Save: l.records.save})
+			stop()
+			if err != nil && !errors.Is(err, deploy.StopShutdown) || ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			if err != nil {
+				interrupted++
+			}
+			rec = l.records.get(ended[0].ID)
+		}
+		if rec.Phase != deploy.RolloutComplete || l.records.marks[rec.ID] != 1 {
+			t.Errorf("%s: %s: %s, %d marks", stage, rec.Phase, rec.Reason, l.records.marks[rec.ID])
+		}
+	}
+	if interrupted == 0 {
+		t.Error("no wait was interrupted")
 	}
 }

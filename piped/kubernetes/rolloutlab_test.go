@@ -80,6 +80,12 @@ func (r *records) save(_ context.Context, rec deploy.Rollout) (deploy.Rollout, e
 	return rec, nil
 }
 
+func (r *records) get(id string) deploy.Rollout {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stored[id]
+}
+
 // apply applies one workload as a stage does and returns its record. Each call
 // is a stage of its own.
 func (l *rolloutLab) apply(t *testing.T, stage, text string) deploy.Rollout {

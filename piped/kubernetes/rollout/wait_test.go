@@ -214,8 +214,10 @@ func TestWaitReadsPodsOnlyWithoutProgress(t *testing.T) {
 		began := time.Now()
 		result := startWait(t.Context(), req)
 		time.Sleep(4 * time.Second)
-		if s.set(func() {}); s.podReads != 0 {
-			t.Errorf("pods read %d times within 4 s", s.podReads)
+		early := 0
+		s.set(func() { early = s.podReads })
+		if early != 0 {
+			t.Errorf("pods read %d times within 4 s", early)
 		}
 		ended, err := result()
 		if err != nil || ended[0].Phase != deploy.RolloutFailed || !strings.Contains(ended[0].Reason, "no such tag") {
@@ -241,7 +243,9 @@ func TestWaitDecidesNothingWhileTheClusterCannotBeAsked(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		s.set(func() { s.down = deploy.Errorf(deploy.Unavailable, "connection refused") })
 		time.Sleep(time.Hour)
-		if got := s.stored["web"].Phase; got != deploy.RolloutProgressing {
+		var got deploy.RolloutPhase
+		s.set(func() { got = s.stored["web"].Phase })
+		if got != deploy.RolloutProgressing {
 			t.Fatalf("phase %s while the cluster cannot be asked", got)
 		}
 		s.set(func() { s.down = nil })
