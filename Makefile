@@ -10,7 +10,8 @@ COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 export DEVCLUSTER := $(BIN)/devcluster
-# Static programs; and what vet, lint and build compile is compiled once.
+# Static programs; and what vet, lint and build compile is compiled once. The
+# same holds for -trimpath below, with which build.sh builds.
 export CGO_ENABLED := 0
 
 .PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test bench generate clean help
@@ -29,14 +30,14 @@ devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes th
 demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
 	@go build -o $(BIN)/demo ./examples/demo && exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
 
-test: prerequisites vet lint unit devcluster-test ## everything that must pass
+test: prerequisites devcluster vet lint unit devcluster-test ## everything that must pass
 
 prerequisites: ## install what the tests need, or name it
 	@.ci/prerequisites
 
 vet:
 	go vet ./...
-	cd examples/devcluster && go vet ./...
+	go -C examples/devcluster vet -trimpath ./...
 
 lint: ## gofmt, staticcheck, protocol lint and stale generated code
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
@@ -48,7 +49,7 @@ unit: build devcluster ## all tests of the agent, against real servers, with the
 	CGO_ENABLED=1 go test -race -timeout 15m ./...
 
 devcluster-test: devcluster ## the tests of the development cluster itself
-	cd examples/devcluster && go test -timeout 10m ./...
+	go -C examples/devcluster test -trimpath -timeout 10m ./...
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'

@@ -115,7 +115,9 @@ func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
 	if v.WakeAfter > 0 {
 		t.next = earliest(t.next, now.Add(v.WakeAfter))
 	}
-	w.say(t, v.Progress)
+	if !v.Mark || !failed(v.Record.Phase) { // how it failed is told by the end of the stage
+		w.say(t, v.Progress)
+	}
 	switch {
 	case !v.Changed:
 		return nil
