@@ -140,7 +140,7 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 	}
 	switch d.Type {
 	case deploy.CommandSync:
-		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy)}
+		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy), Commit: text(d.Commit)}
 	case deploy.CommandChainSync:
 		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy)}
 	case deploy.CommandCancel:

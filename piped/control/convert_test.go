@@ -192,21 +192,21 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
-				"Stages.Options", "Stages.Timeout", // the deadline is told
-				"RunningDeploymentID", "Timeout", "RollbackTimeout",
+				"Stages.Options", "Stages.SkipOn", "Stages.Timeout", // the deadline is told
+				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},
 		},
 		"command": {
 			got:  ignored(func(c deploy.Command) proto.Message { return testConverter.command(c) }),
-			want: []string{"Strategy"}, // the filled one is a cancel
+			want: []string{"Strategy", "Commit", "Reason"}, // the filled one is a cancel
 		},
 		"sync command": {
 			got: ignored(func(c deploy.Command) proto.Message {
 				c.Type = deploy.CommandSync
 				return testConverter.command(c)
 			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback"},
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason"},
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),

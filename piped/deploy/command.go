@@ -15,9 +15,12 @@ const (
 	CommandChainSync        CommandType = "CHAIN_SYNC_APPLICATION"
 	CommandSkipStage        CommandType = "SKIP_STAGE"
 	CommandRestartPiped     CommandType = "RESTART_PIPED"
+
+	// CommandRejectStage is our own: it ends a stage that waits for approval.
+	CommandRejectStage CommandType = "REJECT_STAGE"
 )
 
-// CommandTypes lists every command type in the order of PipeCD's enum numbers.
+// CommandTypes lists PipeCD's command types in the order of its enum numbers.
 func CommandTypes() []CommandType {
 	return []CommandType{CommandSync, CommandUpdateConfig, CommandCancel, CommandApproveStage,
 		CommandBuildPlanPreview, CommandChainSync, CommandSkipStage, CommandRestartPiped}
@@ -58,6 +61,8 @@ type Command struct {
 	StageID       string
 	Commander     string // subject of the API key
 	Strategy      Strategy
+	Commit        string // of a sync: a full hash to deploy in place of the head, "" for the head
+	Reason        string // of a reject: why, for the people who read the stage
 
 	// ForceRollback and ForceNoRollback are the options of a cancel.
 	ForceRollback   bool

@@ -102,6 +102,9 @@ type Deployment struct {
 	RollbackTimeout time.Duration
 	Deadline        time.Time
 
+	// NoAutoRollback: the rollback stages run only when a cancel asks for it.
+	NoAutoRollback bool
+
 	// Outcome is the final status that a rollback leads to, and its reason:
 	// decided when the rollback starts, so that a restart cannot change it.
 	Outcome       Status
@@ -168,6 +171,8 @@ type Stage struct {
 
 	// Options are the stage's own options (`with`) as JSON, fixed at planning.
 	Options json.RawMessage
+	// SkipOn says when the stage is skipped, as JSON (skipOn); nil is never.
+	SkipOn json.RawMessage
 	// Timeout bounds one run of the stage; zero means none.
 	Timeout time.Duration
 
@@ -185,8 +190,12 @@ type Stage struct {
 
 // Names of the stages this agent runs, as in PipeCD.
 const (
-	StageK8sSync  = "K8S_SYNC"
-	StageRollback = "ROLLBACK"
+	StageK8sSync           = "K8S_SYNC"
+	StageRollback          = "ROLLBACK"
+	StageWait              = "WAIT"
+	StageWaitApproval      = "WAIT_APPROVAL"
+	StageScriptRun         = "SCRIPT_RUN"
+	StageScriptRunRollback = "SCRIPT_RUN_ROLLBACK"
 )
 
 // Transition is one entry of a deployment's transition log. StageID is "" for

@@ -15,6 +15,7 @@ type Plan struct {
 	RunningDeploymentID string
 	Timeout             time.Duration
 	RollbackTimeout     time.Duration
+	NoAutoRollback      bool
 }
 
 // move changes the status after asking the table.
@@ -39,7 +40,7 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 	}
 	d.Summary, d.Versions = p.Summary, p.Versions
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
-	d.Timeout, d.RollbackTimeout = p.Timeout, p.RollbackTimeout
+	d.Timeout, d.RollbackTimeout, d.NoAutoRollback = p.Timeout, p.RollbackTimeout, p.NoAutoRollback
 	d.Stages = make([]Stage, len(p.Stages))
 	for i, s := range p.Stages {
 		s.Status, s.CreatedAt, s.UpdatedAt = StageNotStarted, now, now

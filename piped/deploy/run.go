@@ -59,6 +59,8 @@ const (
 	StopCancelled StopReason = "cancelled"
 	// StopTimedOut: the stage's or the deployment's deadline passed. FAILURE.
 	StopTimedOut StopReason = "timed out"
+	// StopSkipped: a person skipped the stage. The stage ends SKIPPED.
+	StopSkipped StopReason = "skipped"
 	// StopShutdown: the agent is ending. The stage does not end: it is run
 	// again, resumed, after the next start.
 	StopShutdown StopReason = "agent is shutting down"

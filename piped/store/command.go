@@ -11,6 +11,8 @@ import (
 type commandBody struct {
 	Commander       string          `json:"commander,omitempty"`
 	Strategy        deploy.Strategy `json:"strategy,omitempty"`
+	Commit          string          `json:"commit,omitempty"`
+	Reason          string          `json:"reason,omitempty"`
 	ForceRollback   bool            `json:"forceRollback,omitempty"`
 	ForceNoRollback bool            `json:"forceNoRollback,omitempty"`
 }
@@ -29,6 +31,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 		return c, err
 	}
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
+	c.Commit, c.Reason = body.Commit, body.Reason
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }
@@ -39,7 +42,7 @@ func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Com
 	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, s.now(), deploy.Command{}.HandledAt
 	c.UpdatedAt = c.CreatedAt
 	err := s.write(ctx, func(t *tx) error {
-		body, err := encode(commandBody{c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback})
+		body, err := encode(commandBody{c.Commander, c.Strategy, c.Commit, c.Reason, c.ForceRollback, c.ForceNoRollback})
 		if err != nil {
 			return err
 		}

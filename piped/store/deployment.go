@@ -27,6 +27,7 @@ type state struct {
 	RunningDeploymentID string                   `json:"runningDeploymentID,omitempty"`
 	Timeout             time.Duration            `json:"timeout,omitempty"`
 	RollbackTimeout     time.Duration            `json:"rollbackTimeout,omitempty"`
+	NoAutoRollback      bool                     `json:"noAutoRollback,omitempty"`
 	Deadline            int64                    `json:"deadline,omitempty"`
 	Outcome             deploy.Status            `json:"outcome,omitempty"`
 	OutcomeReason       string                   `json:"outcomeReason,omitempty"`
@@ -54,7 +55,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	d.StatusReason, d.Summary, d.Versions, d.Metadata = st.Reason, st.Summary, st.Versions, st.Metadata
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
-	d.Outcome, d.OutcomeReason = st.Outcome, st.OutcomeReason
+	d.NoAutoRollback, d.Outcome, d.OutcomeReason = st.NoAutoRollback, st.Outcome, st.OutcomeReason
 	d.CreatedAt, d.UpdatedAt, d.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
 	return d, nil
 }
@@ -64,7 +65,7 @@ func stateTextOf(d *deploy.Deployment) (string, error) {
 		Reason: d.StatusReason, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
 		RunningCommit: d.RunningCommit, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
 		Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout, Deadline: toMilli(d.Deadline),
-		Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,
+		NoAutoRollback: d.NoAutoRollback, Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,
 	})
 }
 

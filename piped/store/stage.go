@@ -17,6 +17,7 @@ type stageSpec struct {
 	Visible   bool            `json:"visible,omitempty"`
 	Rollback  bool            `json:"rollback,omitempty"`
 	Options   json.RawMessage `json:"options,omitempty"`
+	SkipOn    json.RawMessage `json:"skipOn,omitempty"`
 	Timeout   time.Duration   `json:"timeout,omitempty"`
 	CreatedAt int64           `json:"createdAt,omitempty"`
 }
@@ -49,7 +50,7 @@ func scanStage(row scanner) (r stageRow, err error) {
 	if err := decode(state, &ss); err != nil {
 		return r, err
 	}
-	st.Desc, st.Requires, st.Visible, st.Rollback, st.Options, st.Timeout = sp.Desc, sp.Requires, sp.Visible, sp.Rollback, sp.Options, sp.Timeout
+	st.Desc, st.Requires, st.Visible, st.Rollback, st.Options, st.SkipOn, st.Timeout = sp.Desc, sp.Requires, sp.Visible, sp.Rollback, sp.Options, sp.SkipOn, sp.Timeout
 	st.StatusReason, st.Metadata = ss.Reason, ss.Metadata
 	st.Deadline, st.StartedAt, st.CompletedAt = fromMilli(ss.Deadline), fromMilli(startedAt), fromMilli(completedAt)
 	st.CreatedAt, st.UpdatedAt = fromMilli(sp.CreatedAt), fromMilli(ss.UpdatedAt)
@@ -106,7 +107,7 @@ func (t *tx) insertStages(ctx context.Context, d *deploy.Deployment) error {
 	rows := make([][]any, len(d.Stages))
 	for i := range d.Stages {
 		st := &d.Stages[i]
-		spec, err := encode(stageSpec{st.Desc, st.Requires, st.Visible, st.Rollback, st.Options, st.Timeout, toMilli(st.CreatedAt)})
+		spec, err := encode(stageSpec{st.Desc, st.Requires, st.Visible, st.Rollback, st.Options, st.SkipOn, st.Timeout, toMilli(st.CreatedAt)})
 		if err != nil {
 			return err
 		}

@@ -163,9 +163,9 @@ func plan() deploy.Plan {
 	return deploy.Plan{
 		Summary: "Quick sync", Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Version: "v1", Name: "web"}},
 		RunningCommit: "beef", RunningConfigFile: "app.pipecd.yaml", RunningDeploymentID: "before",
-		Timeout: time.Hour, RollbackTimeout: time.Minute,
+		Timeout: time.Hour, RollbackTimeout: time.Minute, NoAutoRollback: true,
 		Stages: []deploy.Stage{
-			{ID: "sync", Name: deploy.StageK8sSync, Desc: "Sync", Visible: true, Options: []byte(`{"prune":true}`), Timeout: time.Minute},
+			{ID: "sync", Name: deploy.StageK8sSync, Desc: "Sync", Visible: true, Options: []byte(`{"prune":true}`), SkipOn: []byte(`{"paths":["docs"]}`), Timeout: time.Minute},
 			{ID: "rollback", Name: deploy.StageRollback, Index: 1, Requires: []string{"sync"}, Rollback: true},
 		},
 	}
