@@ -16,6 +16,8 @@ const (
 	logFlushEvery = 200 * time.Millisecond
 	maxLogLine    = 64 << 10 // bytes; longer lines are cut
 	maxLogPending = 20000    // blocks kept while the store cannot be written
+
+	logFlushTimeout = 10 * time.Second // a store that hangs must not hold a shutdown up for ever
 )
 
 // logSink collects the lines of all running stages and stores them in batches,
@@ -72,6 +74,8 @@ func (l *logSink) flush(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, logFlushTimeout)
+	defer cancel()
 	if err := l.store.AppendStageLogs(ctx, batch); err != nil {
 		return fmt.Errorf("store %d lines of stage log: %w", len(batch), err)
 	}
@@ -98,8 +102,11 @@ func (l *logSink) add(b deploy.LogBlock) {
 }
 
 // open returns the log of a stage, continuing after what an interrupted run
-// wrote.
+// wrote: its lines are stored first, for new ones must not take their places.
 func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now func() time.Time) (deploy.StageLog, error) {
+	if err := l.flush(ctx); err != nil {
+		return nil, err
+	}
 	last, err := l.store.LastLogIndex(ctx, deploymentID, stageID)
 	if err != nil {
 		return nil, err

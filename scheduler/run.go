@@ -15,56 +15,47 @@ import (
 )
 
 // run carries one deployment from PLANNED, or from where it was interrupted, to
-// its end. It belongs to one goroutine; only requestCancel is called by others.
+// its end. It belongs to one goroutine; only cancel is called by others.
 type run struct {
 	s            *Scheduler
 	id, provider string
-	d            deploy.Deployment // as last written
 	log          *slog.Logger
 
-	// interrupted is the stage that was RUNNING when this process took the
-	// deployment over, "" if none was.
+	d deploy.Deployment // as last read or written
+
+	// interrupted is the stage that was RUNNING when the deployment was taken
+	// up, "" if none was.
 	interrupted string
 
-	mu      sync.Mutex
-	cancel  *deploy.Command         // the accepted cancel command
-	stop    context.CancelCauseFunc // stops the forward part
-	forward bool                    // the forward part is going on
+	mu        sync.Mutex
+	cancelled bool
+	stop      context.CancelCauseFunc // stops the forward part, once it goes on
 }
 
 func newRun(s *Scheduler, d deploy.Deployment) *run {
-	r := &run{
-		s: s, id: d.ID, provider: d.Provider, d: d, forward: d.Status != deploy.RollingBack,
+	return &run{
+		s: s, id: d.ID, provider: d.Provider,
 		log: s.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short()),
 	}
-	for _, stage := range d.Stages {
-		if stage.Status == deploy.StageRunning {
-			r.interrupted = stage.ID
-		}
-	}
-	return r
 }
 
-// requestCancel asks the deployment to stop and reports whether it will: it
-// does not once the forward part is over.
-func (r *run) requestCancel(c deploy.Command) bool {
+// cancel stops the forward part because the stored deployment was given a
+// cancel. Too late, it does nothing.
+func (r *run) cancel() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.forward {
-		return false
-	}
-	if r.cancel == nil {
-		r.cancel = &c
-	}
+	r.cancelled = true
 	if r.stop != nil {
 		r.stop(deploy.StopCancelled)
 	}
-	return true
 }
 
 // drive is the whole life of a running deployment. It returns nil when the
 // deployment is completed or the agent shuts down.
 func (r *run) drive(ctx context.Context) error {
+	if err := r.load(ctx); err != nil {
+		return err
+	}
 	if r.d.Status == deploy.Planned {
 		if err := r.start(ctx); err != nil {
 			return err
@@ -77,6 +68,23 @@ func (r *run) drive(ctx context.Context) error {
 	}
 	if r.d.Status == deploy.RollingBack {
 		return r.rollBack(ctx)
+	}
+	return nil
+}
+
+// load reads the deployment. What the scheduler knew when it made the run may be
+// old: a run that has just ended could have completed the deployment. From here
+// on this run alone moves it on.
+func (r *run) load(ctx context.Context) error {
+	d, err := r.s.Store.Deployment(ctx, r.id)
+	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+		return err
+	}
+	r.d, r.interrupted = d, ""
+	for _, stage := range d.Stages {
+		if stage.Status == deploy.StageRunning {
+			r.interrupted = stage.ID
+		}
 	}
 	return nil
 }
@@ -133,7 +141,7 @@ func (r *run) goForward(ctx context.Context) error {
 	defer stopAfter(stop, r.remaining(r.d.Deadline, r.d.Timeout))()
 	r.mu.Lock()
 	r.stop = stop
-	if r.cancel != nil {
+	if r.cancelled || cancelOf(&r.d) != nil {
 		stop(deploy.StopCancelled)
 	}
 	r.mu.Unlock()
@@ -142,7 +150,7 @@ func (r *run) goForward(ctx context.Context) error {
 		stage := current(r.d.ForwardStages())
 		if stage == nil { // every stage had ended when the process died
 			return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
-				return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, r.cancelCommand(), now)
+				return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
 			})
 		}
 		result, err := r.runStage(fctx, *stage)
@@ -153,15 +161,12 @@ func (r *run) goForward(ctx context.Context) error {
 			if err := d.FinishStage(stage.ID, result.Status, result.Reason, now); err != nil {
 				return err
 			}
-			return settle(d, result, r.cancelCommand(), now)
+			return settle(d, result, now)
 		})
 		if err != nil {
 			return err
 		}
 	}
-	r.mu.Lock()
-	r.forward = false
-	r.mu.Unlock()
 	r.ended()
 	return nil
 }
@@ -212,8 +217,8 @@ func (r *run) ended() {
 // runStage runs one stage that is RUNNING and returns how it ended, with its
 // whole log stored. The result means nothing if the agent is shutting down.
 func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
-	app, err := r.s.Store.Application(ctx, r.d.ApplicationID)
-	if err != nil && ctx.Err() == nil {
+	app, err := r.s.Store.Application(context.WithoutCancel(ctx), r.d.ApplicationID) // a stopped stage is told, too
+	if err != nil {
 		return deploy.StageResult{}, err
 	}
 	log, err := r.s.logs.open(context.WithoutCancel(ctx), r.id, stage.ID, r.s.Now)
@@ -227,14 +232,27 @@ func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageRes
 		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
 		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
 	})
-	result = explainStop(result, deploy.Stopped(sctx), stage)
+	result = explainStop(result, deploy.Stopped(sctx), r.limit(ctx, stage))
 	if result.Status != deploy.StageSuccess && result.Reason != "" && deploy.Stopped(sctx) != deploy.StopShutdown {
 		log.Errorf("%s", result.Reason)
 	}
 	return result, r.s.logs.flush(context.WithoutCancel(ctx))
 }
 
-// execute calls the stage's executor. A panic in it ends the stage, not the agent.
+// limit names the timeout that is over, or would be next: that of the part of
+// the deployment if ctx, the part's context, has timed out; else the stage's.
+func (r *run) limit(ctx context.Context, stage deploy.Stage) string {
+	switch {
+	case deploy.Stopped(ctx) != deploy.StopTimedOut:
+		return fmt.Sprintf("stage %s timed out after %s", stage.Name, stage.Timeout)
+	case stage.Rollback:
+		return fmt.Sprintf("the rollback timed out after %s (spec.rollback.timeout)", r.d.RollbackTimeout)
+	}
+	return fmt.Sprintf("the deployment timed out after %s (spec.timeout)", r.d.Timeout)
+}
+
+// execute calls the stage's executor. A panic in it ends the stage, not the
+// agent; so does a result that ends nothing.
 func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.StageResult) {
 	executor := r.s.Executors[run.Stage.Name]
 	if executor == nil {
@@ -246,19 +264,24 @@ func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.S
 			result = deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error in stage %s: %v; please report it with the agent's log", run.Stage.Name, p)}
 		}
 	}()
-	return executor.Execute(ctx, run)
+	result = executor.Execute(ctx, run)
+	if deploy.CheckStageTransition(deploy.StageRunning, result.Status) != nil || result.Status == deploy.StageRunning {
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error: stage %s ended as %q; please report it with the agent's log", run.Stage.Name, result.Status)}
+	}
+	return result
 }
 
-// explainStop makes the result of a stage that was told to stop say so.
-func explainStop(result deploy.StageResult, why deploy.StopReason, stage deploy.Stage) deploy.StageResult {
+// explainStop makes the result of a stage that was told to stop say so. Limit
+// says which timeout it was.
+func explainStop(result deploy.StageResult, why deploy.StopReason, limit string) deploy.StageResult {
 	if result.Status == deploy.StageSuccess {
 		return result // it was done before it noticed
 	}
 	switch why {
 	case deploy.StopCancelled:
-		return deploy.StageResult{Status: deploy.StageCancelled, Reason: joinReason("cancelled", result.Reason)}
+		return deploy.StageResult{Status: deploy.StageCancelled, Reason: joinReason("cancelled", result.Reason), NoRollback: result.NoRollback}
 	case deploy.StopTimedOut:
-		return deploy.StageResult{Status: deploy.StageFailure, Reason: joinReason(fmt.Sprintf("timed out (stage %s)", stage.Name), result.Reason), NoRollback: result.NoRollback}
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: joinReason(limit, result.Reason), NoRollback: result.NoRollback}
 	}
 	return result
 }
@@ -302,19 +325,15 @@ func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Tim
 			r.d = d
 			return nil
 		}
-		r.log.Error("cannot write the deployment's state; trying again", "error", err)
+		if ctx.Err() == nil {
+			r.log.Error("cannot write the deployment's state; trying again", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(backoff.Step()):
 		}
 	}
-}
-
-func (r *run) cancelCommand() *deploy.Command {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.cancel
 }
 
 // remaining turns a stored deadline into a duration. In the process that set

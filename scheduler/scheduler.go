@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -123,6 +122,9 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 			continue
 		}
 		d, err := s.Store.Deployment(ctx, c.ID)
+		if deploy.IsKind(err, deploy.NotFound) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -193,11 +195,11 @@ func (s *Scheduler) slotFree(provider string) bool {
 // drive carries one deployment to its end, taking it up again after an error
 // of the store.
 func (s *Scheduler) drive(ctx context.Context, r *run) {
-	defer func(id string) {
+	defer func() {
 		s.mu.Lock()
-		delete(s.runs, id)
+		delete(s.runs, r.id)
 		s.mu.Unlock()
-	}(r.id)
+	}()
 	for {
 		err := r.drive(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -209,67 +211,5 @@ func (s *Scheduler) drive(ctx context.Context, r *run) {
 			return
 		case <-time.After(retryAfter):
 		}
-		if r = s.again(ctx, r); r == nil {
-			return
-		}
 	}
-}
-
-// again takes a deployment up afresh from what is stored; nil if it is over.
-func (s *Scheduler) again(ctx context.Context, failed *run) *run {
-	d, err := s.Store.Deployment(ctx, failed.id)
-	if err != nil {
-		return failed
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !d.Status.Active() {
-		return nil
-	}
-	r := newRun(s, d)
-	r.cancel = failed.cancelCommand()
-	s.runs[r.id] = r
-	return r
-}
-
-// answerCancels hands open cancel commands to the deployments they name.
-func (s *Scheduler) answerCancels(ctx context.Context) error {
-	commands, err := s.Store.OpenCommands(ctx, deploy.CommandCancel)
-	if err != nil {
-		return err
-	}
-	for _, c := range commands {
-		if err := s.cancel(ctx, c); err != nil && !deploy.IsKind(err, deploy.Conflict) {
-			return err
-		}
-	}
-	return nil
-}
-
-// cancel answers c: it stops a running deployment, ends one that has not
-// started, and refuses for one that is over or rolling back already.
-func (s *Scheduler) cancel(ctx context.Context, c deploy.Command) error {
-	s.mu.Lock()
-	r := s.runs[c.DeploymentID]
-	s.mu.Unlock()
-	if r != nil && r.requestCancel(c) {
-		return s.Store.FinishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
-	}
-	now := s.Now()
-	_, err := s.Store.UpdateDeployment(ctx, c.DeploymentID, func(d *deploy.Deployment) error {
-		if d.Status.Phase() != deploy.PhasePending {
-			return deploy.Errorf(deploy.Invalid, "the deployment is %s and cannot be cancelled", d.Status)
-		}
-		return d.Complete(deploy.Cancelled, "Cancelled by "+c.Commander+" before it started", now)
-	})
-	switch deploy.KindOf(err) {
-	case deploy.Invalid, deploy.NotFound, deploy.Illegal:
-		if err != nil {
-			return s.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: err.Error()})
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cancel deployment %s: %w", c.DeploymentID, err)
-	}
-	return s.Store.FinishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
 }

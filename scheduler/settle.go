@@ -9,12 +9,13 @@ import (
 
 // settle decides what follows the end of a forward stage and moves d there: the
 // next stage, success, a rollback, or the final failure. It is pure but for d.
-func settle(d *deploy.Deployment, result deploy.StageResult, cancel *deploy.Command, now time.Time) error {
+func settle(d *deploy.Deployment, result deploy.StageResult, now time.Time) error {
+	cancel := cancelOf(d)
 	failed, reason := failedStage(d)
 	switch {
 	case failed == "" && cancel != nil:
 		// Cancelled between two stages: nothing failed, yet the rest must not run.
-		return fall(d, deploy.Cancelled, "Cancelled by "+cancel.Commander, wantRollback(d, result, cancel), now)
+		return fall(d, deploy.Cancelled, "Cancelled by "+cancel.by, wantRollback(d, result, cancel), now)
 	case failed == deploy.StageCancelled:
 		return fall(d, deploy.Cancelled, cancelReason(cancel, reason), wantRollback(d, result, cancel), now)
 	case failed == deploy.StageFailure:
@@ -36,11 +37,11 @@ func fall(d *deploy.Deployment, outcome deploy.Status, reason string, rollback b
 // wantRollback reports whether a failed or cancelled deployment is rolled back:
 // if it has rollback stages, something ran, nobody else's change would be
 // undone, and the person who cancelled did not decide otherwise.
-func wantRollback(d *deploy.Deployment, result deploy.StageResult, cancel *deploy.Command) bool {
+func wantRollback(d *deploy.Deployment, result deploy.StageResult, cancel *cancellation) bool {
 	if len(d.RollbackStages()) == 0 || result.NoRollback {
 		return false
 	}
-	return cancel == nil || !cancel.ForceNoRollback
+	return cancel == nil || !cancel.noRollback
 }
 
 // startNext starts the first forward stage that has not run.
@@ -73,11 +74,11 @@ func failedStage(d *deploy.Deployment) (deploy.StageStatus, string) {
 	return "", ""
 }
 
-func cancelReason(cancel *deploy.Command, reason string) string {
+func cancelReason(cancel *cancellation, reason string) string {
 	if cancel == nil {
 		return reason
 	}
-	return "Cancelled by " + cancel.Commander
+	return "Cancelled by " + cancel.by
 }
 
 // rollbackReason is the final reason of a deployment that was rolled back: why

@@ -12,8 +12,8 @@ import (
 // TestSettle states what follows the end of a stage.
 func TestSettle(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	cancel := &deploy.Command{Commander: "ann"}
-	noRollback := &deploy.Command{Commander: "ann", ForceNoRollback: true}
+	cancel := &deploy.Command{ID: "c", Commander: "ann"}
+	noRollback := &deploy.Command{ID: "c", Commander: "ann", ForceNoRollback: true}
 	type want struct {
 		Status, Outcome deploy.Status
 		Reason          string
@@ -61,8 +61,8 @@ func TestSettle(t *testing.T) {
 			}
 			d := deploy.Deployment{ID: "d", Status: deploy.Pending}
 			for _, err := range []error{
-				d.Plan(deploy.Plan{Stages: stages}, now), d.Start(now), d.StartStage("one", now),
-				d.FinishStage("one", c.result.Status, c.result.Reason, now), settle(&d, c.result, c.cancel, now),
+				d.Plan(deploy.Plan{Stages: stages}, now), d.Start(now), d.StartStage("one", now), given(&d, c.cancel, now),
+				d.FinishStage("one", c.result.Status, c.result.Reason, now), settle(&d, c.result, now),
 			} {
 				if err != nil {
 					t.Fatal(err)
@@ -77,4 +77,11 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	}
+}
+
+func given(d *deploy.Deployment, cancel *deploy.Command, now time.Time) error {
+	if cancel == nil {
+		return nil
+	}
+	return accept(d, *cancel, now)
 }

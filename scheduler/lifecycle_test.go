@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestStagesRunInOrder follows a deployment from PLANNED to SUCCESS.
+func TestStagesRunInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.start()
+		synctest.Wait() // so that the change feed brings the deployment, not the first scan
+		l.planned("d")
+		synctest.Wait()
+		want := []string{
+			"deployment PENDING", "deployment PLANNED", "one NOT_STARTED_YET", "two NOT_STARTED_YET", "back NOT_STARTED_YET",
+			"deployment RUNNING", "one RUNNING", "one SUCCESS", "two RUNNING", "deployment SUCCESS", "two SUCCESS",
+		}
+		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
+			t.Errorf("moves (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"d/one", "d/two"}, l.runs); diff != "" {
+			t.Errorf("executed (-want +got):\n%s", diff)
+		}
+		app, err := l.store.Application(t.Context(), "app-d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if app.LastSuccessful == nil || app.LastSuccessful.DeploymentID != "d" || app.Deploying {
+			t.Errorf("the application remembers %+v, deploying %v", app.LastSuccessful, app.Deploying)
+		}
+	})
+}
+
+// TestEnds states how deployments end whose first stage does not succeed.
+func TestEnds(t *testing.T) {
+	cases := []struct {
+		name       string
+		one        executor
+		back       executor
+		noRollback bool // the deployment has no rollback stage
+		want       deploy.Status
+		reason     string
+		executed   []string
+	}{
+		{
+			name: "a failed stage is rolled back", one: fail("the image cannot be pulled"), back: succeed,
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: the image cannot be pulled; rolled back to commit beef012",
+			executed: []string{"d/one", "d/back"},
+		},
+		{
+			name: "a failed rollback is told", one: fail("no"), back: fail("no cluster"),
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: no; the rollback failed too: no cluster; the cluster is in neither state",
+			executed: []string{"d/one", "d/back"},
+		},
+		{
+			name: "nothing to roll back to", one: fail("no"), noRollback: true,
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: no", executed: []string{"d/one"},
+		},
+		{
+			name: "a stage that forbids the rollback",
+			one: func(context.Context, deploy.StageRun) deploy.StageResult {
+				return deploy.StageResult{Status: deploy.StageFailure, Reason: "somebody else changed it", NoRollback: true}
+			},
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: somebody else changed it", executed: []string{"d/one"},
+		},
+		{
+			name: "a panic ends the stage, not the agent", back: succeed,
+			one:  func(context.Context, deploy.StageRun) deploy.StageResult { panic("out of range") },
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: internal error in stage K8S_SYNC: out of range; please report it with the agent's log; rolled back to commit beef012",
+			executed: []string{"d/one", "d/back"},
+		},
+		{
+			name: "a result that ends nothing", back: succeed,
+			one:  func(context.Context, deploy.StageRun) deploy.StageResult { return deploy.StageResult{} },
+			want: deploy.Failure, reason: `Stage K8S_SYNC failed: internal error: stage K8S_SYNC ended as ""; please report it with the agent's log; rolled back to commit beef012`,
+			executed: []string{"d/one", "d/back"},
+		},
+		{
+			name: "a stage that calls itself running", back: succeed,
+			one: func(context.Context, deploy.StageRun) deploy.StageResult {
+				return deploy.StageResult{Status: deploy.StageRunning}
+			},
+			want: deploy.Failure, reason: `Stage K8S_SYNC failed: internal error: stage K8S_SYNC ended as "RUNNING"; please report it with the agent's log; rolled back to commit beef012`,
+			executed: []string{"d/one", "d/back"},
+		},
+		{
+			name: "a stage that exits early",
+			one: func(context.Context, deploy.StageRun) deploy.StageResult {
+				return deploy.StageResult{Status: deploy.StageExited, Reason: "enough"}
+			},
+			want: deploy.Success, reason: "Deployment completed successfully", executed: []string{"d/one"},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.executors[deploy.StageK8sSync], l.executors[deploy.StageRollback] = c.one, c.back
+				l.start()
+				l.planned("d", func(p *deploy.Plan) {
+					if c.noRollback {
+						p.Stages = p.Stages[:2]
+					}
+				})
+				synctest.Wait()
+				l.wantEnd("d", c.want, c.reason)
+				if diff := cmp.Diff(c.executed, l.runs); diff != "" {
+					t.Errorf("executed (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestUnknownStage: a stage this agent has no executor for fails.
+func TestUnknownStage(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		delete(l.executors, "TWO")
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		l.wantEnd("d", deploy.Failure, "Stage TWO failed: this agent cannot run stage TWO; rolled back to commit beef012")
+	})
+}
+
+// TestRefusedAtTheStart states what keeps a planned deployment from starting.
+func TestRefusedAtTheStart(t *testing.T) {
+	cases := []struct {
+		name   string
+		before func(l *lab) error
+		reason string
+	}{
+		{"application disabled", func(l *lab) error { return l.store.SetDisabled(l.t.Context(), "app-d", true) },
+			"The application was disabled before the deployment started"},
+		{"application deleted", func(l *lab) error { return l.store.DeleteApplication(l.t.Context(), "app-d") },
+			"The application was deleted before the deployment started"},
+		{"provider gone", func(l *lab) error { l.providers = []string{"two"}; return nil },
+			`The platform provider "one" is no longer in the agent's configuration`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.planned("d")
+				if err := c.before(l); err != nil {
+					t.Fatal(err)
+				}
+				l.start()
+				synctest.Wait()
+				l.wantEnd("d", deploy.Failure, c.reason)
+				if len(l.runs) > 0 {
+					t.Errorf("stages ran: %v", l.runs)
+				}
+			})
+		})
+	}
+}
