@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ type lab struct {
 	limits    Limits
 	providers []string
 	storeNow  func() time.Time
+	ahead     atomic.Int64 // how far the scheduler's wall clock is ahead
 
 	stop  context.CancelFunc // of the scheduler that runs
 	ended chan error
@@ -108,12 +110,18 @@ func (l *lab) start() {
 	}
 	s := New(Config{
 		Store: l.store, Executors: executors, Providers: l.providers, Limits: l.limits,
-		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: time.Now,
+		Logger: l.logger(),
+		Now:    func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ended = stop, make(chan error, 1)
 	go func() { l.ended <- s.Run(ctx) }()
 }
+
+func (l *lab) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l.t.Output(), nil)) }
+
+// clockAhead sets the scheduler's wall clock; no timer notices.
+func (l *lab) clockAhead(d time.Duration) { l.ahead.Store(int64(d)) }
 
 func (l *lab) note(run deploy.StageRun) {
 	l.mu.Lock()

@@ -1,0 +1,169 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestLogsAreStoredBeforeTheEnd: whoever sees a stage's end sees its whole log,
+// in order, the reason of a failure last.
+func TestLogsAreStoredBeforeTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			run.Log.Infof("applying %d objects", 2)
+			run.Log.Successf("applied")
+			return deploy.StageResult{Status: deploy.StageFailure, Reason: "web: no pod became ready"}
+		})
+		var seen []string
+		l.executors[deploy.StageRollback] = executor(func(context.Context, deploy.StageRun) deploy.StageResult {
+			seen = l.log("d", "one")
+			return deploy.StageResult{Status: deploy.StageSuccess}
+		})
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		want := []string{"0 INFO applying 2 objects", "1 SUCCESS applied", "2 ERROR web: no pod became ready"}
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("the log at the stage's end (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestLogsAppearWhileTheStageRuns: nobody waits for the end of a stage to read
+// what it does.
+func TestLogsAppearWhileTheStageRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			run.Log.Infof("waiting")
+			return hang(ctx, run)
+		})
+		l.start()
+		l.planned("d")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"0 INFO waiting"}, l.log("d", "one")); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestLogsContinue: the second run of a stage writes on where the first one was
+// interrupted, and the shutdown loses no line and adds none.
+func TestLogsContinue(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			if run.Resumed {
+				run.Log.Infof("second run")
+				return succeed(ctx, run)
+			}
+			run.Log.Infof("first run")
+			return hang(ctx, run)
+		})
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		l.shutdown()
+		l.start()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"0 INFO first run", "1 INFO second run"}, l.log("d", "one")); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestManyLogs: more lines than one batch of the store takes, from several
+// goroutines, each stored once.
+func TestManyLogs(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		const writers, lines = 4, 1500
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			done := make(chan bool)
+			for range writers {
+				go func() {
+					for i := range lines {
+						run.Log.Infof("line %d", i)
+					}
+					done <- true
+				}()
+			}
+			for range writers {
+				<-done
+			}
+			return succeed(ctx, run)
+		})
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		log := l.log("d", "one")
+		if len(log) != writers*lines {
+			t.Fatalf("%d lines stored, want %d", len(log), writers*lines)
+		}
+		for i, line := range log {
+			if !strings.HasPrefix(line, fmt.Sprintf("%d INFO line ", i)) {
+				t.Fatalf("line %d is %q", i, line)
+			}
+		}
+	})
+}
+
+// TestLogLines states what becomes of lines that cannot be stored as they are.
+func TestLogLines(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			run.Log.Infof("%s", strings.Repeat("é", maxLogLine))
+			run.Log.Infof("bad \xff byte")
+			return succeed(ctx, run)
+		})
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		want := []string{"0 INFO " + strings.Repeat("é", maxLogLine/2) + " … (cut)", "1 INFO bad \uFFFD byte"}
+		if diff := cmp.Diff(want, l.log("d", "one")); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestLogsOfAStoreThatFails: lines written while the store cannot be used are
+// kept, in bounds, and the next lines do not take their places.
+func TestLogsOfAStoreThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.planned("d")
+		sink := newLogSink(l.store, l.logger())
+		first, err := sink.open(t.Context(), "d", "one", time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range maxLogPending + 10 {
+			first.Infof("line %d", i)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := sink.flush(ended); err == nil {
+			t.Error("a flush that cannot be done reports nothing")
+		}
+		if _, err := sink.open(ended, "d", "one", time.Now); err == nil {
+			t.Error("a log is opened while the lines before it are not stored")
+		}
+		second, err := sink.open(t.Context(), "d", "one", time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second.Infof("after")
+		if err := sink.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		log := l.log("d", "one")
+		if want := fmt.Sprintf("%d INFO after", maxLogPending); len(log) != maxLogPending+1 || log[maxLogPending] != want {
+			t.Errorf("%d lines, the last %q; want %d and %q", len(log), log[len(log)-1], maxLogPending+1, want)
+		}
+	})
+}
