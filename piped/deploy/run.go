@@ -69,6 +69,18 @@ const (
 // Error makes a StopReason a context cause.
 func (r StopReason) Error() string { return "stage stopped: " + string(r) }
 
+// Status returns the status in which a stage ends that was told to stop and
+// did. For StopShutdown, where the stage does not end, it means nothing.
+func (r StopReason) Status() StageStatus {
+	switch r {
+	case StopCancelled:
+		return StageCancelled
+	case StopSkipped:
+		return StageSkipped
+	}
+	return StageFailure
+}
+
 // Stopped returns the reason ctx was cancelled for; "" while it is not. A
 // cancellation without a StopReason counts as shutdown, which loses nothing.
 func Stopped(ctx context.Context) StopReason {
