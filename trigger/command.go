@@ -15,8 +15,7 @@ import (
 func (w *watcher) onCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) {
 	refusal, err := w.syncCommand(ctx, head, c, lookup)
 	if err == nil && refusal != "" {
-		w.log.Info("sync command refused", "command", c.ID, "reason", refusal)
-		err = refuse(ctx, w.Store, c, refusal)
+		err = w.refuse(ctx, c, refusal)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)

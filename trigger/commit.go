@@ -2,7 +2,10 @@ package trigger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -12,7 +15,8 @@ import (
 // onCommit decides for every application of the repository whether the commits
 // since the one evaluated last touch it, and makes a deployment if they do. What
 // was decided is stored as the application's evaluated commit: with the
-// deployment, in its transaction, or in one write for all untouched ones.
+// deployment, in its transaction, or in one write for all untouched ones. An
+// application that fails keeps no other from its deployment.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
 	apps, err := w.applications(ctx)
 	if err != nil {
@@ -20,9 +24,11 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
 	}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	var untouched []string
-	for id, app := range apps {
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(apps)) {
+		app := apps[id]
 		e, ok := w.catalog.entries[id]
-		if !ok || app.Disabled || app.EvaluatedCommit == head.Hash {
+		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
 			continue
 		}
 		provider, problem := e.problem(w.Providers)
@@ -30,21 +36,20 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
 			continue // said on the application; evaluated again once it is mended
 		}
 		reason, err := w.reasonToDeploy(ctx, app, e, &changes)
-		if err != nil {
-			return err
+		if err == nil && reason != "" {
+			err = w.deployCommit(ctx, app, e, provider, head, reason)
 		}
-		if reason == "" {
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("application %s: %w", app.Name, err))
+		case reason == "":
 			untouched = append(untouched, id)
-			continue
-		}
-		if err := w.deployCommit(ctx, app, e, provider, head, reason); err != nil {
-			return err
 		}
 	}
-	if len(untouched) == 0 {
-		return nil
+	if len(untouched) > 0 {
+		errs = append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...))
 	}
-	return w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...)
+	return errors.Join(errs...)
 }
 
 // reasonToDeploy says why the application must be deployed, "" if it need not.
@@ -74,7 +79,7 @@ func (w *watcher) deployCommit(ctx context.Context, app deploy.Application, e en
 	queue := e.candidate.Config.Trigger.Queue
 	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, Supersede: queue != config.QueueAll})
 	if err != nil {
-		return fmt.Errorf("create a deployment of %s at commit %s: %w", app.Name, head.Short(), err)
+		return fmt.Errorf("create a deployment of commit %s: %w", head.Short(), err)
 	}
 	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", head.Short(), "reason", reason)
 	if queue == config.QueueReplace {
@@ -84,7 +89,8 @@ func (w *watcher) deployCommit(ctx context.Context, app deploy.Application, e en
 }
 
 // cancelActive asks for the cancellation of the application's running
-// deployments in favour of d.
+// deployments in favour of d. Like superseding, it leaves manual syncs and
+// chains alone.
 func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
 	active, _, err := w.Store.ListDeployments(ctx, store.DeploymentQuery{
 		ApplicationIDs: []string{d.ApplicationID}, Statuses: []deploy.Status{deploy.Running},
@@ -93,6 +99,9 @@ func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
 		return err
 	}
 	for _, old := range active {
+		if k := old.Trigger.Kind; k != deploy.OnCommit && k != deploy.OnOutOfSync || old.ChainID != "" {
+			continue
+		}
 		_, err = w.Store.CreateCommand(ctx, deploy.Command{
 			ID: w.NewID(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: old.ID,
 			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true, CreatedAt: w.Now(),

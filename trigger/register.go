@@ -26,15 +26,15 @@ func (w *watcher) register(ctx context.Context, c *catalog) error {
 	for _, id := range slices.Sorted(maps.Keys(c.entries)) {
 		e := c.entries[id]
 		app, ok := known[id]
-		if !ok && !w.takes(e) {
-			continue
+		if app.Deleted || !ok && !w.takes(e) {
+			continue // a deleted application returns only when it is added again
 		}
 		if err := w.registerOne(ctx, c, e, app, id); err != nil {
 			return err
 		}
 	}
 	for id, app := range known {
-		if _, ok := c.entries[id]; !ok {
+		if _, ok := c.entries[id]; !ok && !app.Deleted {
 			err := deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), c.commit.Short())
 			if err := w.setInvalid(ctx, app, err); err != nil {
 				return err
@@ -44,23 +44,18 @@ func (w *watcher) register(ctx context.Context, c *catalog) error {
 	return nil
 }
 
-// applications returns the registered applications of the repository by ID.
+// applications returns the applications of the repository by ID, deleted ones
+// included.
 func (w *watcher) applications(ctx context.Context) (map[string]deploy.Application, error) {
-	out := map[string]deploy.Application{}
-	q := store.ApplicationQuery{RepoID: w.repo.Config.RepoID, IncludeAll: true, Limit: 1000}
-	for {
-		page, cursor, err := w.Store.ListApplications(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, app := range page {
-			out[app.ID] = app
-		}
-		if cursor == "" || len(page) < q.Limit {
-			return out, nil
-		}
-		q.Cursor = cursor
+	apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: w.repo.Config.RepoID, IncludeAll: true, IncludeDeleted: true})
+	if err != nil {
+		return nil, err
 	}
+	out := make(map[string]deploy.Application, len(apps))
+	for _, app := range apps {
+		out[app.ID] = app
+	}
+	return out, nil
 }
 
 // takes reports whether the piped config selects the candidate. One that does

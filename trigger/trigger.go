@@ -93,7 +93,7 @@ func (t *Trigger) dispatch(ctx context.Context) error {
 			return err
 		}
 		if refusal != "" {
-			if err := refuse(ctx, t.Store, c, refusal); err != nil {
+			if err := t.refuse(ctx, c, refusal); err != nil {
 				return err
 			}
 			continue
@@ -124,10 +124,13 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 
 // refuse answers c with FAILED and the reason. A command answered meanwhile is
 // left as it is.
-func refuse(ctx context.Context, s *store.Store, c deploy.Command, reason string) error {
-	err := s.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: reason})
+func (t *Trigger) refuse(ctx context.Context, c deploy.Command, reason string) error {
+	err := t.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: reason})
 	if deploy.IsKind(err, deploy.Conflict) {
 		return nil
+	}
+	if err == nil {
+		t.Logger.Info("sync command refused", "command", c.ID, "reason", reason)
 	}
 	return err
 }

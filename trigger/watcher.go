@@ -1,9 +1,12 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,20 +82,23 @@ func (w *watcher) pause() time.Duration {
 	return time.Duration(float64(w.Interval) * float64(slow) * (0.9 + 0.2*rand.Float64()))
 }
 
-// look is one pass over the repository.
+// look is one pass over the repository. A sync command is answered for a head
+// at least as new as the command.
 func (w *watcher) look(ctx context.Context) {
 	commands := w.takeCommands()
-	head, err := w.refresh(ctx)
-	w.report(ctx, err)
-	if err == nil {
+	head, lookup := w.refresh(ctx)
+	err := lookup
+	if lookup == nil {
 		err = w.onCommit(ctx, head)
-		w.report(ctx, err)
 	}
+	w.report(ctx, err)
 	if ctx.Err() != nil {
 		return // open commands are handed over again after the restart
 	}
-	for _, c := range commands {
-		w.onCommand(ctx, head, c, err)
+	for _, c := range slices.SortedFunc(maps.Values(commands), func(a, b deploy.Command) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}) {
+		w.onCommand(ctx, head, c, lookup)
 	}
 }
 

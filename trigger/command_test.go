@@ -1,0 +1,212 @@
+package trigger
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git/gittest"
+)
+
+// TestSyncByHand: a sync command is answered with a deployment of the head.
+func TestSyncByHand(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	head := l.upstream.Push(t, "elsewhere", map[string]string{"x": "1"}) // not looked at yet
+	id := l.askSync("web")
+	l.look()
+	ds := l.all("web")
+	if len(ds) != 2 {
+		t.Fatalf("deployments: %v", l.deployments("web"))
+	}
+	want := deploy.Trigger{
+		Kind: deploy.OnCommand, Commander: "ann", Strategy: deploy.StrategyQuickSync,
+		StrategySummary: "Sync by hand (QUICK_SYNC) asked for by ann", Commit: ds[1].Trigger.Commit, At: ds[1].Trigger.At,
+	}
+	if diff := cmp.Diff(want, ds[1].Trigger); diff != "" || want.Commit.Hash != head {
+		t.Errorf("made for %s, the head is %s (-want +got):\n%s", want.Commit.Hash, head, diff)
+	}
+	c := l.command(id)
+	if c.Status != deploy.CommandSucceeded || c.Metadata[deploy.MetaTriggeredDeployment] != ds[1].ID {
+		t.Errorf("the command is %s %v, want SUCCEEDED with %s", c.Status, c.Metadata, ds[1].ID)
+	}
+	if ds[0].Status != deploy.Pending {
+		t.Errorf("the sync superseded what waited: %s", ds[0].Status)
+	}
+}
+
+// TestSyncIsAnsweredOnce: a command that is handed over again, as after a crash
+// between the deployment and its announcement, makes no second deployment.
+func TestSyncIsAnsweredOnce(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	c := l.command(l.askSync("web"))
+	w := l.trigger.watchers["apps"]
+	for range 3 {
+		w.wake([]deploy.Command{c})
+		w.look(t.Context())
+	}
+	if got := l.deployments("web"); len(got) != 2 {
+		t.Errorf("deployments: %v", got)
+	}
+	l.wantNoneOpen()
+}
+
+// TestRefusals states why a sync command is refused.
+func TestRefusals(t *testing.T) {
+	cases := []struct {
+		name string
+		do   func(t *testing.T, l *lab)
+		want string
+	}{
+		{"deleted", func(t *testing.T, l *lab) { must(t, l.store.DeleteApplication(t.Context(), appID("web"))) }, "does not exist"},
+		{"disabled", func(t *testing.T, l *lab) { must(t, l.store.SetDisabled(t.Context(), appID("web"), true)) }, "application web is disabled: enable it first"},
+		{"configuration gone", func(t *testing.T, l *lab) { l.remove("web/app.pipecd.yaml") }, "web/app.pipecd.yaml does not exist at commit"},
+		{"configuration broken", func(t *testing.T, l *lab) {
+			l.upstream.Push(t, "break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+		}, "web/app.pipecd.yaml:5"},
+		{"no provider", func(t *testing.T, l *lab) { l.restart(func(_ *lab, c *Config) { c.Providers = nil }) }, "the agent has no platform provider"},
+		{"forbidden by the application", func(t *testing.T, l *lab) {
+			l.upstream.Push(t, "forbid", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommand: {disabled: true}}")})
+		}, "web/app.pipecd.yaml forbids syncs by command (spec.trigger.onCommand.disabled)"},
+		{"branch gone", func(t *testing.T, l *lab) {
+			l.config.Branch = "elsewhere"
+			l.restart()
+		}, "the repository cannot be read: "},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
+			c.do(t, l)
+			id := l.askSync("web")
+			l.look()
+			l.wantRefused(id, c.want)
+			l.wantNoneOpen()
+			for _, d := range l.all("web") {
+				if d.Trigger.Kind == deploy.OnCommand {
+					t.Errorf("the refused command made deployment %s", d.ID)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedWithoutARepository: commands that no watcher can answer.
+func TestRefusedWithoutARepository(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	unknown := l.askSync("nowhere")
+	l.look()
+	l.wantRefused(unknown, "does not exist")
+
+	l.config.RepoID = "others"
+	l.restart()
+	known := l.askSync("web")
+	must(t, l.trigger.dispatch(t.Context()))
+	l.wantRefused(known, `repository "apps" of application web is not in the agent's configuration`)
+	l.wantNoneOpen()
+}
+
+// TestDeadRepository: one repository whose server answers nothing. Its commands
+// are answered with the reason, and the other repository is served meanwhile.
+func TestDeadRepository(t *testing.T) {
+	dead := gittest.New(t)
+	dead.Push(t, "begin", map[string]string{"old/app.pipecd.yaml": appFile("old")})
+	server := dead.HTTP(t, gittest.HTTPOptions{})
+	deadConfig := config.Repository{RepoID: "dead", Remote: server.URL, Branch: gittest.Branch, Discover: &config.Discover{}}
+	l := newLab(t, func(l *lab, c *Config) {
+		c.Now, c.Store = time.Now, l.store
+		c.Repositories = append(c.Repositories, Repository{Config: deadConfig, Git: openRepo(t, deadConfig)})
+	})
+	oldApp := deploy.ApplicationID(deploy.GitPath{RepoID: "dead", Dir: "old", ConfigFile: "app.pipecd.yaml"})
+	l.trigger.watchers["dead"].look(t.Context())
+	if _, err := l.store.Application(t.Context(), oldApp); err != nil {
+		t.Fatal(err)
+	}
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	server.SetFault(gittest.Hang())
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { must(t, l.trigger.Run(ctx)) })
+	defer running.Wait()
+	defer stop()
+
+	if _, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "dead", Type: deploy.CommandSync, ApplicationID: oldApp}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the other repository's first deployment", func() bool { return len(l.all("web")) == 1 })
+	if got := l.command("dead").Status; got != deploy.CommandOpen {
+		t.Errorf("the other repository was served only after the dead one: its command is %s", got)
+	}
+	if _, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "live", Type: deploy.CommandSync, ApplicationID: appID("web")}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the sync of the other repository", func() bool { return l.command("live").Status == deploy.CommandSucceeded })
+	await(t, "the dead repository's command to be answered", func() bool { return l.command("dead").Status != deploy.CommandOpen })
+	l.wantRefused("dead", "no answer within 1s")
+	l.wantNoneOpen()
+
+	server.SetFault(gittest.Fail(http.StatusServiceUnavailable))
+	if _, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "failing", Type: deploy.CommandSync, ApplicationID: oldApp}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the failing repository's command to be answered", func() bool { return l.command("failing").Status != deploy.CommandOpen })
+	l.wantRefused("failing", "the repository cannot be read: ")
+
+	server.SetFault(nil)
+	if _, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "back", Type: deploy.CommandSync, ApplicationID: oldApp}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the repository to be served again", func() bool { return l.command("back").Status == deploy.CommandSucceeded })
+}
+
+// TestStopsWhileARepositoryHangs: a shutdown waits for no dead server, and leaves
+// its commands to the next start.
+func TestStopsWhileARepositoryHangs(t *testing.T) {
+	dead := gittest.New(t)
+	server := dead.HTTP(t, gittest.HTTPOptions{})
+	server.SetFault(gittest.Hang())
+	l := newLab(t, func(l *lab, c *Config) { l.config.Remote = server.URL })
+	if _, err := l.store.PutApplication(t.Context(), deploy.Application{ID: appID("web"), Name: "web", Git: deploy.GitPath{RepoID: "apps"}}); err != nil {
+		t.Fatal(err)
+	}
+	id := l.askSync("web")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.trigger.Run(ctx) }()
+	await(t, "the remote to be asked", func() bool { return server.Listings() > 0 })
+	began := time.Now()
+	stop()
+	must(t, <-ended)
+	if took := time.Since(began); took > 800*time.Millisecond {
+		t.Errorf("stopping took %s", took)
+	}
+	if got := l.command(id); got.Status != deploy.CommandOpen {
+		t.Errorf("the command is %s because %q; the next start should answer it", got.Status, got.Metadata[deploy.MetaReason])
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// await asks until done says yes.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30 s for %s", what)
+		}
+	}
+}

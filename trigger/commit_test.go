@@ -1,0 +1,268 @@
+package trigger
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestCommits plays commits and states the deployments that come of them.
+func TestCommits(t *testing.T) {
+	type files = map[string]string
+	web := files{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"}
+	cases := []struct {
+		name string
+		play func(t *testing.T, l *lab)
+		want []string // of the application in web
+	}{
+		{"the first deployment", func(t *testing.T, l *lab) {}, []string{"begin PENDING"}},
+		{"a commit that touches it", func(t *testing.T, l *lab) {
+			l.push("change", files{"web/d.yaml": "2"})
+		}, []string{"begin CANCELLED", "change PENDING"}},
+		{"a commit elsewhere", func(t *testing.T, l *lab) {
+			l.push("elsewhere", files{"website/d.yaml": "2"})
+		}, []string{"begin PENDING"}},
+		{"several commits between two looks", func(t *testing.T, l *lab) {
+			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
+			l.push("elsewhere", files{"x": "1"})
+		}, []string{"begin CANCELLED", "elsewhere PENDING"}},
+		{"a change that was taken back between two looks", func(t *testing.T, l *lab) {
+			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
+			l.push("revert", files{"web/d.yaml": "1"})
+		}, []string{"begin PENDING"}},
+		{"looking again finds nothing new", func(t *testing.T, l *lab) {
+			l.look()
+			l.look()
+		}, []string{"begin PENDING"}},
+		{"a file moved out of it", func(t *testing.T, l *lab) {
+			l.remove("web/d.yaml")
+		}, []string{"begin CANCELLED", "remove PENDING"}},
+		{"a file moved into it", func(t *testing.T, l *lab) {
+			l.push("elsewhere", files{"old/e.yaml": "3"})
+			if err := l.upstream.Remove("old/e.yaml"); err != nil {
+				t.Fatal(err)
+			}
+			l.push("move", files{"web/e.yaml": "3"})
+		}, []string{"begin CANCELLED", "move PENDING"}},
+		{"a force-push whose base is in the mirror", func(t *testing.T, l *lab) {
+			base := l.upstream.Head()
+			l.push("elsewhere", files{"x": "1"})
+			if err := l.upstream.Reset(base); err != nil {
+				t.Fatal(err)
+			}
+			l.push("rewritten", files{"x": "2"})
+		}, []string{"begin PENDING"}},
+		{"a force-push whose base is gone", func(t *testing.T, l *lab) {
+			base := l.upstream.Head()
+			l.push("change", files{"web/d.yaml": "2"})
+			if err := l.upstream.Reset(base); err != nil {
+				t.Fatal(err)
+			}
+			l.upstream.Push(t, "rewritten", files{"x": "2"})
+			l.restart() // with a mirror that never saw the base
+			l.look()
+		}, []string{"begin CANCELLED", "change CANCELLED", "rewritten PENDING"}},
+		{"onCommit disabled", func(t *testing.T, l *lab) {
+			l.push("off", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {disabled: true}}")})
+			l.push("change", files{"web/d.yaml": "2"})
+		}, []string{"begin PENDING"}},
+		{"onCommit enabled again deploys what enables it", func(t *testing.T, l *lab) {
+			l.push("off", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {disabled: true}}")})
+			l.push("change", files{"web/d.yaml": "2"})
+			l.push("on", files{"web/app.pipecd.yaml": appFile("web")})
+		}, []string{"begin CANCELLED", "on PENDING"}},
+		{"paths and ignores", func(t *testing.T, l *lab) {
+			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {paths: [lib], ignores: ['web/*.md']}}")})
+			l.push("docs", files{"web/a.md": "x"})
+			l.push("lib", files{"lib/a": "x"})
+		}, []string{"begin CANCELLED", "conf CANCELLED", "lib PENDING"}},
+		{"a disabled application deploys after it is enabled again", func(t *testing.T, l *lab) {
+			if err := l.store.SetDisabled(t.Context(), appID("web"), true); err != nil {
+				t.Fatal(err)
+			}
+			l.push("change", files{"web/d.yaml": "2"})
+			if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
+				t.Errorf("while disabled (-want +got):\n%s", diff)
+			}
+			if err := l.store.SetDisabled(t.Context(), appID("web"), false); err != nil {
+				t.Fatal(err)
+			}
+			l.look()
+		}, []string{"begin CANCELLED", "change PENDING"}},
+		{"a restart deploys nothing twice", func(t *testing.T, l *lab) {
+			l.restart()
+			l.look()
+		}, []string{"begin PENDING"}},
+		{"a commit made while the agent was away", func(t *testing.T, l *lab) {
+			l.upstream.Push(t, "change", files{"web/d.yaml": "2"})
+			l.restart()
+			l.look()
+		}, []string{"begin CANCELLED", "change PENDING"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			l.push("begin", web)
+			c.play(t, l)
+			if diff := cmp.Diff(c.want, l.deployments("web")); diff != "" {
+				t.Errorf("deployments (-want +got):\n%s", diff)
+			}
+			if got := l.app("web").EvaluatedCommit; got != l.upstream.Head() {
+				t.Errorf("evaluated %s, the head is %s", got, l.upstream.Head())
+			}
+		})
+	}
+}
+
+// TestRenamedApplication: in a new place it is a new application, and the old
+// one says what is the matter.
+func TestRenamedApplication(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
+	if err := l.upstream.Remove("web"); err != nil {
+		t.Fatal(err)
+	}
+	l.push("move", map[string]string{"shop/app.pipecd.yaml": appFile("web"), "shop/d.yaml": "1"})
+	l.wantInvalid("web", "no longer exists")
+	if diff := cmp.Diff([]string{"move PENDING"}, l.deployments("shop")); diff != "" {
+		t.Errorf("deployments in the new place (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatADeploymentIsMadeWith states what a commit's deployment says of itself.
+func TestWhatADeploymentIsMadeWith(t *testing.T) {
+	l := newLab(t)
+	hash := l.push("add web\n\nwith a body", map[string]string{"web/app.pipecd.yaml": appFile("web", "  labels: {team: a}")})
+	d := l.all("web")[0]
+	got := deploy.Deployment{
+		ApplicationID: d.ApplicationID, ApplicationName: d.ApplicationName, Provider: d.Provider, Labels: d.Labels, Status: d.Status,
+		Trigger: deploy.Trigger{
+			Kind: d.Trigger.Kind, Strategy: d.Trigger.Strategy, Commander: d.Trigger.Commander,
+			Commit: deploy.Commit{Hash: d.Trigger.Commit.Hash, Message: d.Trigger.Commit.Message, Branch: d.Trigger.Commit.Branch},
+		},
+	}
+	want := deploy.Deployment{
+		ApplicationID: appID("web"), ApplicationName: "web", Provider: "local", Labels: map[string]string{"team": "a"}, Status: deploy.Pending,
+		Trigger: deploy.Trigger{
+			Kind: deploy.OnCommit, Strategy: deploy.StrategyAuto, Commit: deploy.Commit{Hash: hash, Message: "add web", Branch: "main"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deployment (-want +got):\n%s", diff)
+	}
+	if ref := l.app("web").LastTriggered; ref == nil || ref.DeploymentID != d.ID {
+		t.Errorf("the application remembers %+v", ref)
+	}
+}
+
+// TestQueues states what a newer commit does to deployments that wait and run.
+func TestQueues(t *testing.T) {
+	cases := []struct {
+		queue   string
+		waiting []string // after two commits while nothing runs
+		cancels []string // of a running deployment
+	}{
+		{"newest", []string{"one CANCELLED", "two PENDING"}, nil},
+		{"all", []string{"one PENDING", "two PENDING"}, nil},
+		{"replace", []string{"one CANCELLED", "two PENDING"}, []string{"running"}},
+	}
+	config := func(queue string) string { return appFile("web", "  trigger: {queue: "+queue+"}") }
+	for _, c := range cases {
+		t.Run(c.queue+" while one waits", func(t *testing.T) {
+			l := newLab(t)
+			l.push("one", map[string]string{"web/app.pipecd.yaml": config(c.queue)})
+			l.push("two", map[string]string{"web/d.yaml": "1"})
+			if diff := cmp.Diff(c.waiting, l.deployments("web")); diff != "" {
+				t.Errorf("deployments (-want +got):\n%s", diff)
+			}
+			if ds := l.all("web"); ds[0].Status == deploy.Cancelled && !strings.Contains(ds[0].StatusReason, ds[1].ID) {
+				t.Errorf("the superseded one does not name the newer: %q", ds[0].StatusReason)
+			}
+		})
+		t.Run(c.queue+" while one runs", func(t *testing.T) {
+			l := newLab(t)
+			l.push("running", map[string]string{"web/app.pipecd.yaml": config(c.queue)})
+			running := l.run("web")
+			l.push("newer", map[string]string{"web/d.yaml": "1"})
+			if diff := cmp.Diff([]string{"running RUNNING", "newer PENDING"}, l.deployments("web")); diff != "" {
+				t.Errorf("deployments (-want +got):\n%s", diff)
+			}
+			open, err := l.store.OpenCommands(t.Context(), deploy.CommandCancel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var cancels []string
+			for _, command := range open {
+				if command.DeploymentID == running.ID && command.ForceNoRollback && strings.Contains(command.Commander, "queue: replace") {
+					cancels = append(cancels, "running")
+				}
+			}
+			if diff := cmp.Diff(c.cancels, cancels); diff != "" {
+				t.Errorf("asked to cancel (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestManualSyncIsLeftAlone: no commit supersedes or replaces what a person
+// asked for.
+func TestManualSyncIsLeftAlone(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {queue: replace}")})
+	cancelled := l.all("web")[0].ID
+	if _, err := l.store.UpdateDeployment(t.Context(), cancelled, func(d *deploy.Deployment) error {
+		return d.Complete(deploy.Cancelled, "out of the way", l.clock())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []bool{true, false} {
+		l.askSync("web")
+		l.look()
+		if run {
+			l.run("web")
+		}
+	}
+	l.push("change", map[string]string{"web/d.yaml": "1"})
+	want := []string{"begin CANCELLED", "begin RUNNING", "begin PENDING", "change PENDING"}
+	if diff := cmp.Diff(want, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+	l.wantNoneOpen()
+}
+
+// TestOneFailureKeepsNoOther: an application whose deployment cannot be made
+// delays no other of its repository, is tried again, and is told of once.
+func TestOneFailureKeepsNoOther(t *testing.T) {
+	var log bytes.Buffer
+	taken := 3
+	l := newLab(t, func(l *lab, c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c.NewID = func() string {
+			if taken > 0 {
+				taken--
+				return "taken"
+			}
+			return l.newID()
+		}
+	})
+	l.push("begin", map[string]string{"a/app.pipecd.yaml": appFile("a"), "b/app.pipecd.yaml": appFile("b")})
+	l.push("elsewhere", map[string]string{"x": "1"})
+	if made := len(l.all("a")) + len(l.all("b")); made != 1 {
+		t.Fatalf("%d deployments while one ID is taken, want 1", made)
+	}
+	l.look()
+	if a, b := l.deployments("a"), l.deployments("b"); len(a) != 1 || len(b) != 1 {
+		t.Errorf("deployments %v and %v", a, b)
+	}
+	if n := strings.Count(log.String(), "cannot follow the repository"); n != 2 { // one for each head
+		t.Errorf("the failure was logged %d times:\n%s", n, log.String())
+	}
+	if n := strings.Count(log.String(), "can be followed again"); n != 1 {
+		t.Errorf("the end of the failure was logged %d times:\n%s", n, log.String())
+	}
+}
