@@ -1,9 +1,11 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -157,15 +159,26 @@ func (p *Planner) next(ctx context.Context, appID string) (*deploy.Deployment, e
 		if d.Status.Active() {
 			return nil, nil
 		}
-		if oldest == nil || d.Trigger.At.Before(oldest.Trigger.At) {
+		if oldest == nil || older(&d, oldest) {
 			oldest = &open[i]
 		}
 	}
 	return oldest, nil
 }
 
-// decide works out the plan of d.
-func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (deploy.Plan, error) {
+func older(a, b *deploy.Deployment) bool {
+	return cmp.Or(a.Trigger.At.Compare(b.Trigger.At), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// decide works out the plan of d. A panic on what the commit holds is the end of
+// the deployment, not of the agent.
+func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (plan deploy.Plan, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.Logger.Error("planning panicked", "deployment", d.ID, "panic", cause, "stack", string(debug.Stack()))
+			err = deploy.Errorf(deploy.Invalid, "internal error while planning: %v; please report it with the agent's log", cause)
+		}
+	}()
 	app, err := p.Store.Application(ctx, d.ApplicationID)
 	if err != nil {
 		return deploy.Plan{}, err
@@ -178,7 +191,7 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (deploy.Plan,
 	if err != nil {
 		return deploy.Plan{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
 	}
-	plan, err := decider.Decide(ctx, app, d, target)
+	plan, err = decider.Decide(ctx, app, d, target)
 	if err != nil {
 		return deploy.Plan{}, err
 	}
