@@ -1,0 +1,238 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func TestOneApprovalOfAnyone(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, l *lab) {
+		l.execute(false)
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		l.wantWaiting()
+		l.approve("c", "ann")
+		l.wantEnd(deploy.StageSuccess, "")
+		l.wantAnswer("c", deploy.CommandSucceeded, "")
+		l.wantMetadata("ApprovedBy", "ann")
+		want := []string{
+			"Waiting for 1 approval of anyone, until " + l.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
+			"OK Approved by ann",
+		}
+		if diff := cmp.Diff(want, l.log.all); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestSeveralApprovers: only those named count, each of them once, and every
+// command is answered with what became of it.
+func TestSeveralApprovers(t *testing.T) {
+	inBubble(t, `{"approvers": ["ann", "ben", "cleo"], "minApproverNum": 2, "timeout": "6h", "skipOn": null}`, func(t *testing.T, l *lab) {
+		l.execute(false)
+		l.approve("first", "ann")
+		l.wantAnswer("first", deploy.CommandSucceeded, "")
+		l.wantMetadata("ApprovedBy", "ann")
+		l.approve("again", "ann")
+		l.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already, and each person counts once; 1 more approval is missing")
+		l.approve("stranger", "mallory")
+		l.wantAnswer("stranger", deploy.CommandFailed, "mallory is not an approver of this stage; the approvers are: ann, ben, cleo")
+		l.ask("strange no", deploy.CommandRejectStage, "mallory", "because")
+		l.wantAnswer("strange no", deploy.CommandFailed, "mallory is not an approver of this stage")
+		l.wantWaiting()
+		l.approve("second", "cleo")
+		l.wantEnd(deploy.StageSuccess, "")
+		l.wantAnswer("second", deploy.CommandSucceeded, "")
+		l.wantMetadata("ApprovedBy", "ann, cleo")
+		want := []string{
+			"Waiting for 2 approvals of ann, ben, cleo, until " + l.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
+			"ann has approved; 1 more approval is missing",
+			"The approval by ann does not count: ann has approved this stage already, and each person counts once; 1 more approval is missing",
+			"The approval by mallory does not count: mallory is not an approver of this stage; the approvers are: ann, ben, cleo",
+			"The rejection by mallory does not count: mallory is not an approver of this stage; the approvers are: ann, ben, cleo",
+			"OK Approved by ann, cleo",
+		}
+		if diff := cmp.Diff(want, l.log.all); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestReject(t *testing.T) {
+	for reason, want := range map[string]string{"": "rejected by ben", "too risky": "rejected by ben: too risky"} {
+		inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, l *lab) {
+			l.execute(false)
+			l.approve("yes", "ann")
+			l.ask("no", deploy.CommandRejectStage, "ben", reason)
+			l.wantEnd(deploy.StageFailure, want)
+			l.wantAnswer("no", deploy.CommandSucceeded, "")
+			l.wantMetadata("ApprovedBy", "ann")
+			l.wantMetadata("RejectedBy", "ben")
+		})
+	}
+}
+
+// TestCommandsOfOthers: what names another stage or deployment is not touched.
+func TestCommandsOfOthers(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, l *lab) {
+		l.execute(false)
+		l.ask("stage", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.StageID = "later" })
+		l.ask("deployment", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.DeploymentID = "e" })
+		l.ask("cancel", deploy.CommandCancel, "ann", "")
+		for _, id := range []string{"stage", "deployment", "cancel"} {
+			l.wantAnswer(id, deploy.CommandOpen, "")
+		}
+		l.wantWaiting()
+		l.stop(deploy.StopShutdown)
+		synctest.Wait()
+	})
+}
+
+func TestStopped(t *testing.T) {
+	for why, want := range map[deploy.StopReason]deploy.StageStatus{
+		deploy.StopCancelled: deploy.StageCancelled,
+		deploy.StopTimedOut:  deploy.StageFailure,
+		deploy.StopSkipped:   deploy.StageSkipped,
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, l *lab) {
+				l.execute(false)
+				l.approve("c", "ann")
+				l.stop(why)
+				l.wantEnd(want, "1 of 2 have approved: ann")
+			})
+		})
+	}
+}
+
+// TestRestart: approvals given before it count, and the limit is the one the
+// stage began with.
+func TestRestart(t *testing.T) {
+	inBubble(t, `{"minApproverNum": 3}`, func(t *testing.T, l *lab) {
+		l.execute(false)
+		l.approve("first", "ann")
+		l.stop(deploy.StopShutdown)
+		<-l.result
+		l.closeStore()
+		l.open()
+		l.approve("meanwhile", "ben") // asked while no stage runs
+		l.wantAnswer("meanwhile", deploy.CommandOpen, "")
+		l.execute(true)
+		l.wantAnswer("meanwhile", deploy.CommandSucceeded, "")
+		l.approve("again", "ann")
+		l.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already")
+		l.wantWaiting()
+		l.approve("third", "cleo")
+		l.wantEnd(deploy.StageSuccess, "")
+		l.wantMetadata("ApprovedBy", "ann, ben, cleo")
+		want := "Waiting goes on after a restart of the agent: for 3 approvals of anyone, until " +
+			l.start.Add(6*time.Hour).UTC().Format(time.RFC3339) + "; 1 of 3 have approved: ann"
+		if got := l.log.all[2]; got != want {
+			t.Errorf("the log says %q, want %q", got, want)
+		}
+	})
+}
+
+// TestKilledBeforeTheAnswer: the agent dies when a vote is stored and its command
+// is not answered yet. The vote counts once, and the command succeeds.
+func TestKilledBeforeTheAnswer(t *testing.T) {
+	cases := []struct {
+		name   string
+		kind   deploy.CommandType
+		status deploy.StageStatus
+		reason string
+	}{
+		{"an approval", deploy.CommandApproveStage, deploy.StageSuccess, ""},
+		{"a rejection", deploy.CommandRejectStage, deploy.StageFailure, "rejected by ann: why"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, "", func(t *testing.T, l *lab) {
+				l.execute(false)
+				l.saved = l.closeStore // from here on nothing is written
+				l.ask("c", c.kind, "ann", "why")
+				<-l.result
+				l.saved = func() {}
+				l.open()
+				l.wantAnswer("c", deploy.CommandOpen, "")
+				l.execute(true)
+				l.wantEnd(c.status, c.reason)
+				l.wantAnswer("c", deploy.CommandSucceeded, "")
+			})
+		})
+	}
+}
+
+// TestStoreFails: a vote that cannot be stored is not answered, and tried again.
+func TestStoreFails(t *testing.T) {
+	inBubble(t, "", func(t *testing.T, l *lab) {
+		tries := 0
+		e := l.executor()
+		d, err := l.store.Deployment(t.Context(), "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := make(chan deploy.StageResult, 1)
+		go func() {
+			result <- e.Execute(context.Background(), deploy.StageRun{
+				Deployment: d, Stage: *d.Stage("ok"), Log: l.log,
+				SaveMetadata: func(context.Context, map[string]string) error {
+					if tries++; tries == 1 {
+						return errors.New("disk full")
+					}
+					return nil
+				},
+			})
+		}()
+		synctest.Wait()
+		l.approve("c", "ann")
+		l.wantAnswer("c", deploy.CommandOpen, "")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		l.wantAnswer("c", deploy.CommandSucceeded, "")
+		if r := <-result; r.Status != deploy.StageSuccess {
+			t.Errorf("the stage ended as %+v", r)
+		}
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		stage deploy.Stage
+		want  string
+	}{
+		"no JSON":        {deploy.Stage{Name: "WAIT_APPROVAL", Options: json.RawMessage("{")}, "read the options of WAIT_APPROVAL: unexpected end of JSON input"},
+		"too few people": {deploy.Stage{Name: "WAIT_APPROVAL", Options: json.RawMessage(`{"minApproverNum": -1}`)}, "read the options of WAIT_APPROVAL: minApproverNum -1: expected at least 1"},
+		"broken record":  {deploy.Stage{ID: "s", Metadata: map[string]string{metaRecord: "["}}, "read the approvals of stage s: unexpected end of JSON input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := New(Config{}).Execute(t.Context(), deploy.StageRun{Stage: c.stage})
+			if want := (deploy.StageResult{Status: deploy.StageFailure, Reason: c.want}); got != want {
+				t.Errorf("ended as %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func FuzzOptions(f *testing.F) {
+	for _, seed := range []string{"", "null", `{"minApproverNum": 2}`, `{"approvers": ["a"]}`, `{"approvers": "a"}`, `{"minApproverNum": 1e99}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		o, err := optionsOf(deploy.Stage{Name: deploy.StageWaitApproval, Options: text})
+		switch {
+		case err == nil && (o.MinApproverNum < 1 || o.enough(record{})):
+			t.Errorf("%q approves itself: %+v", text, o)
+		case err != nil && !deploy.IsKind(err, deploy.Invalid):
+			t.Errorf("%q: error of kind %s, want invalid", text, deploy.KindOf(err))
+		}
+	})
+}

@@ -1,0 +1,184 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Config is what an Executor needs.
+type Config struct {
+	Store     *store.Store
+	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	Logger    *slog.Logger
+}
+
+// Executor runs WAIT_APPROVAL stages. It is safe for concurrent use.
+type Executor struct{ Config }
+
+// New returns an Executor.
+func New(c Config) *Executor {
+	if c.ScanEvery == 0 {
+		c.ScanEvery = 30 * time.Second
+	}
+	return &Executor{c}
+}
+
+// Execute waits until enough people have approved or one has rejected. It
+// implements scheduler.Executor. Votes given before a restart still count.
+func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	o, err := optionsOf(run.Stage)
+	if err != nil {
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
+	}
+	r, err := recordOf(run.Stage)
+	if err != nil {
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
+	}
+	w := &waiting{Executor: e, run: run, options: o, record: r}
+	w.announce()
+	return w.wait(ctx)
+}
+
+// waiting is one stage that waits for people.
+type waiting struct {
+	*Executor
+	run     deploy.StageRun
+	options options
+	record  record // as stored
+}
+
+func (w *waiting) announce() {
+	until := "without a time limit"
+	if d := w.run.Stage.Deadline; !d.IsZero() {
+		until = "until " + d.UTC().Format(time.RFC3339)
+	}
+	if !w.run.Resumed {
+		w.run.Log.Infof("Waiting for %s, %s", w.options.wanted(), until)
+		return
+	}
+	w.run.Log.Infof("Waiting goes on after a restart of the agent: for %s, %s; %s", w.options.wanted(), until, w.soFar())
+}
+
+// soFar says who has approved.
+func (w *waiting) soFar() string {
+	if len(w.record.Approvals) == 0 {
+		return "nobody has approved"
+	}
+	return fmt.Sprintf("%d of %d have approved: %s", len(w.record.Approvals), w.options.MinApproverNum, strings.Join(w.record.approvers(), ", "))
+}
+
+// wait answers commands until the stage is decided or told to stop. Watching
+// begins before the first look, so that no command falls between.
+func (w *waiting) wait(ctx context.Context) deploy.StageResult {
+	watch := w.Store.Watch(deploy.TopicCommand)
+	defer watch.Close()
+	scan := time.NewTicker(w.ScanEvery)
+	defer scan.Stop()
+	for {
+		watch.Take()
+		if err := w.answer(ctx); err != nil && ctx.Err() == nil {
+			w.Logger.Error("cannot answer the commands of a stage that waits for approval; trying again",
+				"deployment", w.run.Deployment.ID, "stage", w.run.Stage.ID, "error", err)
+		}
+		if result, decided := w.result(); decided {
+			return result
+		}
+		select {
+		case <-ctx.Done():
+			return deploy.StageResult{Status: deploy.Stopped(ctx).Status(), Reason: w.soFar()}
+		case <-watch.C():
+		case <-scan.C:
+		}
+	}
+}
+
+// result returns how the stage ends, if people have decided.
+func (w *waiting) result() (_ deploy.StageResult, decided bool) {
+	switch v := w.record.Rejection; {
+	case v != nil && v.Reason != "":
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("rejected by %s: %s", v.By, v.Reason)}, true
+	case v != nil:
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: "rejected by " + v.By}, true
+	case w.options.enough(w.record):
+		w.run.Log.Successf("Approved by %s", strings.Join(w.record.approvers(), ", "))
+		return deploy.StageResult{Status: deploy.StageSuccess}, true
+	}
+	return deploy.StageResult{}, false
+}
+
+// answer answers the open commands for the stage, the oldest first. Those that
+// come after the decision are left to Run.
+func (w *waiting) answer(ctx context.Context) error {
+	commands, err := openCommands(ctx, w.Store)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if c.DeploymentID != w.run.Deployment.ID || c.StageID != w.run.Stage.ID {
+			continue
+		}
+		if err := w.take(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take gives c its effect, stores that, and answers c.
+func (w *waiting) take(ctx context.Context, c deploy.Command) error {
+	if w.record.holds(c.ID) { // the agent died before it could answer
+		return finish(ctx, w.Store, c, nil)
+	}
+	if w.record.Rejection != nil || w.options.enough(w.record) {
+		return nil
+	}
+	next, refusal := w.record.with(c, w.options)
+	if refusal != nil {
+		w.run.Log.Infof("%s by %s does not count: %s", verb(c.Type), c.Commander, refusal)
+		return finish(ctx, w.Store, c, refusal)
+	}
+	kv, err := next.metadata()
+	if err != nil {
+		return fmt.Errorf("encode the approvals: %w", err)
+	}
+	if err := w.run.SaveMetadata(ctx, kv); err != nil {
+		return fmt.Errorf("store what %s decided: %w", c.Commander, err)
+	}
+	w.record = next
+	if c.Type == deploy.CommandApproveStage && !w.options.enough(next) {
+		w.run.Log.Infof("%s has approved; %s missing", c.Commander, w.options.missing(next))
+	}
+	return finish(ctx, w.Store, c, nil)
+}
+
+func verb(t deploy.CommandType) string {
+	if t == deploy.CommandRejectStage {
+		return "The rejection"
+	}
+	return "The approval"
+}
+
+// openCommands returns the commands this package answers, the oldest first.
+func openCommands(ctx context.Context, s *store.Store) ([]deploy.Command, error) {
+	return s.OpenCommands(ctx, deploy.CommandApproveStage, deploy.CommandRejectStage)
+}
+
+// finish answers c: it succeeded, or was refused. What was stored is answered
+// even if the stage is told to stop meanwhile.
+func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error) error {
+	status, metadata := deploy.CommandSucceeded, map[string]string(nil)
+	if refusal != nil {
+		status, metadata = deploy.CommandFailed, map[string]string{deploy.MetaReason: refusal.Error()}
+	}
+	err := s.FinishCommand(context.WithoutCancel(ctx), c.ID, status, metadata)
+	if deploy.IsKind(err, deploy.Conflict) { // answered before
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package approval
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Run answers the commands for stages that do not wait for approval, or no
+// longer, so that none stays open. It returns when ctx ends.
+func (e *Executor) Run(ctx context.Context) error {
+	watch := e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment)
+	defer watch.Close()
+	scan := time.NewTicker(e.ScanEvery)
+	defer scan.Stop()
+	look, left := true, 0
+	for {
+		if look {
+			var err error
+			if left, err = e.answerLate(ctx); err != nil && ctx.Err() == nil {
+				e.Logger.Error("cannot answer commands for stages that do not wait for approval; trying again", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-scan.C:
+			look = true
+		case <-watch.C():
+			look = concerns(watch.Take(), left)
+		}
+	}
+}
+
+// concerns reports whether changes may give Run something to do: a new command,
+// or the end of a stage while commands are open.
+func concerns(changes []deploy.Change, open int) bool {
+	if open > 0 {
+		return true
+	}
+	for _, c := range changes {
+		if c.Topic == deploy.TopicCommand {
+			return true
+		}
+	}
+	return false
+}
+
+// answerLate answers what is too late, and returns how many commands are left
+// open because their stage waits for them or will.
+func (e *Executor) answerLate(ctx context.Context) (left int, err error) {
+	commands, err := openCommands(ctx, e.Store)
+	if err != nil {
+		return 0, err
+	}
+	for i, c := range commands {
+		open, refusal, err := e.verdict(ctx, c)
+		if err == nil && !open {
+			err = finish(ctx, e.Store, c, refusal)
+		}
+		if err != nil {
+			return left + len(commands) - i, err
+		}
+		if open {
+			left++
+		}
+	}
+	return left, nil
+}
+
+// verdict says what becomes of c: it stays open for Execute, or is refused, or
+// succeeded before the stage ended.
+func (e *Executor) verdict(ctx context.Context, c deploy.Command) (open bool, refusal, err error) {
+	d, err := e.Store.Deployment(ctx, c.DeploymentID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return false, err, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	stage := d.Stage(c.StageID)
+	switch {
+	case stage == nil:
+		return false, deploy.Errorf(deploy.NotFound, "deployment %s has no stage %q", d.ID, c.StageID), nil
+	case stage.Name != deploy.StageWaitApproval:
+		return false, deploy.Errorf(deploy.Invalid, "stage %s is a %s stage; only %s can be approved or rejected", stage.ID, stage.Name, deploy.StageWaitApproval), nil
+	case !stage.Status.Completed() && !d.Status.Completed():
+		return true, nil, nil
+	}
+	r, err := recordOf(*stage)
+	switch {
+	case err != nil:
+		return false, err, nil
+	case r.holds(c.ID):
+		return false, nil, nil
+	case !stage.Status.Completed():
+		return false, deploy.Errorf(deploy.Invalid, "the deployment has ended (%s) and the stage did not run", d.Status), nil
+	}
+	return false, deploy.Errorf(deploy.Invalid, "the stage has ended already: it is %s", stage.Status), nil
+}
