@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,7 +39,7 @@ type work struct {
 // what was live before; it is stored before the first write and after it.
 func apply(ctx context.Context, w *work) error {
 	var err error
-	if w.before, err = w.Store.Inventory(ctx, w.run.Application.ID); err != nil {
+	if w.before, err = w.inventory(ctx); err != nil {
 		return err
 	}
 	if err := w.loadRollouts(ctx); err != nil {
@@ -62,6 +63,14 @@ func apply(ctx context.Context, w *work) error {
 		return err
 	}
 	return w.join(ctx, result)
+}
+
+// inventory returns what the application applied to the stage's cluster. An
+// application that moved has items on other clusters, which are none of this
+// stage's business.
+func (w *work) inventory(ctx context.Context) ([]deploy.InventoryItem, error) {
+	items, err := w.Store.Inventory(ctx, w.run.Application.ID)
+	return slices.DeleteFunc(items, func(i deploy.InventoryItem) bool { return i.Cluster != w.cluster.Name() }), err
 }
 
 // applicationExists reports whether an application is registered here.

@@ -1,0 +1,329 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// application parses a configuration; spec is YAML below spec.
+func application(t *testing.T, spec string) *config.Application {
+	t.Helper()
+	cfg, err := config.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n"+spec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// objects parses manifests.
+func objects(t *testing.T, text string) []manifest.Object {
+	t.Helper()
+	out, err := manifest.Parse("web/app.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestSpecOf: what of the configuration a stage keeps for a later rollback.
+func TestSpecOf(t *testing.T) {
+	defaults := setSpec{VariantKey: "pipecd.dev/variant", PrimaryValue: "primary", ReadyThreshold: 100, FailFast: true}
+	cases := []struct {
+		name, spec string
+		want       setSpec
+	}{
+		{"defaults", "", defaults},
+		{"everything set", `  input: {namespace: shop, autoCreateNamespace: true}
+  quickSync: {prune: true}
+  pruneKinds: [Namespace]
+  readyThreshold: 80
+  strict: true
+  failFast: false
+  takeOver: true
+  variantLabel: {key: example.com/v, primaryValue: main}
+`, setSpec{
+			VariantKey: "example.com/v", PrimaryValue: "main", AutoCreateNamespace: true, TakeOver: true,
+			ReadyThreshold: 80, Strict: true, Prune: true, PruneKinds: []string{"Namespace"},
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, specOf(application(t, c.spec))); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAddVariantLabel: the label goes into selectors and pod templates of
+// workloads, and nowhere else.
+func TestAddVariantLabel(t *testing.T) {
+	label := application(t, "").Kubernetes.VariantLabel
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		o := objects(t, "apiVersion: apps/v1\nkind: "+kind+"\nmetadata: {name: web}\nspec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}\n")[0]
+		if err := addVariantLabel(o, label); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"app": "web", "pipecd.dev/variant": "primary"}
+		for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
+			got, _, err := unstructured.NestedStringMap(o.Object, path...)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%s of a %s (-want +got):\n%s %v", strings.Join(path, "."), kind, diff, err)
+			}
+		}
+	}
+
+	service := objects(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}}\n")[0]
+	before := service.DeepCopy()
+	if err := addVariantLabel(service, label); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Object, service.Object); diff != "" {
+		t.Errorf("a Service was changed (-before +after):\n%s", diff)
+	}
+
+	odd := objects(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: all}\n")[0]
+	if err := addVariantLabel(odd, label); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "web/app.yaml:1: add the variant label to web") {
+		t.Errorf("a selector that is no mapping: %v", err)
+	}
+}
+
+// TestCreatedBy states which objects a rollback deletes: those the deployment
+// created, but for those that are wanted.
+func TestCreatedBy(t *testing.T) {
+	item := func(name, version, createdBy string) deploy.InventoryItem {
+		return deploy.InventoryItem{Object: deploy.ObjectRef{Group: "apps", Version: version, Kind: "Deployment", Namespace: "shop", Name: name}, CreatedBy: createdBy}
+	}
+	inventory := []deploy.InventoryItem{item("old", "v1", "earlier"), item("found", "v1", ""), item("new", "v1", "d"), item("kept", "v1", "d")}
+	kept := []deploy.InventoryItem{item("old", "v1", "earlier"), item("kept", "v1beta1", "d")}
+	if diff := cmp.Diff([]deploy.InventoryItem{item("new", "v1", "d")}, createdBy("d", inventory, kept)); diff != "" {
+		t.Errorf("to delete (-want +got):\n%s", diff)
+	}
+}
+
+// sources is a Sources that tells what was asked for.
+type sources struct {
+	git    deploy.GitPath
+	commit string
+}
+
+var errAsked = errors.New("Git was asked")
+
+func (s *sources) Load(_ context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+	s.git, s.commit = git, commit
+	return nil, errAsked
+}
+
+// stageLog keeps lines.
+type stageLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *stageLog) Infof(format string, args ...any)    { l.add(format, args) }
+func (l *stageLog) Successf(format string, args ...any) { l.add(format, args) }
+func (l *stageLog) Errorf(format string, args ...any)   { l.add(format, args) }
+
+func (l *stageLog) add(format string, args []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// newWork returns the work of a stage of deployment "now", whose application
+// succeeded last with deployment "before".
+func newWork(t *testing.T) (*work, *sources, *stageLog) {
+	t.Helper()
+	git, log := &sources{}, &stageLog{}
+	s := storetest.New(t, nil)
+	app := deploy.Application{ID: "app", Name: "web", Kind: deploy.KindKubernetes, Git: deploy.GitPath{RepoID: "r", Dir: "web", ConfigFile: "app.pipecd.yaml"}}
+	if _, err := s.PutApplication(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"before", "now"} {
+		d := deploy.Deployment{ID: id, ApplicationID: "app", Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now()}}
+		if _, err := s.CreateDeployment(t.Context(), store.NewDeployment{Deployment: d}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &work{
+		Executor: New(Config{Store: s, Sources: git, Now: time.Now}), log: log, rollouts: map[string]deploy.Rollout{},
+		run: deploy.StageRun{Application: app, Log: log, Deployment: deploy.Deployment{
+			ID: "now", ApplicationID: "app", Git: app.Git, Provider: "one",
+			RunningDeploymentID: "before", RunningCommit: "beef0123456789", RunningConfigFile: "old.pipecd.yaml",
+		}},
+	}, git, log
+}
+
+// TestKeptSetComesBack: what a deployment kept is what a rollback applies,
+// numbers and all, without asking Git.
+func TestKeptSetComesBack(t *testing.T) {
+	w, git, _ := newWork(t)
+	kept := set{
+		Commit: "beef0123456789", Spec: specOf(application(t, "  quickSync: {prune: true}\n  pruneKinds: [Namespace]\n")),
+		Objects: objects(t, `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, annotations: {note: "1"}}
+spec: {replicas: 3, minReadySeconds: 9007199254740993, paused: false, template: {spec: {containers: []}}}
+---
+apiVersion: example.com/v1
+kind: Odd
+metadata: {name: odd}
+data: {ratio: 0.5, nothing: null, text: "é\u0000"}
+`),
+	}
+	w.set, w.run.Deployment.ID = kept, "before"
+	if err := keep(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	w.set, w.run.Deployment.ID = set{}, "now"
+	if err := restore(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if git.commit != "" {
+		t.Errorf("Git was asked for commit %s", git.commit)
+	}
+	if diff := cmp.Diff(kept.Spec, w.set.Spec); diff != "" || w.set.Commit != kept.Commit {
+		t.Errorf("of commit %s (-kept +restored):\n%s", w.set.Commit, diff)
+	}
+	if len(w.set.Objects) != len(kept.Objects) {
+		t.Fatalf("%d objects came back, %d were kept", len(w.set.Objects), len(kept.Objects))
+	}
+	for i, o := range w.set.Objects {
+		if diff := cmp.Diff(kept.Objects[i].Object, o.Object); diff != "" {
+			t.Errorf("object %d (-kept +restored):\n%s", i, diff)
+		}
+		if got := o.Origin.String(); got != "commit beef012" {
+			t.Errorf("its origin is %q", got)
+		}
+	}
+}
+
+// TestRestoreWithoutAKeptSet: Git is asked for the last success, with the
+// configuration file of that time.
+func TestRestoreWithoutAKeptSet(t *testing.T) {
+	w, git, log := newWork(t)
+	if err := restore(t.Context(), w); !errors.Is(err, errAsked) {
+		t.Fatalf("restore = %v", err)
+	}
+	if git.commit != "beef0123456789" || git.git.ConfigPath() != "web/old.pipecd.yaml" {
+		t.Errorf("asked for %s at %s", git.git.ConfigPath(), git.commit)
+	}
+	if text := strings.Join(log.lines, "\n"); !strings.Contains(text, "rendering it from Git instead") {
+		t.Errorf("the log does not say so: %s", text)
+	}
+}
+
+// TestNothingToRestore: without an earlier success there is no rollback.
+func TestNothingToRestore(t *testing.T) {
+	w, _, _ := newWork(t)
+	w.run.Deployment.RunningCommit = ""
+	if err := restore(t.Context(), w); !deploy.IsKind(err, deploy.Invalid) || err.Error() != "there is no earlier success to roll back to" {
+		t.Errorf("restore = %v", err)
+	}
+}
+
+// TestUnknownProvider: a provider that went away is named with those there are.
+func TestUnknownProvider(t *testing.T) {
+	w, _, _ := newWork(t)
+	w.Clusters = map[string]Cluster{"two": {}, "three": {}}
+	err := openCluster(t.Context(), w)
+	if want := `the platform provider "one" is not configured; there are: [three two]`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
+// TestInventoryIsOfOneCluster: what an application left on the cluster it was on
+// before is neither compared, pruned nor rolled back on another one.
+func TestInventoryIsOfOneCluster(t *testing.T) {
+	w, _, _ := newWork(t)
+	w.Clusters = map[string]Cluster{"one": {Cluster: unreached(t, "one")}}
+	if err := openCluster(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []string{"one", "two"} {
+		item := deploy.InventoryItem{ApplicationID: "app", Cluster: on, UID: "uid-" + on, Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
+		if err := w.Store.PutInventory(t.Context(), item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	items, err := w.inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(items) != 1 || items[0].UID != "uid-one" {
+		t.Errorf("inventory: %+v", items)
+	}
+}
+
+// TestAnnouncedObjectsAreKept: what a run was about to create is known to the
+// next one, together with what the runs before had announced.
+func TestAnnouncedObjectsAreKept(t *testing.T) {
+	w, _, _ := newWork(t)
+	ref := func(name string) deploy.ObjectRef {
+		return deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: name}
+	}
+	metadata := map[string]string{}
+	w.run.SaveMetadata = func(_ context.Context, kv map[string]string) error {
+		for k, v := range kv {
+			metadata[k] = v
+		}
+		return nil
+	}
+	if got, err := w.creating(); err != nil || got != nil {
+		t.Fatalf("the first run finds %v %v", got, err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := w.announce(t.Context(), []deploy.ObjectRef{ref(name)}); err != nil {
+			t.Fatal(err)
+		}
+		w.run.Stage.Metadata = metadata
+	}
+	got, err := w.creating()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]deploy.ObjectRef{ref("a"), ref("b")}, got); diff != "" {
+		t.Errorf("announced (-want +got):\n%s", diff)
+	}
+}
+
+// unreached returns a cluster that is never asked for anything.
+func unreached(t *testing.T, name string) *cluster.Cluster {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+current-context: c
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: name, KubeConfigPath: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
