@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// onCommand answers one sync command: with a deployment of the head commit, or
-// with the reason why there is none. Lookup is the error of the pass that
+// onCommand answers one sync command: with a deployment of the head commit, or of
+// the commit it names, or with the reason why there is none. Lookup is the error of the pass that
 // brought the repository up to date; an older commit is never deployed in place
 // of a head that could not be read.
 func (w *watcher) onCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) {
@@ -30,9 +30,16 @@ func (w *watcher) syncCommand(ctx context.Context, head deploy.Commit, c deploy.
 	if err != nil {
 		return "", err
 	}
-	e, ok := w.catalog.entries[app.ID]
+	at, err := w.catalogOf(ctx, c)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return fmt.Sprintf("commit %s is not in branch %s of repository %s: name a full hash of the branch's history", c.Commit, app.Git.Branch, app.Git.RepoID), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	e, ok := at.entries[app.ID]
 	if !ok {
-		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), head.Short()), nil
+		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), at.commit.Short()), nil
 	}
 	provider, problem := e.problem(w.Providers)
 	switch {
@@ -48,16 +55,29 @@ func (w *watcher) syncCommand(ctx context.Context, head deploy.Commit, c deploy.
 		strategy = deploy.StrategyAuto
 	}
 	d := w.newDeployment(app, e, provider, deploy.Trigger{
-		Kind: deploy.OnCommand, Commit: head, Commander: c.Commander, Strategy: strategy,
+		Kind: deploy.OnCommand, Commit: at.commit, Commander: c.Commander, Strategy: strategy,
 		StrategySummary: fmt.Sprintf("Sync by hand (%s) asked for by %s", strategy, c.Commander),
 	})
-	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, CommandID: c.ID})
+	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, CommandID: c.ID, Evaluated: head.Hash})
 	if deploy.IsKind(err, deploy.Conflict) {
 		return "", nil // answered by an earlier pass
 	}
 	if err != nil {
 		return "", err
 	}
-	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", head.Short(), "by", c.Commander)
+	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", at.commit.Short(), "by", c.Commander)
 	return "", nil
+}
+
+// catalogOf returns the catalog of the commit that c asks for: the head's, unless
+// it names another.
+func (w *watcher) catalogOf(ctx context.Context, c deploy.Command) (*catalog, error) {
+	if c.Commit == "" || c.Commit == w.catalog.commit.Hash {
+		return w.catalog, nil
+	}
+	commit, err := w.repo.Git.Commit(ctx, c.Commit)
+	if err != nil {
+		return nil, err
+	}
+	return readCatalog(w.repo, commit)
 }

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,41 @@ func TestSyncByHand(t *testing.T) {
 	}
 	if ds[0].Status != deploy.Pending {
 		t.Errorf("the sync superseded what waited: %s", ds[0].Status)
+	}
+}
+
+// TestSyncToAnEarlierCommit: a command may name a commit of the branch's history;
+// the head, decided about before, is not deployed again because of it.
+func TestSyncToAnEarlierCommit(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	first := l.upstream.Head()
+	l.push("rename", map[string]string{"web/app.pipecd.yaml": appFile("renamed")})
+	ask := func(commit string) deploy.Command {
+		t.Helper()
+		c, err := l.store.CreateCommand(t.Context(), deploy.Command{
+			ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "ann", Commit: commit,
+		})
+		must(t, err)
+		l.look()
+		return l.command(c.ID)
+	}
+
+	answered := ask(first)
+	d, err := l.store.Deployment(t.Context(), answered.Metadata[deploy.MetaTriggeredDeployment])
+	must(t, err)
+	if d.Trigger.Commit.Hash != first || d.ApplicationName != "web" {
+		t.Errorf("deployed commit %s as %s, want %s as web", d.Trigger.Commit.Hash, d.ApplicationName, first)
+	}
+	before := len(l.all("web"))
+	l.look()
+	if got := len(l.all("web")); got != before {
+		t.Errorf("the next look made %d deployments more", got-before)
+	}
+
+	refused := ask("0123456789012345678901234567890123456789")
+	if refused.Status != deploy.CommandFailed || !strings.Contains(refused.Metadata[deploy.MetaReason], "is not in branch main of repository apps") {
+		t.Errorf("a commit that does not exist: %s %v", refused.Status, refused.Metadata)
 	}
 }
 

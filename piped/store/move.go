@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,15 @@ type NewDeployment struct {
 	// Supersede cancels the application's waiting deployments that Git or
 	// drift triggered. Manual syncs and chains are left alone.
 	Supersede bool
+	// Evaluated becomes the application's evaluated commit; "" is the
+	// deployment's own. A sync to an earlier commit names the head: what lies
+	// between them has been decided about and is not deployed again.
+	Evaluated string
 }
 
 // CreateDeployment stores a new PENDING deployment and returns it as stored. In
 // the same transaction it becomes the application's last triggered one, its
-// commit the evaluated one, the command (if any) succeeds with the deployment's
+// commit (or n.Evaluated) the evaluated one, the command (if any) succeeds with the deployment's
 // ID in its metadata, and those it supersedes are cancelled, naming it. Exists
 // if there is a deployment of that ID; NotFound without the application or the
 // command; Conflict if the command was answered before. Then nothing is written.
@@ -50,7 +55,7 @@ func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.D
 			return err
 		}
 		created = d
-		return t.noteTriggered(ctx, &d, n.CommandID)
+		return t.noteTriggered(ctx, &d, n)
 	})
 	if err != nil {
 		return deploy.Deployment{}, s.fail(err, "create deployment "+n.Deployment.ID)
@@ -110,18 +115,18 @@ func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
 
 // noteTriggered records d with its application and with the command that asked
 // for it.
-func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, commandID string) error {
+func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeployment) error {
 	ref, err := encode(d.Ref())
 	if err != nil {
 		return err
 	}
-	if err := t.updateApplication(ctx, d.ApplicationID, "last_triggered = ?, evaluated_commit = ?", ref, d.Trigger.Commit.Hash); err != nil {
+	if err := t.updateApplication(ctx, d.ApplicationID, "last_triggered = ?, evaluated_commit = ?", ref, cmp.Or(n.Evaluated, d.Trigger.Commit.Hash)); err != nil {
 		return err
 	}
-	if commandID == "" {
+	if n.CommandID == "" {
 		return nil
 	}
-	return t.finishCommand(ctx, commandID, deploy.CommandSucceeded, map[string]string{deploy.MetaTriggeredDeployment: d.ID})
+	return t.finishCommand(ctx, n.CommandID, deploy.CommandSucceeded, map[string]string{deploy.MetaTriggeredDeployment: d.ID})
 }
 
 // UpdateDeployment changes a deployment: fn gets a copy, which is stored if
