@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// TestPrune removes objects from Git: they stay while prune is off, go with the
+// first sync that has it on, and a Namespace is held unless it is named.
+func TestPrune(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns, client := cluster.Namespace(t), cluster.Client(t)
+	extra := ns + "-extra"
+	t.Cleanup(func() { // the test's own namespace goes by itself; this one is the application's
+		err := client.CoreV1().Namespaces().Delete(context.Background(), extra, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Logf("delete namespace %s: %v", extra, err)
+		}
+	})
+	repo := newRepo(t)
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
+	web := appID("web")
+	config := func(more string) map[string]string {
+		return map[string]string{"web/app.pipecd.yaml": webApp(ns, "v1", "")["web/app.pipecd.yaml"] + more}
+	}
+	configMap := func(name string) string { return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n" }
+	wantLive := func(when string, names ...string) {
+		t.Helper()
+		for _, name := range []string{"web", "one", "two"} {
+			_, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), name, metav1.GetOptions{})
+			if want := strings.Contains(fmt.Sprint(names), name); (err == nil) != want || err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("%s: ConfigMap %s wanted %v: %v", when, name, want, err)
+			}
+		}
+		if live, err := client.CoreV1().Namespaces().Get(t.Context(), extra, metav1.GetOptions{}); err != nil || live.DeletionTimestamp != nil {
+			t.Errorf("%s: Namespace %s is gone: %v", when, extra, err)
+		}
+	}
+
+	files := webApp(ns, "v1", "")
+	files["web/one.yaml"], files["web/two.yaml"] = configMap("one"), configMap("two")
+	files["web/namespace.yaml"] = "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + extra + "}\n"
+	agent.mustEnd(web, repo.Push(t, "add web", files), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	wantLive("at first", "web", "one", "two")
+
+	if err := repo.Remove("web/one.yaml", "web/namespace.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	agent.mustEnd(web, repo.Push(t, "remove one and the namespace", nil), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	wantLive("without prune", "web", "one", "two")
+
+	if err := repo.Remove("web/two.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	d := agent.mustEnd(web, repo.Push(t, "prune, and remove two", config("  quickSync: {prune: true}\n")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	wantLive("with prune", "web")
+	log := agent.logs(d.GetId())
+	for _, line := range []string{
+		"deleted ConfigMap " + ns + "/one", "deleted ConfigMap " + ns + "/two",
+		"Namespace " + extra + " is no longer in Git; its kind is deleted only if spec.pruneKinds names it",
+	} {
+		if !strings.Contains(log, line) {
+			t.Errorf("the log lacks %q:\n%s", line, log)
+		}
+	}
+
+	again := agent.sync(web)
+	d = agent.await(web, "was asked for by hand and ended", func(d *modelv1.Deployment) bool {
+		return d.GetId() == again.GetMetadata()["TriggeredDeploymentID"] && d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+	})
+	if log := agent.logs(d.GetId()); d.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS || strings.Contains(log, "deleted ConfigMap") {
+		t.Errorf("syncing again ended as %s because %q:\n%s", d.GetStatus(), d.GetStatusReason(), log)
+	}
+
+	d = agent.mustEnd(web, repo.Push(t, "name the kind", config("  quickSync: {prune: true}\n  pruneKinds: [Namespace]\n")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	live, err := client.CoreV1().Namespaces().Get(t.Context(), extra, metav1.GetOptions{})
+	if err == nil && live.DeletionTimestamp == nil {
+		t.Errorf("the Namespace is still there although pruneKinds names it:\n%s", agent.logs(d.GetId()))
+	}
+}
