@@ -11,6 +11,10 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
+// answerTimeout bounds how long a stage that is told to stop tries to answer a
+// command; Run answers it after the next start.
+const answerTimeout = 10 * time.Second
+
 // Config is what an Executor needs.
 type Config struct {
 	Store     *store.Store
@@ -176,7 +180,9 @@ func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error
 	if refusal != nil {
 		status, metadata = deploy.CommandFailed, map[string]string{deploy.MetaReason: refusal.Error()}
 	}
-	err := s.FinishCommand(context.WithoutCancel(ctx), c.ID, status, metadata)
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer done()
+	err := s.FinishCommand(ctx, c.ID, status, metadata)
 	if deploy.IsKind(err, deploy.Conflict) { // answered before
 		return nil
 	}

@@ -1,0 +1,173 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// Keys of Stage.Metadata: the intent is stored before a script starts, the end
+// after it has ended by itself.
+const (
+	metaIntent    = "scriptIntent"
+	metaEnd       = "scriptEnd" // a StageStatus
+	metaEndReason = "scriptEndReason"
+)
+
+// recordTimeout bounds how long a stage that is told to stop tries to record
+// that its script had ended before.
+const recordTimeout = 10 * time.Second
+
+// Config is what an Executor needs.
+type Config struct {
+	Tree   source.Tree   // finds a commit's files
+	Dir    string        // where scripts run: the executor's own, such as <data directory>/scripts
+	Grace  time.Duration // from SIGTERM to SIGKILL; default 10 s
+	Logger *slog.Logger
+}
+
+// Executor runs SCRIPT_RUN and SCRIPT_RUN_ROLLBACK stages. It is safe for
+// concurrent use.
+type Executor struct{ Config }
+
+// New returns an Executor, after it has ended and removed what one before it
+// left behind when its agent was killed.
+func New(c Config) (*Executor, error) {
+	if c.Grace == 0 {
+		c.Grace = 10 * time.Second
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("make the directory of script stages: %w", err)
+	}
+	c.Dir = dir
+	if err := openDir(dir); err != nil {
+		return nil, err
+	}
+	return &Executor{c}, nil
+}
+
+// Execute runs the stage's script. It implements scheduler.Executor. When it
+// returns, no process that the script started is left.
+func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	j, err := jobOf(run)
+	if err != nil {
+		return failure(err)
+	}
+	if j.nothing != "" {
+		run.Log.Infof("%s", j.nothing)
+		return deploy.StageResult{Status: deploy.StageSuccess}
+	}
+	if result, ended := earlier(run, j); ended {
+		return result
+	}
+	result, err := e.attempt(ctx, run, j)
+	if err != nil {
+		if why := deploy.Stopped(ctx); why != "" {
+			return deploy.StageResult{Status: why.Status(), Reason: err.Error()}
+		}
+		return failure(err)
+	}
+	return result
+}
+
+func failure(err error) deploy.StageResult {
+	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
+}
+
+// earlier returns how the stage ends because of what a run before a restart
+// did; ended is false if there was none, or it may be repeated.
+func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
+	m := run.Stage.Metadata
+	switch {
+	case m[metaEnd] != "":
+		run.Log.Infof("The script ran to its end before the agent was interrupted; it is not run again")
+		return deploy.StageResult{Status: deploy.StageStatus(m[metaEnd]), Reason: m[metaEndReason]}, true
+	case m[metaIntent] == "":
+		return deploy.StageResult{}, false
+	case j.rerun:
+		run.Log.Infof("The script was interrupted when the agent ended; it is run again (onInterrupted: rerun)")
+		return deploy.StageResult{}, false
+	}
+	return failure(errors.New("interrupted: the agent ended while the script ran, and how far it came is unknown; " +
+		"it is not run again (a script that may be: onInterrupted: rerun)")), true
+}
+
+// attempt prepares a workspace, records the intent, and runs the script in it.
+func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (deploy.StageResult, error) {
+	d := run.Deployment
+	ws, err := newWorkspace(e.Dir)
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	defer func() {
+		if err := removeAll(ws.dir); err != nil {
+			e.Logger.Error("cannot remove the directory of a script stage; the next start of the agent tries again",
+				"app", d.ApplicationName, "deployment", d.ID, "stage", run.Stage.ID, "error", err)
+		}
+	}()
+	run.Log.Infof("Preparing the files of commit %s", d.Trigger.Commit.Short())
+	tree, err := e.Tree(d.Git.RepoID, d.Trigger.Commit.Hash)
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	if err := source.Materialise(ctx, tree, ws.tree); err != nil {
+		return deploy.StageResult{}, err
+	}
+	env, err := environment(ws, d, j)
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	if err := run.SaveMetadata(ctx, map[string]string{metaIntent: "the script was about to start"}); err != nil {
+		return deploy.StageResult{}, fmt.Errorf("record that the script is about to start: %w", err)
+	}
+	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(d.Git.Dir)), mark: ws.dir, env: env, grace: e.Grace}
+	run.Log.Infof("Running the script in %s", d.Git.Dir)
+	return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
+}
+
+// conclude makes the stage's result of how the script ended, and records it
+// unless it was stopped: what ended by itself is known even if the agent dies
+// before the stage's end is stored.
+func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, err error) deploy.StageResult {
+	if why := deploy.Stopped(ctx); why != "" && err != nil {
+		return deploy.StageResult{Status: why.Status(), Reason: "the script was stopped: " + ending(err)}
+	}
+	result := deploy.StageResult{Status: deploy.StageSuccess}
+	if err != nil {
+		result = deploy.StageResult{Status: deploy.StageFailure, Reason: "the script failed: " + ending(err)}
+	}
+	end := map[string]string{metaEnd: string(result.Status), metaEndReason: result.Reason}
+	saving, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer done()
+	if err := run.SaveMetadata(saving, end); err != nil {
+		e.Logger.Warn("cannot record the end of a script", "deployment", run.Deployment.ID, "stage", run.Stage.ID, "error", err)
+	}
+	if result.Status == deploy.StageSuccess {
+		run.Log.Successf("The script has ended successfully")
+	}
+	return result
+}
+
+// ending says in words how a process ended.
+func ending(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "it ended when it was told to"
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err.Error()
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return fmt.Sprintf("it was ended by signal %d (%s)", status.Signal(), status.Signal())
+	}
+	return fmt.Sprintf("it exited with code %d", exit.ExitCode())
+}

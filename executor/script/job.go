@@ -1,0 +1,82 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Keys of Stage.Metadata of a SCRIPT_RUN_ROLLBACK, written by the planner; the
+// names are PipeCD's but for the last.
+const (
+	metaBaseStage     = "baseStageID"
+	metaOnRollback    = "onRollback"
+	metaEnv           = "env" // JSON object
+	metaOnInterrupted = "onInterrupted"
+)
+
+// rerun is the value of onInterrupted that runs an interrupted script again.
+const rerun = "rerun"
+
+// options are those of SCRIPT_RUN. Its timeout and onRollback are read when the
+// deployment is planned.
+type options struct {
+	Run           string            `json:"run"`
+	Env           map[string]string `json:"env"`
+	OnInterrupted string            `json:"onInterrupted"`
+}
+
+// job is what a stage runs.
+type job struct {
+	script   string
+	env      map[string]string
+	rollback bool
+	rerun    bool   // also if it was interrupted
+	nothing  string // why there is nothing to run, "" if there is
+}
+
+// jobOf decides what a stage runs.
+func jobOf(run deploy.StageRun) (job, error) {
+	if run.Stage.Name == deploy.StageScriptRunRollback {
+		return rollbackJob(run)
+	}
+	var o options
+	if len(run.Stage.Options) > 0 {
+		if err := json.Unmarshal(run.Stage.Options, &o); err != nil {
+			return job{}, deploy.Errorf(deploy.Invalid, "read the options of %s: %w", run.Stage.Name, err)
+		}
+	}
+	j := job{script: o.Run, env: o.Env, rerun: o.OnInterrupted == rerun}
+	if j.script == "" {
+		j.nothing = "The stage has no script to run"
+	}
+	return j, nil
+}
+
+// rollbackJob undoes a SCRIPT_RUN stage, if that began.
+func rollbackJob(run deploy.StageRun) (job, error) {
+	m := run.Stage.Metadata
+	base := run.Deployment.Stage(m[metaBaseStage])
+	if base == nil {
+		return job{}, deploy.Errorf(deploy.Internal, "the deployment has no stage %q whose script could be rolled back; please report it", m[metaBaseStage])
+	}
+	j := job{script: m[metaOnRollback], rollback: true, rerun: m[metaOnInterrupted] == rerun}
+	switch {
+	case !began(base):
+		j.nothing = fmt.Sprintf("There is nothing to roll back: stage %s did not run", base.ID)
+	case j.script == "":
+		j.nothing = fmt.Sprintf("Stage %s has no onRollback script", base.ID)
+	case m[metaEnv] != "":
+		if err := json.Unmarshal([]byte(m[metaEnv]), &j.env); err != nil {
+			return job{}, deploy.Errorf(deploy.Internal, "read the environment of the rollback script: %w", err)
+		}
+	}
+	return j, nil
+}
+
+// began reports whether a stage began to do what may have to be undone. One that
+// was skipped before its script was about to start did not.
+func began(s *deploy.Stage) bool {
+	return s.Metadata[metaIntent] != "" || !s.StartedAt.IsZero() && s.Status != deploy.StageSkipped
+}

@@ -1,0 +1,63 @@
+package script
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// bounds of what a script's output may add to the stage's log.
+const (
+	maxLine   = 64<<10 - 64 // bytes of one line, with room for the words that it was cut
+	maxOutput = 4 << 20     // bytes in all
+	maxLines  = 10_000
+)
+
+// output copies what a script prints to the stage's log, line by line, up to
+// the bounds; the rest is read and dropped, so that the script is never blocked.
+type output struct {
+	log   deploy.StageLog
+	lines int
+	bytes int
+	cut   bool
+}
+
+// copy reads until the end of r, which comes when no process of the script has
+// it open any more, or when r is closed.
+func (o *output) copy(r io.Reader) {
+	in := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		if len(line) > 0 {
+			o.line(line, long)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // drop what is left of the line
+			_, err = in.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (o *output) line(line []byte, long bool) {
+	if o.cut {
+		return
+	}
+	o.lines++
+	o.bytes += len(line)
+	if o.cut = o.lines > maxLines || o.bytes > maxOutput; o.cut {
+		o.log.Infof("output cut: only the first %d lines and %d MiB are kept", maxLines, maxOutput>>20)
+		return
+	}
+	text := strings.TrimRight(string(line), "\r\n")
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if long {
+		text += " … (cut)"
+	}
+	o.log.Infof("%s", text)
+}

@@ -1,0 +1,143 @@
+package script
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	groupPoll = 20 * time.Millisecond // how often a stopped group is asked whether it still lives
+	drainTime = time.Second           // how long output is read after the last process was killed
+)
+
+// command is a script as a process group of its own.
+type command struct {
+	script string
+	dir    string   // where it runs
+	mark   string   // the workspace: value of markVariable
+	env    []string // the whole environment
+	grace  time.Duration
+}
+
+// run runs the script to its end and returns nil if it exited with 0. When ctx
+// is cancelled the whole group gets SIGTERM, and SIGKILL where that has not
+// ended it within the grace period. Whatever the script started is gone when run
+// returns: what still runs after the shell has ended is killed.
+//
+// The shell is not a login shell (-l): profiles of the image and the user would
+// change PATH and the rest of the environment behind the stage's back.
+func (c command) run(ctx context.Context, log deploy.StageLog) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.script)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.dir, c.env, w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = c.grace
+	err = cmd.Start()
+	w.Close() // the script's copies are what keeps the pipe open
+	if err != nil {
+		return err
+	}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		(&output{log: log}).copy(r)
+	}()
+	err = cmd.Wait()
+	c.finish(ctx, cmd.Process.Pid)
+	timer := time.AfterFunc(drainTime, func() { r.Close() })
+	<-copied
+	timer.Stop()
+	return err
+}
+
+// finish ends what is left of the group once its leader has ended. A group that
+// was told to stop has the grace period to do so.
+func (c command) finish(ctx context.Context, group int) {
+	end := time.NewTimer(c.grace)
+	defer end.Stop()
+	poll := time.NewTicker(groupPoll)
+	defer poll.Stop()
+	for waiting := ctx.Err() != nil; waiting && groupLives(group); {
+		select {
+		case <-end.C:
+			waiting = false
+		case <-poll.C:
+		}
+	}
+	_ = signalGroup(group, syscall.SIGKILL) // an empty group is what is wanted
+	groupLives(group)
+	killMarked(c.mark)
+}
+
+// signalGroup sends a signal to every process of a group.
+func signalGroup(group int, sig syscall.Signal) error {
+	err := syscall.Kill(-group, sig)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// groupLives reports whether a group has members. Where the agent is the init
+// process of its container, orphans are its own to reap.
+func groupLives(group int) bool {
+	for {
+		if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+			break
+		}
+	}
+	return syscall.Kill(-group, 0) == nil
+}
+
+// killMarked kills every process whose environment marks it as one of a script
+// in dir or below: those that left their process group, and those that outlived
+// the agent. Only Linux shows the environment; elsewhere it finds none.
+func killMarked(dir string) {
+	mark := []byte(markVariable + "=" + dir)
+	for range 3 { // one that forks while it is looked for is found in the next round
+		found := false
+		for _, pid := range markedProcesses(mark) {
+			found = true
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+		if !found {
+			return
+		}
+	}
+}
+
+func markedProcesses(mark []byte) []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a good one
+	var out []int
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err != nil { // another user's, or gone
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		for variable := range bytes.SplitSeq(env, []byte{0}) {
+			if rest, ok := bytes.CutPrefix(variable, mark); ok && (len(rest) == 0 || rest[0] == '/') {
+				out = append(out, pid)
+				break
+			}
+		}
+	}
+	return out
+}

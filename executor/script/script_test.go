@@ -1,0 +1,261 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func TestScripts(t *testing.T) {
+	cases := []struct {
+		name    string
+		script  string
+		printed []string
+		status  deploy.StageStatus
+		reason  string
+	}{
+		{"the commit's files", "pwd | sed 's,.*/tree/,,'; cat hello.txt ../../shared.txt; ./tool.sh x", []string{"apps/web", "hello from the commit", "shared", "tool x"}, deploy.StageSuccess, ""},
+		{"both outputs, in order", "echo one; echo two >&2; echo three", []string{"one", "two", "three"}, deploy.StageSuccess, ""},
+		{"several lines, the last not ended", "echo a\necho\nprintf b", []string{"a", "", "b"}, deploy.StageSuccess, ""},
+		{"what is no text", `printf 'a\377b\000c\r\n100%%d\n'`, []string{"a\uFFFDb\uFFFDc", "100%d"}, deploy.StageSuccess, ""},
+		{"no input", "cat", nil, deploy.StageSuccess, ""},
+		{"exit code", "echo bad; exit 3", []string{"bad"}, deploy.StageFailure, "the script failed: it exited with code 3"},
+		{"signal", "kill -KILL $$", nil, deploy.StageFailure, "the script failed: it was ended by signal 9 (killed)"},
+		{"no such command", "nonesuch-command 2>/dev/null", nil, deploy.StageFailure, "the script failed: it exited with code 127"},
+		{"empty", "", []string{"The stage has no script to run"}, deploy.StageSuccess, ""},
+		{"write rights taken from a directory", "mkdir -p $HOME/cache/deep && touch $HOME/cache/deep/f && chmod -R a-w $HOME/cache", nil, deploy.StageSuccess, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			wantResult(t, l.runScript(c.script), c.status, c.reason)
+			if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
+				t.Errorf("printed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEnvironment: a script sees what is documented and nothing of the agent's.
+func TestEnvironment(t *testing.T) {
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "AWS_SECRET_ACCESS_KEY", "GIT_ASKPASS", "SSH_AUTH_SOCK"} {
+		t.Setenv(name, "/the/agents/own")
+	}
+	l := newLab(t)
+	l.deployment(options{Run: "env", Env: map[string]string{"STAGE": "canary", "SR_SUMMARY": "mine", markVariable: "none"}}, nil)
+	l.startStage("s")
+	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
+
+	got := l.log.printed()
+	for i, line := range got { // the run's directory has a random name
+		if at := strings.Index(line, l.executor.Dir+"/run-"); at >= 0 {
+			rest := line[at+len(l.executor.Dir)+1:]
+			_, inside, _ := strings.Cut(rest, "/")
+			got[i] = line[:at] + "RUN/" + inside
+		}
+	}
+	got = slices.DeleteFunc(got, func(line string) bool { // set by the shell itself
+		name, _, _ := strings.Cut(line, "=")
+		return slices.Contains([]string{"PWD", "OLDPWD", "SHLVL", "_"}, name)
+	})
+	slices.Sort(got)
+	want := []string{
+		"HOME=RUN/home",
+		"LANG=C.UTF-8",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PIPED_SCRIPT_DIR=RUN/",
+		"SR_APPLICATION_ID=app",
+		"SR_APPLICATION_NAME=web",
+		`SR_CONTEXT_RAW={"deploymentID":"d","applicationID":"app","applicationName":"web","triggeredAt":1700000000,"triggeredCommitHash":"` + hash +
+			`","triggeredCommander":"ann","repositoryURL":"https://git.example.com/shop/web.git","summary":"Sync it","labels":{"env":"prod","team":"a=b c"}}`,
+		"SR_DEPLOYMENT_ID=d",
+		"SR_IS_ROLLBACK=false",
+		"SR_LABELS_ENV=prod",
+		"SR_LABELS_TEAM=a=b c",
+		"SR_REPOSITORY_URL=https://git.example.com/shop/web.git",
+		"SR_SUMMARY=mine",
+		"SR_TRIGGERED_AT=1700000000",
+		"SR_TRIGGERED_COMMANDER=ann",
+		"SR_TRIGGERED_COMMIT_HASH=" + hash,
+		"STAGE=canary",
+		"TMPDIR=RUN/tmp",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutPassword(t *testing.T) {
+	for remote, want := range map[string]string{
+		"https://bot:hunter2@git.example.com/a.git": "https://git.example.com/a.git",
+		"https://token@git.example.com/a.git":       "https://git.example.com/a.git",
+		"ssh://git:hunter2@git.example.com/a.git":   "ssh://git@git.example.com/a.git",
+		"git@git.example.com:a.git":                 "git@git.example.com:a.git",
+		"https://git.example.com/a.git":             "https://git.example.com/a.git",
+		"/srv/git/a.git":                            "/srv/git/a.git",
+	} {
+		if got := withoutPassword(remote); got != want {
+			t.Errorf("withoutPassword(%q) = %q, want %q", remote, got, want)
+		}
+	}
+}
+
+// TestPrivateDirectory: nobody else can enter a run's directory.
+func TestPrivateDirectory(t *testing.T) {
+	l := newLab(t)
+	wantResult(t, l.runScript(`stat -c %a "$PIPED_SCRIPT_DIR" "$HOME" "$TMPDIR" "$PIPED_SCRIPT_DIR/.."`), deploy.StageSuccess, "")
+	if diff := cmp.Diff([]string{"700", "700", "700", "700"}, l.log.printed()); diff != "" {
+		t.Errorf("modes (-want +got):\n%s", diff)
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	cut := "output cut: only the first 10000 lines and 4 MiB are kept"
+	cases := []struct {
+		name, script string
+		lines        int
+		last         string
+	}{
+		{"lines", "seq 1 300000", 10_000, "10000"},
+		{"bytes", "line=$(head -c 50000 /dev/zero | tr '\\0' y); i=0; while [ $i -lt 200 ]; do echo $line; i=$((i+1)); done", 4 << 20 / 50_001, strings.Repeat("y", 50_000)},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			wantResult(t, l.runScript(c.script), deploy.StageSuccess, "")
+			got := l.log.printed()
+			if len(got) != c.lines+1 || got[c.lines] != cut || got[c.lines-1] != c.last {
+				t.Errorf("%d lines, the last %.80q, want %d, %.80q and %q", len(got), got[max(0, len(got)-2):], c.lines, c.last, cut)
+			}
+		})
+	}
+	t.Run("one line", func(t *testing.T) {
+		l := newLab(t)
+		wantResult(t, l.runScript("head -c 1000000 /dev/zero | tr '\\0' z; echo; echo next"), deploy.StageSuccess, "")
+		if diff := cmp.Diff([]string{strings.Repeat("z", maxLine) + " … (cut)", "next"}, l.log.printed()); diff != "" {
+			t.Errorf("the long line is not cut well: %.200s", diff)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	cases := []struct {
+		name string
+		edit func(*lab, *deploy.StageRun)
+		want string
+	}{
+		{"options", func(_ *lab, r *deploy.StageRun) { r.Stage.Options = json.RawMessage("[]") },
+			"read the options of SCRIPT_RUN: json: cannot unmarshal array into Go value of type script.options"},
+		{"a commit that is gone", func(_ *lab, r *deploy.StageRun) { r.Deployment.Trigger.Commit.Hash = "beef" }, "no commit beef in r"},
+		{"an environment no program can have", func(_ *lab, r *deploy.StageRun) {
+			r.Stage.Options = json.RawMessage(`{"run": "true", "env": {"a=b": "c"}}`)
+		}, `environment variable "a=b": expected a name without "=", and no NUL character in it or its value`},
+		{"a directory the commit does not have", func(l *lab, r *deploy.StageRun) { r.Deployment.Git.Dir = "gone" }, "no such file or directory"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			l.deployment(options{Run: "echo x >> " + l.count}, nil)
+			l.startStage("s")
+			run := l.stageRun("s", false)
+			c.edit(l, &run)
+			if got := l.executor.Execute(t.Context(), run); got.Status != deploy.StageFailure || !strings.Contains(got.Reason, c.want) {
+				t.Errorf("the stage ended as %+v, want FAILURE because %q", got, c.want)
+			}
+			l.wantRuns(0)
+		})
+	}
+}
+
+func TestRollback(t *testing.T) {
+	meta := func(script string) map[string]string {
+		return map[string]string{metaBaseStage: "s", metaOnRollback: script, metaEnv: `{"WHAT": "undo"}`}
+	}
+	skipped := func(d *deploy.Deployment) error { return d.FinishStage("s", deploy.StageSkipped, "", d.CreatedAt) }
+	failed := func(d *deploy.Deployment) error { return d.FinishStage("s", deploy.StageFailure, "", d.CreatedAt) }
+	cases := []struct {
+		name     string
+		rollback map[string]string
+		start    bool // the base stage
+		end      func(*deploy.Deployment) error
+		status   deploy.StageStatus
+		reason   string
+		printed  []string
+	}{
+		{"of a stage that failed", meta("echo $WHAT $SR_IS_ROLLBACK; cat hello.txt"), true, failed, deploy.StageSuccess, "", []string{"undo true", "hello from the commit"}},
+		{"that fails itself", meta("exit 4"), true, failed, deploy.StageFailure, "the script failed: it exited with code 4", nil},
+		{"without a script", meta(""), true, failed, deploy.StageSuccess, "", []string{"Stage s has no onRollback script"}},
+		{"of a stage that never started", meta("echo no"), false, nil, deploy.StageSuccess, "", []string{"There is nothing to roll back: stage s did not run"}},
+		{"of a stage that was skipped", meta("echo no"), true, skipped, deploy.StageSuccess, "", []string{"There is nothing to roll back: stage s did not run"}},
+		{"of a stage that was skipped while its script ran", meta("echo $WHAT"), true, func(d *deploy.Deployment) error {
+			d.Stage("s").Metadata = map[string]string{metaIntent: "yes"}
+			return skipped(d)
+		}, deploy.StageSuccess, "", []string{"undo"}},
+		{"of no stage", map[string]string{metaBaseStage: "zzz"}, true, failed, deploy.StageFailure,
+			`the deployment has no stage "zzz" whose script could be rolled back; please report it`, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			l.deployment(options{Run: "true"}, c.rollback)
+			if c.start {
+				l.startStage("s")
+				l.update(c.end)
+			}
+			l.update(func(d *deploy.Deployment) error { return d.BeginRollback(deploy.Failure, "", d.CreatedAt) })
+			l.startStage("back")
+			wantResult(t, l.executor.Execute(t.Context(), l.stageRun("back", false)), c.status, c.reason)
+			if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
+				t.Errorf("printed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestConcurrentStages: runs share nothing.
+func TestConcurrentStages(t *testing.T) {
+	l := newLab(t)
+	l.deployment(options{Run: "echo mine > $HOME/f; echo mine > hello.txt; ls $HOME"}, nil)
+	l.startStage("s")
+	results := make(chan deploy.StageResult, 4)
+	for range cap(results) {
+		run := l.stageRun("s", false)
+		go func() { results <- l.executor.Execute(t.Context(), run) }()
+	}
+	for range cap(results) {
+		wantResult(t, <-results, deploy.StageSuccess, "")
+	}
+	if got := string(l.tree["apps/web/hello.txt"].Data); got != "hello from the commit\n" {
+		t.Errorf("a script changed the commit: %q", got)
+	}
+}
+
+func FuzzOptions(f *testing.F) {
+	for _, seed := range []string{"", "null", `{"run": "true", "env": {"A": "b"}, "onInterrupted": "rerun"}`, `{"env": {"": ""}}`, `{"env": {"A": "\u0000"}}`, "{"} {
+		f.Add([]byte(seed))
+	}
+	ws := workspace{dir: "/w", home: filepath.Join("/w", "home"), tmp: filepath.Join("/w", "tmp")}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		j, err := jobOf(deploy.StageRun{Stage: deploy.Stage{Name: deploy.StageScriptRun, Options: text}})
+		if err != nil {
+			if !deploy.IsKind(err, deploy.Invalid) {
+				t.Errorf("%q: error of kind %s, want invalid", text, deploy.KindOf(err))
+			}
+			return
+		}
+		if (j.script == "") != (j.nothing != "") || j.rollback {
+			t.Errorf("%q is read as %+v", text, j)
+		}
+		env, err := environment(ws, deploy.Deployment{}, j)
+		if err == nil && !slices.Contains(env, fmt.Sprintf("%s=%s", markVariable, ws.dir)) {
+			t.Errorf("%q took the mark away: %q", text, env)
+		}
+	})
+}
