@@ -33,14 +33,10 @@ func TestNothingIsLeft(t *testing.T) {
 		status deploy.StageStatus
 		reason string
 	}{
-		"by itself":                {"exit 0", "", deploy.StageSuccess, ""},
-		"failing":                  {"exit 1", "", deploy.StageFailure, "the script failed: it exited with code 1"},
+		"by itself":                {"exit 1", "", deploy.StageFailure, "the script failed: it exited with code 1"},
 		"cancelled":                {"sleep 1000", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it was ended by signal 15 (terminated)"},
-		"timed out":                {"sleep 1000", deploy.StopTimedOut, deploy.StageFailure, "the script was stopped: it was ended by signal 15 (terminated)"},
-		"skipped":                  {"sleep 1000", deploy.StopSkipped, deploy.StageSkipped, "the script was stopped: it was ended by signal 15 (terminated)"},
-		"at the agent's end":       {"sleep 1000", deploy.StopShutdown, deploy.StageFailure, "the script was stopped: it was ended by signal 15 (terminated)"},
 		"cancelled, deaf":          {"trap '' TERM; echo deaf; while :; do sleep 1000; done", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it was ended by signal 9 (killed)"},
-		"cancelled, ending itself": {"trap 'exit 0' TERM; sleep 1000 & wait", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it ended when it was told to"},
+		"cancelled, ending itself": {"trap 'exit 0' TERM; sleep 1000 & echo deaf; wait", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it ended when it was told to"},
 	}
 	for child, start := range children {
 		for end, c := range ends {
@@ -52,7 +48,7 @@ func TestNothingIsLeft(t *testing.T) {
 				l.startStage("s")
 				stop, result := l.begin("s")
 				l.log.await(t, "ready")
-				if strings.Contains(c.last, "deaf") {
+				if strings.Contains(c.last, "deaf") { // its trap is set
 					l.log.await(t, "deaf")
 				}
 				if c.stop != "" {
@@ -63,6 +59,27 @@ func TestNothingIsLeft(t *testing.T) {
 				l.wantNothingLeft()
 			})
 		}
+	}
+}
+
+// TestStopReasons: each reason to stop a stage ends the script, and the stage as
+// the reason asks for.
+func TestStopReasons(t *testing.T) {
+	for why, want := range map[deploy.StopReason]deploy.StageStatus{
+		deploy.StopTimedOut: deploy.StageFailure,
+		deploy.StopSkipped:  deploy.StageSkipped,
+		deploy.StopShutdown: deploy.StageFailure,
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			l := newLab(t)
+			l.deployment(options{Run: "echo $$; echo ready; sleep 1000"}, nil)
+			l.startStage("s")
+			stop, result := l.begin("s")
+			l.log.await(t, "ready")
+			stop(why)
+			wantResult(t, <-result, want, "the script was stopped: it was ended by signal 15 (terminated)")
+			wantNoGroup(t, l.log.printed()[0])
+		})
 	}
 }
 
