@@ -67,7 +67,7 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 			}
 		}
 	}
-	objects, err := w.cluster.Resolve(ctx, src.Objects, cfg.Input.Namespace)
+	objects, err := w.cluster.Resolve(ctx, src.Objects, cfg.Input.Namespace, w.log)
 	if err != nil {
 		return err
 	}

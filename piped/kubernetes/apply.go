@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,13 +137,13 @@ type applyRun struct {
 
 	newNamespaces []string // to be created before the first object
 
-	waiting sync.Once
-	mu      sync.Mutex
-	warned  map[string]bool
+	wait   func(error) // says once that the cluster keeps the apply waiting
+	mu     sync.Mutex
+	warned map[string]bool
 }
 
 func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
-	r := &applyRun{cluster: c, req: req, warned: map[string]bool{}}
+	r := &applyRun{cluster: c, req: req, wait: c.sayOnce(req.Log), warned: map[string]bool{}}
 	recorded := map[string]*deploy.InventoryItem{}
 	for i, item := range req.Inventory {
 		recorded[item.Object.Key()] = &req.Inventory[i]
@@ -188,7 +187,7 @@ func (r *applyRun) findResources(ctx context.Context) error {
 			t.resource, t.crdInSet = res, true
 			continue
 		}
-		res, err := r.cluster.lookupFor(ctx, t.source)
+		res, err := r.cluster.lookupFor(ctx, t.source, r.wait)
 		if err != nil {
 			return err
 		}
@@ -306,13 +305,6 @@ func (r *applyRun) summarize() {
 		noun = "object"
 	}
 	r.req.Log.Successf("%d %s: %d created, %d configured, %d unchanged", len(r.targets), noun, count[created], count[configured], count[unchanged])
-}
-
-// wait says once that the cluster keeps the apply waiting.
-func (r *applyRun) wait(err error) {
-	r.waiting.Do(func() {
-		r.req.Log.Infof("%v; trying again for up to %s", r.cluster.Classify(err), r.cluster.retryFor.Round(time.Second))
-	})
 }
 
 // warn hands a warning of the API server on, once.

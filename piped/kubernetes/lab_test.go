@@ -55,7 +55,7 @@ func newLab(t *testing.T) *lab {
 // lab's inventory as it goes on.
 func (l *lab) request(t *testing.T, manifests string) ApplyRequest {
 	t.Helper()
-	objs, err := l.Resolve(context.Background(), parse(t, "app.yaml", manifests), l.ns)
+	objs, err := l.Resolve(context.Background(), parse(t, "app.yaml", manifests), l.ns, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

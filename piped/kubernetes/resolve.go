@@ -16,15 +16,17 @@ import (
 // object's own namespace, else "default"; none on cluster-scoped objects. Kinds
 // defined by a CustomResourceDefinition among objs count as known.
 //
-// A kind that nobody knows, and two objects that come out as one, are Invalid.
-func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
+// While the cluster cannot be asked, Resolve waits and tells log (which may be
+// nil) so. A kind that nobody knows, and two objects that come out as one, are Invalid.
+func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
+	waiting := c.sayOnce(log)
 	inSet := definedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
 	for i, obj := range objs {
 		resource, ok := inSet[obj.GroupVersionKind()]
 		if !ok {
 			var err error
-			if resource, err = c.lookupFor(ctx, obj); err != nil {
+			if resource, err = c.lookupFor(ctx, obj, waiting); err != nil {
 				return nil, err
 			}
 		}
@@ -58,9 +60,12 @@ func raw(objs []manifest.Object) []*unstructured.Unstructured {
 }
 
 // lookupFor returns how the cluster serves obj's kind; the error names the
-// object and what to do.
-func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object) (ServedKind, error) {
-	resource, err := c.discovery.lookup(ctx, obj.GroupVersionKind())
+// object and what to do. A cluster that cannot be asked is asked again.
+func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
+	err = c.retry(ctx, waiting, func(ctx context.Context) error {
+		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
+		return err
+	})
 	if errors.Is(err, errUnknownKind) {
 		return ServedKind{}, deploy.Errorf(deploy.Invalid,
 			"%s: %s has the kind %s of %s, which %s does not know; correct apiVersion and kind, install the CustomResourceDefinition, or add it to the application",

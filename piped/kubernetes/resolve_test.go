@@ -39,7 +39,7 @@ func TestResolve(t *testing.T) {
 				}
 			}
 			before := manifest.Clone(objs)
-			got, err := offline(t, builtIns()).Resolve(context.Background(), objs, namespace)
+			got, err := offline(t, builtIns()).Resolve(context.Background(), objs, namespace, nil)
 			if fmt.Sprint(err) != wantErr && (err != nil || wantErr != "") {
 				t.Errorf("error:\n%v\nwant:\n%s", err, wantErr)
 			}
@@ -63,7 +63,7 @@ func describe(objs []manifest.Object) string {
 
 func TestResolveAgainstAnUnreachableCluster(t *testing.T) {
 	objs := parse(t, "web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-	_, err := offline(t, nil).Resolve(context.Background(), objs, "")
+	_, err := offline(t, nil).Resolve(context.Background(), objs, "", nil)
 	if deploy.KindOf(err) != deploy.Unavailable {
 		t.Errorf("kind of %v is %v, want unavailable", err, deploy.KindOf(err))
 	}

@@ -2,10 +2,14 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 const (
@@ -18,21 +22,24 @@ const (
 
 // retry calls fn until it succeeds, fails for good, or the cluster has not
 // answered for the cluster's retry time. It waits longer after each attempt and
-// tells waiting, when set, why it waits. When ctx ends, its cause is returned.
+// tells waiting, when set, why it waits. When ctx ends, its cause is returned,
+// with what was waited for.
 func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, c.retryFor)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 10 * time.Second}
+	var last error
 	for {
 		err := attempt(ctx, fn)
 		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return stopped(ctx, last)
 		}
 		if err == nil || !retriable(err) || patience.Err() != nil {
 			return err
 		}
+		last = c.Classify(err)
 		if waiting != nil {
-			waiting(err)
+			waiting(last)
 		}
 		pause := backoff.Step()
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -44,9 +51,28 @@ func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx co
 		case <-patience.Done():
 			timer.Stop()
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return stopped(ctx, last)
 			}
 			return err
+		}
+	}
+}
+
+// stopped is the cause ctx ended for, with the error that was waited out.
+func stopped(ctx context.Context, waitedFor error) error {
+	if waitedFor == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), waitedFor)
+}
+
+// sayOnce returns what retry is to call while it waits: it tells log, if there is
+// one, the first time.
+func (c *Cluster) sayOnce(log deploy.StageLog) func(error) {
+	var once sync.Once
+	return func(err error) {
+		if log != nil {
+			once.Do(func() { log.Infof("%v; trying again for up to %s", err, c.retryFor.Round(time.Second)) })
 		}
 	}
 }
