@@ -204,6 +204,19 @@ func TestStoreFails(t *testing.T) {
 	})
 }
 
+// TestUntil: people are told the deadline that comes first.
+func TestUntil(t *testing.T) {
+	none, soon, late := time.Time{}, time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)
+	cases := []struct{ stage, deployment, want time.Time }{
+		{none, none, none}, {soon, none, soon}, {none, soon, soon}, {soon, late, soon}, {late, soon, soon},
+	}
+	for _, c := range cases {
+		if got := earlier(c.stage, c.deployment); !got.Equal(c.want) {
+			t.Errorf("stage %v, deployment %v: until %v, want %v", c.stage, c.deployment, got, c.want)
+		}
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		stage deploy.Stage

@@ -59,7 +59,7 @@ type waiting struct {
 
 func (w *waiting) announce() {
 	until := "without a time limit"
-	if d := w.run.Stage.Deadline; !d.IsZero() {
+	if d := earlier(w.run.Stage.Deadline, w.run.Deployment.Deadline); !d.IsZero() {
 		until = "until " + d.UTC().Format(time.RFC3339)
 	}
 	if !w.run.Resumed {
@@ -67,6 +67,14 @@ func (w *waiting) announce() {
 		return
 	}
 	w.run.Log.Infof("Waiting goes on after a restart of the agent: for %s, %s; %s", w.options.wanted(), until, w.soFar())
+}
+
+// earlier returns the earlier of two deadlines; zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // soFar says who has approved.

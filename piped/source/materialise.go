@@ -27,8 +27,8 @@ type treeLimits struct {
 // A file that fsys calls executable is so. A symbolic link is kept if it points
 // to something inside the tree, be it missing, and left out otherwise. Nothing
 // is ever written outside of dir. At most 200,000 entries and 2 GiB are written;
-// a larger tree is an error of kind Invalid. After an error what was written
-// stays for the caller to remove.
+// a larger tree is an error of kind Invalid; a file too large for fsys to open is
+// an error, too. After an error what was written stays for the caller to remove.
 func Materialise(ctx context.Context, fsys fs.FS, dir string) error {
 	return materialise(ctx, fsys, dir, treeLimits{files: 200_000, bytes: 2 << 30})
 }
