@@ -32,7 +32,7 @@ func TestCancelBeforeTheStart(t *testing.T) {
 				l.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
 				l.wantAnswer("c", deploy.CommandSucceeded, "")
 				l.shutdown()
-				if diff := cmp.Diff([]string{"first/one"}, l.runs); diff != "" {
+				if diff := cmp.Diff([]string{"first/one"}, l.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -68,7 +68,7 @@ func TestCancelWhileRunning(t *testing.T) {
 				if want := "cancelled: told to stop: cancelled"; stage.Status != deploy.StageCancelled || stage.StatusReason != want {
 					t.Errorf("the stage is %s because %q, want CANCELLED because %q", stage.Status, stage.StatusReason, want)
 				}
-				if diff := cmp.Diff(c.runs, l.runs); diff != "" {
+				if diff := cmp.Diff(c.runs, l.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -166,7 +166,7 @@ func TestCancelSurvives(t *testing.T) {
 				l.start()
 				synctest.Wait()
 				l.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
-				if diff := cmp.Diff([]string{"d/one", "d/one*", "d/back"}, l.runs); diff != "" {
+				if diff := cmp.Diff([]string{"d/one", "d/one*", "d/back"}, l.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})

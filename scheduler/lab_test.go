@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +70,7 @@ type lab struct {
 	ended chan error
 
 	mu   sync.Mutex
-	runs []string // "deployment/stage", resumed ones with a "*"
+	runs []string // see ran
 }
 
 // inBubble runs a test with a lab and a running scheduler whose stages succeed,
@@ -82,8 +85,12 @@ func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
 }
 
 func newLab(t *testing.T) *lab {
+	file := filepath.Join(t.TempDir(), "piped.db")
+	if err := os.WriteFile(file, emptyDatabase, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l := &lab{
-		t: t, dsn: storetest.SQLite(t), providers: []string{"one", "two"}, storeNow: time.Now,
+		t: t, dsn: "sqlite://" + file, providers: []string{"one", "two"}, storeNow: time.Now,
 		executors: map[string]Executor{deploy.StageK8sSync: executor(succeed), "TWO": executor(succeed), deploy.StageRollback: executor(succeed)},
 	}
 	l.open()
@@ -131,6 +138,14 @@ func (l *lab) note(run deploy.StageRun) {
 		text += "*"
 	}
 	l.runs = append(l.runs, text)
+}
+
+// ran returns the stages that were executed, in order, as "deployment/stage",
+// resumed ones with a "*".
+func (l *lab) ran() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.runs)
 }
 
 // shutdown ends the scheduler the way the agent does.

@@ -24,7 +24,7 @@ func TestStagesRunInOrder(t *testing.T) {
 		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
 			t.Errorf("moves (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"d/one", "d/two"}, l.runs); diff != "" {
+		if diff := cmp.Diff([]string{"d/one", "d/two"}, l.ran()); diff != "" {
 			t.Errorf("executed (-want +got):\n%s", diff)
 		}
 		app, err := l.store.Application(t.Context(), "app-d")
@@ -109,7 +109,7 @@ func TestEnds(t *testing.T) {
 				})
 				synctest.Wait()
 				l.wantEnd("d", c.want, c.reason)
-				if diff := cmp.Diff(c.executed, l.runs); diff != "" {
+				if diff := cmp.Diff(c.executed, l.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -152,8 +152,8 @@ func TestRefusedAtTheStart(t *testing.T) {
 				l.start()
 				synctest.Wait()
 				l.wantEnd("d", deploy.Failure, c.reason)
-				if len(l.runs) > 0 {
-					t.Errorf("stages ran: %v", l.runs)
+				if len(l.ran()) > 0 {
+					t.Errorf("stages ran: %v", l.ran())
 				}
 			})
 		})

@@ -50,7 +50,7 @@ func TestRestart(t *testing.T) {
 					if got := l.get("d").Status; got != status {
 						t.Errorf("the deployment is %s, want %s", got, status)
 					}
-					if diff := cmp.Diff(ran, l.runs); diff != "" {
+					if diff := cmp.Diff(ran, l.ran()); diff != "" {
 						t.Errorf("executed (-want +got):\n%s", diff)
 					}
 					if saved != "to apply" {
@@ -148,7 +148,7 @@ func TestOldReadingStartsNothing(t *testing.T) {
 		if old.Status != deploy.Running || l.get("d").Status != deploy.Success {
 			t.Fatalf("the deployment went from %s to %s", old.Status, l.get("d").Status)
 		}
-		ran := len(l.runs)
+		before := len(l.ran())
 		s := New(Config{Store: l.store, Executors: map[string]Executor{deploy.StageK8sSync: executor(func(context.Context, deploy.StageRun) deploy.StageResult {
 			t.Error("the stage was run again")
 			return deploy.StageResult{Status: deploy.StageFailure}
@@ -157,8 +157,8 @@ func TestOldReadingStartsNothing(t *testing.T) {
 		for _, r := range s.startable() {
 			s.drive(t.Context(), r)
 		}
-		if len(l.runs) != ran {
-			t.Errorf("executed %v", l.runs)
+		if len(l.ran()) != before {
+			t.Errorf("executed %v", l.ran())
 		}
 		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
 	})

@@ -111,9 +111,10 @@ func (r *run) start(ctx context.Context) error {
 	if deploy.IsKind(err, deploy.Conflict) {
 		return nil // cancelled or superseded a moment ago
 	}
-	if err == nil {
-		r.log.Info("deployment started", "status", r.d.Status)
+	if err == nil && refusal == "" {
+		r.log.Info("deployment started")
 	}
+	r.ended()
 	return err
 }
 
@@ -244,7 +245,7 @@ func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageRes
 func (r *run) limit(ctx context.Context, stage deploy.Stage) string {
 	switch {
 	case deploy.Stopped(ctx) != deploy.StopTimedOut:
-		return fmt.Sprintf("stage %s timed out after %s", stage.Name, stage.Timeout)
+		return fmt.Sprintf("timed out after %s", stage.Timeout)
 	case stage.Rollback:
 		return fmt.Sprintf("the rollback timed out after %s (spec.rollback.timeout)", r.d.RollbackTimeout)
 	}

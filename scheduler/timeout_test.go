@@ -20,7 +20,7 @@ func TestTimeouts(t *testing.T) {
 	}{
 		{
 			name: "the stage's", stage: 5 * minute, deployment: time.Hour, revert: time.Hour, one: hang, back: succeed, after: 5 * minute,
-			reason: "Stage K8S_SYNC failed: stage K8S_SYNC timed out after 5m0s: told to stop: timed out; rolled back to commit beef012",
+			reason: "Stage K8S_SYNC failed: timed out after 5m0s: told to stop: timed out; rolled back to commit beef012",
 		},
 		{
 			name: "the deployment's", stage: 5 * minute, deployment: 3 * minute, revert: time.Hour, one: hang, back: succeed, after: 3 * minute,
@@ -84,7 +84,7 @@ func TestRestartExtendsNoDeadline(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: stage K8S_SYNC timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
+		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
 	})
 }
 
@@ -100,7 +100,7 @@ func TestDeadlinePassedWhileAway(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		l.start()
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: stage K8S_SYNC timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
+		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
 	})
 }
 
