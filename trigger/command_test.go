@@ -159,7 +159,7 @@ func TestDeadRepository(t *testing.T) {
 	deadConfig := config.Repository{RepoID: "dead", Remote: server.URL, Branch: gittest.Branch, Discover: &config.Discover{}}
 	l := newLab(t, func(l *lab, c *Config) {
 		c.Now, c.Store = time.Now, l.store
-		c.Repositories = append(c.Repositories, Repository{Config: deadConfig, Git: openRepo(t, deadConfig)})
+		c.Repositories = append(c.Repositories, Repository{Config: deadConfig, Git: openRepo(t, deadConfig, t.TempDir())})
 	})
 	oldApp := deploy.ApplicationID(deploy.GitPath{RepoID: "dead", Dir: "old", ConfigFile: "app.pipecd.yaml"})
 	l.trigger.watchers["dead"].look(t.Context())

@@ -22,6 +22,7 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
 	if err != nil {
 		return err
 	}
+	w.pin(apps)
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	var untouched []string
 	var errs []error

@@ -30,6 +30,7 @@ type lab struct {
 	upstream *gittest.Repo
 	config   config.Repository
 	trigger  *Trigger
+	mirrors  string // the directory of the trigger's mirrors
 
 	mu  sync.Mutex
 	ids int
@@ -55,13 +56,14 @@ func (l *lab) restart(edit ...func(*lab, *Config)) {
 	for _, f := range edit {
 		f(l, &c)
 	}
-	c.Repositories = append(c.Repositories, Repository{Config: l.config, Git: openRepo(l.t, l.config)})
+	l.mirrors = l.t.TempDir()
+	c.Repositories = append(c.Repositories, Repository{Config: l.config, Git: openRepo(l.t, l.config, l.mirrors)})
 	l.trigger = New(c)
 }
 
-func openRepo(t *testing.T, c config.Repository) *git.Repo {
+func openRepo(t *testing.T, c config.Repository, mirrors string) *git.Repo {
 	t.Helper()
-	repo, err := git.Open(git.Config{ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: t.TempDir(), Timeout: time.Second})
+	repo, err := git.Open(git.Config{ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: mirrors, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

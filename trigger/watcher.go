@@ -27,15 +27,16 @@ type watcher struct {
 	mu       sync.Mutex
 	commands map[string]deploy.Command // handed over and not yet looked at
 
-	catalog  *catalog // of the last head that was looked at
-	failures int      // looks that failed in a row
-	lastErr  string   // what was logged last, so that an outage is logged once
+	catalog  *catalog          // of the last head that was looked at
+	pinned   map[string]string // by application ID: the commit kept as its last success
+	failures int               // looks that failed in a row
+	lastErr  string            // what was logged last, so that an outage is logged once
 }
 
 func newWatcher(t *Trigger, r Repository) *watcher {
 	return &watcher{
 		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID),
-		signal: make(chan struct{}, 1), commands: map[string]deploy.Command{},
+		signal: make(chan struct{}, 1), commands: map[string]deploy.Command{}, pinned: map[string]string{},
 	}
 }
 
