@@ -5,14 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 )
-
-// protectedKinds take data or other people's objects with them when they are
-// deleted; they are pruned only when the application names them.
-func protectedKinds() []string {
-	return []string{"Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"}
-}
 
 // PruneRequest is what a prune is planned from.
 type PruneRequest struct {
@@ -20,7 +15,7 @@ type PruneRequest struct {
 	Inventory []deploy.InventoryItem
 	// Applied is what it has applied now, complete and with the objects' UIDs.
 	Applied []deploy.InventoryItem
-	// Kinds are the protected kinds that may be deleted all the same.
+	// Kinds are those of config.PrunableKinds that may be deleted all the same.
 	Kinds []string
 	// Confirmed lifts the limit on how much one prune deletes.
 	Confirmed bool
@@ -44,7 +39,7 @@ func PlanPrune(r PruneRequest) (deletes, held []deploy.InventoryItem, err error)
 	for _, item := range r.Inventory {
 		switch {
 		case keys[item.Object.Key()] || uids[item.UID] || item.UID == "":
-		case slices.Contains(protectedKinds(), item.Object.Kind) && !slices.Contains(r.Kinds, item.Object.Kind):
+		case slices.Contains(config.PrunableKinds(), item.Object.Kind) && !slices.Contains(r.Kinds, item.Object.Kind):
 			held = append(held, item)
 		default:
 			deletes = append(deletes, item)
