@@ -125,7 +125,7 @@ type sources struct {
 	commit string
 }
 
-var errAsked = errors.New("Git was asked")
+var errAsked = errors.New("asked")
 
 func (s *sources) Load(_ context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 	s.git, s.commit = git, commit
