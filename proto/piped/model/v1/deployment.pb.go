@@ -219,6 +219,7 @@ type Deployment struct {
 	// Last change, unix seconds.
 	UpdatedAt int64 `protobuf:"varint,102,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Every change of status of the deployment and of its stages, oldest first.
+	// Filled for a single deployment, left out of lists.
 	Transitions []*Transition `protobuf:"bytes,1000,rep,name=transitions,proto3" json:"transitions,omitempty"`
 	// What kind of cause created it.
 	TriggerKind TriggerKind `protobuf:"varint,1001,opt,name=trigger_kind,json=triggerKind,proto3,enum=piped.model.v1.TriggerKind" json:"trigger_kind,omitempty"`
