@@ -92,15 +92,36 @@ func signalGroup(group int, sig syscall.Signal) error {
 	return err
 }
 
-// groupLives reports whether a group has members. Where the agent is the init
-// process of its container, orphans are its own to reap.
+// groupLives reports whether a process of a group still runs. Where the agent is
+// the init process of its container, orphans are its own to reap; where another
+// one is, and takes its time, they do not count as running.
 func groupLives(group int) bool {
 	for {
 		if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 			break
 		}
 	}
-	return syscall.Kill(-group, 0) == nil
+	if syscall.Kill(-group, 0) != nil {
+		return false
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err == nil && runsIn(stat, group) {
+			return true
+		}
+	}
+	return len(files) == 0 // no Linux: a process that has ended cannot be told
+}
+
+// runsIn reads a line of /proc/<pid>/stat: whether the process is a member of
+// the group and has not ended.
+func runsIn(stat []byte, group int) bool {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name: state, parent, group
+	if len(fields) < 3 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
+		return false
+	}
+	return string(fields[2]) == strconv.Itoa(group)
 }
 
 // killMarked kills every process whose environment marks it as one of a script

@@ -246,6 +246,22 @@ func TestNeighboursLive(t *testing.T) {
 	}
 }
 
+func TestRunsIn(t *testing.T) {
+	for stat, want := range map[string]bool{
+		"12 (sh) S 1 34 34 0":        true,
+		"12 (a) Z (b) R 1 34 34 0":   true, // a name may hold anything
+		"12 (sleep) Z 1 34 34 0":     false,
+		"12 (sh) S 34 33 34 0":       false,
+		"":                           false,
+		"12 (sh) S":                  false,
+		"12 (sh) S 1 345 345 0 34 3": false,
+	} {
+		if got := runsIn([]byte(stat), 34); got != want {
+			t.Errorf("%q: %v, want %v", stat, got, want)
+		}
+	}
+}
+
 func TestUnlock(t *testing.T) {
 	dir := t.TempDir()
 	deep := filepath.Join(dir, "a", "b")
