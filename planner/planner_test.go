@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,14 @@ func (l *lab) finish(id string, end deploy.Status) {
 func TestOldestFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		now := time.Now()
+		var loaded []string
+		succeed := l.load
+		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+			if git.Dir == "web" {
+				loaded = append(loaded, strings.TrimPrefix(commit, "c0ffee0123456789-"))
+			}
+			return succeed(ctx, git, commit)
+		}
 		l.create("b", "web", now)
 		l.create("a", "web", now) // triggered at the same moment: the ID decides
 		l.create("c", "web", now.Add(-time.Minute))
@@ -174,6 +183,9 @@ func TestOldestFirst(t *testing.T) {
 			if diff := cmp.Diff(s.want, l.statuses("a", "b", "c", "x")); diff != "" {
 				t.Errorf("after the end of %q (-want +got):\n%s", s.end, diff)
 			}
+		}
+		if diff := cmp.Diff([]string{"c", "a", "b"}, loaded); diff != "" {
+			t.Errorf("each is looked at once, when its turn has come (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -94,6 +94,23 @@ func TestCancelOfAStageThatIsDone(t *testing.T) {
 	})
 }
 
+// TestCancelUndoesNobodyElsesChange: what forbids the rollback of a failed stage
+// forbids it for a cancelled one.
+func TestCancelUndoesNobodyElsesChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, _ deploy.StageRun) deploy.StageResult {
+			<-ctx.Done()
+			return deploy.StageResult{Status: deploy.StageFailure, Reason: "somebody else changed it", NoRollback: true}
+		})
+		l.start()
+		l.planned("d")
+		synctest.Wait()
+		l.askCancel("c", "d")
+		synctest.Wait()
+		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann")
+	})
+}
+
 // TestCancelTooLate: a cancel is refused with a reason once the forward part is
 // over, and for a deployment that does not exist.
 func TestCancelTooLate(t *testing.T) {

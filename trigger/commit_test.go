@@ -236,7 +236,8 @@ func TestManualSyncIsLeftAlone(t *testing.T) {
 }
 
 // TestOneFailureKeepsNoOther: an application whose deployment cannot be made
-// delays no other of its repository, is tried again, and is told of once.
+// delays no other of its repository, nor a sync of it; it is tried again, and
+// told of once.
 func TestOneFailureKeepsNoOther(t *testing.T) {
 	var log bytes.Buffer
 	taken := 3
@@ -251,13 +252,21 @@ func TestOneFailureKeepsNoOther(t *testing.T) {
 		}
 	})
 	l.push("begin", map[string]string{"a/app.pipecd.yaml": appFile("a"), "b/app.pipecd.yaml": appFile("b")})
+	made, failing := "a", "b"
+	if len(l.all("a")) == 0 {
+		made, failing = "b", "a"
+	}
+	id := l.askSync(made)
 	l.push("elsewhere", map[string]string{"x": "1"})
-	if made := len(l.all("a")) + len(l.all("b")); made != 1 {
-		t.Fatalf("%d deployments while one ID is taken, want 1", made)
+	if c := l.command(id); c.Status != deploy.CommandSucceeded {
+		t.Errorf("the sync of the other is %s because %q", c.Status, c.Metadata[deploy.MetaReason])
+	}
+	if got := len(l.all(failing)); got != 0 {
+		t.Fatalf("%d deployments of the failing one, the test wants none yet", got)
 	}
 	l.look()
-	if a, b := l.deployments("a"), l.deployments("b"); len(a) != 1 || len(b) != 1 {
-		t.Errorf("deployments %v and %v", a, b)
+	if got := l.deployments(failing); len(got) != 1 {
+		t.Errorf("later its deployments are %v", got)
 	}
 	if n := strings.Count(log.String(), "cannot follow the repository"); n != 2 { // one for each head
 		t.Errorf("the failure was logged %d times:\n%s", n, log.String())
