@@ -47,7 +47,7 @@ func PlanPrune(r PruneRequest) (deletes, held []deploy.InventoryItem, err error)
 	}
 	if limit := max(10, len(r.Inventory)/5); len(deletes) > limit && !r.Confirmed {
 		return nil, held, deploy.Errorf(deploy.Invalid,
-			"prune would delete %d of %d objects, more than the limit of %d; check that Git still holds what it should and confirm the prune (application sync --confirm-prune). Objects: %s",
+			"prune would delete %d of %d objects, more than the limit of %d; check that Git still holds what it should; if it does, delete them by hand or prune in smaller commits. Objects: %s",
 			len(deletes), len(r.Inventory), limit, names(deletes))
 	}
 	return deletes, held, nil

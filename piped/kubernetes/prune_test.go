@@ -72,7 +72,7 @@ func TestPlanPrune(t *testing.T) {
 		},
 		"eleven of twelve are too many": {
 			request: PruneRequest{Inventory: many(12), Applied: many(1)},
-			refused: "prune would delete 11 of 12 objects, more than the limit of 10; check that Git still holds what it should and confirm the prune (application sync --confirm-prune). Objects: " +
+			refused: "prune would delete 11 of 12 objects, more than the limit of 10; check that Git still holds what it should; if it does, delete them by hand or prune in smaller commits. Objects: " +
 				"ConfigMap shop/c01, ConfigMap shop/c02, ConfigMap shop/c03, ConfigMap shop/c04, ConfigMap shop/c05, ConfigMap shop/c06, ConfigMap shop/c07, ConfigMap shop/c08, ConfigMap shop/c09, ConfigMap shop/c10, ConfigMap shop/c11",
 		},
 		"a fifth of a hundred is not too many": {
