@@ -4,7 +4,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
-	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // apiService serves APIService. Methods it does not have answer Unimplemented.
@@ -14,11 +13,6 @@ type apiService struct {
 	store   Store
 	convert converter
 	newID   func() string
-}
-
-// controlService is ControlService before its first method is served.
-type controlService struct {
-	controlv1.UnimplementedControlServiceServer
 }
 
 // maxPage bounds a page whatever limit the caller gives, 0 (none) included: the

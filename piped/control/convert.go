@@ -149,6 +149,8 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 		}
 	case deploy.CommandApproveStage:
 		m.ApproveStage = &modelv1.Command_ApproveStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID)}
+	case deploy.CommandRejectStage:
+		m.RejectStage = &modelv1.Command_RejectStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID), Reason: text(d.Reason)}
 	case deploy.CommandSkipStage:
 		m.SkipStage = &modelv1.Command_SkipStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID)}
 	case deploy.CommandRestartPiped:

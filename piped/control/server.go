@@ -93,7 +93,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	apiservice.RegisterAPIServiceServer(server, &apiService{
 		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID}, newID: s.cfg.NewID,
 	})
-	controlv1.RegisterControlServiceServer(server, controlService{})
+	controlv1.RegisterControlServiceServer(server, &controlService{store: s.cfg.Store, newID: s.cfg.NewID})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	return server
 }

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // maxItems bounds how many values a list's condition may have.
@@ -33,6 +34,18 @@ func validate(req any) error {
 			bounded("ListDeploymentsRequest.Kinds", "items", len(r.Kinds)),
 			bounded("ListDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
 			bounded("ListDeploymentsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.SyncApplicationRequest:
+		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.RollbackApplicationRequest:
+		return required("RollbackApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.CancelDeploymentRequest:
+		return required("CancelDeploymentRequest.DeploymentId", r.DeploymentId)
+	case *controlv1.ApproveStageRequest:
+		return required("ApproveStageRequest.DeploymentId", r.DeploymentId)
+	case *controlv1.RejectStageRequest:
+		return required("RejectStageRequest.DeploymentId", r.DeploymentId)
+	case *controlv1.SkipStageRequest:
+		return required("SkipStageRequest.DeploymentId", r.DeploymentId)
 	}
 	return nil
 }

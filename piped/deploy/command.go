@@ -47,6 +47,9 @@ const (
 	// MetaTriggeredDeployment holds the ID of the deployment a sync made; the
 	// name is PipeCD's, read by pipectl.
 	MetaTriggeredDeployment = "TriggeredDeploymentID"
+	// MetaRollbackTo holds the ID of the deployment whose commit a sync brings
+	// back.
+	MetaRollbackTo = "RollbackToDeploymentID"
 	// MetaReason says why a command failed.
 	MetaReason = "Reason"
 )

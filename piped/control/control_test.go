@@ -1,0 +1,90 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// Of two deployments one has succeeded and one runs: what is possible becomes
+// exactly one command, what is not is refused at once.
+func TestRequestsOfControlService(t *testing.T) {
+	const hash = "0123456789abcdef0123456789abcdef01234567"
+	agent := controltest.Start(t, t.TempDir())
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	ctx := as(t, agent.ReadWrite)
+	app := agent.Application("web", nil)
+	agent.Deployment("done", app, "")
+	agent.Move("done", deploy.Success, "")
+	agent.Deployment("runs", app, "")
+	agent.Move("runs", deploy.Running, "")
+
+	wantCode := func(what string, err error, code codes.Code, says string) {
+		t.Helper()
+		if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), says) {
+			t.Errorf("%s: got %v, want %s with %q", what, err, code, says)
+		}
+	}
+	answered := func(what, id string, err error) deploy.Command {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		got := agent.OpenCommand()
+		if got.ID != id || got.Commander != "owner" || got.ApplicationID != app.ID {
+			t.Errorf("%s: the command is %+v", what, got)
+		}
+		agent.Tick(time.Second)
+		if err := agent.Store.FinishCommand(t.Context(), id, deploy.CommandSucceeded, nil); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+
+	sync, err := client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Strategy: modelv1.SyncStrategy_PIPELINE, Commit: hash})
+	if c := answered("sync", sync.GetCommandId(), err); c.Type != deploy.CommandSync || c.Strategy != deploy.StrategyPipeline || c.Commit != hash {
+		t.Errorf("sync stored %+v", c)
+	}
+	for name, req := range map[string]*controlv1.RollbackApplicationRequest{
+		"by deployment": {ApplicationId: app.ID, DeploymentId: "done"}, "by commit": {ApplicationId: app.ID, Commit: hash[:7]},
+	} {
+		back, err := client.RollbackApplication(ctx, req)
+		c := answered("rollback "+name, back.GetCommandId(), err)
+		if c.Type != deploy.CommandSync || c.Strategy != deploy.StrategyQuickSync || c.Commit != hash || back.Commit != hash || c.Metadata[deploy.MetaRollbackTo] != "done" {
+			t.Errorf("rollback %s stored %+v", name, c)
+		}
+	}
+	cancel, err := client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "runs", ForceNoRollback: true})
+	if c := answered("cancel", cancel.GetCommandId(), err); c.Type != deploy.CommandCancel || c.DeploymentID != "runs" || !c.ForceNoRollback || c.ForceRollback {
+		t.Errorf("cancel stored %+v", c)
+	}
+	plan, err := client.GetPlan(as(t, agent.ReadOnly), &controlv1.GetPlanRequest{DeploymentId: "runs"})
+	if err != nil || plan.Plan.Strategy != modelv1.SyncStrategy_QUICK_SYNC || len(plan.Plan.Stages) != 2 || plan.Plan.Commit != hash {
+		t.Errorf("plan: %v, %v", plan, err)
+	}
+
+	_, err = client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Commit: "main"})
+	wantCode("sync to a name", err, codes.InvalidArgument, "full hash")
+	_, err = client.RollbackApplication(ctx, &controlv1.RollbackApplicationRequest{ApplicationId: app.ID, DeploymentId: "runs"})
+	wantCode("rollback to a running one", err, codes.FailedPrecondition, "name one that succeeded")
+	_, err = client.RollbackApplication(ctx, &controlv1.RollbackApplicationRequest{ApplicationId: app.ID})
+	wantCode("rollback without an earlier success", err, codes.NotFound, "no earlier successful deployment")
+	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "done"})
+	wantCode("cancel of one that has ended", err, codes.FailedPrecondition, "has ended")
+	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "runs", ForceRollback: true, ForceNoRollback: true})
+	wantCode("cancel with both options", err, codes.InvalidArgument, "exclude each other")
+	_, err = client.ApproveStage(ctx, &controlv1.ApproveStageRequest{DeploymentId: "runs"})
+	wantCode("approve of nothing", err, codes.FailedPrecondition, "no running WAIT_APPROVAL")
+	_, err = client.RejectStage(ctx, &controlv1.RejectStageRequest{DeploymentId: "runs", StageId: "x"})
+	wantCode("reject of an unknown stage", err, codes.NotFound, controltest.SyncStage)
+	_, err = client.SkipStage(ctx, &controlv1.SkipStageRequest{DeploymentId: "runs", StageId: controltest.SyncStage})
+	wantCode("skip of a sync", err, codes.FailedPrecondition, "not a running WAIT")
+}

@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// controlService serves ControlService. Methods it does not have answer
+// Unimplemented.
+type controlService struct {
+	controlv1.UnimplementedControlServiceServer
+
+	store Store
+	newID func() string
+}
+
+var (
+	fullHash   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	hashPrefix = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+)
+
+// ask stores a command of the caller and returns its ID.
+func (s *controlService) ask(ctx context.Context, c deploy.Command) (string, error) {
+	c.ID, c.Commander = s.newID(), callerOf(ctx).Subject
+	stored, err := s.store.CreateCommand(ctx, c)
+	return stored.ID, err
+}
+
+// SyncApplication asks for a deployment of the head or of a named commit.
+// Whether that commit is in the branch is for the trigger to say, on the command.
+func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.SyncApplicationRequest) (*controlv1.SyncApplicationResponse, error) {
+	wanted, ok := modelv1.SyncStrategy_name[int32(req.Strategy)]
+	switch {
+	case !ok:
+		return nil, deploy.Errorf(deploy.Invalid, "there is no sync strategy %d: use AUTO, QUICK_SYNC or PIPELINE", req.Strategy)
+	case req.Commit != "" && !fullHash.MatchString(req.Commit):
+		return nil, deploy.Errorf(deploy.Invalid, "commit %q is not a full hash: give all of its hexadecimal digits, in lower case", req.Commit)
+	case req.OverrideSyncWindows:
+		return nil, deploy.Errorf(deploy.Invalid, "override_sync_windows cannot be used: this version of the agent has no sync windows")
+	}
+	app, err := s.deployable(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.ask(ctx, deploy.Command{
+		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.Strategy(wanted), Commit: req.Commit,
+	})
+	return &controlv1.SyncApplicationResponse{CommandId: id}, err
+}
+
+// RollbackApplication asks for a quick sync of a commit that the application
+// deployed with success before.
+func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
+	if req.DeploymentId != "" && req.Commit != "" {
+		return nil, deploy.Errorf(deploy.Invalid, "deployment_id and commit exclude each other: give one of them")
+	}
+	app, err := s.deployable(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
+	source, err := s.rollbackSource(ctx, app, req)
+	if err != nil {
+		return nil, err
+	}
+	commit := source.Trigger.Commit.Hash
+	id, err := s.ask(ctx, deploy.Command{
+		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.StrategyQuickSync, Commit: commit,
+		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID},
+	})
+	return &controlv1.RollbackApplicationResponse{CommandId: id, Commit: commit}, err
+}
+
+// deployable returns an application that a deployment can be asked for.
+func (s *controlService) deployable(ctx context.Context, id string) (deploy.Application, error) {
+	app, err := s.store.Application(ctx, id)
+	switch {
+	case err != nil:
+		return app, err
+	case app.Deleted:
+		return app, deploy.Errorf(deploy.NotFound, "application %s is deleted", id)
+	case app.Disabled:
+		return app, deploy.Errorf(deploy.Illegal, "application %s is disabled: enable it first", id)
+	}
+	return app, nil
+}
+
+// rollbackSource returns the successful deployment whose commit is wanted back.
+func (s *controlService) rollbackSource(ctx context.Context, app deploy.Application, req *controlv1.RollbackApplicationRequest) (deploy.Deployment, error) {
+	if req.DeploymentId == "" {
+		return s.earlierSuccess(ctx, app, req.Commit)
+	}
+	d, err := s.store.Deployment(ctx, req.DeploymentId)
+	switch {
+	case err != nil:
+		return d, err
+	case d.ApplicationID != app.ID:
+		return d, deploy.Errorf(deploy.NotFound, "deployment %s is not one of application %s", d.ID, app.ID)
+	case d.Status != deploy.Success:
+		return d, deploy.Errorf(deploy.Illegal, "deployment %s is %s: name one that succeeded", d.ID, d.Status)
+	}
+	return d, nil
+}
+
+// earlierSuccess finds the newest success of a commit or of a beginning of its
+// hash; without one, the success before the last.
+func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Application, prefix string) (deploy.Deployment, error) {
+	if prefix != "" && !hashPrefix.MatchString(prefix) {
+		return deploy.Deployment{}, deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", prefix)
+	}
+	var found *deploy.Deployment
+	for cursor := ""; ; {
+		list, next, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
+			ApplicationIDs: []string{app.ID}, Statuses: []deploy.Status{deploy.Success}, Limit: maxPage, Cursor: cursor,
+		})
+		if err != nil {
+			return deploy.Deployment{}, err
+		}
+		for _, d := range list {
+			last := app.LastSuccessful != nil && d.ID == app.LastSuccessful.DeploymentID
+			switch hash := d.Trigger.Commit.Hash; {
+			case prefix == "" && last, !strings.HasPrefix(hash, prefix):
+			case found == nil:
+				found = &d
+			case prefix != "" && hash != found.Trigger.Commit.Hash:
+				return d, deploy.Errorf(deploy.Invalid, "commit %s means both %s and %s: give more digits", prefix, found.Trigger.Commit.Hash, hash)
+			}
+		}
+		if cursor = next; cursor == "" || (prefix == "" && found != nil) {
+			break
+		}
+	}
+	if found == nil {
+		return deploy.Deployment{}, deploy.Errorf(deploy.NotFound,
+			"application %s has no earlier successful deployment of commit %q: name another, or sync to the commit instead", app.ID, prefix)
+	}
+	return *found, nil
+}

@@ -1,0 +1,100 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// CancelDeployment asks for the end of a deployment that has not ended.
+func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.CancelDeploymentRequest) (*controlv1.CancelDeploymentResponse, error) {
+	if req.ForceRollback && req.ForceNoRollback {
+		return nil, deploy.Errorf(deploy.Invalid, "force_rollback and force_no_rollback exclude each other: give one of them")
+	}
+	d, err := s.unfinished(ctx, req.DeploymentId)
+	if err != nil {
+		return nil, err
+	}
+	if d.Status == deploy.RollingBack {
+		return nil, deploy.Errorf(deploy.Illegal, "deployment %s is rolling back already: wait for its end", d.ID)
+	}
+	id, err := s.ask(ctx, deploy.Command{
+		Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: d.ID,
+		ForceRollback: req.ForceRollback, ForceNoRollback: req.ForceNoRollback,
+	})
+	return &controlv1.CancelDeploymentResponse{CommandId: id}, err
+}
+
+// ApproveStage asks for the approval of a stage. Whether the caller is one of
+// its approvers is for the stage to say, on the command.
+func (s *controlService) ApproveStage(ctx context.Context, req *controlv1.ApproveStageRequest) (*controlv1.ApproveStageResponse, error) {
+	id, err := s.decide(ctx, deploy.CommandApproveStage, deploy.StageWaitApproval, req.DeploymentId, req.StageId, req.Reason)
+	return &controlv1.ApproveStageResponse{CommandId: id}, err
+}
+
+// RejectStage asks for the rejection of a stage, as ApproveStage does.
+func (s *controlService) RejectStage(ctx context.Context, req *controlv1.RejectStageRequest) (*controlv1.RejectStageResponse, error) {
+	id, err := s.decide(ctx, deploy.CommandRejectStage, deploy.StageWaitApproval, req.DeploymentId, req.StageId, req.Reason)
+	return &controlv1.RejectStageResponse{CommandId: id}, err
+}
+
+// SkipStage asks for the end of a running wait.
+func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStageRequest) (*controlv1.SkipStageResponse, error) {
+	id, err := s.decide(ctx, deploy.CommandSkipStage, deploy.StageWait, req.DeploymentId, req.StageId, req.Reason)
+	return &controlv1.SkipStageResponse{CommandId: id}, err
+}
+
+// decide stores a decision on a running stage of the given name.
+func (s *controlService) decide(ctx context.Context, what deploy.CommandType, name, deploymentID, stageID, reason string) (string, error) {
+	d, err := s.unfinished(ctx, deploymentID)
+	if err != nil {
+		return "", err
+	}
+	stage, err := runningStage(d, name, stageID)
+	if err != nil {
+		return "", err
+	}
+	return s.ask(ctx, deploy.Command{
+		Type: what, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: stage.ID, Reason: reason,
+	})
+}
+
+// unfinished returns a deployment that has not ended.
+func (s *controlService) unfinished(ctx context.Context, id string) (deploy.Deployment, error) {
+	d, err := s.store.Deployment(ctx, id)
+	if err == nil && d.Status.Completed() {
+		err = deploy.Errorf(deploy.Illegal, "deployment %s has ended: it is %s, and nothing about it can be decided any more", d.ID, d.Status)
+	}
+	return d, err
+}
+
+// runningStage returns the stage with the ID, which must be a running one of
+// the name; without ID, the only such stage.
+func runningStage(d deploy.Deployment, name, id string) (deploy.Stage, error) {
+	var running []deploy.Stage
+	var all []string
+	for _, st := range d.Stages {
+		all = append(all, fmt.Sprintf("%s (%s, %s)", st.ID, st.Name, st.Status))
+		if st.Name == name && st.Status == deploy.StageRunning && (id == "" || id == st.ID) {
+			running = append(running, st)
+		}
+	}
+	stages := "it has no stages yet, because it is " + string(d.Status)
+	if len(all) > 0 {
+		stages = "its stages are " + strings.Join(all, ", ")
+	}
+	switch {
+	case len(running) == 1:
+		return running[0], nil
+	case len(running) > 1:
+		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "several stages of deployment %s are running %s: name one; %s", d.ID, name, stages)
+	case id != "" && d.Stage(id) == nil:
+		return deploy.Stage{}, deploy.Errorf(deploy.NotFound, "deployment %s has no stage %s: %s", d.ID, id, stages)
+	case id != "":
+		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "stage %s of deployment %s is not a running %s: %s", id, d.ID, name, stages)
+	}
+	return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "deployment %s has no running %s: %s", d.ID, name, stages)
+}
