@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 func newApplication(conn *connection, logs *logging) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Short: "Manage applications."}
-	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs))
+	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs), newApplicationRollback(conn, logs))
 	return asGroup(cmd)
 }
 
@@ -71,7 +72,7 @@ func newApplicationList(conn *connection) *cobra.Command {
 }
 
 func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
-	var id string
+	var id, commit, strategy string
 	var statuses []string
 	w := wait{}
 	cmd := &cobra.Command{
@@ -81,13 +82,67 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 			if w.statuses, err = statusesFromNames(statuses); err != nil {
 				return err
 			}
-			return w.with(cmd, conn, logs, func(ctx context.Context) error { return w.sync(ctx, id) })
+			number, ok := modelv1.SyncStrategy_value[strategy]
+			if !ok {
+				return hint(fmt.Errorf("invalid strategy: %s", strategy), "the strategies are: %s", strings.Join(namesOf(modelv1.SyncStrategy_name), ", "))
+			}
+			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy")
+			return w.with(cmd, conn, logs, func(ctx context.Context) error {
+				return w.sync(ctx, func(ctx context.Context) (string, error) {
+					if !own {
+						resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: id})
+						return resp.GetCommandId(), err
+					}
+					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
+						ApplicationId: id, Commit: commit, Strategy: modelv1.SyncStrategy(number),
+					})
+					return resp.GetCommandId(), err
+				})
+			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&id, "app-id", "", "The application ID.")
+	flags.StringVar(&commit, "commit", "", "The full hash of the commit to deploy. Empty means the branch's head.")
+	flags.StringVar(&strategy, "strategy", modelv1.SyncStrategy_AUTO.String(),
+		fmt.Sprintf("How to deploy. (%s)", strings.Join(namesOf(modelv1.SyncStrategy_name), "|")))
 	flags.StringSliceVar(&statuses, "wait-status", nil,
 		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
 	w.register(flags, 5*time.Minute)
 	return required(cmd, "app-id")
 }
+
+func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {
+	req := &controlv1.RollbackApplicationRequest{}
+	var to string
+	w := wait{}
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Deploy again what an application ran before.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if isHash(to) {
+				req.Commit = to
+			} else {
+				req.DeploymentId = to
+			}
+			return w.with(cmd, conn, logs, func(ctx context.Context) error {
+				return w.sync(ctx, func(ctx context.Context) (string, error) {
+					resp, err := w.client.control.RollbackApplication(ctx, req)
+					if err == nil {
+						w.log.infof("Rolling back to commit %s", resp.GetCommit())
+					}
+					return resp.GetCommandId(), err
+				})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
+	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
+	w.register(flags, 5*time.Minute)
+	return required(cmd, "app-id", "to")
+}
+
+// isHash reports whether s is a hash or a beginning of one; deployment IDs have
+// dashes.
+func isHash(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

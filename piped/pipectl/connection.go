@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 const (
@@ -76,7 +77,8 @@ func (c *connection) fromEnvironment() error {
 // client is the API with the connection under it.
 type client struct {
 	apiservice.APIServiceClient
-	conn *grpc.ClientConn
+	control controlv1.ControlServiceClient
+	conn    *grpc.ClientConn
 }
 
 // dial connects to the agent. The caller closes the client.
@@ -85,7 +87,7 @@ func (c *connection) dial(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to initialize client: %w", err)
 	}
-	return &client{APIServiceClient: apiservice.NewAPIServiceClient(conn), conn: conn}, nil
+	return &client{APIServiceClient: apiservice.NewAPIServiceClient(conn), control: controlv1.NewControlServiceClient(conn), conn: conn}, nil
 }
 
 // close releases the connection; there is nobody left to tell of an error.

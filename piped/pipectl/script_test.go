@@ -68,8 +68,8 @@ func TestScripts(t *testing.T) {
 			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
 				a.Log(args[0], args[1], args[2:]...)
 			}),
-			// accept answers the open command with a new deployment, refuse with a
-			// reason.
+			// accept answers the open command with a new deployment, answer with
+			// success alone, refuse with a reason.
 			"accept": act("id", 1, func(a *controltest.Agent, args []string) error {
 				command := a.OpenCommand()
 				app, err := a.Store.Application(context.Background(), command.ApplicationID)
@@ -77,6 +77,9 @@ func TestScripts(t *testing.T) {
 					a.Deployment(args[0], app, command.ID)
 				}
 				return err
+			}),
+			"answer": act("", 0, func(a *controltest.Agent, _ []string) error {
+				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandSucceeded, nil)
 			}),
 			"refuse": act("reason", 1, func(a *controltest.Agent, args []string) error {
 				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: args[0]})

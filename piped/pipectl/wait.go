@@ -53,8 +53,8 @@ func (w *wait) with(cmd *cobra.Command, conn *connection, logs *logging, f func(
 
 // sync asks for a deployment and waits until it is triggered, then for the
 // statuses, if any, with the timeout starting anew.
-func (w *wait) sync(ctx context.Context, applicationID string) error {
-	id, err := w.trigger(ctx, applicationID)
+func (w *wait) sync(ctx context.Context, request func(context.Context) (commandID string, err error)) error {
+	id, err := w.trigger(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -67,17 +67,17 @@ func (w *wait) sync(ctx context.Context, applicationID string) error {
 }
 
 // trigger returns the ID of the deployment that a sync made.
-func (w *wait) trigger(ctx context.Context, applicationID string) (string, error) {
+func (w *wait) trigger(ctx context.Context, request func(context.Context) (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: applicationID})
+	commandID, err := request(ctx)
 	if err != nil {
 		return "", unknownApplication(failed("failed to sync application", err))
 	}
 	w.log.infof("Sent a request to sync application and waiting to be accepted...")
 	var id string
 	err = w.poll(ctx, "the agent to accept the request", func() (done bool, err error) {
-		id, done, err = w.triggered(ctx, resp.CommandId)
+		id, done, err = w.triggered(ctx, commandID)
 		return done, err
 	})
 	return id, err
