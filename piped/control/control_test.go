@@ -81,6 +81,9 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("cancel of one that has ended", err, codes.FailedPrecondition, "has ended")
 	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "runs", ForceRollback: true, ForceNoRollback: true})
 	wantCode("cancel with both options", err, codes.InvalidArgument, "exclude each other")
+	agent.Deployment("waits", app, "") // nothing of it has run
+	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "waits", ForceRollback: true})
+	wantCode("cancel with a rollback that cannot be", err, codes.FailedPrecondition, "nothing to roll back to")
 	_, err = client.ApproveStage(ctx, &controlv1.ApproveStageRequest{DeploymentId: "runs"})
 	wantCode("approve of nothing", err, codes.FailedPrecondition, "no running WAIT_APPROVAL")
 	_, err = client.RejectStage(ctx, &controlv1.RejectStageRequest{DeploymentId: "runs", StageId: "x"})

@@ -21,6 +21,9 @@ func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.Ca
 	if d.Status == deploy.RollingBack {
 		return nil, deploy.Errorf(deploy.Illegal, "deployment %s is rolling back already: wait for its end", d.ID)
 	}
+	if req.ForceRollback && len(d.RollbackStages()) == 0 {
+		return nil, deploy.Errorf(deploy.Illegal, "deployment %s has nothing to roll back to: it has no rollback stage; cancel it without force_rollback", d.ID)
+	}
 	id, err := s.ask(ctx, deploy.Command{
 		Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: d.ID,
 		ForceRollback: req.ForceRollback, ForceNoRollback: req.ForceNoRollback,
