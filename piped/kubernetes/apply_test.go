@@ -309,9 +309,18 @@ func TestABadManifestChangesNothing(t *testing.T) {
 			want: "nothing was changed: apply Service NS/web (app.yaml:11): spec.ports[0].port: Invalid value: 99999: must be between 1 and 65535, inclusive: refused by the API server; " +
 				"apply Deployment NS/web (app.yaml:16): spec.template.metadata.labels: Invalid value: {\"app\":\"other\"}: `selector` does not match template `labels`: refused by the API server",
 		},
+		"a quantity that is none": {
+			manifests: good + strings.Replace(web, "1000m", "lots", 1),
+			want: "nothing was changed: apply Deployment NS/web (app.yaml:16): failed to convert new object (NS/web; apps/v1, Kind=Deployment) to proper version: " +
+				"unable to convert unstructured object to apps/v1, Kind=Deployment: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+		},
+		"a secret that is not base64": {
+			manifests: good + "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: not base64}\n",
+			want:      "nothing was changed: apply Secret NS/s (app.yaml:5): a field is unknown, a value of stringData is not text, or one of data is not base64: refused by the API server",
+		},
 		"a secret that is a number": {
 			manifests: good + "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: 31337}\n",
-			want:      "nothing was changed: apply Secret NS/s (app.yaml:5): a field is unknown, or a value of data or stringData is not text: refused by the API server",
+			want:      "nothing was changed: apply Secret NS/s (app.yaml:5): a field is unknown, a value of stringData is not text, or one of data is not base64: refused by the API server",
 		},
 	}
 	for name, c := range cases {

@@ -34,7 +34,7 @@ func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 		return deploy.Errorf(deploy.Invalid, "%s: its namespace or its kind is not there (any more): %w", what, err)
 	case isSchemaError(err) && ref.Kind == "Secret":
 		// The API server's message quotes the value.
-		return deploy.Errorf(deploy.Invalid, "%s: a field is unknown, or a value of data or stringData is not text: %w", what, errRefused)
+		return deploy.Errorf(deploy.Invalid, "%s: a field is unknown, a value of stringData is not text, or one of data is not base64: %w", what, errRefused)
 	case isSchemaError(err):
 		return deploy.Errorf(deploy.Invalid, "%s: %w", what, err)
 	}
@@ -78,9 +78,13 @@ func immutableField(err error) string {
 	return ""
 }
 
-// isSchemaError reports whether the object does not fit the schema of its kind.
-// The API server answers some of these as if they were its own failure.
+// schemaWords are how the API server says that an object does not fit the schema
+// of its kind, or that a value such as a quantity cannot be read. It answers some
+// of these as if they were its own failure.
+func schemaWords() []string {
+	return []string{"failed to create typed patch object", "field not declared in schema", "unable to convert unstructured object"}
+}
+
 func isSchemaError(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "failed to create typed patch object") || strings.Contains(text, "field not declared in schema")
+	return slices.ContainsFunc(schemaWords(), func(words string) bool { return strings.Contains(err.Error(), words) })
 }
