@@ -17,7 +17,8 @@ import (
 )
 
 // metaCreating is the stage metadata key of the objects the stage was about to
-// create: after a crash it knows which of those it finds are its own.
+// create: after a crash it knows which of those it finds are its own, and so does
+// the rollback after a stage that was stopped.
 const metaCreating = "creating"
 
 // work is one run of a stage. Its steps fill it one after the other.
@@ -94,14 +95,17 @@ func (w *work) loadRollouts(ctx context.Context) error {
 }
 
 // creating returns the objects an interrupted run was about to create.
-func (w *work) creating() ([]deploy.ObjectRef, error) {
-	text := w.run.Stage.Metadata[metaCreating]
+func (w *work) creating() ([]deploy.ObjectRef, error) { return announcedBy(w.run.Stage) }
+
+// announcedBy returns the objects a stage was about to create.
+func announcedBy(stage deploy.Stage) ([]deploy.ObjectRef, error) {
+	text := stage.Metadata[metaCreating]
 	if text == "" {
 		return nil, nil
 	}
 	var refs []deploy.ObjectRef
 	if err := json.Unmarshal([]byte(text), &refs); err != nil {
-		return nil, fmt.Errorf("read what the stage was about to create: %w", err)
+		return nil, fmt.Errorf("read what stage %s was about to create: %w", stage.ID, err)
 	}
 	return refs, nil
 }
@@ -141,8 +145,10 @@ func (w *work) intend(ctx context.Context, obj manifest.Object, live, planned *u
 }
 
 // applied stores what applying an object led to: its rollout record if it is a
-// workload, then its place in the inventory.
+// workload, then its place in the inventory. A stage that has been told to stop
+// meanwhile stores it, too: it has happened.
 func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
+	ctx = context.WithoutCancel(ctx)
 	if rec := w.record(obj); rec.Phase != "" {
 		found, err := rollout.WorkloadFrom(result)
 		if err != nil {

@@ -1,0 +1,47 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Owned returns those of the objects that are there and marked as an
+// application's. It asks for one after the other; the items hold no more than
+// what identifies the objects.
+func (c *Cluster) Owned(ctx context.Context, applicationID, pipedID string, refs []deploy.ObjectRef) ([]deploy.InventoryItem, error) {
+	var items []deploy.InventoryItem
+	for _, ref := range refs {
+		live, err := c.find(ctx, ref)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", ref, c.Classify(err))
+		}
+		if live == nil || live.Annotations[manifest.AnnotationApplication] != applicationID || live.Annotations[manifest.AnnotationPiped] != pipedID {
+			continue
+		}
+		items = append(items, deploy.InventoryItem{ApplicationID: applicationID, Cluster: c.name, Object: ref, UID: string(live.UID)})
+	}
+	return items, nil
+}
+
+// find reads the metadata of an object, nil when there is no such object.
+func (c *Cluster) find(ctx context.Context, ref deploy.ObjectRef) (live *metav1.PartialObjectMetadata, err error) {
+	err = c.retry(ctx, nil, func(ctx context.Context) error {
+		resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+		if err != nil {
+			return err
+		}
+		live, err = c.metadataOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		return err
+	})
+	if errors.Is(err, errUnknownKind) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
