@@ -140,10 +140,12 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
+	a.onClose("control API", a.api.Close)
 	a.add("control API", a.api.Run)
 	if a.web, err = web.New(web.Config{Address: cfg.Web.Address, Ready: a.isReady, Logger: o.Logger.With("component", "web")}); err != nil {
-		return nil, errors.Join(err, a.api.Close())
+		return nil, err
 	}
+	a.onClose("web", a.web.Close)
 	a.add("web", a.web.Run)
 	a.log.Info("agent ready to run", "version", o.Version, "api", a.api.Addr(), "web", a.web.Addr(), "ownerKey", ownerKey, "dataDir", cfg.DataDir)
 	return a, nil

@@ -204,3 +204,23 @@ func mustContain(t *testing.T, text string, wants ...string) {
 		}
 	}
 }
+
+// TestCloseReleasesAnAgentThatNeverRan: its addresses and its data directory can
+// be taken again.
+func TestCloseReleasesAnAgentThatNeverRan(t *testing.T) {
+	s := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()}
+	cfg, _, err := config.LoadPiped(s.configFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		agent, err := New(t.Context(), cfg, Options{Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.API.Address, cfg.Web.Address = agent.APIAddr(), agent.WebAddr()
+		if err := agent.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -104,8 +104,14 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Secure reports whether the server speaks TLS.
 func (s *Server) Secure() bool { return s.secure }
 
-// Close releases the address of a server that was never run.
-func (s *Server) Close() error { return s.listener.Close() }
+// Close releases the address of a server that was never run; after Run it does
+// nothing.
+func (s *Server) Close() error {
+	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
 
 // Run serves until ctx ends, then lets calls end within the grace period, cuts
 // off the rest and returns nil. It returns an error if serving fails before.

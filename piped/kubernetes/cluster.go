@@ -61,15 +61,15 @@ type Cluster struct {
 // a cluster that cannot be reached shows in the calls made to it. An error means
 // the configuration must be changed.
 func NewCluster(cfg ClusterConfig) (*Cluster, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = cfg.Logger.With("cluster", cfg.Name)
 	rc, err := restConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{name: cfg.Name, config: rc, log: cfg.Logger, now: cfg.Now, retryFor: cfg.RetryFor}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	c.log = c.log.With("cluster", cfg.Name)
 	if c.retryFor == 0 {
 		c.retryFor = retryFor
 	}

@@ -78,3 +78,14 @@ func TestClassify(t *testing.T) {
 		t.Errorf("the end of a context became %v", err)
 	}
 }
+
+// TestWarningWithoutLogger: the API server may warn of a call that nobody
+// listens to, in a cluster made without a logger.
+func TestWarningWithoutLogger(t *testing.T) {
+	c, err := NewCluster(ClusterConfig{Name: "quiet", MasterURL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.config.WarningHandlerWithContext.HandleWarningHeaderWithContext(t.Context(), 299, "", "v1beta1 is deprecated")
+}
