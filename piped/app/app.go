@@ -14,7 +14,10 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/executor/script"
+	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
@@ -123,11 +126,23 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	exec := kubernetes.New(kubernetes.Config{
 		Store: st, Sources: loader, Clusters: clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
+	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
+	a.add("approvals", approvals.Run)
+	scripts, err := script.New(script.Config{
+		Tree: treesOf(repos), Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
+	})
+	if err != nil {
+		return nil, err
+	}
 	a.add("scheduler", scheduler.New(scheduler.Config{
 		Store: st, Providers: slices.Sorted(maps.Keys(clusters)),
 		Executors: map[string]scheduler.Executor{
-			deploy.StageK8sSync:  exec.Sync(),
-			deploy.StageRollback: exec.Rollback(),
+			deploy.StageK8sSync:           exec.Sync(),
+			deploy.StageRollback:          exec.Rollback(),
+			deploy.StageWait:              wait.New(wait.Config{Now: o.Now}),
+			deploy.StageWaitApproval:      approvals,
+			deploy.StageScriptRun:         scripts,
+			deploy.StageScriptRunRollback: scripts,
 		},
 		Limits: scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,

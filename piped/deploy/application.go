@@ -92,6 +92,10 @@ type Application struct {
 	LastTriggered  *DeploymentRef
 	LastSuccessful *DeploymentRef
 
+	// Notice says, for a person, what the agent has stopped doing for the
+	// application and how to go on; "" when there is nothing of the kind.
+	Notice string
+
 	// Deploying is derived: whether a deployment of the application is active.
 	Deploying bool
 

@@ -11,6 +11,7 @@ const (
 	TopicStageLog    Topic = "stage_log"
 	TopicRollout     Topic = "rollout"
 	TopicEvent       Topic = "event"
+	TopicChain       Topic = "chain" // a node of the chain has ended
 )
 
 // Change is a hint that a row was written: read it again. ID is the row's ID;

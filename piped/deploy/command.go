@@ -67,6 +67,11 @@ type Command struct {
 	Commit        string // of a sync: a full hash to deploy in place of the head, "" for the head
 	Reason        string // of a reject: why, for the people who read the stage
 
+	// ChainID and ChainBlock are those of the deployment that a CommandChainSync
+	// asks for.
+	ChainID    string
+	ChainBlock int
+
 	// ForceRollback and ForceNoRollback are the options of a cancel.
 	ForceRollback   bool
 	ForceNoRollback bool

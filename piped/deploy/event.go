@@ -24,7 +24,14 @@ const (
 	EventStageFailed    EventType = "STAGE_FAILED"
 	EventStageCancelled EventType = "STAGE_CANCELLED"
 
+	EventWaitApproval EventType = "DEPLOYMENT_WAIT_APPROVAL"
+	EventApproved     EventType = "DEPLOYMENT_APPROVED"
+
 	EventRolloutEnded EventType = "ROLLOUT_ENDED"
+
+	// EventSelfHealStopped: drift came back too often and is no longer undone. It
+	// is our own; PipeCD heals without end.
+	EventSelfHealStopped EventType = "APPLICATION_SELF_HEAL_STOPPED"
 )
 
 var deploymentEvents = map[Status]EventType{
@@ -50,17 +57,38 @@ type Event struct {
 	At            time.Time
 }
 
-// EventFor returns the event that tells of t, a transition of d; ok is false
-// for transitions nobody is told of. The key is unique because a status is
-// entered at most once.
-func EventFor(d *Deployment, t Transition) (e Event, ok bool) {
-	kind, ok := deploymentEvents[Status(t.To)]
-	if t.StageID != "" {
-		kind, ok = stageEvents[StageStatus(t.To)]
+// approvalEvents tell, beside the events of every stage, of one that waits for
+// people.
+var approvalEvents = map[StageStatus]EventType{StageRunning: EventWaitApproval, StageSuccess: EventApproved}
+
+// EventsFor returns the events that tell of t, a transition of d. Their keys are
+// unique because a status is entered at most once.
+func EventsFor(d *Deployment, t Transition) []Event {
+	var out []Event
+	add := func(kind EventType, key string) {
+		if e, ok := newEvent(d, t, kind, key); ok {
+			out = append(out, e)
+		}
 	}
-	if !ok {
-		return Event{}, false
+	key := d.ID + "/" + t.StageID + "/" + t.To
+	if t.StageID == "" {
+		if kind, ok := deploymentEvents[Status(t.To)]; ok {
+			add(kind, key)
+		}
+		return out
 	}
+	if kind, ok := stageEvents[StageStatus(t.To)]; ok {
+		add(kind, key)
+	}
+	if stage := d.Stage(t.StageID); stage != nil && stage.Name == StageWaitApproval {
+		if kind, ok := approvalEvents[StageStatus(t.To)]; ok {
+			add(kind, key+"/"+string(kind))
+		}
+	}
+	return out
+}
+
+func newEvent(d *Deployment, t Transition, kind EventType, key string) (Event, bool) {
 	payload, err := json.Marshal(map[string]any{
 		"application": d.ApplicationName, "commit": d.Trigger.Commit, "summary": d.Summary,
 		"from": t.From, "to": t.To, "reason": t.Reason,
@@ -69,7 +97,7 @@ func EventFor(d *Deployment, t Transition) (e Event, ok bool) {
 		return Event{}, false // strings and times always encode
 	}
 	return Event{
-		Key: d.ID + "/" + t.StageID + "/" + t.To, Type: kind, ApplicationID: d.ApplicationID,
+		Key: key, Type: kind, ApplicationID: d.ApplicationID,
 		DeploymentID: d.ID, StageID: t.StageID, Payload: payload, At: t.At,
 	}, true
 }

@@ -229,9 +229,7 @@ func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
 	rows := make([][]any, len(moves))
 	for i, m := range moves {
 		rows[i] = []any{d.ID, d.Revision, i, m.StageID, m.From, m.To, m.Reason, toMilli(m.At)}
-		if e, ok := deploy.EventFor(d, m); ok {
-			t.events = append(t.events, e)
-		}
+		t.events = append(t.events, deploy.EventsFor(d, m)...)
 	}
 	t.changed(deploy.TopicDeployment, d.ID, d.ApplicationID)
 	return t.insert(ctx, "transitions", "deployment_id, revision, position, stage_id, from_status, to_status, reason, at", "", rows)

@@ -235,7 +235,7 @@ func (w *world) checkOutbox(rt *rapid.T) {
 			rt.Fatal(err)
 		}
 		for _, m := range log {
-			if ev, ok := deploy.EventFor(&deploy.Deployment{ID: id}, m); ok {
+			for _, ev := range deploy.EventsFor(&deploy.Deployment{ID: id}, m) {
 				want[id] = append(want[id], ev.Key)
 			}
 		}
