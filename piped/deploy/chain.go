@@ -33,6 +33,8 @@ type ChainNode struct {
 	// when the command was refused.
 	Status Status
 	Reason string // of the deployment's status, or of the refusal
+	// CompletedAt is when the deployment ended or was refused; zero before.
+	CompletedAt time.Time
 }
 
 // Status returns the state of a block: Pending while none of its deployments has

@@ -67,6 +67,9 @@ type Command struct {
 	Commit        string // of a sync: a full hash to deploy in place of the head, "" for the head
 	Reason        string // of a reject: why, for the people who read the stage
 
+	// OverrideWindows: the deployment runs even if a sync window denies it.
+	OverrideWindows bool
+
 	// ChainID and ChainBlock are those of the deployment that a CommandChainSync
 	// asks for.
 	ChainID    string

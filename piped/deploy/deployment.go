@@ -60,6 +60,8 @@ type Trigger struct {
 	At              time.Time   `json:"at"`
 	Strategy        Strategy    `json:"strategy"`
 	StrategySummary string      `json:"strategySummary,omitempty"`
+	// OverrideWindows: a person asked for it to run even if a sync window denies it.
+	OverrideWindows bool `json:"overrideWindows,omitempty"`
 }
 
 // ArtifactVersion is one artifact a deployment brings, such as an image.

@@ -15,6 +15,17 @@ type commandBody struct {
 	Reason          string          `json:"reason,omitempty"`
 	ForceRollback   bool            `json:"forceRollback,omitempty"`
 	ForceNoRollback bool            `json:"forceNoRollback,omitempty"`
+	OverrideWindows bool            `json:"overrideWindows,omitempty"`
+	ChainID         string          `json:"chainID,omitempty"`
+	ChainBlock      int             `json:"chainBlock,omitempty"`
+}
+
+func bodyOf(c deploy.Command) commandBody {
+	return commandBody{
+		Commander: c.Commander, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
+		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows,
+		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
+	}
 }
 
 const selectCommand = `SELECT id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at, handled_at FROM commands`
@@ -31,7 +42,8 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 		return c, err
 	}
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
-	c.Commit, c.Reason = body.Commit, body.Reason
+	c.Commit, c.Reason, c.OverrideWindows = body.Commit, body.Reason, body.OverrideWindows
+	c.ChainID, c.ChainBlock = body.ChainID, body.ChainBlock
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }
@@ -42,7 +54,7 @@ func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Com
 	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, s.now(), deploy.Command{}.HandledAt
 	c.UpdatedAt = c.CreatedAt
 	err := s.write(ctx, func(t *tx) error {
-		body, err := encode(commandBody{c.Commander, c.Strategy, c.Commit, c.Reason, c.ForceRollback, c.ForceNoRollback})
+		body, err := encode(bodyOf(c))
 		if err != nil {
 			return err
 		}
