@@ -1,6 +1,8 @@
 package control_test
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/c785c783/piped/piped/control/controltest"
@@ -10,13 +12,17 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// A rejection of the stage that waits names that stage and keeps its reason, in
+// A stage that waits for approval says so, with who may approve and how many
+// must. A rejection of the stage that waits names that stage and keeps its reason, in
 // the store and on the wire.
 func TestRejectStage(t *testing.T) {
 	ctx, api, agent := api(t)
 	agent.Deployment("d1", agent.Application("web", nil), "")
 	_, err := agent.Store.UpdateDeployment(t.Context(), "d1", func(d *deploy.Deployment) error {
-		stages := []deploy.Stage{{ID: "gate", Name: deploy.StageWaitApproval, Visible: true}}
+		stages := []deploy.Stage{{
+			ID: "gate", Name: deploy.StageWaitApproval, Visible: true,
+			Options: json.RawMessage(`{"approvers":["owner","ada"],"minApproverNum":2}`),
+		}}
 		return d.Plan(deploy.Plan{Summary: "A pipeline", Stages: stages}, controltest.Epoch)
 	})
 	if err != nil {
@@ -30,6 +36,15 @@ func TestRejectStage(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	shown, err := api.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: "d1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := shown.Deployment.Stages[0]
+	if waiting.AvailableOperation != modelv1.ManualOperation_MANUAL_OPERATION_APPROVE || waiting.RequiredApprovals != 2 ||
+		!slices.Equal(waiting.AuthorizedOperators, []string{"owner", "ada"}) {
+		t.Errorf("the waiting stage is %v", waiting)
 	}
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
 	resp, err := client.RejectStage(ctx, &controlv1.RejectStageRequest{DeploymentId: "d1", Reason: "not today"})

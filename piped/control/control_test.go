@@ -72,7 +72,7 @@ func TestRequestsOfControlService(t *testing.T) {
 	}
 
 	_, err = client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Commit: "main"})
-	wantCode("sync to a name", err, codes.InvalidArgument, "full hash")
+	wantCode("sync to a name", err, codes.InvalidArgument, "first 7 digits")
 	_, err = client.RollbackApplication(ctx, &controlv1.RollbackApplicationRequest{ApplicationId: app.ID, DeploymentId: "runs"})
 	wantCode("rollback to a running one", err, codes.FailedPrecondition, "name one that succeeded")
 	_, err = client.RollbackApplication(ctx, &controlv1.RollbackApplicationRequest{ApplicationId: app.ID})

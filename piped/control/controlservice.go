@@ -20,10 +20,8 @@ type controlService struct {
 	newID func() string
 }
 
-var (
-	fullHash   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-	hashPrefix = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
-)
+// hashPrefix matches a commit hash and what may stand for one.
+var hashPrefix = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
 // ask stores a command of the caller and returns its ID.
 func (s *controlService) ask(ctx context.Context, c deploy.Command) (string, error) {
@@ -39,10 +37,8 @@ func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.Syn
 	switch {
 	case !ok:
 		return nil, deploy.Errorf(deploy.Invalid, "there is no sync strategy %d: use AUTO, QUICK_SYNC or PIPELINE", req.Strategy)
-	case req.Commit != "" && !fullHash.MatchString(req.Commit):
-		return nil, deploy.Errorf(deploy.Invalid, "commit %q is not a full hash: give all of its hexadecimal digits, in lower case", req.Commit)
-	case req.OverrideSyncWindows:
-		return nil, deploy.Errorf(deploy.Invalid, "override_sync_windows cannot be used: this version of the agent has no sync windows")
+	case req.Commit != "" && !hashPrefix.MatchString(req.Commit):
+		return nil, notAHash(req.Commit)
 	}
 	app, err := s.deployable(ctx, req.ApplicationId)
 	if err != nil {
@@ -50,6 +46,7 @@ func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.Syn
 	}
 	id, err := s.ask(ctx, deploy.Command{
 		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.Strategy(wanted), Commit: req.Commit,
+		OverrideWindows: req.OverrideSyncWindows,
 	})
 	return &controlv1.SyncApplicationResponse{CommandId: id}, err
 }
@@ -74,6 +71,10 @@ func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1
 		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID},
 	})
 	return &controlv1.RollbackApplicationResponse{CommandId: id, Commit: commit}, err
+}
+
+func notAHash(commit string) error {
+	return deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", commit)
 }
 
 // deployable returns an application that a deployment can be asked for.
@@ -111,7 +112,7 @@ func (s *controlService) rollbackSource(ctx context.Context, app deploy.Applicat
 // hash; without one, the success before the last.
 func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Application, prefix string) (deploy.Deployment, error) {
 	if prefix != "" && !hashPrefix.MatchString(prefix) {
-		return deploy.Deployment{}, deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", prefix)
+		return deploy.Deployment{}, notAHash(prefix)
 	}
 	var found *deploy.Deployment
 	for cursor := ""; ; {

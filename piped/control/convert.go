@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -51,6 +52,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		UpdatedAt:             seconds(a.UpdatedAt),
 		EvaluatedCommit:       text(a.EvaluatedCommit),
 		SyncStateSinceMs:      millis(a.Sync.At),
+		Notice:                text(a.Notice),
 	}
 	if a.LastSuccessful != nil {
 		m.RunningCommit = text(a.LastSuccessful.Trigger.Commit.Hash)
@@ -103,14 +105,46 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 }
 
 func stage(s deploy.Stage) *modelv1.PipelineStage {
-	return &modelv1.PipelineStage{
+	m := &modelv1.PipelineStage{
 		Id: text(s.ID), Name: text(s.Name), Desc: text(s.Desc), Index: int32(s.Index),
 		Requires: textList(s.Requires), Visible: s.Visible, Rollback: s.Rollback,
 		Status: stageStatus(s.Status), StatusReason: text(s.StatusReason), Metadata: texts(s.Metadata),
 		CompletedAt: seconds(s.CompletedAt), CreatedAt: seconds(s.CreatedAt), UpdatedAt: seconds(s.UpdatedAt),
-		AvailableOperation: modelv1.ManualOperation_MANUAL_OPERATION_NONE,
+		AvailableOperation: operation(s),
 		StartedAtMs:        millis(s.StartedAt), CompletedAtMs: millis(s.CompletedAt), DeadlineMs: millis(s.Deadline),
+		Options: text(string(s.Options)), SkipOn: text(string(s.SkipOn)), TimeoutMs: s.Timeout.Milliseconds(),
 	}
+	if s.Name == deploy.StageWaitApproval {
+		m.AuthorizedOperators, m.RequiredApprovals = approvals(s.Options)
+	}
+	return m
+}
+
+// operation returns what a person may do to a stage now.
+func operation(s deploy.Stage) modelv1.ManualOperation {
+	switch {
+	case s.Status != deploy.StageRunning:
+		return modelv1.ManualOperation_MANUAL_OPERATION_NONE
+	case s.Name == deploy.StageWaitApproval:
+		return modelv1.ManualOperation_MANUAL_OPERATION_APPROVE
+	case s.Name == deploy.StageWait:
+		return modelv1.ManualOperation_MANUAL_OPERATION_SKIP
+	}
+	return modelv1.ManualOperation_MANUAL_OPERATION_NONE
+}
+
+// approvals reads who may approve, and how many must, from the options of a
+// WAIT_APPROVAL. Options that cannot be read fail the stage itself, with the
+// reason; here they say nothing.
+func approvals(options json.RawMessage) (approvers []string, required int32) {
+	var o struct {
+		Approvers      []string `json:"approvers"`
+		MinApproverNum int32    `json:"minApproverNum"`
+	}
+	if json.Unmarshal(options, &o) != nil {
+		return nil, 1
+	}
+	return textList(o.Approvers), max(1, o.MinApproverNum)
 }
 
 // transition names statuses as the wire's enums do; creation has no status
@@ -140,9 +174,14 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 	}
 	switch d.Type {
 	case deploy.CommandSync:
-		m.SyncApplication = &modelv1.Command_SyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy), Commit: text(d.Commit)}
+		m.SyncApplication = &modelv1.Command_SyncApplication{
+			ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy), Commit: text(d.Commit), OverrideSyncWindows: d.OverrideWindows,
+		}
 	case deploy.CommandChainSync:
-		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy)}
+		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{
+			DeploymentChainId: text(d.ChainID), BlockIndex: uint32(d.ChainBlock),
+			ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy),
+		}
 	case deploy.CommandCancel:
 		m.CancelDeployment = &modelv1.Command_CancelDeployment{
 			DeploymentId: text(d.DeploymentID), ForceRollback: d.ForceRollback, ForceNoRollback: d.ForceNoRollback,
@@ -184,6 +223,7 @@ func trigger(t deploy.Trigger) *modelv1.DeploymentTrigger {
 		},
 		Commander: text(t.Commander), Timestamp: seconds(t.At),
 		SyncStrategy: strategy(t.Strategy), StrategySummary: text(t.StrategySummary),
+		OverrideSyncWindows: t.OverrideWindows,
 	}
 }
 

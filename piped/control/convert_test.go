@@ -72,11 +72,10 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				commit("application.most_recently_successful_deployment.trigger"),
 				commit("application.most_recently_triggered_deployment.trigger"),
 				map[string]string{
-					"application.cloud_provider":    older,
-					"application.git_path.url":      hosting,
-					"application.registration":      noSource,
-					"application.self_heal_stopped": noSource,
-					"application.adoption_pending":  noSource,
+					"application.cloud_provider":   older,
+					"application.git_path.url":     hosting,
+					"application.registration":     noSource,
+					"application.adoption_pending": noSource,
 				}),
 		},
 		"deployment": {
@@ -93,9 +92,9 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"deployment.retry_of":                     noSource,
 				"deployment.stages.predefined":            noSource,
 				"deployment.stages.retried_count":         "stages are not retried",
-				"deployment.stages.authorized_operators":  noSource,
+				"deployment.stages.authorized_operators":  "only of a stage that waits for approval",
 				"deployment.stages.decisions":             noSource,
-				"deployment.stages.required_approvals":    noSource,
+				"deployment.stages.required_approvals":    "only of a stage that waits for approval",
 				"deployment.transitions.stage_id":         "this transition is the deployment's own",
 			}),
 		},
@@ -192,21 +191,27 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
-				"Stages.Options", "Stages.SkipOn", "Stages.Timeout", // the deadline is told
 				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},
 		},
 		"command": {
 			got:  ignored(func(c deploy.Command) proto.Message { return testConverter.command(c) }),
-			want: []string{"Strategy", "Commit", "Reason"}, // the filled one is a cancel
+			want: []string{"Strategy", "Commit", "Reason", "OverrideWindows", "ChainID", "ChainBlock"}, // the filled one is a cancel
 		},
 		"sync command": {
 			got: ignored(func(c deploy.Command) proto.Message {
 				c.Type = deploy.CommandSync
 				return testConverter.command(c)
 			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason"},
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock"},
+		},
+		"chain sync command": {
+			got: ignored(func(c deploy.Command) proto.Message {
+				c.Type = deploy.CommandChainSync
+				return testConverter.command(c)
+			}),
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "Commit", "OverrideWindows"},
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),

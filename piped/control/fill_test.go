@@ -24,7 +24,8 @@ var typed = map[reflect.Type]any{
 	reflect.TypeFor[deploy.Strategy]():      deploy.StrategyPipeline,
 	reflect.TypeFor[deploy.TriggerKind]():   deploy.OnChain,
 	reflect.TypeFor[deploy.Severity]():      deploy.SeverityError,
-	reflect.TypeFor[json.RawMessage]():      json.RawMessage(`{}`),
+	reflect.TypeFor[json.RawMessage]():      json.RawMessage(`{"approvers":["ada"],"minApproverNum":2}`),
+	reflect.TypeFor[time.Duration]():        90 * time.Second,
 }
 
 func (f *filler) fill(v reflect.Value) {

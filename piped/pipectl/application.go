@@ -15,7 +15,8 @@ import (
 
 func newApplication(conn *connection, logs *logging) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Short: "Manage applications."}
-	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs), newApplicationRollback(conn, logs))
+	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs), newApplicationRollback(conn, logs),
+		newApplicationCandidates(conn))
 	return asGroup(cmd)
 }
 
@@ -73,6 +74,7 @@ func newApplicationList(conn *connection) *cobra.Command {
 
 func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 	var id, commit, strategy string
+	var override bool
 	var statuses []string
 	w := wait{}
 	cmd := &cobra.Command{
@@ -86,7 +88,7 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 			if !ok {
 				return hint(fmt.Errorf("invalid strategy: %s", strategy), "the strategies are: %s", strings.Join(namesOf(modelv1.SyncStrategy_name), ", "))
 			}
-			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy")
+			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy") || override
 			return w.with(cmd, conn, logs, func(ctx context.Context) error {
 				return w.sync(ctx, func(ctx context.Context) (string, error) {
 					if !own {
@@ -94,7 +96,7 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 						return resp.GetCommandId(), err
 					}
 					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
-						ApplicationId: id, Commit: commit, Strategy: modelv1.SyncStrategy(number),
+						ApplicationId: id, Commit: commit, Strategy: modelv1.SyncStrategy(number), OverrideSyncWindows: override,
 					})
 					return resp.GetCommandId(), err
 				})
@@ -103,9 +105,10 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&id, "app-id", "", "The application ID.")
-	flags.StringVar(&commit, "commit", "", "The full hash of the commit to deploy. Empty means the branch's head.")
+	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
 	flags.StringVar(&strategy, "strategy", modelv1.SyncStrategy_AUTO.String(),
 		fmt.Sprintf("How to deploy. (%s)", strings.Join(namesOf(modelv1.SyncStrategy_name), "|")))
+	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
 	flags.StringSliceVar(&statuses, "wait-status", nil,
 		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
 	w.register(flags, 5*time.Minute)
@@ -141,6 +144,25 @@ func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {
 	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
 	w.register(flags, 5*time.Minute)
 	return required(cmd, "app-id", "to")
+}
+
+func newApplicationCandidates(conn *connection) *cobra.Command {
+	req := &controlv1.ListCandidatesRequest{}
+	cmd := &cobra.Command{
+		Use:   "candidates",
+		Short: "Show the application configurations in Git that are not applications of the agent, and why.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.ListCandidatesResponse, error) {
+				resp, err := c.control.ListCandidates(ctx, req)
+				if err != nil {
+					return nil, failed("failed to list candidates", err)
+				}
+				return resp, nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.RepositoryId, "repo-id", "", "The ID of the repository. Empty means all.")
+	return required(cmd)
 }
 
 // isHash reports whether s is a hash or a beginning of one; deployment IDs have

@@ -108,13 +108,36 @@ func newDeploymentPlan(conn *connection) *cobra.Command {
 	return required(cmd, "deployment-id")
 }
 
+func newDeploymentChain(conn *connection) *cobra.Command {
+	var id string
+	cmd := &cobra.Command{
+		Use:   "chain",
+		Short: "Show a deployment chain with the state of its blocks.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.DeploymentChain, error) {
+				resp, err := c.control.GetDeploymentChain(ctx, &controlv1.GetDeploymentChainRequest{DeploymentChainId: id})
+				if err != nil {
+					err = failed("failed to get the deployment chain", err)
+					if status.Code(err) == codes.NotFound {
+						err = hint(err, "a deployment of a chain names it as deployment_chain_id in 'pipectl deployment get'")
+					}
+					return nil, err
+				}
+				return resp.Chain, nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&id, "chain-id", "", "The ID of the chain.")
+	return required(cmd, "chain-id")
+}
+
 // decide makes a request and waits for the agent's answer to its command.
 func (w *wait) decide(ctx context.Context, use, done string, request func(context.Context) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	id, err := request(ctx)
 	if err != nil {
-		return failed("failed to "+use, err)
+		return unknownDeployment(failed("failed to "+use, err))
 	}
 	w.log.infof("Sent the request and waiting for its answer...")
 	err = w.poll(ctx, "the agent to answer the request", func() (bool, error) {

@@ -15,7 +15,7 @@ import (
 func newDeployment(conn *connection, logs *logging) *cobra.Command {
 	cmd := &cobra.Command{Use: "deployment", Short: "Manage deployments."}
 	cmd.AddCommand(newDeploymentGet(conn), newDeploymentList(conn), newDeploymentLogs(conn), newDeploymentWaitStatus(conn, logs),
-		newDeploymentCancel(conn, logs), newDeploymentPlan(conn))
+		newDeploymentCancel(conn, logs), newDeploymentPlan(conn), newDeploymentChain(conn))
 	for _, d := range decisions() {
 		cmd.AddCommand(newDecision(conn, logs, d))
 	}

@@ -920,8 +920,13 @@ type DeploymentChainMember struct {
 	ApplicationName string `protobuf:"bytes,2,opt,name=application_name,json=applicationName,proto3" json:"application_name,omitempty"`
 	// Its deployment; empty before it was created.
 	DeploymentId string `protobuf:"bytes,3,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
-	// Status of that deployment.
-	Status        v1.DeploymentStatus `protobuf:"varint,4,opt,name=status,proto3,enum=piped.model.v1.DeploymentStatus" json:"status,omitempty"`
+	// Status of that deployment; DEPLOYMENT_PENDING before it was created,
+	// DEPLOYMENT_FAILURE when it was refused.
+	Status v1.DeploymentStatus `protobuf:"varint,4,opt,name=status,proto3,enum=piped.model.v1.DeploymentStatus" json:"status,omitempty"`
+	// Why, for a person.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The command that asks for the deployment; empty in the first block.
+	CommandId     string `protobuf:"bytes,6,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -982,6 +987,20 @@ func (x *DeploymentChainMember) GetStatus() v1.DeploymentStatus {
 		return x.Status
 	}
 	return v1.DeploymentStatus(0)
+}
+
+func (x *DeploymentChainMember) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeploymentChainMember) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
 }
 
 // Request of WatchDeployments. Conditions hold together; empty ones hold
@@ -1170,12 +1189,15 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\x0fcompleted_at_ms\x18\x05 \x01(\x03R\rcompletedAtMs\"\x8d\x01\n" +
 	"\x14DeploymentChainBlock\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.piped.control.v1.ChainStateR\x05state\x12A\n" +
-	"\amembers\x18\x02 \x03(\v2'.piped.control.v1.DeploymentChainMemberR\amembers\"\xc8\x01\n" +
+	"\amembers\x18\x02 \x03(\v2'.piped.control.v1.DeploymentChainMemberR\amembers\"\xff\x01\n" +
 	"\x15DeploymentChainMember\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12)\n" +
 	"\x10application_name\x18\x02 \x01(\tR\x0fapplicationName\x12#\n" +
 	"\rdeployment_id\x18\x03 \x01(\tR\fdeploymentId\x128\n" +
-	"\x06status\x18\x04 \x01(\x0e2 .piped.model.v1.DeploymentStatusR\x06status\"\x9c\x02\n" +
+	"\x06status\x18\x04 \x01(\x0e2 .piped.model.v1.DeploymentStatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x06 \x01(\tR\tcommandId\"\x9c\x02\n" +
 	"\x17WatchDeploymentsRequest\x12%\n" +
 	"\x0edeployment_ids\x18\x01 \x03(\tR\rdeploymentIds\x12'\n" +
 	"\x0fapplication_ids\x18\x02 \x03(\tR\x0eapplicationIds\x12M\n" +

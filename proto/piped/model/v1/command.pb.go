@@ -452,10 +452,13 @@ type Command_SyncApplication struct {
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	// Strategy asked for.
 	SyncStrategy SyncStrategy `protobuf:"varint,2,opt,name=sync_strategy,json=syncStrategy,proto3,enum=piped.model.v1.SyncStrategy" json:"sync_strategy,omitempty"`
-	// Commit to deploy, full hash; empty means the head of the branch.
-	Commit        string `protobuf:"bytes,1000,opt,name=commit,proto3" json:"commit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Commit to deploy: a hash or an unambiguous beginning of one; empty means
+	// the head of the branch.
+	Commit string `protobuf:"bytes,1000,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Run even if a sync window denies it.
+	OverrideSyncWindows bool `protobuf:"varint,1001,opt,name=override_sync_windows,json=overrideSyncWindows,proto3" json:"override_sync_windows,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Command_SyncApplication) Reset() {
@@ -507,6 +510,13 @@ func (x *Command_SyncApplication) GetCommit() string {
 		return x.Commit
 	}
 	return ""
+}
+
+func (x *Command_SyncApplication) GetOverrideSyncWindows() bool {
+	if x != nil {
+		return x.OverrideSyncWindows
+	}
+	return false
 }
 
 // Payload of UPDATE_APPLICATION_CONFIG.
@@ -1245,7 +1255,7 @@ var File_piped_model_v1_command_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\x81\x1b\n" +
+	"\x1cpiped/model/v1/command.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\"\xb6\x1b\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bpiped_id\x18\x02 \x01(\tR\apipedId\x12%\n" +
@@ -1277,11 +1287,12 @@ const file_piped_model_v1_command_proto_rawDesc = "" +
 	"\x14rollback_application\x18\xe9\a \x01(\v2+.piped.model.v1.Command.RollbackApplicationR\x13rollbackApplication\x12S\n" +
 	"\x10retry_deployment\x18\xea\a \x01(\v2'.piped.model.v1.Command.RetryDeploymentR\x0fretryDeployment\x12Y\n" +
 	"\x12delete_application\x18\xeb\a \x01(\v2).piped.model.v1.Command.DeleteApplicationR\x11deleteApplication\x12P\n" +
-	"\x0fdecide_adoption\x18\xec\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x1a\x94\x01\n" +
+	"\x0fdecide_adoption\x18\xec\a \x01(\v2&.piped.model.v1.Command.DecideAdoptionR\x0edecideAdoption\x1a\xc9\x01\n" +
 	"\x0fSyncApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12A\n" +
 	"\rsync_strategy\x18\x02 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\fsyncStrategy\x12\x17\n" +
-	"\x06commit\x18\xe8\a \x01(\tR\x06commit\x1ay\n" +
+	"\x06commit\x18\xe8\a \x01(\tR\x06commit\x123\n" +
+	"\x15override_sync_windows\x18\xe9\a \x01(\bR\x13overrideSyncWindows\x1ay\n" +
 	"\x17UpdateApplicationConfig\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x1f\n" +
 	"\vconfig_path\x18\x02 \x01(\tR\n" +

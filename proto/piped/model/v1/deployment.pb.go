@@ -593,8 +593,10 @@ type DeploymentTrigger struct {
 	SyncStrategy SyncStrategy `protobuf:"varint,4,opt,name=sync_strategy,json=syncStrategy,proto3,enum=piped.model.v1.SyncStrategy" json:"sync_strategy,omitempty"`
 	// Why this strategy was asked for.
 	StrategySummary string `protobuf:"bytes,5,opt,name=strategy_summary,json=strategySummary,proto3" json:"strategy_summary,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// A person asked for it to run even if a sync window denies it.
+	OverrideSyncWindows bool `protobuf:"varint,1000,opt,name=override_sync_windows,json=overrideSyncWindows,proto3" json:"override_sync_windows,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *DeploymentTrigger) Reset() {
@@ -662,6 +664,13 @@ func (x *DeploymentTrigger) GetStrategySummary() string {
 	return ""
 }
 
+func (x *DeploymentTrigger) GetOverrideSyncWindows() bool {
+	if x != nil {
+		return x.OverrideSyncWindows
+	}
+	return false
+}
+
 // One stage of a deployment.
 type PipelineStage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -710,8 +719,15 @@ type PipelineStage struct {
 	Decisions []*StageDecision `protobuf:"bytes,1003,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// Approvals an approval stage needs; 0 for other stages.
 	RequiredApprovals int32 `protobuf:"varint,1004,opt,name=required_approvals,json=requiredApprovals,proto3" json:"required_approvals,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The stage's own options (`with` in the application config) as a JSON object,
+	// fixed when it was planned; empty when it has none.
+	Options string `protobuf:"bytes,1005,opt,name=options,proto3" json:"options,omitempty"`
+	// When it is skipped (`skipOn`), as a JSON object; empty means never.
+	SkipOn string `protobuf:"bytes,1006,opt,name=skip_on,json=skipOn,proto3" json:"skip_on,omitempty"`
+	// Most time one run of it may take, milliseconds; 0 means no limit of its own.
+	TimeoutMs     int64 `protobuf:"varint,1007,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PipelineStage) Reset() {
@@ -898,6 +914,27 @@ func (x *PipelineStage) GetRequiredApprovals() int32 {
 	return 0
 }
 
+func (x *PipelineStage) GetOptions() string {
+	if x != nil {
+		return x.Options
+	}
+	return ""
+}
+
+func (x *PipelineStage) GetSkipOn() string {
+	if x != nil {
+		return x.SkipOn
+	}
+	return ""
+}
+
+func (x *PipelineStage) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 // A set of values.
 type DeploymentMetadata_KeyValues struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1012,13 +1049,14 @@ const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ah\n" +
 	"\fPluginsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12B\n" +
-	"\x05value\x18\x02 \x01(\v2,.piped.model.v1.DeploymentMetadata.KeyValuesR\x05value:\x028\x01\"\xed\x01\n" +
+	"\x05value\x18\x02 \x01(\v2,.piped.model.v1.DeploymentMetadata.KeyValuesR\x05value:\x028\x01\"\xa2\x02\n" +
 	"\x11DeploymentTrigger\x12.\n" +
 	"\x06commit\x18\x01 \x01(\v2\x16.piped.model.v1.CommitR\x06commit\x12\x1c\n" +
 	"\tcommander\x18\x02 \x01(\tR\tcommander\x12\x1c\n" +
 	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\x12A\n" +
 	"\rsync_strategy\x18\x04 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\fsyncStrategy\x12)\n" +
-	"\x10strategy_summary\x18\x05 \x01(\tR\x0fstrategySummary\"\x98\a\n" +
+	"\x10strategy_summary\x18\x05 \x01(\tR\x0fstrategySummary\x123\n" +
+	"\x15override_sync_windows\x18\xe8\a \x01(\bR\x13overrideSyncWindows\"\xed\a\n" +
 	"\rPipelineStage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1047,7 +1085,11 @@ const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\vdeadline_ms\x18\xea\a \x01(\x03R\n" +
 	"deadlineMs\x12<\n" +
 	"\tdecisions\x18\xeb\a \x03(\v2\x1d.piped.model.v1.StageDecisionR\tdecisions\x12.\n" +
-	"\x12required_approvals\x18\xec\a \x01(\x05R\x11requiredApprovals\x1a;\n" +
+	"\x12required_approvals\x18\xec\a \x01(\x05R\x11requiredApprovals\x12\x19\n" +
+	"\aoptions\x18\xed\a \x01(\tR\aoptions\x12\x18\n" +
+	"\askip_on\x18\xee\a \x01(\tR\x06skipOn\x12\x1e\n" +
+	"\n" +
+	"timeout_ms\x18\xef\a \x01(\x03R\ttimeoutMs\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xc1\x01\n" +
