@@ -66,6 +66,7 @@ type lab struct {
 	storeNow  func() time.Time
 	ahead     atomic.Int64 // how far the scheduler's wall clock is ahead
 
+	look  func()             // of the scheduler that runs
 	stop  context.CancelFunc // of the scheduler that runs
 	ended chan error
 
@@ -116,10 +117,11 @@ func (l *lab) start() {
 		})
 	}
 	s := New(Config{
-		Store: l.store, Executors: executors, Providers: l.providers, Limits: l.limits,
-		Logger: l.logger(),
-		Now:    func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
+		Store: l.store, Executors: executors, Logger: l.logger(),
+		Providers: func() []string { return l.providers }, Limits: func() Limits { return l.limits },
+		Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 	})
+	l.look = s.Look
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ended = stop, make(chan error, 1)
 	go func() { l.ended <- s.Run(ctx) }()

@@ -54,6 +54,28 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLimitsChangeWhileRunning: raised limits count as soon as Look is called.
+func TestLimitsChangeWhileRunning(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.limits = Limits{Deployments: 1}
+		l.executors[deploy.StageK8sSync] = lasting(time.Minute)
+		l.waiting("d0", "one")
+		time.Sleep(time.Millisecond)
+		l.waiting("d1", "one")
+		l.start()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"d0"}, l.running()); diff != "" {
+			t.Errorf("at first runs (-want +got):\n%s", diff)
+		}
+		l.limits = Limits{Deployments: 2}
+		l.look()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"d0", "d1"}, l.running()); diff != "" {
+			t.Errorf("with a higher limit runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestInterruptedGoFirst: after a restart what had a slot goes on, even if the
 // limits were lowered, and nothing new starts until there is room.
 func TestInterruptedGoFirst(t *testing.T) {

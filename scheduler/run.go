@@ -128,7 +128,7 @@ func (r *run) refusal(ctx context.Context) (string, error) {
 		return "", err
 	case app.Disabled:
 		return "The application was disabled before the deployment started", nil
-	case !slices.Contains(r.s.Providers, r.d.Provider):
+	case !slices.Contains(r.s.Providers(), r.d.Provider):
 		return fmt.Sprintf("The platform provider %q is no longer in the agent's configuration", r.d.Provider), nil
 	}
 	return "", nil

@@ -31,8 +31,13 @@ type Limits struct {
 type Config struct {
 	Store     *store.Store
 	Executors map[string]Executor // by stage name
-	Providers []string            // names of the configured platform providers
-	Limits    Limits
+
+	// Providers returns the names of the configured platform providers, Limits
+	// how much may run. Both are asked whenever a deployment could start, may
+	// answer otherwise each time, and are called by several goroutines.
+	Providers func() []string
+	Limits    func() Limits
+
 	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
@@ -46,6 +51,8 @@ type Scheduler struct {
 	Config
 	logs *logSink
 
+	looks chan struct{} // what Look asks for
+
 	mu      sync.Mutex
 	runs    map[string]*run              // by deployment ID: what runs in this process
 	waiting map[string]deploy.Deployment // PLANNED and not started: what wants a slot
@@ -57,7 +64,7 @@ func New(c Config) *Scheduler {
 		c.ScanEvery = 30 * time.Second
 	}
 	return &Scheduler{
-		Config: c, logs: newLogSink(c.Store, c.Logger),
+		Config: c, logs: newLogSink(c.Store, c.Logger), looks: make(chan struct{}, 1),
 		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{},
 	}
 }
@@ -93,11 +100,22 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			return nil
 		case <-feed.C():
 			look = func(ctx context.Context) error { return s.follow(ctx, feed.Take()) }
+		case <-s.looks:
+			look = s.scan
 		case <-freed:
 			look = func(context.Context) error { return nil }
 		case <-scan.C:
 			look = s.scan
 		}
+	}
+}
+
+// Look makes the scheduler look at everything that is open now: after Limits or
+// Providers have changed. It does not block.
+func (s *Scheduler) Look() {
+	select {
+	case s.looks <- struct{}{}:
+	default:
 	}
 }
 
@@ -162,9 +180,10 @@ func (s *Scheduler) startable() []*run {
 	order := slices.SortedFunc(maps.Values(s.waiting), func(a, b deploy.Deployment) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Trigger.At.Compare(b.Trigger.At))
 	})
+	limits := s.Limits()
 	var out []*run
 	for _, d := range order {
-		if d.Status == deploy.Planned && !s.slotFree(d.Provider) {
+		if d.Status == deploy.Planned && !s.slotFree(limits, d.Provider) {
 			continue
 		}
 		r := newRun(s, d)
@@ -176,11 +195,11 @@ func (s *Scheduler) startable() []*run {
 }
 
 // slotFree reports whether one more deployment may run on provider. s.mu is held.
-func (s *Scheduler) slotFree(provider string) bool {
-	if s.Limits.Deployments > 0 && len(s.runs) >= s.Limits.Deployments {
+func (s *Scheduler) slotFree(limits Limits, provider string) bool {
+	if limits.Deployments > 0 && len(s.runs) >= limits.Deployments {
 		return false
 	}
-	if s.Limits.PerCluster == 0 {
+	if limits.PerCluster == 0 {
 		return true
 	}
 	n := 0
@@ -189,7 +208,7 @@ func (s *Scheduler) slotFree(provider string) bool {
 			n++
 		}
 	}
-	return n < s.Limits.PerCluster
+	return n < limits.PerCluster
 }
 
 // drive carries one deployment to its end, taking it up again after an error

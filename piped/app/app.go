@@ -135,7 +135,11 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	a.add("scheduler", scheduler.New(scheduler.Config{
-		Store: st, Providers: slices.Sorted(maps.Keys(clusters)),
+		Store:     st,
+		Providers: func() []string { return slices.Sorted(maps.Keys(clusters)) },
+		Limits: func() scheduler.Limits {
+			return scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
+		},
 		Executors: map[string]scheduler.Executor{
 			deploy.StageK8sSync:           exec.Sync(),
 			deploy.StageRollback:          exec.Rollback(),
@@ -144,7 +148,6 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 			deploy.StageScriptRun:         scripts,
 			deploy.StageScriptRunRollback: scripts,
 		},
-		Limits: scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	}).Run)
 
