@@ -223,7 +223,7 @@ func trigger(t deploy.Trigger) *modelv1.DeploymentTrigger {
 		},
 		Commander: text(t.Commander), Timestamp: seconds(t.At),
 		SyncStrategy: strategy(t.Strategy), StrategySummary: text(t.StrategySummary),
-		OverrideSyncWindows: t.OverrideWindows,
+		OverrideSyncWindows: t.OverrideWindows, TakeOver: t.TakeOver,
 	}
 }
 

@@ -62,6 +62,9 @@ type Trigger struct {
 	StrategySummary string      `json:"strategySummary,omitempty"`
 	// OverrideWindows: a person asked for it to run even if a sync window denies it.
 	OverrideWindows bool `json:"overrideWindows,omitempty"`
+	// TakeOver: the commit is the one that was found running when the application
+	// was first seen; deploying it makes the live objects this agent's.
+	TakeOver bool `json:"takeOver,omitempty"`
 }
 
 // ArtifactVersion is one artifact a deployment brings, such as an image.

@@ -595,8 +595,11 @@ type DeploymentTrigger struct {
 	StrategySummary string `protobuf:"bytes,5,opt,name=strategy_summary,json=strategySummary,proto3" json:"strategy_summary,omitempty"`
 	// A person asked for it to run even if a sync window denies it.
 	OverrideSyncWindows bool `protobuf:"varint,1000,opt,name=override_sync_windows,json=overrideSyncWindows,proto3" json:"override_sync_windows,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// It deploys again the commit that was found running when the application was
+	// first seen, so that its live objects become the agent's.
+	TakeOver      bool `protobuf:"varint,1001,opt,name=take_over,json=takeOver,proto3" json:"take_over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeploymentTrigger) Reset() {
@@ -667,6 +670,13 @@ func (x *DeploymentTrigger) GetStrategySummary() string {
 func (x *DeploymentTrigger) GetOverrideSyncWindows() bool {
 	if x != nil {
 		return x.OverrideSyncWindows
+	}
+	return false
+}
+
+func (x *DeploymentTrigger) GetTakeOver() bool {
+	if x != nil {
+		return x.TakeOver
 	}
 	return false
 }
@@ -1049,14 +1059,15 @@ const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ah\n" +
 	"\fPluginsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12B\n" +
-	"\x05value\x18\x02 \x01(\v2,.piped.model.v1.DeploymentMetadata.KeyValuesR\x05value:\x028\x01\"\xa2\x02\n" +
+	"\x05value\x18\x02 \x01(\v2,.piped.model.v1.DeploymentMetadata.KeyValuesR\x05value:\x028\x01\"\xc0\x02\n" +
 	"\x11DeploymentTrigger\x12.\n" +
 	"\x06commit\x18\x01 \x01(\v2\x16.piped.model.v1.CommitR\x06commit\x12\x1c\n" +
 	"\tcommander\x18\x02 \x01(\tR\tcommander\x12\x1c\n" +
 	"\ttimestamp\x18\x03 \x01(\x03R\ttimestamp\x12A\n" +
 	"\rsync_strategy\x18\x04 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\fsyncStrategy\x12)\n" +
 	"\x10strategy_summary\x18\x05 \x01(\tR\x0fstrategySummary\x123\n" +
-	"\x15override_sync_windows\x18\xe8\a \x01(\bR\x13overrideSyncWindows\"\xed\a\n" +
+	"\x15override_sync_windows\x18\xe8\a \x01(\bR\x13overrideSyncWindows\x12\x1c\n" +
+	"\ttake_over\x18\xe9\a \x01(\bR\btakeOver\"\xed\a\n" +
 	"\rPipelineStage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
