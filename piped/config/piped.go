@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
@@ -28,6 +29,7 @@ type Piped struct {
 	SyncInterval time.Duration
 	Git          Git
 	Repositories []Repository
+	Webhooks     []Webhook
 	Providers    []PlatformProvider
 	Limits       Limits
 }
@@ -124,6 +126,23 @@ func (p *Piped) Repository(id string) (Repository, bool) {
 		}
 	}
 	return Repository{}, false
+}
+
+// Files returns every file that the configuration names and the agent reads,
+// sorted: when one changes, the agent's configuration has changed. Files the
+// agent looks for without being told, such as the user's known hosts, are not
+// among them.
+func (p *Piped) Files() []string {
+	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
+	for _, provider := range p.Providers {
+		files = append(files, provider.Kubernetes.KubeConfigPath)
+	}
+	for _, hook := range p.Webhooks {
+		files = append(files, hook.SecretFile)
+	}
+	files = slices.DeleteFunc(files, func(name string) bool { return name == "" })
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 // LoadPiped reads the agent's configuration from a file. See ParsePiped.

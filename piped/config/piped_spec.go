@@ -27,6 +27,7 @@ type pipedSpec struct {
 	SyncInterval   time.Duration  `yaml:"syncInterval"`
 	Git            Git            `yaml:"git"`
 	Repositories   []Repository   `yaml:"repositories"`
+	Webhooks       []Webhook      `yaml:"webhooks"`
 	Providers      []providerSpec `yaml:"platformProviders"`
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
@@ -55,7 +56,7 @@ func defaultPipedSpec() pipedSpec {
 // pipedRules returns the keys of spec that are known but not read. One goes from
 // here when its feature comes.
 func pipedRules() strict.Rules {
-	rules := strict.Rules{Unsupported: []string{"webhooks", "tenancy", "adopt"}, Ignored: map[string]string{}}
+	rules := strict.Rules{Unsupported: []string{"tenancy", "adopt"}, Ignored: map[string]string{}}
 	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
 		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
 	}
@@ -95,6 +96,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		SyncInterval: s.SyncInterval,
 		Git:          s.Git.complete(d, r),
 		Repositories: completeRepositories(s.Repositories, d, r),
+		Webhooks:     completeWebhooks(s.Webhooks, d, r),
 		Providers:    s.providers(d, r),
 		Limits:       s.Limits,
 	}

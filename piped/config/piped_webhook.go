@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Webhook is one receiver of pushes: POST /webhooks/<name> on the web address.
+type Webhook struct {
+	// Name is the last part of the receiver's URL: a DNS label, unique.
+	Name string      `yaml:"name"`
+	Type WebhookType `yaml:"type"`
+	// Secret and SecretFile exclude one another, and one of them is there. Load
+	// reads whichever it is.
+	Secret     strict.Secret `yaml:"secret"`
+	SecretFile string        `yaml:"secretFile"`
+}
+
+// WebhookType says who sends to a webhook, and with that how its deliveries are
+// signed and read.
+type WebhookType string
+
+// The types of webhooks. Gitea stands for Forgejo too.
+const (
+	WebhookGitHub    WebhookType = "GITHUB"
+	WebhookGitLab    WebhookType = "GITLAB"
+	WebhookGitea     WebhookType = "GITEA"
+	WebhookBitbucket WebhookType = "BITBUCKET"
+)
+
+// UnmarshalText reads a type's name.
+func (t *WebhookType) UnmarshalText(text []byte) error {
+	switch v := WebhookType(text); v {
+	case WebhookGitHub, WebhookGitLab, WebhookGitea, WebhookBitbucket:
+		*t = v
+		return nil
+	}
+	return fmt.Errorf("expected %s, found %q", t.Expected(), text)
+}
+
+// Expected says what a WebhookType is read from.
+func (t WebhookType) Expected() string { return "GITHUB, GITLAB, GITEA or BITBUCKET" }
+
+// Load returns the webhook's secret, which is never empty: what secret holds, or
+// the content of secretFile without the line breaks at its end. Errors are of
+// kind deploy.Invalid and do not show the content.
+func (w Webhook) Load() (strict.Secret, error) {
+	if w.SecretFile == "" {
+		return w.Secret, nil
+	}
+	content, err := os.ReadFile(w.SecretFile)
+	if err != nil {
+		return strict.Secret{}, deploy.Errorf(deploy.Invalid, "read the secret of webhook %s: %w", w.Name, err)
+	}
+	text := strings.TrimRight(string(content), "\r\n")
+	if strings.TrimSpace(text) == "" {
+		return strict.Secret{}, deploy.Errorf(deploy.Invalid,
+			"read the secret of webhook %s: %s is empty; write the secret that the Git host was given into it", w.Name, w.SecretFile)
+	}
+	return strict.NewSecret(text), nil
+}
+
+func completeWebhooks(hooks []Webhook, d *strict.Document, r resolver) []Webhook {
+	seen := map[string]int{}
+	for i := range hooks {
+		hook, at := &hooks[i], fmt.Sprintf("webhooks[%d]", i)
+		other, twice := seen[hook.Name]
+		switch why := validation.IsDNS1123Label(hook.Name); {
+		case hook.Name == "":
+			d.Problemf(at+".name", "required; expected the last part of the webhook's URL")
+		case twice:
+			d.Problemf(at+".name", "%q is also the name of webhooks[%d]", hook.Name, other)
+		case len(why) > 0:
+			d.Problemf(at+".name", "%q cannot be the last part of a URL: %s", hook.Name, why[0])
+		}
+		if !twice {
+			seen[hook.Name] = i
+		}
+		if hook.Type == "" {
+			d.Problemf(at+".type", "required; expected %s", hook.Type.Expected())
+		}
+		switch empty := strings.TrimSpace(hook.Secret.Reveal()) == ""; {
+		case d.Has(at+".secret") && hook.SecretFile != "":
+			d.Problemf(at+".secretFile", "contradicts %s.secret; keep one of them", at)
+		case d.Has(at+".secret") && empty:
+			d.Problemf(at+".secret", "is empty, so that anybody could send to the webhook")
+		case empty && hook.SecretFile == "":
+			d.Problemf(at+".secret", "required, or %s.secretFile; without one anybody could send to the webhook", at)
+		}
+		hook.SecretFile = r.path(at+".secretFile", hook.SecretFile)
+	}
+	return hooks
+}
