@@ -27,6 +27,7 @@ type work struct {
 	run     deploy.StageRun
 	log     deploy.StageLog
 	cluster Cluster
+	release func() // gives the cluster back
 	set     set
 
 	before []deploy.InventoryItem // the application's inventory before the stage

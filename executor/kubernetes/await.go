@@ -13,7 +13,7 @@ import (
 )
 
 // await waits until every rollout of the set has ended. It fails with a
-// rolloutError unless all of them ended well.
+// stageError unless all of them ended well.
 func await(ctx context.Context, w *work) error {
 	if len(w.rollouts) == 0 {
 		return nil
@@ -71,13 +71,13 @@ func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout,
 	return rec, err
 }
 
-// rolloutError is how rollouts that did not end well end a stage.
-type rolloutError struct {
+// stageError ends a stage and says whether a rollback may follow.
+type stageError struct {
 	reason     string
-	noRollback bool // somebody else's change would be undone
+	noRollback bool // nothing was done, or somebody else's change would be undone
 }
 
-func (e *rolloutError) Error() string { return e.reason }
+func (e *stageError) Error() string { return e.reason }
 
 // judge decides what the ends of the rollouts mean for the stage. One that
 // failed counts more than one that somebody else took over.
@@ -94,9 +94,9 @@ func judge(ended []deploy.Rollout) error {
 	}
 	switch {
 	case len(failed) > 0:
-		return &rolloutError{reason: strings.Join(failed, "; ")}
+		return &stageError{reason: strings.Join(failed, "; ")}
 	case len(foreign) > 0:
-		return &rolloutError{reason: strings.Join(foreign, "; "), noRollback: true}
+		return &stageError{reason: strings.Join(foreign, "; "), noRollback: true}
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func ending(rec deploy.Rollout) string {
 // failure makes a stage's result of the error that ended it.
 func failure(err error) deploy.StageResult {
 	result := deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
-	var r *rolloutError
+	var r *stageError
 	if errors.As(err, &r) {
 		result.NoRollback = r.noRollback
 	}

@@ -2,9 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -26,11 +23,20 @@ type Cluster struct {
 	Rollouts rollout.Observer
 }
 
+// Clusters finds the clusters of the platform providers. Which there are may
+// change while stages run.
+type Clusters interface {
+	// Hold returns a provider's cluster, which works until release is called
+	// even if the provider is replaced or removed meanwhile. The error says why
+	// there is none to work on, and is fit to be a stage's reason.
+	Hold(provider string) (c Cluster, release func(), err error)
+}
+
 // Config is what the executors need.
 type Config struct {
 	Store    *store.Store
 	Sources  Sources
-	Clusters map[string]Cluster // by platform provider
+	Clusters Clusters
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
 	Now      func() time.Time
@@ -53,7 +59,8 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 // stage makes a Stage of steps: they share one work and run until one fails.
 func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
-		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}}
+		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, release: func() {}}
+		defer func() { w.release() }()
 		for _, step := range steps {
 			if err := step(ctx, w); err != nil {
 				return failure(err)
@@ -63,12 +70,19 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 	}
 }
 
-// openCluster finds the cluster to work on.
+// openCluster finds the cluster to work on. A deployment that fails here before
+// any of its stages did something has nothing to roll back.
 func openCluster(_ context.Context, w *work) error {
-	name := w.run.Deployment.Provider
-	var ok bool
-	if w.cluster, ok = w.Clusters[name]; !ok {
-		return fmt.Errorf("the platform provider %q is not configured; there are: %v", name, slices.Sorted(maps.Keys(w.Clusters)))
+	c, release, err := w.Clusters.Hold(w.run.Deployment.Provider)
+	if err != nil {
+		return &stageError{reason: err.Error(), noRollback: isFirst(w.run)}
 	}
+	w.cluster, w.release = c, release
 	return nil
+}
+
+// isFirst reports whether no stage of the deployment ran before this one.
+func isFirst(run deploy.StageRun) bool {
+	forward := run.Deployment.ForwardStages()
+	return !run.Resumed && len(forward) > 0 && forward[0].ID == run.Stage.ID
 }

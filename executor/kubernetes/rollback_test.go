@@ -77,7 +77,7 @@ func newStageLab(t *testing.T) *stageLab {
 	}
 	l.Executor = New(Config{
 		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now,
-		Clusters: map[string]Cluster{"one": {Cluster: c, Rollouts: cluster.NewObserver(c, controller)}},
+		Clusters: fixed{"one": {Cluster: c, Rollouts: cluster.NewObserver(c, controller)}},
 	})
 	return l
 }
@@ -243,7 +243,7 @@ func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 	cancel()
 	item := deploy.InventoryItem{ApplicationID: "app", Cluster: "one", UID: "uid", Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kept"}}
 	obj := objects(t, keptManifest)[0]
-	w.Clusters = map[string]Cluster{"one": {Cluster: unreached(t, "one")}}
+	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

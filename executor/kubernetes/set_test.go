@@ -241,13 +241,39 @@ func TestNothingToRestore(t *testing.T) {
 	}
 }
 
-// TestUnknownProvider: a provider that went away is named with those there are.
-func TestUnknownProvider(t *testing.T) {
-	w, _, _ := newWork(t)
-	w.Clusters = map[string]Cluster{"two": {}, "three": {}}
-	err := openCluster(t.Context(), w)
-	if want := `the platform provider "one" is not configured; there are: [three two]`; err == nil || err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
+// fixed are clusters that never change.
+type fixed map[string]Cluster
+
+func (f fixed) Hold(provider string) (Cluster, func(), error) {
+	c, ok := f[provider]
+	if !ok {
+		return c, nil, fmt.Errorf("no provider %q", provider)
+	}
+	return c, func() {}, nil
+}
+
+// TestClusterThatCannotBeHeld: the reason is the stage's, and a deployment whose
+// first stage fails so is not rolled back, for it did nothing.
+func TestClusterThatCannotBeHeld(t *testing.T) {
+	first, second := deploy.Stage{ID: "first", Name: deploy.StageK8sSync}, deploy.Stage{ID: "second", Name: deploy.StageK8sSync}
+	for name, c := range map[string]struct {
+		stage   deploy.Stage
+		resumed bool
+		want    deploy.StageResult
+	}{
+		"first stage":         {first, false, deploy.StageResult{Status: deploy.StageFailure, Reason: `no provider "one"`, NoRollback: true}},
+		"first stage resumed": {first, true, deploy.StageResult{Status: deploy.StageFailure, Reason: `no provider "one"`}},
+		"second stage":        {second, false, deploy.StageResult{Status: deploy.StageFailure, Reason: `no provider "one"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := newWork(t)
+			w.Clusters = fixed{"two": {}}
+			w.run.Deployment.Stages = []deploy.Stage{first, second}
+			w.run.Stage, w.run.Resumed = c.stage, c.resumed
+			if diff := cmp.Diff(c.want, w.Sync().Execute(t.Context(), w.run)); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -255,7 +281,7 @@ func TestUnknownProvider(t *testing.T) {
 // before is neither compared, pruned nor rolled back on another one.
 func TestInventoryIsOfOneCluster(t *testing.T) {
 	w, _, _ := newWork(t)
-	w.Clusters = map[string]Cluster{"one": {Cluster: unreached(t, "one")}}
+	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

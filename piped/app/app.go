@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -22,7 +21,6 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
@@ -109,14 +107,17 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := a.openClusters(cfg, o)
+	clusters := newClusters(o)
+	connections, err := clusters.plan(cfg.Providers)
 	if err != nil {
-		return nil, err
+		a.log.Error("a platform provider cannot be used", "error", err)
 	}
+	clusters.use(connections)
+	a.add("clusters", clusters.Run)
 	loader := &source.Loader{Tree: treesOf(repos), CacheBytes: sourceCacheBytes}
 
 	a.add("trigger", trigger.New(trigger.Config{
-		Store: st, Repositories: repos, Providers: slices.Sorted(maps.Keys(clusters)), Interval: cfg.SyncInterval,
+		Store: st, Repositories: repos, Providers: clusters.Names(), Interval: cfg.SyncInterval,
 		Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 	}).Run)
 	a.add("planner", planner.New(planner.Config{
@@ -136,7 +137,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	a.add("scheduler", scheduler.New(scheduler.Config{
 		Store:     st,
-		Providers: func() []string { return slices.Sorted(maps.Keys(clusters)) },
+		Providers: clusters.Names,
 		Limits: func() scheduler.Limits {
 			return scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
 		},
@@ -199,25 +200,6 @@ func (a *App) openRepositories(cfg *config.Piped, o Options) ([]trigger.Reposito
 		}
 		a.onClose("repository "+r.RepoID, repo.Close)
 		out = append(out, trigger.Repository{Config: r, Git: repo})
-	}
-	return out, nil
-}
-
-// openClusters prepares access to the cluster of each platform provider.
-func (a *App) openClusters(cfg *config.Piped, o Options) (map[string]kubernetes.Cluster, error) {
-	out := map[string]kubernetes.Cluster{}
-	for _, p := range cfg.Providers {
-		c, err := cluster.NewCluster(cluster.ClusterConfig{
-			Name: p.Name, KubeConfigPath: p.Kubernetes.KubeConfigPath, MasterURL: p.Kubernetes.MasterURL,
-			UserAgent: "piped/" + o.Version, Logger: o.Logger.With("component", "kubernetes"), Now: o.Now,
-		})
-		if err != nil {
-			return nil, err
-		}
-		a.onClose("cluster "+p.Name, func() error { c.Close(); return nil })
-		controller := cluster.NewController(c)
-		a.add("cluster "+p.Name, controller.Run)
-		out[p.Name] = kubernetes.Cluster{Cluster: c, Rollouts: cluster.NewObserver(c, controller)}
 	}
 	return out, nil
 }

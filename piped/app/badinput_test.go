@@ -116,6 +116,28 @@ func TestUnreachableClusterFailsItsDeploymentsOnly(t *testing.T) {
 	mustContain(t, d.GetStatusReason(), "dead", "127.0.0.1:1", "refused")
 }
 
+// TestUnusableProviderFailsItsDeploymentsOnly: a kubeconfig that cannot be read
+// is the reason of the stages that need it, and stops neither the agent nor
+// another provider. Nothing was done, so nothing is rolled back.
+func TestUnusableProviderFailsItsDeploymentsOnly(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir,
+		providers: "[{name: broken, type: KUBERNETES, config: {kubeConfigPath: /does/not/exist}}, {name: live, type: KUBERNETES, config: {kubeConfigPath: " + cluster.Kubeconfig() + "}}]"})
+	files := webApp(ns, "v1", "")
+	files["web/app.pipecd.yaml"] += "  platformProvider: live\n"
+	files["lost/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: lost, platformProvider: broken}\n"
+	files["lost/m.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lost}\n"
+	commit := repo.Push(t, "two providers", files)
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	d := agent.mustEnd(appID("lost"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "broken", "cannot be used", "/does/not/exist")
+	if strings.Contains(d.GetStatusReason(), "roll") {
+		t.Errorf("the reason speaks of a rollback: %s", d.GetStatusReason())
+	}
+}
+
 func TestWrongAPIKeyIsRefused(t *testing.T) {
 	repo := newRepo(t)
 	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()})
@@ -173,7 +195,6 @@ func TestRefusalsAtStart(t *testing.T) {
 	}{
 		"the data directory is in use": {settings{dataDir: shared}, []string{"another agent", shared}},
 		"the API's port is in use":     {settings{dataDir: t.TempDir(), apiAddress: busy.Addr().String()}, []string{"in use", busy.Addr().String()}},
-		"the kubeconfig is missing":    {settings{dataDir: t.TempDir(), kubeconfig: "/does/not/exist"}, []string{"local", "/does/not/exist"}},
 		"the store is unknown":         {settings{dataDir: t.TempDir(), dsn: "mysql://x"}, []string{"sqlite", "postgres"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,248 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/config"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+)
+
+// clusters are the clusters of the platform providers. They may change while
+// stages run:
+//
+//   - one that is replaced serves the stages that hold it to their ends, and
+//     later stages get the new one;
+//   - one that is removed serves the deployments that run on it to their ends,
+//     and nothing new starts there;
+//   - one that cannot be used is known, with the reason.
+//
+// It is a component, which runs the clusters' caches, and safe for concurrent use.
+type clusters struct {
+	userAgent string
+	logger    *slog.Logger
+	now       func() time.Time
+
+	mu         sync.Mutex
+	configured map[string]*connection // by provider
+	removed    map[string]*connection // by provider: no longer configured, and kept for what runs
+	pending    []*connection          // to be served by Run
+	added      chan struct{}
+}
+
+// connection is the access to the cluster of one provider.
+type connection struct {
+	spec       clusterSpec
+	cluster    kubernetes.Cluster
+	controller *cluster.Controller
+	problem    error // why it cannot be used; then there is no cluster
+
+	users int                // stages that hold it
+	gone  bool               // nobody new gets it
+	stop  context.CancelFunc // ends its caches; nil until they run
+}
+
+// clusterSpec is all that a connection depends on.
+type clusterSpec struct {
+	name, kubeconfig, masterURL string
+
+	content [sha256.Size]byte // of the kubeconfig; zero if it cannot be read
+}
+
+func specOf(p config.PlatformProvider) clusterSpec {
+	s := clusterSpec{name: p.Name, kubeconfig: p.Kubernetes.KubeConfigPath, masterURL: p.Kubernetes.MasterURL}
+	if data, err := os.ReadFile(s.kubeconfig); err == nil {
+		s.content = sha256.Sum256(data)
+	}
+	return s
+}
+
+func newClusters(o Options) *clusters {
+	return &clusters{
+		userAgent: "piped/" + o.Version, logger: o.Logger.With("component", "kubernetes"), now: o.Now,
+		configured: map[string]*connection{}, removed: map[string]*connection{}, added: make(chan struct{}, 1),
+	}
+}
+
+// plan returns the connections that providers ask for: those there are where
+// nothing has changed. The error joins why some of them cannot be used, unless
+// that is so already. Nothing happens before use.
+func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := map[string]*connection{}
+	var problems []error
+	for _, p := range providers {
+		spec, old := specOf(p), c.configured[p.Name]
+		if old != nil && old.spec == spec && old.problem == nil {
+			next[p.Name] = old
+			continue
+		}
+		conn := c.connect(spec)
+		next[p.Name] = conn
+		if conn.problem != nil && (old == nil || old.spec != spec || old.problem == nil) {
+			problems = append(problems, conn.problem)
+		}
+	}
+	return next, errors.Join(problems...)
+}
+
+// connect prepares access to a cluster, which is not asked for anything yet.
+func (c *clusters) connect(spec clusterSpec) *connection {
+	access, err := cluster.NewCluster(cluster.ClusterConfig{
+		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
+	})
+	if err != nil {
+		return &connection{spec: spec, problem: err}
+	}
+	controller := cluster.NewController(access)
+	return &connection{
+		spec: spec, controller: controller,
+		cluster: kubernetes.Cluster{Cluster: access, Rollouts: cluster.NewObserver(access, controller)},
+	}
+}
+
+// use makes the planned connections those that are configured.
+func (c *clusters) use(next map[string]*connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, old := range c.configured {
+		switch {
+		case next[name] == old:
+		case next[name] == nil && old.problem == nil:
+			c.removed[name] = old
+		default:
+			old.retire()
+		}
+	}
+	for name, conn := range next {
+		if conn != c.configured[name] && conn.problem == nil {
+			c.pending = append(c.pending, conn)
+		}
+		if back := c.removed[name]; back != nil {
+			back.retire()
+			delete(c.removed, name)
+		}
+	}
+	c.configured = next
+	select {
+	case c.added <- struct{}{}:
+	default:
+	}
+}
+
+// anyRemoved reports whether there are connections that dropRemoved could end.
+func (c *clusters) anyRemoved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.removed) > 0
+}
+
+// dropRemoved ends the connections of removed providers on which nothing runs.
+func (c *clusters) dropRemoved(busy map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, conn := range c.removed {
+		if !busy[name] {
+			conn.retire()
+			delete(c.removed, name)
+		}
+	}
+}
+
+// Names returns the names of the configured providers, sorted.
+func (c *clusters) Names() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.configured))
+}
+
+// unusable reports whether a configured provider cannot be used.
+func (c *clusters) unusable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.configured {
+		if conn.problem != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Hold implements the executors' Clusters.
+func (c *clusters) Hold(provider string) (kubernetes.Cluster, func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.configured[provider]
+	if conn == nil {
+		conn = c.removed[provider]
+	}
+	if conn == nil {
+		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q is not configured; there are: %v", provider, slices.Sorted(maps.Keys(c.configured)))
+	}
+	if conn.problem != nil {
+		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q cannot be used: %w; once that is mended, sync the application again", provider, conn.problem)
+	}
+	conn.users++
+	return conn.cluster, sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		conn.users--
+		conn.stopIfIdle()
+	}), nil
+}
+
+// Run serves the connections there are and those that come, until ctx ends.
+func (c *clusters) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		c.mu.Lock()
+		pending := c.pending
+		c.pending = nil
+		c.mu.Unlock()
+		for _, conn := range pending {
+			running.Go(func() { c.serve(ctx, conn) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.added:
+		}
+	}
+}
+
+// serve runs the caches of a connection until it is retired and nobody holds it.
+func (c *clusters) serve(ctx context.Context, conn *connection) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	c.mu.Lock()
+	conn.stop = stop
+	conn.stopIfIdle()
+	c.mu.Unlock()
+	if err := conn.controller.Run(ctx); err != nil && ctx.Err() == nil {
+		c.logger.Error("the caches of a cluster have ended", "cluster", conn.spec.name, "error", err)
+	}
+	conn.cluster.Close()
+}
+
+// retire has the connection end with its last user. clusters.mu is held.
+func (c *connection) retire() {
+	c.gone = true
+	c.stopIfIdle()
+}
+
+func (c *connection) stopIfIdle() {
+	if c.gone && c.users == 0 && c.stop != nil {
+		c.stop()
+	}
+}
