@@ -67,7 +67,7 @@ func (d *demo) handOver() {
 		"pipectl deployment list $flags",
 		"pipectl application sync $flags --app-id " + d.subjectID,
 		fmt.Sprintf("git clone -c user.name=me -c user.email=me@example.com %s %s", d.repo.Dir, clone),
-		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", mendedTag, filepath.Join(clone, workload)),
+		fmt.Sprintf("sed -i 's/%s/v2.0.0/' %s", mendedTag, filepath.Join(clone, workload(subject))),
 		fmt.Sprintf("git -C %s commit -am 'Deploy v2.0.0' && git -C %[1]s push", clone),
 	} {
 		d.tell.command(command)

@@ -78,9 +78,28 @@ func (d *demo) expectRollback(deployment *modelv1.Deployment) {
 	}
 }
 
-// expectImage checks in the cluster that all pods of the subject run the image.
-// Pods of the version before may still be ending for a moment.
-func (d *demo) expectImage(ctx context.Context, tag string) error {
+// awaitApproval waits until a stage of an application's deployment of the head
+// commit waits for approval, telling what happens meanwhile, and returns the
+// deployment's ID.
+func (d *demo) awaitApproval(ctx context.Context, app string) (id string, err error) {
+	want := expectation{app, d.repo.Head(), onCommit}
+	err = d.agent.Await(ctx, want.String()+" to wait for approval", deployTimeout, func(ctx context.Context) (bool, error) {
+		all, err := d.watch.poll(ctx)
+		i := slices.IndexFunc(all, want.matches)
+		if i < 0 {
+			return false, err
+		}
+		id = all[i].Id
+		return slices.ContainsFunc(all[i].Stages, func(s *modelv1.PipelineStage) bool {
+			return s.AvailableOperation == modelv1.ManualOperation_MANUAL_OPERATION_APPROVE
+		}), err
+	})
+	return id, err
+}
+
+// expectImage checks in the cluster that all pods of an application run the
+// image. Pods of the version before may still be ending for a moment.
+func (d *demo) expectImage(ctx context.Context, app, tag string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
@@ -90,8 +109,8 @@ func (d *demo) expectImage(ctx context.Context, tag string) error {
 		return fmt.Errorf("make a client of the cluster: %w", err)
 	}
 	image := imageName + ":" + tag
-	err = d.agent.Await(ctx, "the pods of "+subject+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
-		err := runsOnly(ctx, client, image)
+	err = d.agent.Await(ctx, "the pods of "+app+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {
+		err := runsOnly(ctx, client, app, image)
 		return err == nil, err
 	})
 	switch {
@@ -100,15 +119,15 @@ func (d *demo) expectImage(ctx context.Context, tag string) error {
 	case err != nil:
 		d.differ("%s", err)
 	default:
-		d.tell.good("seen in the cluster: Deployment %s/%s and all its pods run %s", namespace, subject, image)
+		d.tell.good("seen in the cluster: Deployment %s/%s and all its pods run %s", namespace, app, image)
 	}
 	return nil
 }
 
-// runsOnly returns nil if the subject's pods are complete, ready, and all of the
-// image.
-func runsOnly(ctx context.Context, client kubernetes.Interface, image string) error {
-	live, err := client.AppsV1().Deployments(namespace).Get(ctx, subject, metav1.GetOptions{})
+// runsOnly returns nil if an application's pods are complete, ready, and all of
+// the image.
+func runsOnly(ctx context.Context, client kubernetes.Interface, app, image string) error {
+	live, err := client.AppsV1().Deployments(namespace).Get(ctx, app, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// The application the script changes and the images it gives it. The simulated
+// The applications the script changes and the images it gives them. The simulated
 // nodes run any image, but of a tag "does-not-exist" they say what a real node
 // says of an image that is not there.
 const (
 	subject   = "simple"
-	workload  = "simple/deployment.yaml"
+	gated     = "gated" // has a pipeline that waits for a person
 	imageName = "registry.example/web"
 	firstTag  = "v1.0.0"
 	nextTag   = "v1.1.0"
@@ -27,8 +27,8 @@ const (
 // repository is the bare Git repository the agent watches.
 type repository struct {
 	*gittest.Repo
-	apps     int    // how many applications it holds
-	manifest string // of the subject's workload, with the first image
+	apps  int   // how many applications it holds
+	files fs.FS // as they were first
 }
 
 // newRepository makes it at dir, with the content of the folder apps as its
@@ -39,10 +39,6 @@ func newRepository(dir, apps string) (*repository, error) {
 	if err != nil || len(found) == 0 {
 		return nil, fmt.Errorf("no applications */app.pipecd.yaml in %s", apps)
 	}
-	manifest, err := fs.ReadFile(files, workload)
-	if err != nil {
-		return nil, fmt.Errorf("read the manifest to change: %w", err)
-	}
 	repo, err := gittest.NewRepo(dir)
 	if err != nil {
 		return nil, err
@@ -51,20 +47,27 @@ func newRepository(dir, apps string) (*repository, error) {
 		return nil, err
 	}
 	_, err = repo.Commit(firstMessage)
-	return &repository{Repo: repo, apps: len(found), manifest: string(manifest)}, err
+	return &repository{Repo: repo, apps: len(found), files: files}, err
 }
 
-// commitImage commits another tag of the subject's image.
-func (r *repository) commitImage(tag, message string) error {
-	manifest := strings.Replace(r.manifest, imageName+":"+firstTag, imageName+":"+tag, 1)
-	if manifest == r.manifest {
-		return fmt.Errorf("%s does not have the image %s:%s", workload, imageName, firstTag)
+// commitImage commits another tag of an application's image.
+func (r *repository) commitImage(app, tag, message string) error {
+	first, err := fs.ReadFile(r.files, workload(app))
+	if err != nil {
+		return fmt.Errorf("read the manifest to change: %w", err)
 	}
-	if err := r.Write(map[string]string{workload: manifest}); err != nil {
+	manifest := strings.Replace(string(first), imageName+":"+firstTag, imageName+":"+tag, 1)
+	if manifest == string(first) {
+		return fmt.Errorf("%s does not have the image %s:%s", workload(app), imageName, firstTag)
+	}
+	if err := r.Write(map[string]string{workload(app): manifest}); err != nil {
 		return err
 	}
-	_, err := r.Commit(message)
+	_, err = r.Commit(message)
 	return err
 }
+
+// workload is the file of an application's Deployment.
+func workload(app string) string { return app + "/deployment.yaml" }
 
 func shortHash(hash string) string { return hash[:min(7, len(hash))] }

@@ -69,6 +69,7 @@ func (d *demo) play(ctx context.Context) error {
 		{"A commit changes an image", d.changeImage},
 		{"A commit that cannot roll out", d.breakImage},
 		{"A commit that mends it", d.mendImage},
+		{"A pipeline that waits for a person", d.approve},
 		{"A person asks for a deployment", d.syncByHand},
 		{"What happened", d.conclude},
 	}
@@ -137,7 +138,7 @@ func (d *demo) firstDeployments(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.expectImage(ctx, firstTag)
+	return d.expectImage(ctx, subject, firstTag)
 }
 
 func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, nextTag) }
@@ -146,17 +147,17 @@ func (d *demo) mendImage(ctx context.Context) error { return d.rollOut(ctx, mend
 
 // rollOut commits an image that works and sees it deployed.
 func (d *demo) rollOut(ctx context.Context, tag string) error {
-	if err := d.commitImage(tag, "Deploy "+tag); err != nil {
+	if err := d.commitImage(subject, tag, "Deploy "+tag); err != nil {
 		return err
 	}
 	if _, err := d.expect(ctx, subject, onCommit, success); err != nil {
 		return err
 	}
-	return d.expectImage(ctx, tag)
+	return d.expectImage(ctx, subject, tag)
 }
 
 func (d *demo) breakImage(ctx context.Context) error {
-	if err := d.commitImage(badTag, "Deploy an image that nobody pushed"); err != nil {
+	if err := d.commitImage(subject, badTag, "Deploy an image that nobody pushed"); err != nil {
 		return err
 	}
 	deployment, err := d.expect(ctx, subject, onCommit, failure)
@@ -164,7 +165,29 @@ func (d *demo) breakImage(ctx context.Context) error {
 		return err
 	}
 	d.expectRollback(deployment)
-	return d.expectImage(ctx, nextTag)
+	return d.expectImage(ctx, subject, nextTag)
+}
+
+// approve commits an image to the application whose pipeline waits for a person,
+// and is that person.
+func (d *demo) approve(ctx context.Context) error {
+	if err := d.commitImage(gated, nextTag, "Deploy "+nextTag+" after approval"); err != nil {
+		return err
+	}
+	waiting, err := d.awaitApproval(ctx, gated)
+	if err != nil {
+		return err
+	}
+	d.tell.gap()
+	err = d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", waiting, "--reason", "'looks good'", "--check-interval", "1s")
+	if err != nil {
+		return err
+	}
+	d.tell.gap()
+	if _, err := d.expect(ctx, gated, onCommit, success); err != nil {
+		return err
+	}
+	return d.expectImage(ctx, gated, nextTag)
 }
 
 func (d *demo) syncByHand(ctx context.Context) error {
@@ -177,11 +200,11 @@ func (d *demo) syncByHand(ctx context.Context) error {
 	if _, err := d.expect(ctx, subject, onCommand, success); err != nil {
 		return err
 	}
-	return d.expectImage(ctx, mendedTag)
+	return d.expectImage(ctx, subject, mendedTag)
 }
 
-func (d *demo) commitImage(tag, message string) error {
-	if err := d.repo.commitImage(tag, message); err != nil {
+func (d *demo) commitImage(app, tag, message string) error {
+	if err := d.repo.commitImage(app, tag, message); err != nil {
 		return err
 	}
 	d.watch.since(d.repo.Head(), time.Now())
