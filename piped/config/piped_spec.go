@@ -255,6 +255,7 @@ func (p providerSpec) complete(at string, d *strict.Document, r resolver) (Platf
 		field := at + ".config"
 		list, _, _ := strings.Cut(at, "[")
 		d.Decode(&p.Config, strict.Field{Base: "spec", Path: field}, &out.Kubernetes, kubernetes.ProviderRules(list+"[].config"))
+		out.Kubernetes.Complete(d, field)
 		out.Kubernetes.KubeConfigPath = r.path(field+".kubeConfigPath", out.Kubernetes.KubeConfigPath)
 	}
 	return out, true

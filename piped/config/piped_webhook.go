@@ -34,18 +34,10 @@ const (
 	WebhookBitbucket WebhookType = "BITBUCKET"
 )
 
-// UnmarshalText reads a type's name.
-func (t *WebhookType) UnmarshalText(text []byte) error {
-	switch v := WebhookType(text); v {
-	case WebhookGitHub, WebhookGitLab, WebhookGitea, WebhookBitbucket:
-		*t = v
-		return nil
-	}
-	return fmt.Errorf("expected %s, found %q", t.Expected(), text)
+// Values returns every type.
+func (WebhookType) Values() []string {
+	return []string{string(WebhookGitHub), string(WebhookGitLab), string(WebhookGitea), string(WebhookBitbucket)}
 }
-
-// Expected says what a WebhookType is read from.
-func (t WebhookType) Expected() string { return "GITHUB, GITLAB, GITEA or BITBUCKET" }
 
 // Load returns the webhook's secret, which is never empty: what secret holds, or
 // the content of secretFile without the line breaks at its end. Errors are of
@@ -83,7 +75,7 @@ func completeWebhooks(hooks []Webhook, d *strict.Document, r resolver) []Webhook
 			seen[hook.Name] = i
 		}
 		if hook.Type == "" {
-			d.Problemf(at+".type", "required; expected %s", hook.Type.Expected())
+			d.Problemf(at+".type", "required; expected %s", strict.Alternatives(hook.Type.Values()))
 		}
 		switch empty := strings.TrimSpace(hook.Secret.Reveal()) == ""; {
 		case d.Has(at+".secret") && hook.SecretFile != "":

@@ -53,7 +53,7 @@ func (r Rules) keys(parent string) []string {
 // d. What it finds keeps the values out held before. Fields may be structs
 // (inline ones too), pointers, slices, maps with string keys, strings, bools,
 // integers, durations (Go's form, or a number of nanoseconds), yaml.Node
-// (taken as it stands), and whatever implements encoding.TextUnmarshaler.
+// (taken as it stands), and whatever implements encoding.TextUnmarshaler or Enum.
 func (d *Document) Decode(n *yaml.Node, at Field, out any, rules Rules) {
 	w := &walker{d: d, base: at.Base, rules: rules}
 	w.value(n, at.Path, reflect.ValueOf(out).Elem())
@@ -223,6 +223,14 @@ func (w *walker) scalar(n *yaml.Node, path string, v reflect.Value) {
 		}
 		return
 	}
+	if e, ok := v.Interface().(Enum); ok {
+		if !slices.Contains(e.Values(), n.Value) {
+			w.problem(n, path, "expected %s, found %s", describe(v.Type()), show(n))
+			return
+		}
+		v.SetString(n.Value)
+		return
+	}
 	var err error
 	switch {
 	case v.Type() == durationType:
@@ -327,6 +335,9 @@ type Describer interface{ Expected() string }
 func describe(t reflect.Type) string {
 	if d, ok := reflect.Zero(t).Interface().(Describer); ok {
 		return d.Expected()
+	}
+	if e, ok := reflect.Zero(t).Interface().(Enum); ok {
+		return Alternatives(e.Values())
 	}
 	if t == durationType {
 		return "a duration such as 90s or 5m"

@@ -45,6 +45,43 @@ func TestPercent(t *testing.T) {
 	}
 }
 
+type colour string
+
+func (colour) Values() []string { return []string{"red", "green", "blue"} }
+
+func TestEnum(t *testing.T) {
+	read := func(text string) (colour, error) {
+		d, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: K\nspec:\n  c: "+text+"\n"), "v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := struct {
+			C colour `yaml:"c"`
+		}{"red"}
+		d.Decode(d.Spec, Field{Base: "spec"}, &spec, Rules{})
+		return spec.C, d.Err()
+	}
+	for text, want := range map[string]colour{"green": "green", "null": "red"} {
+		if got, err := read(text); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for text, found := range map[string]string{"Green": `"Green"`, `""`: `""`, "[red]": "a list"} {
+		want := "f.yaml:4: spec.c: expected red, green or blue, found " + found
+		if _, err := read(text); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestAlternatives(t *testing.T) {
+	for want, values := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := Alternatives(values); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestSecretIsNeverShown(t *testing.T) {
 	type holder struct {
 		Public Secret
