@@ -76,7 +76,7 @@ func (r *Repo) commit(hash string) (*object.Commit, error) {
 	case nil:
 		return c, nil
 	case plumbing.ErrObjectNotFound:
-		return nil, deploy.Errorf(deploy.NotFound, "commit %s is not in the mirror of %s: it was never on branch %s, or the branch was rewritten", hash, r.Remote(), r.cfg.Branch)
+		return nil, deploy.Errorf(deploy.NotFound, "commit %s is not in the mirror of %s: it was never on branch %s, or the branch was rewritten", hash, r.Remote(), r.follows().branch)
 	default:
 		return nil, deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", hash, r.Remote(), err)
 	}
@@ -84,9 +84,9 @@ func (r *Repo) commit(hash string) (*object.Commit, error) {
 
 func (r *Repo) describe(c *object.Commit) deploy.Commit {
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
-	hash := c.Hash.String()
+	hash, t := c.Hash.String(), r.follows()
 	return deploy.Commit{
 		Hash: hash, Message: strings.TrimSpace(subject), Author: c.Author.Name,
-		Branch: r.cfg.Branch, URL: r.address.commitURL(hash), At: c.Committer.When.UTC(),
+		Branch: t.branch, URL: t.address.commitURL(hash), At: c.Committer.When.UTC(),
 	}
 }

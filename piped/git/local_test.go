@@ -31,7 +31,7 @@ func TestALocalCopyCutBetweenItsBatchesIsTakenUpAgain(t *testing.T) {
 		before := packs()
 		w := watch(t.Context(), time.Hour)
 		w.Context = cutContext{w.Context, func() bool { return packs() > before }}
-		s, err := r.dial.dial(w)
+		s, err := r.target.dial.dial(w)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -94,16 +94,21 @@ func createMirror(dir, remote string) (*objects, error) {
 	if err := sto.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.Master)); err != nil {
 		return nil, err
 	}
-	cfg := config.NewConfig()
-	cfg.Core.IsBare = true
-	cfg.Remotes[originName] = &config.RemoteConfig{Name: originName, URLs: []string{remote}}
-	if err := sto.SetConfig(cfg); err != nil {
+	if err := writeOrigin(sto, remote); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(fresh, dir); err != nil {
 		return nil, err
 	}
 	return openObjects(dir), nil
+}
+
+// writeOrigin writes the mirror's config.
+func writeOrigin(sto *filesystem.Storage, remote string) error {
+	cfg := config.NewConfig()
+	cfg.Core.IsBare = true
+	cfg.Remotes[originName] = &config.RemoteConfig{Name: originName, URLs: []string{remote}}
+	return sto.SetConfig(cfg)
 }
 
 // ensureMirror opens the mirror, or makes it. One that cannot be used is moved

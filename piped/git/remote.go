@@ -61,11 +61,12 @@ func (r *Repo) ask(w *watchdog) (session, plumbing.Hash, error) {
 	r.mu.Lock()
 	r.stats.LsRemotes++
 	r.mu.Unlock()
-	s, err := r.dial.dial(w)
+	t := r.follows()
+	s, err := t.dial.dial(w)
 	if err != nil {
 		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)
 	}
-	h, err := s.head(w, r.cfg.Branch)
+	h, err := s.head(w, t.branch)
 	if err != nil && !errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		_ = s.Close()
 		return nil, plumbing.ZeroHash, r.unavailable(w, "list branches", err)
@@ -75,7 +76,7 @@ func (r *Repo) ask(w *watchdog) (session, plumbing.Hash, error) {
 	r.mu.Unlock()
 	if h.IsZero() {
 		_ = s.Close()
-		return nil, plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "remote %s has no branch %q: push it, or correct the branch in the configuration", r.Remote(), r.cfg.Branch)
+		return nil, plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "remote %s has no branch %q: push it, or correct the branch in the configuration", r.Remote(), t.branch)
 	}
 	return s, h, nil
 }

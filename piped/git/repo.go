@@ -33,15 +33,21 @@ type Config struct {
 // Repo is a mirror of one branch of one remote. Its methods are safe for
 // concurrent use.
 type Repo struct {
-	cfg     Config
-	address address
-	dial    dialer
+	cfg     Config // but for what target holds
 	objects *objects
 	flights flights
 
-	mu    sync.Mutex
-	head  plumbing.Hash // zero until the first Sync
-	stats Stats
+	mu     sync.Mutex
+	target target
+	head   plumbing.Hash // zero until the first Sync
+	stats  Stats
+}
+
+// target is what a Repo follows, and how it gets there.
+type target struct {
+	address address
+	branch  string
+	dial    dialer
 }
 
 // Stats counts what a Repo asked of its remote since Open.
@@ -61,9 +67,23 @@ const (
 // another remote is removed; both are logged and begin anew. The caller closes
 // the Repo.
 func Open(c Config) (*Repo, error) {
-	if c.ID == "" || c.Remote == "" || c.Branch == "" || c.Dir == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory must be given", c.ID)
+	c = c.withDefaults()
+	t, err := c.target()
+	if err != nil {
+		return nil, err
 	}
+	o, err := ensureMirror(c, t.address.text)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: make its mirror: %w", c.ID, errors.Join(err, t.dial.close()))
+	}
+	r := &Repo{cfg: c, target: t, objects: o, flights: newFlights()}
+	if h, err := o.ref(headRef(c.Branch)); err == nil {
+		r.head = h
+	}
+	return r, nil
+}
+
+func (c Config) withDefaults() Config {
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
 	}
@@ -76,36 +96,53 @@ func Open(c Config) (*Repo, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	return c
+}
+
+// Check returns the error, of kind Invalid, for which Open would refuse c before
+// it touches anything; nil if there is none.
+func (c Config) Check() error {
+	t, err := c.target()
+	if err != nil {
+		return err
+	}
+	return t.dial.close()
+}
+
+// target checks c and prepares to reach its remote.
+func (c Config) target() (target, error) {
+	if c.ID == "" || c.Remote == "" || c.Branch == "" || c.Dir == "" {
+		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: id, remote, branch and directory must be given", c.ID)
+	}
 	a, err := parseAddress(c.Remote)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
+		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
 	}
 	if err := headRef(c.Branch).Validate(); err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %q is not a branch name", c.ID, c.Branch)
+		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: %q is not a branch name", c.ID, c.Branch)
 	}
 	dial, err := newDialer(a, c.Auth)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
+		return target{}, deploy.Errorf(deploy.Invalid, "open git repository %q: %w", c.ID, err)
 	}
-	o, err := ensureMirror(c, a.text)
-	if err != nil {
-		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: make its mirror: %w", c.ID, err)
-	}
-	r := &Repo{cfg: c, address: a, dial: dial, objects: o, flights: newFlights()}
-	if h, err := o.ref(headRef(c.Branch)); err == nil {
-		r.head = h
-	}
-	return r, nil
+	return target{a, c.Branch, dial}, nil
+}
+
+// follows returns what the Repo follows.
+func (r *Repo) follows() target {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.target
 }
 
 // Close releases connections and files. The Repo and what At returned must not
 // be used after it.
 func (r *Repo) Close() error {
-	return errors.Join(r.dial.close(), r.objects.close())
+	return errors.Join(r.follows().dial.close(), r.objects.close())
 }
 
 // Remote returns the remote without credentials, to be shown.
-func (r *Repo) Remote() string { return r.address.text }
+func (r *Repo) Remote() string { return r.follows().address.text }
 
 // Stats returns the counters since Open.
 func (r *Repo) Stats() Stats {

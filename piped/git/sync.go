@@ -46,15 +46,15 @@ func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) error {
 	start := r.cfg.Now()
 	w.touch()
 	if err := s.fetch(w, h, r.objects); err != nil {
-		return r.unavailable(w, "fetch branch "+r.cfg.Branch, err)
+		return r.unavailable(w, "fetch branch "+r.follows().branch, err)
 	}
 	if err := checkCommit(r.objects, h); err != nil {
-		return r.unavailable(w, "fetch branch "+r.cfg.Branch, fmt.Errorf("the remote sent an incomplete history: %w", err))
+		return r.unavailable(w, "fetch branch "+r.follows().branch, fmt.Errorf("the remote sent an incomplete history: %w", err))
 	}
 	r.mu.Lock()
 	r.stats.Fetches++
 	r.mu.Unlock()
-	r.cfg.Logger.Info("git repository fetched", "repository", r.cfg.ID, "branch", r.cfg.Branch, "commit", h.String(), "took", r.cfg.Now().Sub(start))
+	r.cfg.Logger.Info("git repository fetched", "repository", r.cfg.ID, "branch", r.follows().branch, "commit", h.String(), "took", r.cfg.Now().Sub(start))
 	return nil
 }
 
@@ -64,14 +64,15 @@ func (r *Repo) advance(h plumbing.Hash) (deploy.Commit, bool, error) {
 	if err != nil {
 		return deploy.Commit{}, false, err
 	}
+	t, head := r.follows(), r.describe(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.head == h {
-		return r.describe(c), false, nil
+		return head, false, nil
 	}
-	if err := r.objects.setRef(headRef(r.cfg.Branch), h); err != nil {
-		return deploy.Commit{}, false, deploy.Errorf(deploy.Internal, "record head %s of %s: %w", h, r.Remote(), err)
+	if err := r.objects.setRef(headRef(t.branch), h); err != nil {
+		return deploy.Commit{}, false, deploy.Errorf(deploy.Internal, "record head %s of %s: %w", h, t.address.text, err)
 	}
 	r.head = h
-	return r.describe(c), true, nil
+	return head, true, nil
 }
