@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // Options say how an agent runs.
@@ -38,6 +40,7 @@ type Agent struct {
 	Address                  string // of the control API
 	WebAddress               string // of health and metrics
 	API                      apiservice.APIServiceClient
+	Control                  controlv1.ControlServiceClient
 
 	binary string
 	conn   *grpc.ClientConn
@@ -63,6 +66,9 @@ spec:
       config: {kubeConfigPath: %q}
 `
 
+// soon is how a client comes back to an agent that was restarted.
+var soon = backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
+
 // Start writes the agent's configuration below o.Dir and starts it there. It
 // returns once the control API answers. Whoever starts an agent must Close it.
 func Start(ctx context.Context, o Options) (*Agent, error) {
@@ -82,11 +88,12 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the agent's configuration: %w", err)
 	}
-	a.conn, err = grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(a.authorize))
+	a.conn, err = grpc.NewClient(a.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(a.authorize), grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the control API: %w", err)
 	}
-	a.API = apiservice.NewAPIServiceClient(a.conn)
+	a.API, a.Control = apiservice.NewAPIServiceClient(a.conn), controlv1.NewControlServiceClient(a.conn)
 	if err := a.Restart(ctx); err != nil {
 		return nil, errors.Join(err, a.conn.Close())
 	}
@@ -96,17 +103,22 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 // Restart starts the agent again after Kill or Stop, on the same data and
 // addresses, and returns once the control API answers.
 func (a *Agent) Restart(ctx context.Context) error {
-	var err error
-	if a.Process, err = StartProcess(a.binary, a.LogFile, "run", "--config", a.Config); err != nil {
+	if err := a.Launch(); err != nil {
 		return err
 	}
-	err = a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
+	err := a.Await(ctx, "the control API to answer on "+a.Address, time.Minute, func(ctx context.Context) (bool, error) {
 		_, err := a.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
 		return err == nil, err
 	})
 	if err != nil {
 		a.Kill()
 	}
+	return err
+}
+
+// Launch is Restart that does not wait until the control API answers.
+func (a *Agent) Launch() (err error) {
+	a.Process, err = StartProcess(a.binary, a.LogFile, "run", "--config", a.Config)
 	return err
 }
 

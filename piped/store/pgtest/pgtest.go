@@ -39,7 +39,8 @@ import (
 type Server struct {
 	once      sync.Once
 	err       error
-	dir       string
+	dir, bin  string
+	owner     *syscall.Credential // whom it runs as; nil is the caller
 	port      int
 	process   *process
 	databases atomic.Int64
@@ -56,6 +57,30 @@ const (
 func (s *Server) Main(m *testing.M) int {
 	defer s.stop() // also when a test ends the process by a panic in this goroutine
 	return m.Run()
+}
+
+// Start returns a server of one test's own, which may Restart it. It ends with
+// the test, so databases may be left in it.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{}
+	t.Cleanup(s.stop)
+	s.once.Do(func() { s.err = s.start() })
+	if s.err != nil {
+		t.Fatalf("start PostgreSQL: %v", s.err)
+	}
+	return s
+}
+
+// Restart ends the server, and with it every connection, lets it be away for a
+// while, and starts it again on the same data and address.
+func (s *Server) Restart(t testing.TB, away time.Duration) {
+	t.Helper()
+	s.process.stop()
+	time.Sleep(away)
+	if err := s.serve(); err != nil {
+		t.Fatalf("start PostgreSQL again: %v", err)
+	}
 }
 
 // NewDSN returns the DSN of a fresh, empty database, dropped when the test
@@ -97,44 +122,43 @@ func (s *Server) admin(statement string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-func (s *Server) start() error {
-	bin, err := binaries()
-	if err != nil {
+func (s *Server) start() (err error) {
+	if s.bin, err = binaries(); err != nil {
 		return err
 	}
-	owner, err := unprivileged()
-	if err != nil {
+	if s.owner, err = unprivileged(); err != nil {
 		return err
 	}
-	if s.dir, err = tempDir(owner); err != nil {
+	if s.dir, err = tempDir(s.owner); err != nil {
 		return err
 	}
-	data := filepath.Join(s.dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
+	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust",
 		"-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
-	s.prepare(initdb, owner)
+	s.prepare(initdb)
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	for try := 1; ; try++ {
-		err := s.serve(bin, data, owner)
+		if s.port, err = freePort(); err != nil {
+			return err
+		}
+		err := s.serve()
 		if err == nil || try == startTries {
 			return err
 		}
 	}
 }
 
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
 // serve starts the server and returns when it answers.
-func (s *Server) serve(bin, data string, owner *syscall.Credential) (err error) {
-	if s.port, err = freePort(); err != nil {
-		return err
-	}
-	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", strconv.Itoa(s.port))
+func (s *Server) serve() error {
+	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port))
 	for _, setting := range []string{"listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off",
 		"synchronous_commit=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "timezone=UTC"} {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
-	s.prepare(cmd, owner)
+	s.prepare(cmd)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	p, err := run(cmd)
@@ -158,13 +182,13 @@ func (s *Server) serve(bin, data string, owner *syscall.Credential) (err error) 
 	}
 }
 
-// prepare makes cmd run in the server's directory, as owner, with nothing of
-// the caller's environment, and end with this process.
-func (s *Server) prepare(cmd *exec.Cmd, owner *syscall.Credential) {
+// prepare makes cmd run in the server's directory, as its owner, with nothing
+// of the caller's environment, and end with this process.
+func (s *Server) prepare(cmd *exec.Cmd) {
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "LC_ALL=C", "HOME=" + s.dir}
 	// SIGQUIT makes the server end its children too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGQUIT}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Pdeathsig: syscall.SIGQUIT}
 }
 
 func (s *Server) stop() {

@@ -1,0 +1,156 @@
+package agenttest
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// APIProxy stands before a cluster's API server, on plain HTTP at loopback, and
+// shows every request. It can fall silent, as a network that drops packets does.
+type APIProxy struct {
+	URL string
+
+	server    *http.Server
+	transport http.RoundTripper
+	done      chan struct{}
+	handlers  sync.WaitGroup
+
+	mu   sync.Mutex
+	open chan struct{} // closed while the proxy speaks
+}
+
+// ServeAPI starts a proxy before the cluster of a kubeconfig, with that file's
+// rights. Seen is called with each request before it is passed on, by several
+// goroutines; nil is allowed. The caller closes the proxy.
+func ServeAPI(kubeconfig string, seen func(*http.Request)) (*APIProxy, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &APIProxy{URL: "http://" + listener.Addr().String(), transport: transport, done: make(chan struct{}), open: make(chan struct{})}
+	close(p.open)
+	quiet := log.New(io.Discard, "", 0) // clients that are killed break connections
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      quiet,
+	}
+	p.server = &http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.handlers.Add(1)
+		defer p.handlers.Done()
+		if seen != nil {
+			seen(r)
+		}
+		forward.ServeHTTP(w, r)
+	})}
+	go func() {
+		defer close(p.done)
+		_ = p.server.Serve(gatedListener{listener, p}) // ends with Close
+	}()
+	return p, nil
+}
+
+// Kubeconfig writes a kubeconfig for the proxy below dir and returns its path.
+func (p *APIProxy) Kubeconfig(dir string) (string, error) {
+	path := filepath.Join(dir, "proxied-kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: proxy, cluster: {server: %q}}]
+contexts: [{name: proxy, context: {cluster: proxy, user: nobody}}]
+users: [{name: nobody}]
+current-context: proxy
+`, p.URL)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// Silence makes the proxy hold back every byte on every connection, old and
+// new, until Speak: nothing is refused and nothing is answered.
+func (p *APIProxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = make(chan struct{})
+}
+
+// Speak ends a Silence; what was held back is delivered.
+func (p *APIProxy) Speak() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+}
+
+// Close cuts all connections and waits until the proxy is gone.
+func (p *APIProxy) Close() error {
+	p.Speak()
+	err := p.server.Close()
+	<-p.done
+	p.handlers.Wait()
+	utilnet.CloseIdleConnectionsFor(p.transport)
+	return err
+}
+
+// wait returns when the proxy speaks.
+func (p *APIProxy) wait() {
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	<-open
+}
+
+// gatedListener makes connections that are silent with their proxy.
+type gatedListener struct {
+	net.Listener
+	proxy *APIProxy
+}
+
+func (l gatedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return gatedConn{c, l.proxy}, nil
+}
+
+type gatedConn struct {
+	net.Conn
+	proxy *APIProxy
+}
+
+func (c gatedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.proxy.wait()
+	return n, err
+}
+
+func (c gatedConn) Write(b []byte) (int, error) {
+	c.proxy.wait()
+	return c.Conn.Write(b)
+}
