@@ -93,8 +93,10 @@ type Application struct {
 	LastSuccessful *DeploymentRef
 
 	// Notice says, for a person, what the agent has stopped doing for the
-	// application and how to go on; "" when there is nothing of the kind.
-	Notice string
+	// application and how to go on; "" when there is nothing of the kind. It says so
+	// since NoticeAt, which is zero if there never was one.
+	Notice   string
+	NoticeAt time.Time
 
 	// Deploying is derived: whether a deployment of the application is active.
 	Deploying bool

@@ -11,11 +11,12 @@ const (
 	TopicStageLog    Topic = "stage_log"
 	TopicRollout     Topic = "rollout"
 	TopicEvent       Topic = "event"
-	TopicChain       Topic = "chain" // a node of the chain has ended
+	TopicChain       Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
 )
 
 // Change is a hint that a row was written: read it again. ID is the row's ID;
-// for stage logs that of the deployment. Hints are never lost but may be merged
+// for stage logs that of the deployment. For a chain, ApplicationID is that of the
+// node it is about. Hints are never lost but may be merged
 // and may come twice.
 type Change struct {
 	Topic         Topic

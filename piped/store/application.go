@@ -17,15 +17,15 @@ type applicationSpec struct {
 }
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
-	last_triggered, last_successful, created_at, updated_at,
+	last_triggered, last_successful, notice, notice_at, created_at, updated_at,
 	EXISTS (SELECT 1 FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK'))
 	FROM applications`
 
 func scanApplication(row scanner) (a deploy.Application, err error) {
 	var spec, sync, triggered, successful string
-	var deletedAt, createdAt, updatedAt int64
+	var deletedAt, noticeAt, createdAt, updatedAt int64
 	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
-		&triggered, &successful, &createdAt, &updatedAt, &a.Deploying); err != nil {
+		&triggered, &successful, &a.Notice, &noticeAt, &createdAt, &updatedAt, &a.Deploying); err != nil {
 		return a, err
 	}
 	var sp applicationSpec
@@ -38,13 +38,14 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 		}
 	}
 	a.Git, a.Provider, a.Description, a.Labels = sp.Git, sp.Provider, sp.Description, sp.Labels
-	a.DeletedAt, a.CreatedAt, a.UpdatedAt = fromMilli(deletedAt), fromMilli(createdAt), fromMilli(updatedAt)
+	a.DeletedAt, a.NoticeAt = fromMilli(deletedAt), fromMilli(noticeAt)
+	a.CreatedAt, a.UpdatedAt = fromMilli(createdAt), fromMilli(updatedAt)
 	return a, nil
 }
 
 // PutApplication stores what Git or the registration says of an application:
 // its name, kind, Git path, provider, description and labels. What the agent
-// itself remembers of a known one (disabled, deleted, sync state, evaluated
+// itself remembers of a known one (disabled, deleted, sync state, notice, evaluated
 // commit, last deployments) stays: a deleted application stays deleted. A new
 // one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
 // commit. Changed tells whether anything was written.

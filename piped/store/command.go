@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"maps"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -51,30 +52,37 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 // CreateCommand stores a new command, open whatever c says, and returns it as
 // stored. Exists if there is a command of that ID.
 func (s *Store) CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
-	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, s.now(), deploy.Command{}.HandledAt
-	c.UpdatedAt = c.CreatedAt
-	err := s.write(ctx, func(t *tx) error {
-		body, err := encode(bodyOf(c))
-		if err != nil {
-			return err
-		}
-		metadata, err := encode(c.Metadata)
-		if err != nil {
-			return err
-		}
-		t.changed(deploy.TopicCommand, c.ID, c.ApplicationID)
-		_, err = t.exec(ctx, `INSERT INTO commands (id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, c.ID, string(c.Type), c.ApplicationID, c.DeploymentID, c.StageID, body,
-			string(c.Status), metadata, toMilli(c.CreatedAt), toMilli(c.UpdatedAt))
-		if s.dialect.unique(err) {
-			return deploy.Errorf(deploy.Exists, "command %s exists already", c.ID)
-		}
+	var created deploy.Command
+	err := s.write(ctx, func(t *tx) (err error) {
+		created, err = t.insertCommand(ctx, c)
 		return err
 	})
 	if err != nil {
 		return deploy.Command{}, s.fail(err, "create command "+c.ID)
 	}
-	return c, nil
+	return created, nil
+}
+
+// insertCommand adds a command as an open one and announces it.
+func (t *tx) insertCommand(ctx context.Context, c deploy.Command) (deploy.Command, error) {
+	c.Status, c.CreatedAt, c.HandledAt = deploy.CommandOpen, t.store.now(), time.Time{}
+	c.UpdatedAt = c.CreatedAt
+	body, err := encode(bodyOf(c))
+	if err != nil {
+		return c, err
+	}
+	metadata, err := encode(c.Metadata)
+	if err != nil {
+		return c, err
+	}
+	t.changed(deploy.TopicCommand, c.ID, c.ApplicationID)
+	_, err = t.exec(ctx, `INSERT INTO commands (id, type, application_id, deployment_id, stage_id, body, status, metadata, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, c.ID, string(c.Type), c.ApplicationID, c.DeploymentID, c.StageID, body,
+		string(c.Status), metadata, toMilli(c.CreatedAt), toMilli(c.UpdatedAt))
+	if t.store.dialect.unique(err) {
+		err = deploy.Errorf(deploy.Exists, "command %s exists already", c.ID)
+	}
+	return c, err
 }
 
 // Command returns a command.
@@ -129,6 +137,9 @@ func (t *tx) finishCommand(ctx context.Context, id string, status deploy.Command
 	}
 	now := toMilli(t.store.now())
 	t.changed(deploy.TopicCommand, id, c.ApplicationID)
+	if c.ChainID != "" && status != deploy.CommandSucceeded {
+		t.changed(deploy.TopicChain, c.ChainID, c.ApplicationID) // its node has failed
+	}
 	_, err = t.exec(ctx, "UPDATE commands SET status = ?, metadata = ?, updated_at = ?, handled_at = ? WHERE id = ?", string(status), text, now, now, id)
 	return err
 }

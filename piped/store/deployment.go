@@ -152,6 +152,27 @@ func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([
 	return ds, s.fail(err, "list deployments by status")
 }
 
+// CountTriggered counts an application's deployments of a kind that were
+// triggered at since or later: those of one commit, or (commit "") of any.
+func (s *Store) CountTriggered(ctx context.Context, appID string, kind deploy.TriggerKind, commit string, since time.Time) (int, error) {
+	var f filter
+	f.add("application_id = ?", appID)
+	f.add("updated_at >= ?", toMilli(since)) // never before the trigger, and the index holds it
+	f.add("triggered_at >= ?", toMilli(since))
+	f.add("trigger_kind = ?", string(kind))
+	f.equal("commit_hash", commit)
+	n, _, err := one(ctx, s, scanNumber, "SELECT COUNT(*) FROM deployments"+f.where(), f.args...)
+	return int(n), s.fail(err, "count the deployments of application "+appID)
+}
+
+// LastTriggered returns when an application's last deployment of a kind was
+// triggered; the zero time if there is none.
+func (s *Store) LastTriggered(ctx context.Context, appID string, kind deploy.TriggerKind) (time.Time, error) {
+	n, _, err := one(ctx, s, scanNumber, "SELECT COALESCE(MAX(triggered_at), 0) FROM deployments WHERE application_id = ? AND trigger_kind = ?",
+		appID, string(kind))
+	return fromMilli(n), s.fail(err, "find the last deployment of application "+appID)
+}
+
 // Transitions returns a deployment's transition log in the order of its moves.
 func (s *Store) Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error) {
 	ts, err := all(ctx, s, scanTransition, `SELECT deployment_id, stage_id, from_status, to_status, reason, at

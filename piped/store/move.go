@@ -16,8 +16,14 @@ type NewDeployment struct {
 	// CommandID names the command that asked for it, if one did.
 	CommandID string
 	// Supersede cancels the application's waiting deployments that Git or
-	// drift triggered. Manual syncs and chains are left alone.
+	// drift triggered, with the chains they begin. Manual syncs and deployments
+	// that a chain asked for are left alone.
 	Supersede bool
+	// Chain is the deployment chain that the deployment begins: its ID is the
+	// deployment's ChainID, its first block becomes the deployment itself. For
+	// each node of the later blocks a CommandChainSync of the node's CommandID
+	// is created.
+	Chain *deploy.Chain
 	// Evaluated becomes the application's evaluated commit; "" is the
 	// deployment's own. A sync to an earlier commit names the head: what lies
 	// between them has been decided about and is not deployed again.
@@ -32,30 +38,9 @@ type NewDeployment struct {
 // command; Conflict if the command was answered before. Then nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
-	err := s.write(ctx, func(t *tx) error {
-		d := n.Deployment.Clone()
-		now := t.store.now()
-		if d.CreatedAt.IsZero() {
-			d.CreatedAt = now
-		}
-		d.UpdatedAt, d.Revision = now, 1
-		normalize(&d)
-		if err := d.CheckMove(nil); err != nil {
-			return err
-		}
-		if _, err := t.lockApplication(ctx, d.ApplicationID); err != nil {
-			return err
-		}
-		if n.Supersede {
-			if err := t.supersede(ctx, &d); err != nil {
-				return err
-			}
-		}
-		if err := t.insertDeployment(ctx, &d); err != nil {
-			return err
-		}
-		created = d
-		return t.noteTriggered(ctx, &d, n)
+	err := s.write(ctx, func(t *tx) (err error) {
+		created, err = t.createDeployment(ctx, n)
+		return err
 	})
 	if err != nil {
 		return deploy.Deployment{}, s.fail(err, "create deployment "+n.Deployment.ID)
@@ -63,10 +48,40 @@ func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.D
 	return created, nil
 }
 
+func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
+	d := n.Deployment.Clone()
+	now := t.store.now()
+	if d.CreatedAt.IsZero() {
+		d.CreatedAt = now
+	}
+	d.UpdatedAt, d.Revision = now, 1
+	normalize(&d)
+	if err := d.CheckMove(nil); err != nil {
+		return d, err
+	}
+	if _, err := t.lockApplication(ctx, d.ApplicationID); err != nil {
+		return d, err
+	}
+	if n.Supersede {
+		if err := t.supersede(ctx, &d); err != nil {
+			return d, err
+		}
+	}
+	if err := t.insertDeployment(ctx, &d); err != nil {
+		return d, err
+	}
+	if n.Chain != nil {
+		if err := t.beginChain(ctx, *n.Chain, &d); err != nil {
+			return d, err
+		}
+	}
+	return d, t.noteTriggered(ctx, &d, n)
+}
+
 // supersede cancels what waits in the application of d and d makes pointless.
 func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
 	waiting, err := deployments(ctx, t, selectDeployment+` WHERE application_id = ? AND status IN ('PENDING', 'PLANNED')
-		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') AND chain_id = '' ORDER BY id`+t.store.dialect.forUpdate(), d.ApplicationID)
+		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') ORDER BY id`+t.store.dialect.forUpdate(), d.ApplicationID)
 	if err != nil {
 		return err
 	}
@@ -232,5 +247,8 @@ func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
 		t.events = append(t.events, deploy.EventsFor(d, m)...)
 	}
 	t.changed(deploy.TopicDeployment, d.ID, d.ApplicationID)
+	if d.ChainID != "" && (prev == nil || d.Status.Completed()) {
+		t.changed(deploy.TopicChain, d.ChainID, d.ApplicationID)
+	}
 	return t.insert(ctx, "transitions", "deployment_id, revision, position, stage_id, from_status, to_status, reason, at", "", rows)
 }

@@ -10,7 +10,8 @@ import (
 // flushEvents gives the transaction's events their numbers and writes them. The
 // counter's row is the last one a transaction locks, until it commits: numbers
 // are committed in their order, so that a reader who asks for what follows the
-// last number it saw misses nothing.
+// last number it saw misses nothing. An event whose key was written before has
+// been told and is dropped, with its number.
 func (t *tx) flushEvents(ctx context.Context) error {
 	if len(t.events) == 0 {
 		return nil
@@ -26,7 +27,7 @@ func (t *tx) flushEvents(ctx context.Context) error {
 		rows[i] = []any{seq, e.Key, string(e.Type), e.ApplicationID, e.DeploymentID, e.StageID, string(e.Payload), toMilli(e.At)}
 		t.changed(deploy.TopicEvent, e.Key, e.ApplicationID)
 	}
-	return t.insert(ctx, "outbox", "seq, event_key, type, application_id, deployment_id, stage_id, payload, at", "", rows)
+	return t.insert(ctx, "outbox", "seq, event_key, type, application_id, deployment_id, stage_id, payload, at", "ON CONFLICT (event_key) DO NOTHING", rows)
 }
 
 func scanNumber(row scanner) (n int64, err error) { return n, row.Scan(&n) }

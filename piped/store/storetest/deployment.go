@@ -208,11 +208,11 @@ func testDeploymentCommand(t *testing.T, e *env) {
 
 func testSupersede(t *testing.T, e *env) {
 	ctx, a, other := t.Context(), e.putApp(t, "web"), e.putApp(t, "other")
-	chained := e.deployment("chained", a, deploy.OnCommit)
-	chained.ChainID = "chain"
+	begins, chained := e.deployment("begins", a, deploy.OnCommit), e.deployment("chained", a, deploy.OnChain)
+	begins.ChainID, chained.ChainID, chained.ChainBlock = "chain", "other chain", 1
 	for _, d := range []deploy.Deployment{
 		e.deployment("commit", a, deploy.OnCommit), e.deployment("drift", a, deploy.OnOutOfSync), e.deployment("planned", a, deploy.OnCommit),
-		e.deployment("manual", a, deploy.OnCommand), e.deployment("elsewhere", other, deploy.OnCommit), chained,
+		e.deployment("manual", a, deploy.OnCommand), e.deployment("elsewhere", other, deploy.OnCommit), begins, chained,
 	} {
 		if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func testSupersede(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	got := map[string]deploy.Status{}
-	for _, id := range []string{"commit", "drift", "planned", "manual", "elsewhere", "chained", "newer"} {
+	for _, id := range []string{"commit", "drift", "planned", "manual", "elsewhere", "begins", "chained", "newer"} {
 		d, err := e.store.Deployment(ctx, id)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func testSupersede(t *testing.T, e *env) {
 		got[id] = d.Status
 	}
 	want := map[string]deploy.Status{"commit": deploy.Cancelled, "drift": deploy.Cancelled, "planned": deploy.Cancelled,
-		"manual": deploy.Pending, "elsewhere": deploy.Pending, "chained": deploy.Pending, "newer": deploy.Pending}
+		"begins": deploy.Cancelled, "manual": deploy.Pending, "elsewhere": deploy.Pending, "chained": deploy.Pending, "newer": deploy.Pending}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)
 	}
@@ -253,7 +253,7 @@ func testSupersede(t *testing.T, e *env) {
 			cancelled++
 		}
 	}
-	if cancelled != 3 {
-		t.Errorf("%d events tell of a cancellation, want 3", cancelled)
+	if cancelled != 4 {
+		t.Errorf("%d events tell of a cancellation, want 4", cancelled)
 	}
 }
