@@ -203,6 +203,13 @@ const (
 	StageScriptRunRollback = "SCRIPT_RUN_ROLLBACK"
 )
 
+// StageAnalysis is PipeCD's stage that judges a deployment by its metrics.
+const StageAnalysis = "ANALYSIS"
+
+// Skippable reports whether a person may skip stages of that name: those that
+// only let time pass or check. An approval is given or refused, never skipped.
+func Skippable(stageName string) bool { return stageName == StageWait || stageName == StageAnalysis }
+
 // Transition is one entry of a deployment's transition log. StageID is "" for
 // moves of the deployment itself.
 type Transition struct {
