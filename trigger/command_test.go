@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"errors"
 	"context"
 	"net/http"
 	"strings"
@@ -147,6 +148,11 @@ func TestRefusedWithoutARepository(t *testing.T) {
 	known := l.askSync("web")
 	must(t, l.trigger.dispatch(t.Context()))
 	l.wantRefused(known, `repository "apps" of application web is not in the agent's configuration`)
+
+	l.restart(func(_ *lab, c *Config) { c.Unwatched = map[string]error{"apps": errors.New("no space left on device")} })
+	known = l.askSync("web")
+	must(t, l.trigger.dispatch(t.Context()))
+	l.wantRefused(known, `repository "apps" of application web cannot be watched: no space left on device`)
 	l.wantNoneOpen()
 }
 

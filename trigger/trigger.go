@@ -23,8 +23,9 @@ type Repository struct {
 type Config struct {
 	Store        *store.Store
 	Repositories []Repository
-	Providers    []string      // names of the configured platform providers
-	Interval     time.Duration // between two looks at a repository's head
+	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
+	Providers    []string         // names of the configured platform providers
+	Interval     time.Duration    // between two looks at a repository's head
 	Logger       *slog.Logger
 	Now          func() time.Time
 	NewID        func() string
@@ -116,6 +117,8 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 		return "", "", err
 	case app.Disabled:
 		return "", fmt.Sprintf("application %s is disabled: enable it first", app.Name), nil
+	case t.Unwatched[app.Git.RepoID] != nil:
+		return "", fmt.Sprintf("repository %q of application %s cannot be watched: %v", app.Git.RepoID, app.Name, t.Unwatched[app.Git.RepoID]), nil
 	case t.watchers[app.Git.RepoID] == nil:
 		return "", fmt.Sprintf("repository %q of application %s is not in the agent's configuration", app.Git.RepoID, app.Name), nil
 	}
