@@ -1,8 +1,8 @@
 package trigger
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
