@@ -53,6 +53,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		EvaluatedCommit:       text(a.EvaluatedCommit),
 		SyncStateSinceMs:      millis(a.Sync.At),
 		Notice:                text(a.Notice),
+		NoticeSinceMs:         millis(a.NoticeAt),
 	}
 	if a.LastSuccessful != nil {
 		m.RunningCommit = text(a.LastSuccessful.Trigger.Commit.Hash)
@@ -127,7 +128,7 @@ func operation(s deploy.Stage) modelv1.ManualOperation {
 		return modelv1.ManualOperation_MANUAL_OPERATION_NONE
 	case s.Name == deploy.StageWaitApproval:
 		return modelv1.ManualOperation_MANUAL_OPERATION_APPROVE
-	case s.Name == deploy.StageWait:
+	case deploy.Skippable(s.Name):
 		return modelv1.ManualOperation_MANUAL_OPERATION_SKIP
 	}
 	return modelv1.ManualOperation_MANUAL_OPERATION_NONE

@@ -30,7 +30,8 @@ func withDefaults(cfg Config) Config {
 
 // transport returns the TLS credentials, or nil for plaintext where that is
 // permitted.
-func transport(cfg Config) (credentials.TransportCredentials, error) {
+func (s *Server) transport() (credentials.TransportCredentials, error) {
+	cfg := s.cfg
 	if cfg.CertFile == "" && cfg.KeyFile == "" {
 		if !cfg.Insecure && !loopback(cfg.Address) {
 			return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
@@ -41,12 +42,30 @@ func transport(cfg Config) (credentials.TransportCredentials, error) {
 	if cfg.CertFile == "" || cfg.KeyFile == "" {
 		return nil, deploy.Errorf(deploy.Invalid, "TLS for the control API needs both api.tlsCertFile and api.tlsKeyFile, and only one is set")
 	}
-	cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+	cert, err := LoadCertificate(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "load the control API's certificate (api.tlsCertFile %s, api.tlsKeyFile %s): %w", cfg.CertFile, cfg.KeyFile, err)
+		return nil, err
 	}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), nil
+	s.certificate.Store(cert)
+	return credentials.NewTLS(&tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
+		MinVersion:     tls.VersionTLS12,
+	}), nil
 }
+
+// LoadCertificate reads a PEM certificate and its key. The error, of kind
+// Invalid, names the files and the fields of the configuration.
+func LoadCertificate(certFile, keyFile string) (*tls.Certificate, error) {
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "load the control API's certificate (api.tlsCertFile %s, api.tlsKeyFile %s): %w", certFile, keyFile, err)
+	}
+	return &cert, nil
+}
+
+// SetCertificate replaces the certificate for the connections that come from now
+// on. A server without TLS ignores it.
+func (s *Server) SetCertificate(cert *tls.Certificate) { s.certificate.Store(cert) }
 
 // loopback reports whether only this machine reaches address. A name counts
 // only if it is localhost: what another name means can change.

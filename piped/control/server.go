@@ -2,10 +2,12 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -58,23 +60,23 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	secure   bool
+
+	certificate atomic.Pointer[tls.Certificate] // nil without TLS
 }
 
 // New binds the address, so that a port in use or a certificate that cannot be
 // read is known at once. Plaintext beyond loopback is refused unless
 // cfg.Insecure says it is meant. Whoever does not come to call Run calls Close.
 func New(cfg Config) (*Server, error) {
-	cfg = withDefaults(cfg)
-	creds, err := transport(cfg)
+	s := &Server{cfg: withDefaults(cfg), health: health.NewServer()}
+	creds, err := s.transport()
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", cfg.Address)
-	if err != nil {
+	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
-	s := &Server{cfg: cfg, listener: listener, health: health.NewServer(), secure: creds != nil}
-	s.grpc = s.register(creds)
+	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil
 }
 

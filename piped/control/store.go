@@ -23,6 +23,10 @@ type Store interface {
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
 	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
+	// Chain returns a deployment chain with the states of its nodes, Candidates
+	// what stands in Git and is no application, by repository and path.
+	Chain(ctx context.Context, id string) (deploy.Chain, error)
+	Candidates(ctx context.Context) ([]deploy.Candidate, error)
 	// Command returns a command; CreateCommand stores a new one, open, and
 	// announces it.
 	Command(ctx context.Context, id string) (deploy.Command, error)

@@ -140,6 +140,8 @@ type Application struct {
 	// What the agent has stopped doing for the application and how to go on, such
 	// as healing drift that comes back; empty when there is nothing of the kind.
 	Notice string `protobuf:"bytes,1004,opt,name=notice,proto3" json:"notice,omitempty"`
+	// Since when notice says so, unix milliseconds; 0 without a notice.
+	NoticeSinceMs int64 `protobuf:"varint,1006,opt,name=notice_since_ms,json=noticeSinceMs,proto3" json:"notice_since_ms,omitempty"`
 	// An ownership decision is awaited before anything is applied.
 	AdoptionPending bool `protobuf:"varint,1005,opt,name=adoption_pending,json=adoptionPending,proto3" json:"adoption_pending,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -352,6 +354,13 @@ func (x *Application) GetNotice() string {
 	return ""
 }
 
+func (x *Application) GetNoticeSinceMs() int64 {
+	if x != nil {
+		return x.NoticeSinceMs
+	}
+	return 0
+}
+
 func (x *Application) GetAdoptionPending() bool {
 	if x != nil {
 		return x.AdoptionPending
@@ -554,7 +563,7 @@ var File_piped_model_v1_application_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\n" +
-	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\xbe\v\n" +
+	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\xe7\v\n" +
 	"\vApplication\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
@@ -586,7 +595,8 @@ const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\fregistration\x18\xe9\a \x01(\v2'.piped.model.v1.ApplicationRegistrationR\fregistration\x12&\n" +
 	"\x0erunning_commit\x18\xea\a \x01(\tR\rrunningCommit\x12.\n" +
 	"\x13sync_state_since_ms\x18\xeb\a \x01(\x03R\x10syncStateSinceMs\x12\x17\n" +
-	"\x06notice\x18\xec\a \x01(\tR\x06notice\x12*\n" +
+	"\x06notice\x18\xec\a \x01(\tR\x06notice\x12'\n" +
+	"\x0fnotice_since_ms\x18\xee\a \x01(\x03R\rnoticeSinceMs\x12*\n" +
 	"\x10adoption_pending\x18\xed\a \x01(\bR\x0fadoptionPending\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -1,0 +1,40 @@
+package control
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// ListCandidates lists the application configurations in Git that are not
+// applications of this agent.
+func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.ListCandidatesRequest) (*controlv1.ListCandidatesResponse, error) {
+	if _, ok := controlv1.CandidateReason_name[int32(req.Reason)]; !ok {
+		return nil, deploy.Errorf(deploy.Invalid, "there is no candidate reason %d: use one that control.proto names", req.Reason)
+	}
+	all, err := s.store.Candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &controlv1.ListCandidatesResponse{}
+	for _, c := range all {
+		m := candidate(c)
+		if (req.RepositoryId == "" || req.RepositoryId == c.Git.RepoID) && (req.Reason == 0 || req.Reason == m.Reason) {
+			resp.Candidates = append(resp.Candidates, m)
+		}
+	}
+	return resp, nil
+}
+
+var candidateReasons = map[deploy.CandidateState]controlv1.CandidateReason{
+	deploy.CandidateUnregistered: controlv1.CandidateReason_CANDIDATE_REASON_UNREGISTERED,
+	deploy.CandidateUnsupported:  controlv1.CandidateReason_CANDIDATE_REASON_UNSUPPORTED,
+}
+
+func candidate(c deploy.Candidate) *controlv1.Candidate {
+	return &controlv1.Candidate{
+		ApplicationId: deploy.ApplicationID(c.Git), Name: text(c.Name), Kind: text(c.Kind), GitPath: gitPath(c.Git),
+		Labels: texts(c.Labels), Reason: candidateReasons[c.State], Detail: text(c.Reason),
+	}
+}
