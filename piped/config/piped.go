@@ -32,6 +32,18 @@ type Piped struct {
 	Webhooks     []Webhook
 	Providers    []PlatformProvider
 	Limits       Limits
+
+	// The following are checked, and not used by this version.
+	ChartRepositories []ChartRepository
+	ChartRegistries   []ChartRegistry
+	AnalysisProviders []AnalysisProvider
+	Notifications     Notifications
+	SecretManagement  SecretManagement
+	EventWatcher      EventWatcher
+	PlanPreview       PlanPreview
+	// AppSelector is in PipeCD the labels an application must have to be
+	// suggested for registration.
+	AppSelector map[string]string
 }
 
 // Store is spec.store.

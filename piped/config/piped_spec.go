@@ -31,6 +31,15 @@ type pipedSpec struct {
 	Providers      []providerSpec `yaml:"platformProviders"`
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
+
+	ChartRepositories []ChartRepository    `yaml:"chartRepositories"`
+	ChartRegistries   []ChartRegistry      `yaml:"chartRegistries"`
+	AnalysisProviders []analysisSpec       `yaml:"analysisProviders"`
+	Notifications     Notifications        `yaml:"notifications"`
+	SecretManagement  secretManagementSpec `yaml:"secretManagement"`
+	EventWatcher      EventWatcher         `yaml:"eventWatcher"`
+	PlanPreview       PlanPreview          `yaml:"planPreview"`
+	AppSelector       map[string]string    `yaml:"appSelector"`
 }
 
 type providerSpec struct {
@@ -50,6 +59,8 @@ func defaultPipedSpec() pipedSpec {
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Email: "piped@localhost", Host: "github.com"},
 		Limits:       Limits{Deployments: 50},
+		EventWatcher: defaultEventWatcher(),
+		PlanPreview:  defaultPlanPreview(),
 	}
 }
 
@@ -63,11 +74,14 @@ func pipedRules() strict.Rules {
 	rules.Ignored["appConfigSyncInterval"] = "has no meaning here, configurations are read at each commit; ignored"
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
-	for _, field := range []string{"chartRepositories", "chartRegistries", "analysisProviders", "notifications",
-		"secretManagement", "eventWatcher", "planPreview", "appSelector"} {
-		rules.Ignored[field] = "not used by this version"
-	}
 	return rules
+}
+
+// unusedFields returns the keys of spec that are checked and have no effect in
+// this version. One goes from here when its feature comes.
+func unusedFields() []string {
+	return []string{"chartRepositories", "chartRegistries", "analysisProviders", "notifications",
+		"secretManagement", "eventWatcher", "planPreview", "appSelector"}
 }
 
 // complete checks every value, reports what makes no sense to d, and returns
@@ -87,6 +101,11 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 	if s.Limits.PerCluster < 0 {
 		d.Problemf("limits.perCluster", "expected 0 (no limit) or more, found %d", s.Limits.PerCluster)
 	}
+	for _, field := range unusedFields() {
+		if d.Has(field) {
+			d.Warnf(field, "not used by this version")
+		}
+	}
 	dataDir := r.path("dataDir", s.DataDir)
 	return &Piped{
 		ProjectID: s.ProjectID, PipedID: s.PipedID, Name: s.Name, DataDir: dataDir,
@@ -99,6 +118,15 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Webhooks:     completeWebhooks(s.Webhooks, d, r),
 		Providers:    s.providers(d, r),
 		Limits:       s.Limits,
+
+		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),
+		ChartRegistries:   completeChartRegistries(s.ChartRegistries, d),
+		AnalysisProviders: completeAnalysisProviders(s.AnalysisProviders, d, r),
+		Notifications:     s.Notifications.complete(d, r),
+		SecretManagement:  s.SecretManagement.complete(d, r),
+		EventWatcher:      s.EventWatcher.complete(d),
+		PlanPreview:       s.PlanPreview.complete(d),
+		AppSelector:       s.AppSelector,
 	}
 }
 
@@ -119,14 +147,8 @@ func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
 
 func (a API) complete(d *strict.Document, r resolver) API {
 	a.TLSCertFile, a.TLSKeyFile = r.path("api.tlsCertFile", a.TLSCertFile), r.path("api.tlsKeyFile", a.TLSKeyFile)
-	switch {
-	case a.TLSCertFile != "" && a.TLSKeyFile == "":
-		d.Problemf("api.tlsCertFile", "needs api.tlsKeyFile too")
-	case a.TLSCertFile == "" && a.TLSKeyFile != "":
-		d.Problemf("api.tlsKeyFile", "needs api.tlsCertFile too")
-	case a.TLSCertFile != "" && a.Insecure:
-		d.Problemf("api.insecure", "contradicts api.tlsCertFile; keep one of them")
-	}
+	pair(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.tlsKeyFile", a.TLSKeyFile != ""})
+	exclusive(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.insecure", a.Insecure})
 	host, ok := checkAddress(d, "api.address", a.Address)
 	if ok && !loopback(host) && a.TLSCertFile == "" && !a.Insecure {
 		d.Problemf("api.address", "%s is reachable from other machines: set api.tlsCertFile and api.tlsKeyFile, or api.insecure: true", a.Address)
@@ -157,29 +179,13 @@ func loopback(host string) bool {
 }
 
 func (g Git) complete(d *strict.Document, r resolver) Git {
-	credentials := []struct {
-		field string
-		set   bool
-	}{{"sshKeyFile", g.SSHKeyFile != ""}, {"sshKeyData", !g.SSHKeyData.IsEmpty()}, {"password", !g.Password.IsEmpty()}}
-	first := ""
-	for _, c := range credentials {
-		switch {
-		case c.set && first != "":
-			d.Problemf("git."+c.field, "contradicts git.%s; keep one of them", first)
-		case c.set:
-			first = c.field
-		}
-	}
+	exclusive(d, field{"git.sshKeyFile", g.SSHKeyFile != ""}, field{"git.sshKeyData", !g.SSHKeyData.IsEmpty()},
+		field{"git.password", !g.Password.IsEmpty()})
 	if !g.Password.IsEmpty() && g.Username == "" {
 		d.Problemf("git.password", "needs git.username too")
 	}
-	var err error
-	if g.Password, err = g.Password.FromBase64(); err != nil {
-		d.Problemf("git.password", "%s", err)
-	}
-	if g.SSHKeyData, err = g.SSHKeyData.FromBase64(); err != nil {
-		d.Problemf("git.sshKeyData", "%s", err)
-	}
+	g.Password = base64Secret(d, "git.password", g.Password)
+	g.SSHKeyData = base64Secret(d, "git.sshKeyData", g.SSHKeyData)
 	if g.Username == "" {
 		g.Username = "piped"
 	}
@@ -191,19 +197,12 @@ func (g Git) complete(d *strict.Document, r resolver) Git {
 }
 
 func completeRepositories(repos []Repository, d *strict.Document, r resolver) []Repository {
-	seen := map[string]int{}
+	seen := names{d: d}
 	for i := range repos {
 		repo, at := &repos[i], fmt.Sprintf("repositories[%d]", i)
-		for field, value := range map[string]string{"repoId": repo.RepoID, "remote": repo.Remote, "branch": repo.Branch} {
-			if strings.TrimSpace(value) == "" {
-				d.Problemf(at+"."+field, "required")
-			}
-		}
-		if other, twice := seen[repo.RepoID]; twice && repo.RepoID != "" {
-			d.Problemf(at+".repoId", "%q is also the repoId of repositories[%d]", repo.RepoID, other)
-		} else {
-			seen[repo.RepoID] = i
-		}
+		seen.add(at, "repoId", repo.RepoID)
+		required(d, at+".remote", repo.Remote)
+		required(d, at+".branch", repo.Branch)
 		if u, err := url.Parse(repo.Remote); err == nil && u.User != nil {
 			if _, has := u.User.Password(); has {
 				d.Problemf(at+".remote", "holds a password, which would be shown to others; use git.username and git.password")
@@ -218,16 +217,11 @@ func completeRepositories(repos []Repository, d *strict.Document, r resolver) []
 
 func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {
 	var out []PlatformProvider
-	seen := map[string]string{}
+	seen := names{d: d}
 	add := func(list string, specs []providerSpec) {
 		for i, p := range specs {
 			at := fmt.Sprintf("%s[%d]", list, i)
-			if p.Name == "" {
-				d.Problemf(at+".name", "required")
-			} else if other, twice := seen[p.Name]; twice {
-				d.Problemf(at+".name", "%q is also the name of %s", p.Name, other)
-			}
-			seen[p.Name] = at
+			seen.add(at, "name", p.Name)
 			if provider, ok := p.complete(at, d, r); ok {
 				out = append(out, provider)
 			}

@@ -35,6 +35,8 @@ func TestPipedDefaults(t *testing.T) {
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Username: "piped", Email: "piped@localhost", Host: "github.com", HostName: "github.com"},
 		Limits:       Limits{Deployments: 50},
+		EventWatcher: EventWatcher{CheckInterval: time.Minute},
+		PlanPreview:  PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -43,32 +45,11 @@ func TestPipedDefaults(t *testing.T) {
 
 func TestPipedEveryField(t *testing.T) {
 	t.Setenv("HOME", "/home/someone")
-	got := parsePiped(t, "/etc/piped/piped.yaml", pipedHead+`
-  projectID: shop
-  pipedID: p1
-  name: agent
-  dataDir: data
-  store: {dsn: "postgres://u:p@db/piped"}
-  api: {address: "0.0.0.0:1", tlsCertFile: tls/a.crt, tlsKeyFile: ~/a.key}
-  web: {address: "localhost:2"}
-  syncInterval: 3s
-  git:
-    username: bot
-    email: bot@example.com
-    sshKeyData: a2V5
-    host: git.example.com
-    hostName: 10.0.0.1
-    knownHostsFile: known
-  repositories:
-    - {repoId: a, remote: ../repo, branch: main, discover: {}}
-    - {repoId: b, remote: "git@example.com:b.git", branch: dev, discover: {paths: [apps], labels: {env: dev}}}
-    - {repoId: c, remote: /srv/c.git, branch: main}
-  platformProviders:
-    - {name: dev, type: KUBERNETES, labels: {zone: a}, config: {masterURL: "https://x", kubeConfigPath: ./kube}}
-  cloudProviders:
-    - {name: old, type: KUBERNETES}
-  limits: {deployments: 3, perCluster: 2}
-`)
+	text, err := os.ReadFile("testdata/piped/valid-every-field.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := strict.NewSecret("hunter2")
 	want := &Piped{
 		ProjectID: "shop", PipedID: "p1", Name: "agent", DataDir: "/etc/piped/data",
 		Store:        Store{DSN: strict.NewSecret("postgres://u:p@db/piped")},
@@ -76,7 +57,7 @@ func TestPipedEveryField(t *testing.T) {
 		Web:          Web{Address: "localhost:2"},
 		SyncInterval: 3 * time.Second,
 		Git: Git{
-			Username: "bot", Email: "bot@example.com", SSHKeyData: strict.NewSecret("key"),
+			Username: "bot", Email: "bot@example.com", SSHKeyData: secret,
 			Host: "git.example.com", HostName: "10.0.0.1", KnownHostsFile: "/etc/piped/known",
 		},
 		Repositories: []Repository{
@@ -84,13 +65,56 @@ func TestPipedEveryField(t *testing.T) {
 			{RepoID: "b", Remote: "git@example.com:b.git", Branch: "dev", Discover: &Discover{Paths: patterns(t, "apps"), Labels: map[string]string{"env": "dev"}}},
 			{RepoID: "c", Remote: "/srv/c.git", Branch: "main"},
 		},
+		Webhooks: []Webhook{
+			{Name: "github", Type: WebhookGitHub, Secret: secret},
+			{Name: "gitlab", Type: WebhookGitLab, SecretFile: "/etc/piped/hooks/gitlab"},
+		},
 		Providers: []PlatformProvider{
-			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Kubernetes: kubernetes.Provider{MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube"}},
+			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Kubernetes: kubernetes.Provider{
+				MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube",
+				AppStateInformer: kubernetes.AppStateInformer{
+					Namespace:        "shop",
+					IncludeResources: []kubernetes.ResourceMatcher{{APIVersion: "v1"}},
+					ExcludeResources: []kubernetes.ResourceMatcher{{APIVersion: "v1", Kind: "Event"}},
+				},
+			}},
 			{Name: "old", Type: "KUBERNETES"},
 		},
 		Limits: Limits{Deployments: 3, PerCluster: 2},
+		ChartRepositories: []ChartRepository{
+			{Type: ChartRepositoryHTTP, Name: "charts", Address: "https://charts.example.com", Username: "bot", Password: secret, Insecure: true},
+			{Type: ChartRepositoryGit, GitRemote: "git@example.com:charts.git", SSHKeyFile: "/etc/piped/charts.key"},
+		},
+		ChartRegistries: []ChartRegistry{{Type: ChartRegistryOCI, Address: "oci.example.com", Username: "bot", Password: secret}},
+		AnalysisProviders: []AnalysisProvider{
+			{Name: "prometheus", Type: AnalysisPrometheus, Prometheus: Prometheus{Address: "http://p", UsernameFile: "/etc/piped/u", PasswordFile: "/etc/piped/p"}},
+			{Name: "datadog", Type: AnalysisDatadog, Datadog: Datadog{Address: "datadoghq.eu", APIKeyFile: "/etc/piped/api", ApplicationKeyData: secret}},
+			{Name: "datadog-2", Type: AnalysisDatadog, Datadog: Datadog{Address: "datadoghq.com", APIKeyData: secret, ApplicationKeyFile: "/etc/piped/app"}},
+			{Name: "stackdriver", Type: AnalysisStackdriver, Stackdriver: Stackdriver{ServiceAccountFile: "/etc/piped/account"}},
+		},
+		Notifications: Notifications{
+			Routes: []NotificationRoute{{
+				Name: "prod", Receiver: "hook", Events: []NotificationEvent{"DEPLOYMENT_FAILED"}, IgnoreEvents: []NotificationEvent{"PIPED_STARTED"},
+				Groups: []NotificationGroup{"DEPLOYMENT"}, IgnoreGroups: []NotificationGroup{"STAGE"}, Apps: []string{"web"}, IgnoreApps: []string{"api"},
+				Labels: map[string]string{"env": "prod"}, IgnoreLabels: map[string]string{"team": "a"},
+			}},
+			Receivers: []NotificationReceiver{
+				{Name: "hook", Slack: &SlackReceiver{HookURL: secret, MentionedAccounts: []string{"U1", "U2"}, MentionedGroups: []string{"S1", "S2"}}},
+				{Name: "chat", Slack: &SlackReceiver{OAuthTokenData: secret, ChannelID: "C1"}},
+				{Name: "old-chat", Slack: &SlackReceiver{OAuthToken: secret, ChannelID: "C1"}},
+				{Name: "file-chat", Slack: &SlackReceiver{OAuthTokenFile: "/etc/piped/token", ChannelID: "C1"}},
+				{Name: "web", Webhook: &WebhookReceiver{URL: "https://x/y", SignatureKey: "PipeCD-Signature", SignatureValue: secret}},
+				{Name: "web-2", Webhook: &WebhookReceiver{URL: "http://x", SignatureKey: "X-Key", SignatureValueFile: "/etc/piped/signature"}},
+			},
+		},
+		SecretManagement: SecretManagement{Type: SecretManagementKeyPair, KeyPair: KeyPair{PrivateKeyFile: "/etc/piped/private", PublicKeyData: secret}},
+		EventWatcher: EventWatcher{CheckInterval: 10 * time.Minute, GitRepos: []EventWatcherRepository{
+			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
+		}},
+		PlanPreview: PlanPreview{WorkerNum: 1, CommandQueueBufferSize: 2, CommandCheckInterval: 3 * time.Second, CommandHandleTimeout: 4 * time.Second},
+		AppSelector: map[string]string{"env": "dev"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, parsePiped(t, "/etc/piped/piped.yaml", string(text))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -59,31 +59,20 @@ func (w Webhook) Load() (strict.Secret, error) {
 }
 
 func completeWebhooks(hooks []Webhook, d *strict.Document, r resolver) []Webhook {
-	seen := map[string]int{}
+	seen := names{d: d}
 	for i := range hooks {
 		hook, at := &hooks[i], fmt.Sprintf("webhooks[%d]", i)
-		other, twice := seen[hook.Name]
-		switch why := validation.IsDNS1123Label(hook.Name); {
-		case hook.Name == "":
-			d.Problemf(at+".name", "required; expected the last part of the webhook's URL")
-		case twice:
-			d.Problemf(at+".name", "%q is also the name of webhooks[%d]", hook.Name, other)
-		case len(why) > 0:
+		seen.add(at, "name", hook.Name)
+		if why := validation.IsDNS1123Label(hook.Name); hook.Name != "" && len(why) > 0 {
 			d.Problemf(at+".name", "%q cannot be the last part of a URL: %s", hook.Name, why[0])
-		}
-		if !twice {
-			seen[hook.Name] = i
 		}
 		if hook.Type == "" {
 			d.Problemf(at+".type", "required; expected %s", strict.Alternatives(hook.Type.Values()))
 		}
-		switch empty := strings.TrimSpace(hook.Secret.Reveal()) == ""; {
-		case d.Has(at+".secret") && hook.SecretFile != "":
-			d.Problemf(at+".secretFile", "contradicts %s.secret; keep one of them", at)
-		case d.Has(at+".secret") && empty:
-			d.Problemf(at+".secret", "is empty, so that anybody could send to the webhook")
-		case empty && hook.SecretFile == "":
-			d.Problemf(at+".secret", "required, or %s.secretFile; without one anybody could send to the webhook", at)
+		if secret := at + ".secret"; d.Has(secret) && strings.TrimSpace(hook.Secret.Reveal()) == "" {
+			d.Problemf(secret, "is empty, so that anybody could send to the webhook")
+		} else {
+			exactlyOne(d, field{secret, d.Has(secret)}, field{at + ".secretFile", hook.SecretFile != ""})
 		}
 		hook.SecretFile = r.path(at+".secretFile", hook.SecretFile)
 	}

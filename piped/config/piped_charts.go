@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// ChartRepository is a repository of Helm charts.
+type ChartRepository struct {
+	Type ChartRepositoryType `yaml:"type"`
+
+	// Those of type HTTP. Name is how applications name it.
+	Name     string        `yaml:"name"`
+	Address  string        `yaml:"address"`
+	Username string        `yaml:"username"`
+	Password strict.Secret `yaml:"password"`
+	// Insecure accepts any TLS certificate.
+	Insecure bool `yaml:"insecure"`
+
+	// Those of type GIT.
+	GitRemote  string `yaml:"gitRemote"`
+	SSHKeyFile string `yaml:"sshKeyFile"`
+}
+
+// ChartRepositoryType says how a chart repository is reached.
+type ChartRepositoryType string
+
+// The types of chart repositories.
+const (
+	ChartRepositoryHTTP ChartRepositoryType = "HTTP"
+	ChartRepositoryGit  ChartRepositoryType = "GIT"
+)
+
+// Values returns every type.
+func (ChartRepositoryType) Values() []string {
+	return []string{string(ChartRepositoryHTTP), string(ChartRepositoryGit)}
+}
+
+// ChartRegistry is an OCI registry of Helm charts.
+type ChartRegistry struct {
+	Type     ChartRegistryType `yaml:"type"`
+	Address  string            `yaml:"address"`
+	Username string            `yaml:"username"`
+	Password strict.Secret     `yaml:"password"`
+}
+
+// ChartRegistryType says what a chart registry speaks.
+type ChartRegistryType string
+
+// ChartRegistryOCI is the only type of chart registries.
+const ChartRegistryOCI ChartRegistryType = "OCI"
+
+// Values returns every type.
+func (ChartRegistryType) Values() []string { return []string{string(ChartRegistryOCI)} }
+
+func completeChartRepositories(repos []ChartRepository, d *strict.Document, r resolver) []ChartRepository {
+	seen := names{d: d}
+	for i := range repos {
+		repo, at := &repos[i], fmt.Sprintf("chartRepositories[%d]", i)
+		if repo.Type == "" {
+			repo.Type = ChartRepositoryHTTP
+		}
+		http := field{at + ".address", repo.Address != ""}
+		git := field{at + ".gitRemote", repo.GitRemote != ""}
+		switch repo.Type {
+		case ChartRepositoryHTTP:
+			seen.add(at, "name", repo.Name)
+			required(d, http.path, repo.Address)
+			unfit(d, "type "+string(repo.Type), git, field{at + ".sshKeyFile", repo.SSHKeyFile != ""})
+		case ChartRepositoryGit:
+			required(d, git.path, repo.GitRemote)
+			unfit(d, "type "+string(repo.Type), http, field{at + ".username", repo.Username != ""},
+				field{at + ".password", !repo.Password.IsEmpty()}, field{at + ".insecure", repo.Insecure})
+		}
+		pair(d, field{at + ".username", repo.Username != ""}, field{at + ".password", !repo.Password.IsEmpty()})
+		repo.SSHKeyFile = r.path(at+".sshKeyFile", repo.SSHKeyFile)
+	}
+	return repos
+}
+
+func completeChartRegistries(registries []ChartRegistry, d *strict.Document) []ChartRegistry {
+	seen := names{d: d}
+	for i := range registries {
+		registry, at := &registries[i], fmt.Sprintf("chartRegistries[%d]", i)
+		if registry.Type == "" {
+			registry.Type = ChartRegistryOCI
+		}
+		seen.add(at, "address", registry.Address)
+		pair(d, field{at + ".username", registry.Username != ""}, field{at + ".password", !registry.Password.IsEmpty()})
+	}
+	return registries
+}
