@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"path"
 	"time"
 
@@ -103,6 +104,13 @@ type Application struct {
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// SameSpec reports whether Git or the registration says the same of a and b: its
+// name, kind, Git path, provider, description and labels.
+func (a Application) SameSpec(b Application) bool {
+	return a.Name == b.Name && a.Kind == b.Kind && a.Git == b.Git && a.Provider == b.Provider &&
+		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
 }
 
 // KindKubernetes is the application kind of Kubernetes applications.

@@ -50,30 +50,36 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 // one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
 // commit. Changed tells whether anything was written.
 func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
-	if a.ID == "" || a.Name == "" {
-		return false, deploy.Errorf(deploy.Invalid, "an application needs an ID and a name, got %q and %q", a.ID, a.Name)
+	if err := checkIdentity(a); err != nil {
+		return false, err
 	}
 	old, known, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", a.ID)
 	if err != nil {
 		return false, s.fail(err, "read application "+a.ID)
 	}
-	if known && sameSpec(old, a) {
+	if known && old.SameSpec(a) {
 		return false, nil
 	}
 	err = s.write(ctx, func(t *tx) error {
-		changed = true
-		inserted, err := t.insertApplication(ctx, a)
-		if err == nil && !inserted {
-			changed, err = t.updateSpec(ctx, a)
-		}
+		changed, err = t.putApplication(ctx, a)
 		return err
 	})
 	return changed && err == nil, s.fail(err, "put application "+a.ID)
 }
 
-func sameSpec(a, b deploy.Application) bool {
-	return a.Name == b.Name && a.Kind == b.Kind && a.Git == b.Git && a.Provider == b.Provider &&
-		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
+func checkIdentity(a deploy.Application) error {
+	if a.ID == "" || a.Name == "" {
+		return deploy.Errorf(deploy.Invalid, "an application needs an ID and a name, got %q and %q", a.ID, a.Name)
+	}
+	return nil
+}
+
+func (t *tx) putApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
+	inserted, err := t.insertApplication(ctx, a)
+	if err != nil || inserted {
+		return inserted, err
+	}
+	return t.updateSpec(ctx, a)
 }
 
 func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inserted bool, err error) {
@@ -102,7 +108,7 @@ func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inser
 
 func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool, err error) {
 	old, err := t.lockApplication(ctx, a.ID)
-	if err != nil || sameSpec(old, a) {
+	if err != nil || old.SameSpec(a) {
 		return false, err
 	}
 	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})

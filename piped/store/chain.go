@@ -43,7 +43,7 @@ func (s *Store) chain(ctx context.Context, id string) (deploy.Chain, error) {
 	if err != nil {
 		return deploy.Chain{}, err
 	}
-	made, err := all(ctx, s, scanDeployment, selectDeployment+" WHERE chain_id = ?", id)
+	made, err := all(ctx, s, scanDeployment, selectDeployment+" WHERE chain_id = ? AND chain_id <> ''", id) // as the index says
 	if err != nil {
 		return deploy.Chain{}, err
 	}

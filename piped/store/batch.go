@@ -1,0 +1,78 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// batchSize is how many items share one transaction: enough that the disk is
+// not what many small writes wait for, few enough that others get their turn.
+const batchSize = 50
+
+// CreateDeployments is CreateDeployment for many: several share a transaction,
+// and none is lost because of another. The two slices returned are as long as ns:
+// what was stored, and why what was not stored was not.
+func (s *Store) CreateDeployments(ctx context.Context, ns []NewDeployment) ([]deploy.Deployment, []error) {
+	created, errs := make([]deploy.Deployment, len(ns)), make([]error, len(ns))
+	s.inBatches(ctx, len(ns), func(i int) string { return ns[i].Deployment.ApplicationID }, func(t *tx, i int) (err error) {
+		created[i], err = t.createDeployment(ctx, ns[i])
+		return err
+	}, func(i int, err error) {
+		created[i], errs[i] = deploy.Deployment{}, s.fail(err, "create deployment "+ns[i].Deployment.ID)
+	})
+	return created, errs
+}
+
+// PutApplications is PutApplication for many: several share a transaction, and
+// none is lost because of another. The two slices returned are as long as apps:
+// whether each was changed, and why it was not stored.
+func (s *Store) PutApplications(ctx context.Context, apps []deploy.Application) (changed []bool, errs []error) {
+	changed, errs = make([]bool, len(apps)), make([]error, len(apps))
+	s.inBatches(ctx, len(apps), func(i int) string { return apps[i].ID }, func(t *tx, i int) (err error) {
+		if err := checkIdentity(apps[i]); err != nil {
+			return err
+		}
+		changed[i], err = t.putApplication(ctx, apps[i])
+		return err
+	}, func(i int, err error) {
+		changed[i], errs[i] = false, s.fail(err, "put application "+apps[i].ID)
+	})
+	return changed, errs
+}
+
+// inBatches runs do for the items 0 to n-1, several in one transaction, in the
+// order of the applications they lock. When a transaction fails because of what
+// one of them asks, its items get one each. Failed is called for those that were
+// not stored.
+func (s *Store) inBatches(ctx context.Context, n int, application func(int) string, do func(*tx, int) error, failed func(int, error)) {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(application(a), application(b)) })
+	write := func(items ...int) error {
+		return s.write(ctx, func(t *tx) error {
+			for _, i := range items {
+				if err := do(t, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for batch := range slices.Chunk(order, batchSize) {
+		err := write(batch...)
+		alone := err != nil && !deploy.IsKind(s.fail(err, "write"), deploy.Unavailable) && ctx.Err() == nil
+		for _, i := range batch {
+			if alone {
+				err = write(i)
+			}
+			if err != nil {
+				failed(i, err)
+			}
+		}
+	}
+}
