@@ -201,6 +201,8 @@ func codeOf(kind deploy.Kind) codes.Code {
 		return codes.FailedPrecondition
 	case deploy.Unavailable, deploy.Stopping:
 		return codes.Unavailable
+	case deploy.Denied:
+		return codes.PermissionDenied
 	default:
 		return codes.Internal
 	}

@@ -70,6 +70,7 @@ func TestErrorsOfTheDomainBecomeCodes(t *testing.T) {
 		"illegal":     {deploy.Errorf(deploy.Illegal, "it has ended"), codes.FailedPrecondition, "it has ended", false},
 		"unavailable": {deploy.Errorf(deploy.Unavailable, "database is gone"), codes.Unavailable, "database is gone", false},
 		"stopping":    {deploy.Errorf(deploy.Stopping, "agent ends"), codes.Unavailable, "agent ends", false},
+		"denied":      {deploy.Errorf(deploy.Denied, "not signed"), codes.PermissionDenied, "not signed", false},
 		"internal":    {deploy.Errorf(deploy.Internal, "read: %w", inside), codes.Internal, "GetCommand failed inside the agent; its log holds the cause", true},
 		"any other":   {inside, codes.Internal, "GetCommand failed inside the agent; its log holds the cause", true},
 		"wrapped":     {fmt.Errorf("read: %w", deploy.Errorf(deploy.Conflict, "it changed")), codes.Aborted, "read: it changed", false},

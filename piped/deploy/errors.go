@@ -31,11 +31,13 @@ const (
 	// Stopping means the agent is shutting down; the work goes on after the
 	// next start.
 	Stopping
+	// Denied means the sender did not prove that it may ask for this.
+	Denied
 )
 
 var kindNames = map[Kind]string{
 	Internal: "internal", Invalid: "invalid", NotFound: "not found", Exists: "exists", Conflict: "conflict",
-	Illegal: "illegal", Unavailable: "unavailable", Stopping: "stopping",
+	Illegal: "illegal", Unavailable: "unavailable", Stopping: "stopping", Denied: "denied",
 }
 
 // String returns the kind in words.
