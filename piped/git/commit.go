@@ -26,15 +26,46 @@ func (r *Repo) Head() (c deploy.Commit, ok bool) {
 	return r.describe(oc), true
 }
 
-// Commit returns a commit of the mirror. The kind is NotFound when the mirror
-// does not hold it: it was never on the tracked branch, or the hash is not a
-// full one.
-func (r *Repo) Commit(_ context.Context, hash string) (deploy.Commit, error) {
-	c, err := r.commit(hash)
+// MinAbbreviation is how many digits of a commit's hash name it at least.
+const MinAbbreviation = 7
+
+// Commit returns a commit of the mirror by its hash or by the beginning of it,
+// MinAbbreviation digits or more. The kind is NotFound when the mirror holds none
+// of that name: it was never on the tracked branch. It is Invalid when several
+// begin so.
+func (r *Repo) Commit(ctx context.Context, hash string) (deploy.Commit, error) {
+	full, err := r.complete(ctx, hash)
+	if err != nil {
+		return deploy.Commit{}, err
+	}
+	c, err := r.commit(full)
 	if err != nil {
 		return deploy.Commit{}, err
 	}
 	return r.describe(c), nil
+}
+
+// complete returns the full hash of the commit that the beginning of one names;
+// anything that is no beginning comes back as it is.
+func (r *Repo) complete(ctx context.Context, prefix string) (string, error) {
+	if !isAbbreviation(prefix) {
+		return prefix, nil
+	}
+	commits, err := r.objects.commitsWith(ctx, strings.ToLower(prefix))
+	switch {
+	case err != nil:
+		return "", deploy.Errorf(deploy.Internal, "look up commit %s of %s: %w", prefix, r.Remote(), err)
+	case len(commits) == 0:
+		return "", deploy.Errorf(deploy.NotFound, "no commit in the mirror of %s begins with %s: none was ever on branch %s", r.Remote(), prefix, r.follows().branch)
+	case len(commits) > 1:
+		return "", deploy.Errorf(deploy.Invalid, "%d commits of %s begin with %s, such as %s and %s: give more digits", len(commits), r.Remote(), prefix, commits[0], commits[1])
+	}
+	return commits[0], nil
+}
+
+func isAbbreviation(hash string) bool {
+	const full = 40
+	return len(hash) >= MinAbbreviation && len(hash) < full && strings.Trim(strings.ToLower(hash), "0123456789abcdef") == ""
 }
 
 // Pin keeps a commit of the mirror reachable under a name of the caller's,

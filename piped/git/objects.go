@@ -2,6 +2,9 @@ package git
 
 import (
 	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -70,6 +73,38 @@ func (o *objects) commit(h plumbing.Hash) (*object.Commit, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return object.GetCommit(o.sto, h)
+}
+
+// commitsWith returns the hashes of all commits that begin with these digits, in
+// lower case, sorted.
+func (o *objects) commitsWith(ctx context.Context, digits string) ([]string, error) {
+	// The storage asks for whole bytes.
+	prefix, err := hex.DecodeString(digits[:len(digits)/2*2])
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	hashes, err := o.sto.HashesWithPrefix(prefix)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, h := range hashes {
+		if !strings.HasPrefix(h.String(), digits) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if _, err := object.GetCommit(o.sto, h); err == nil {
+			out = append(out, h.String())
+		} else if !errors.Is(err, plumbing.ErrObjectNotFound) {
+			return nil, err
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // tree returns a directory's entries sorted by name; the caller must not change
