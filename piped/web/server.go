@@ -1,6 +1,8 @@
-// Package web is the agent's HTTP server: whether the process is alive and
-// whether it is ready for work. It owns the web address and nothing behind it:
-// what ready means is asked of a function it is given.
+// Package web is the agent's HTTP server: whether the process is alive, whether
+// it is ready for work, and the webhooks by which Git hosts announce pushes. It
+// owns the web address and nothing behind it: what ready means is asked of a
+// function it is given, and what was pushed is looked up by whoever watches the
+// repository. It never shows or logs what a sender sent.
 //
 // To test with it, give New the address 127.0.0.1:0 and ask Addr where it
 // listens.
@@ -19,9 +21,25 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// readTimeout bounds the reading of a request: a silent client holds no
-// connection.
-const readTimeout = 10 * time.Second
+// limits bound what a client can hold of the agent.
+type limits struct {
+	header      time.Duration // to send the header in
+	read        time.Duration // to send the whole request in
+	write       time.Duration // to be answered in, counted from the header's end
+	idle        time.Duration // between two requests of a connection
+	headerBytes int
+	body        int64 // bytes of a webhook delivery
+	deliveries  int   // webhook deliveries being read at once
+}
+
+// defaultLimits are made for deliveries of 25 MiB, the most GitHub sends. No
+// host waits longer than 30 s for an answer, most wait 10 s.
+func defaultLimits() limits {
+	return limits{
+		header: 5 * time.Second, read: 30 * time.Second, write: 40 * time.Second, idle: time.Minute,
+		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8,
+	}
+}
 
 // Config is what New needs.
 type Config struct {
@@ -30,7 +48,10 @@ type Config struct {
 	// Ready returns nil while the agent is ready for work, and otherwise why it
 	// is not, without secrets. It must be quick and safe for concurrent use;
 	// nil means always ready.
-	Ready  func() error
+	Ready func() error
+	// Look has the repository of that ID looked at soon. It must return at once
+	// and be safe for concurrent use; nil means that nobody looks.
+	Look   func(repoID string)
 	Logger *slog.Logger
 	// Grace bounds how long Run waits for requests to end; default 5 s.
 	Grace time.Duration
@@ -40,15 +61,21 @@ type Config struct {
 type Server struct {
 	listener net.Listener
 	http     *http.Server
+	hooks    *hooks
 	log      *slog.Logger
 	grace    time.Duration
 }
 
 // New binds the address, so that a port in use is known at once. Whoever does
-// not come to call Run calls Close.
-func New(cfg Config) (*Server, error) {
+// not come to call Run calls Close. There are no webhooks until SetWebhooks.
+func New(cfg Config) (*Server, error) { return newServer(cfg, defaultLimits()) }
+
+func newServer(cfg Config, l limits) (*Server, error) {
 	if cfg.Ready == nil {
 		cfg.Ready = func() error { return nil }
+	}
+	if cfg.Look == nil {
+		cfg.Look = func(string) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -60,17 +87,21 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for HTTP on %q (web.address): %w", cfg.Address, err)
 	}
+	hooks := newHooks(cfg.Look, cfg.Logger, l)
 	return &Server{
-		listener: listener, log: cfg.Logger, grace: cfg.Grace,
+		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace,
 		http: &http.Server{
-			Handler: routes(cfg.Ready), ReadTimeout: readTimeout,
-			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+			Handler:           routes(cfg.Ready, hooks),
+			ReadHeaderTimeout: l.header, ReadTimeout: l.read, WriteTimeout: l.write, IdleTimeout: l.idle,
+			MaxHeaderBytes: l.headerBytes,
+			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		},
 	}, nil
 }
 
-func routes(ready func() error) http.Handler {
+func routes(ready func() error, hooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("POST /webhooks/{name}", hooks)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
 	})

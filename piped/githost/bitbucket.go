@@ -1,0 +1,101 @@
+package githost
+
+import (
+	"net/http"
+)
+
+// The events of Bitbucket that mean something here.
+const (
+	bitbucketEvent      = "X-Event-Key"
+	bitbucketSignature  = "X-Hub-Signature"
+	bitbucketCloudPush  = "repo:push"
+	bitbucketServerPush = "repo:refs_changed"
+	bitbucketServerPing = "diagnostics:ping"
+)
+
+// bitbucket is Bitbucket Cloud and Bitbucket Data Center, as documented in
+// "Event payloads" on support.atlassian.com and "Event payload" on
+// confluence.atlassian.com. They share their headers, and no event.
+func bitbucket() host {
+	return host{name: "Bitbucket", event: bitbucketEvent, open: openBitbucket, read: readBitbucket}
+}
+
+func openBitbucket(r *http.Request, secret []byte) ([]byte, error) {
+	if r.Header.Get(bitbucketEvent) == bitbucketServerPing && r.Header.Get(bitbucketSignature) == "" {
+		return nil, nil // Data Center does not sign its connection test, and it asks for nothing
+	}
+	mac, err := signature(r, bitbucketSignature, "sha256=")
+	if err != nil {
+		return nil, err
+	}
+	payload, err := body(r)
+	if err != nil {
+		return nil, err
+	}
+	return payload, verify(payload, mac, secret)
+}
+
+func readBitbucket(event string, payload []byte) (Push, error) {
+	switch event {
+	case bitbucketServerPing:
+		return Push{Ping: true}, nil
+	case bitbucketCloudPush:
+		return readBitbucketCloud(payload)
+	case bitbucketServerPush:
+		return readBitbucketServer(payload)
+	default:
+		return Push{}, nil
+	}
+}
+
+type link struct{ Href, Name string }
+
+// bitbucketCloudChanges tells where each reference is now; a deleted one is at
+// null. The repository has no address for Git, and the page's is the same.
+type bitbucketCloudChanges struct {
+	Push struct {
+		Changes []struct{ New struct{ Type, Name string } }
+	}
+	Repository struct {
+		Links struct{ HTML link }
+	}
+}
+
+func readBitbucketCloud(payload []byte) (Push, error) {
+	p, err := decode[bitbucketCloudChanges](payload)
+	if err != nil {
+		return Push{}, err
+	}
+	push := Push{Remotes: []string{p.Repository.Links.HTML.Href}}
+	for _, c := range p.Push.Changes {
+		if c.New.Type == "branch" {
+			push.Branches = append(push.Branches, c.New.Name)
+		}
+	}
+	return push, nil
+}
+
+type bitbucketServerChanges struct {
+	Changes []struct {
+		Ref    struct{ ID string }
+		ToHash string
+	}
+	Repository struct {
+		Links struct{ Clone []link }
+	}
+}
+
+func readBitbucketServer(payload []byte) (Push, error) {
+	p, err := decode[bitbucketServerChanges](payload)
+	if err != nil {
+		return Push{}, err
+	}
+	var push Push
+	for _, clone := range p.Repository.Links.Clone {
+		push.Remotes = append(push.Remotes, clone.Href)
+	}
+	for _, c := range p.Changes {
+		push.Branches = append(push.Branches, moved(c.Ref.ID, c.ToHash))
+	}
+	return push, nil
+}

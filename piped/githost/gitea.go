@@ -1,0 +1,57 @@
+package githost
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// gitea is Gitea, and Forgejo, which sends the same under its own name too, as
+// documented in "Webhooks" on docs.gitea.com and forgejo.org.
+func gitea() host {
+	return host{name: "Gitea", event: "X-Gitea-Event", open: openGitea, read: readGitea}
+}
+
+// openGitea accepts both content types a webhook can be set to. Unlike GitHub's,
+// the signature of a form is over the payload in it.
+func openGitea(r *http.Request, secret []byte) ([]byte, error) {
+	mac, err := giteaSignature(r)
+	if err != nil {
+		return nil, err
+	}
+	media, err := mediaType(r)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := body(r)
+	if err != nil {
+		return nil, err
+	}
+	if media == mediaForm {
+		form, err := url.ParseQuery(string(payload))
+		if err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "the delivery is not the form that its content type says")
+		}
+		payload = []byte(form.Get("payload"))
+	}
+	return payload, verify(payload, mac, secret)
+}
+
+// giteaSignature takes the first of the headers that is there: all are of the
+// same secret and payload.
+func giteaSignature(r *http.Request) ([]byte, error) {
+	for _, header := range []string{"X-Gitea-Signature", "X-Forgejo-Signature"} {
+		if r.Header.Get(header) != "" {
+			return signature(r, header, "")
+		}
+	}
+	return signature(r, "X-Hub-Signature-256", "sha256=")
+}
+
+func readGitea(event string, payload []byte) (Push, error) {
+	if event != "push" {
+		return Push{}, nil
+	}
+	return readRefPush(payload)
+}

@@ -1,0 +1,74 @@
+package githost
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+
+	"github.com/google/go-github/v60/github"
+)
+
+// gitHub is GitHub and GitHub Enterprise Server, as documented in "Webhook
+// events and payloads" and "Validating webhook deliveries" on docs.github.com.
+func gitHub() host {
+	return host{name: "GitHub", event: github.EventTypeHeader, open: openGitHub, read: readGitHub}
+}
+
+// openGitHub accepts both content types a webhook can be set to. The signature
+// is over the body in either.
+func openGitHub(r *http.Request, secret []byte) ([]byte, error) {
+	// ValidatePayload would also accept SHA-1, in a header of its own and in
+	// this one.
+	if _, err := signature(r, github.SHA256SignatureHeader, "sha256="); err != nil {
+		return nil, err
+	}
+	if _, err := mediaType(r); err != nil {
+		return nil, err
+	}
+	data, err := body(r)
+	if err != nil {
+		return nil, err
+	}
+	signed := &http.Request{Header: r.Header, Body: io.NopCloser(bytes.NewReader(data))}
+	payload, err := github.ValidatePayload(signed, secret)
+	if err != nil {
+		return nil, errWrongSecret() // or no form at all, which nobody signed
+	}
+	return payload, nil
+}
+
+func readGitHub(event string, payload []byte) (Push, error) {
+	switch event {
+	case "ping":
+		return Push{Ping: true}, nil
+	case "push":
+		return readRefPush(payload)
+	default:
+		return Push{}, nil
+	}
+}
+
+// refPush is a push of one reference as GitHub, Gitea and Forgejo write it.
+type refPush struct {
+	Ref        string
+	After      string
+	Deleted    bool
+	Repository struct {
+		CloneURL string `json:"clone_url"`
+		SSHURL   string `json:"ssh_url"`
+		GitURL   string `json:"git_url"`
+		HTMLURL  string `json:"html_url"`
+	}
+}
+
+func readRefPush(payload []byte) (Push, error) {
+	p, err := decode[refPush](payload)
+	if err != nil || p.Deleted {
+		return Push{}, err
+	}
+	repo := p.Repository
+	return Push{
+		Remotes:  []string{repo.CloneURL, repo.SSHURL, repo.GitURL, repo.HTMLURL},
+		Branches: []string{moved(p.Ref, p.After)},
+	}, nil
+}

@@ -1,0 +1,70 @@
+package githost
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const gitLabToken = "X-Gitlab-Token"
+
+// gitLab is GitLab, as documented in "Webhook events" and "System hooks" on
+// docs.gitlab.com. It signs nothing: it sends the secret itself.
+func gitLab() host {
+	return host{name: "GitLab", event: "X-Gitlab-Event", open: openGitLab, read: readGitLab}
+}
+
+func openGitLab(r *http.Request, secret []byte) ([]byte, error) {
+	token := r.Header.Get(gitLabToken)
+	if token == "" {
+		return nil, deploy.Errorf(deploy.Denied, "the delivery has no header %s; set the secret token at GitLab", gitLabToken)
+	}
+	// Hashed, so that not even the secret's length shows in the time it takes.
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256(secret)
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return nil, deploy.Errorf(deploy.Denied, "header %s holds another secret token; set the same here and at GitLab", gitLabToken)
+	}
+	return body(r)
+}
+
+// gitLabPush is a push to one branch, or, as repository_update, to several
+// references.
+type gitLabPush struct {
+	EventName string `json:"event_name"`
+	refChange
+	Changes []refChange
+	Project struct {
+		HTTPURL string `json:"git_http_url"`
+		SSHURL  string `json:"git_ssh_url"`
+		WebURL  string `json:"web_url"`
+	}
+}
+
+type refChange struct{ Ref, After string }
+
+// readGitLab reads the hooks of projects and groups, and those of a whole
+// instance. The latter tell a push to many branches at once only as a
+// repository_update.
+func readGitLab(event string, payload []byte) (Push, error) {
+	if event != "Push Hook" && event != "System Hook" {
+		return Push{}, nil
+	}
+	p, err := decode[gitLabPush](payload)
+	if err != nil {
+		return Push{}, err
+	}
+	changes := []refChange{p.refChange}
+	switch {
+	case p.EventName == "repository_update":
+		changes = p.Changes
+	case p.EventName != "push" && event == "System Hook":
+		return Push{}, nil
+	}
+	push := Push{Remotes: []string{p.Project.HTTPURL, p.Project.SSHURL, p.Project.WebURL}}
+	for _, c := range changes {
+		push.Branches = append(push.Branches, moved(c.Ref, c.After))
+	}
+	return push, nil
+}
