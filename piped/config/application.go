@@ -59,35 +59,52 @@ func ParseApplication(name string, data []byte) (*Application, error) {
 }
 
 func parseApplication(name string, data []byte) (*Application, error) {
-	d, err := strict.Parse(name, data, APIVersion)
+	app, d, err := readApplication(name, data)
 	if err != nil {
 		return nil, err
 	}
-	if d.Kind != KindKubernetesApp && d.Kind != KindApplication {
-		return nil, &UnsupportedKind{File: name, Line: d.KindLine, Kind: d.Kind}
-	}
-	app := &Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
-	if err := app.decode(d); err != nil {
-		return nil, err
-	}
-	app.complete(d)
-	app.Kubernetes.Complete(d)
-	app.checkRollback(d)
-	app.Warnings = d.Warnings()
+	refuseUnsupported(d, app)
 	return app, d.Err()
 }
 
-// applicationRules joins the rules of the generic part and of Kubernetes.
-func applicationRules() strict.Rules {
-	rules := kubernetes.Rules()
-	rules.Unsupported = append(rules.Unsupported, genericRules().Unsupported...)
-	return rules
+// readApplication reads all that the language has, whether or not this version
+// can honour it. What is wrong with the values is in the document.
+func readApplication(name string, data []byte) (*Application, *strict.Document, error) {
+	d, err := strict.Parse(name, data, APIVersion)
+	if err != nil {
+		return nil, nil, err
+	}
+	if d.Kind != KindKubernetesApp && d.Kind != KindApplication {
+		return nil, nil, &UnsupportedKind{File: name, Line: d.KindLine, Kind: d.Kind}
+	}
+	app := &Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
+	if err := app.decode(d); err != nil {
+		return nil, nil, err
+	}
+	app.complete(d)
+	app.Kubernetes.Complete(d, app.kubernetesStages())
+	app.checkRollback(d)
+	app.Warnings = d.Warnings()
+	return app, d, nil
+}
+
+// kubernetesStages returns the stages of the pipeline as config/kubernetes looks
+// at them.
+func (a *Application) kubernetesStages() []kubernetes.Stage {
+	if a.Pipeline == nil {
+		return nil
+	}
+	stages := make([]kubernetes.Stage, len(a.Pipeline.Stages))
+	for i, s := range a.Pipeline.Stages {
+		stages[i] = kubernetes.Stage{At: stageAt(i), Name: s.Name, Options: s.With}
+	}
+	return stages
 }
 
 // decode reads spec, and with kind Application spec.plugins.kubernetes over it:
 // a key below the plugin replaces the same key of spec as a whole.
 func (a *Application) decode(d *strict.Document) error {
-	rules := applicationRules()
+	rules := kubernetes.Rules()
 	if d.Kind == KindKubernetesApp {
 		rules.Ignored["plugins"] = "read only with kind " + KindApplication + "; ignored"
 		d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)

@@ -53,6 +53,7 @@ func defaults() Application {
 			},
 			ReadyThreshold: 100,
 			FailFast:       true,
+			TrafficRouting: kubernetes.TrafficRouting{Method: kubernetes.PodSelector},
 		},
 	}
 }
@@ -73,6 +74,11 @@ func TestApplicationEveryField(t *testing.T) {
 			Description:      "serves pages",
 			PlatformProvider: "dev",
 			Planner:          Planner{AlwaysUsePipeline: true, AutoRollback: &yes},
+			Pipeline: &Pipeline{Stages: []Stage{
+				{ID: "stage-0", Name: "K8S_SYNC", With: &kubernetes.SyncStageOptions{
+					SyncOptions: kubernetes.SyncOptions{AddVariantLabelToSelector: true}, ReadyThreshold: 80,
+				}},
+			}},
 			Trigger: Trigger{
 				OnCommit:    OnCommit{Paths: patterns(t, "charts/web"), Ignores: patterns(t, "**/*.md", "!docs")},
 				OnCommand:   Switch{Disabled: true},
@@ -99,6 +105,7 @@ func TestApplicationEveryField(t *testing.T) {
 				Key: "example.com/variant", PrimaryValue: "primary", CanaryValue: "c", BaselineValue: "baseline",
 			},
 			ReadyThreshold: 80,
+			TrafficRouting: kubernetes.TrafficRouting{Method: kubernetes.PodSelector},
 			Strict:         true,
 			PruneKinds:     []string{"Namespace"},
 			TakeOver:       true,

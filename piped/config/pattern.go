@@ -79,3 +79,6 @@ func (ps Patterns) MatchCombined(file string) bool {
 	}
 	return ps.Match(file)
 }
+
+// MarshalText returns the pattern as written.
+func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.text), nil }

@@ -2,8 +2,6 @@ package kubernetes
 
 import (
 	"fmt"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,31 +30,24 @@ type Spec struct {
 	PruneKinds []string `yaml:"pruneKinds"`
 	// TakeOver permits applying objects that another owner claims.
 	TakeOver bool `yaml:"takeOver"`
-}
 
-// Input says where the objects come from.
-type Input struct {
-	// Manifests are files, relative to the application's directory and inside
-	// it; empty means every manifest directly in the directory.
-	Manifests []string `yaml:"manifests"`
-	// Namespace is the namespace of every namespaced object; "" leaves theirs.
-	Namespace           string `yaml:"namespace"`
-	AutoCreateNamespace bool   `yaml:"autoCreateNamespace"`
-	// AutoRollback is nil when not written; see config.Application.AutoRollback.
-	AutoRollback *bool `yaml:"autoRollback"`
+	TrafficRouting    TrafficRouting     `yaml:"trafficRouting"`
+	ResourceRoutes    []ResourceRoute    `yaml:"resourceRoutes"`    // the first that matches an object counts
+	ConfigPropagation *ConfigPropagation `yaml:"configPropagation"` // nil when not written
+	HealthChecks      []HealthCheck      `yaml:"healthChecks"`
 }
 
 // SyncOptions are the options of K8S_SYNC.
 type SyncOptions struct {
-	Prune                     bool `yaml:"prune"`
-	AddVariantLabelToSelector bool `yaml:"addVariantLabelToSelector"`
+	Prune                     bool `yaml:"prune" json:"prune"`
+	AddVariantLabelToSelector bool `yaml:"addVariantLabelToSelector" json:"addVariantLabelToSelector"`
 }
 
 // Reference names objects of the application. An empty Name means all of the
 // kind.
 type Reference struct {
-	Kind string `yaml:"kind"`
-	Name string `yaml:"name"`
+	Kind string `yaml:"kind" json:"kind,omitempty"`
+	Name string `yaml:"name" json:"name,omitempty"`
 }
 
 // VariantLabel is the label that tells the variants of a workload apart.
@@ -81,18 +72,14 @@ func DefaultSpec() Spec {
 		},
 		ReadyThreshold: 100,
 		FailFast:       true,
+		TrafficRouting: TrafficRouting{Method: PodSelector},
 	}
 }
 
-// Rules returns the keys of spec that are known but not read. An unsupported
-// one goes from the list when its feature comes.
+// Rules returns the keys of spec that are known but not read.
 func Rules() strict.Rules {
 	const version = "the tool is built in, so the version has no meaning here; ignored"
 	return strict.Rules{
-		Unsupported: []string{
-			"trafficRouting", "resourceRoutes", "configPropagation", "healthChecks",
-			"input.helmChart", "input.helmOptions", "input.kustomizeOptions",
-		},
 		Ignored: map[string]string{
 			"input.kubectlVersion":   version,
 			"input.helmVersion":      version,
@@ -102,9 +89,9 @@ func Rules() strict.Rules {
 }
 
 // Complete fills what depends on other fields and reports every value that
-// makes no sense to d.
-func (s *Spec) Complete(d *strict.Document) {
-	s.completeInput(d)
+// makes no sense to d; stages are those of the pipeline.
+func (s *Spec) Complete(d *strict.Document, stages []Stage) {
+	s.Input.complete(d)
 	for i := range s.Workloads {
 		if s.Workloads[i].Kind == "" {
 			s.Workloads[i].Kind = "Deployment"
@@ -123,24 +110,17 @@ func (s *Spec) Complete(d *strict.Document) {
 		}
 	}
 	s.VariantLabel.validate(d)
-}
-
-func (s *Spec) completeInput(d *strict.Document) {
-	for i, name := range s.Input.Manifests {
-		if !filepath.IsLocal(name) || path.Clean(name) == "." {
-			d.Problemf(fmt.Sprintf("input.manifests[%d]", i), "expected the name of a file inside the application's directory, found %q", name)
-			continue
-		}
-		s.Input.Manifests[i] = path.Clean(name)
+	s.TrafficRouting.complete(d)
+	for i, r := range s.ResourceRoutes {
+		r.complete(d, fmt.Sprintf("resourceRoutes[%d]", i))
 	}
-	if ns := s.Input.Namespace; ns != "" {
-		for _, why := range validation.IsDNS1123Label(ns) {
-			d.Problemf("input.namespace", "%q is not the name of a namespace: %s", ns, why)
-		}
+	if s.ConfigPropagation != nil {
+		s.ConfigPropagation.complete(d)
 	}
-	if s.Input.AutoCreateNamespace && s.Input.Namespace == "" {
-		d.Problemf("input.autoCreateNamespace", "needs input.namespace, the namespace to create")
+	for i := range s.HealthChecks {
+		s.HealthChecks[i].complete(d, fmt.Sprintf("healthChecks[%d]", i))
 	}
+	s.completeStages(d, stages)
 }
 
 func (l VariantLabel) validate(d *strict.Document) {

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -52,8 +53,10 @@ func (r Rules) keys(parent string) []string {
 // Decode reads n into out, a pointer to a struct, and reports every problem to
 // d. What it finds keeps the values out held before. Fields may be structs
 // (inline ones too), pointers, slices, maps with string keys, strings, bools,
-// integers, durations (Go's form, or a number of nanoseconds), yaml.Node
-// (taken as it stands), and whatever implements encoding.TextUnmarshaler or Enum.
+// numbers, durations (Go's form, or a number of nanoseconds), yaml.Node (taken
+// as it stands), whatever implements encoding.TextUnmarshaler or Enum, and any
+// in a struct that is a Variant. What is made while decoding, below pointers and
+// in lists and maps, begins with the defaults of its Defaulter.
 func (d *Document) Decode(n *yaml.Node, at Field, out any, rules Rules) {
 	w := &walker{d: d, base: at.Base, rules: rules}
 	w.value(n, at.Path, reflect.ValueOf(out).Elem())
@@ -95,7 +98,7 @@ func (w *walker) value(n *yaml.Node, path string, v reflect.Value) {
 	case v.Type() == durationType || reflect.PointerTo(v.Type()).Implements(textType):
 		w.scalar(n, path, v)
 	case v.Kind() == reflect.Pointer:
-		p := reflect.New(v.Type().Elem())
+		p := fresh(v.Type().Elem())
 		w.value(n, path, p.Elem())
 		v.Set(p)
 	case v.Kind() == reflect.Struct:
@@ -125,7 +128,7 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 	}
 	fields := map[string]reflect.Value{}
 	collect(v, fields)
-	for _, p := range pairs {
+	for _, p := range variantsLast(pairs, fields) {
 		at := join(path, p.key.Value)
 		general := index.ReplaceAllString(at, "[]")
 		if slices.Contains(w.rules.Unsupported, general) {
@@ -136,11 +139,26 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 			w.d.places[at] = place{line: p.key.Line, path: join(w.base, at)}
 			w.d.Warnf(at, "%s", why)
 		} else if f, known := fields[p.key.Value]; known {
-			w.value(p.value, at, f)
+			w.d.keys[at] = p.key.Line
+			w.field(p.value, at, v, f)
 		} else {
 			w.unknown(p.key, path, fields)
 		}
 	}
+}
+
+// field reads n into f, a field of v.
+func (w *walker) field(n *yaml.Node, path string, v, f reflect.Value) {
+	if f.Kind() != reflect.Interface {
+		w.value(n, path, f)
+		return
+	}
+	to := v.Addr().Interface().(Variant).Variant()
+	if to == nil {
+		return
+	}
+	w.value(n, path, reflect.ValueOf(to).Elem())
+	f.Set(reflect.ValueOf(to))
 }
 
 // maxListed is how many valid keys an error lists.
@@ -171,6 +189,10 @@ func (w *walker) unknown(key *yaml.Node, path string, fields map[string]reflect.
 		w.problem(key, join(path, key.Value), "unknown field; did you mean %q?", near)
 		return
 	}
+	if len(known) == 0 {
+		w.problem(key, join(path, key.Value), "unknown field; there are none here")
+		return
+	}
 	if len(known) > maxListed {
 		w.problem(key, join(path, key.Value), "unknown field; there is none with a similar name here")
 		return
@@ -190,7 +212,7 @@ func (w *walker) mapping(n *yaml.Node, path string, v reflect.Value) {
 			w.problem(p.key, at, "expected %s, found nothing", describe(v.Type().Elem()))
 			continue
 		}
-		item := reflect.New(v.Type().Elem()).Elem()
+		item := fresh(v.Type().Elem()).Elem()
 		w.value(p.value, at, item)
 		v.SetMapIndex(reflect.ValueOf(p.key.Value), item)
 	}
@@ -208,6 +230,7 @@ func (w *walker) list(n *yaml.Node, path string, v reflect.Value) {
 			w.problem(item, at, "expected %s, found nothing", describe(v.Type().Elem()))
 			continue
 		}
+		v.Index(i).Set(fresh(v.Type().Elem()).Elem())
 		w.value(item, at, v.Index(i))
 	}
 }
@@ -225,7 +248,7 @@ func (w *walker) scalar(n *yaml.Node, path string, v reflect.Value) {
 	}
 	if e, ok := v.Interface().(Enum); ok {
 		if !slices.Contains(e.Values(), n.Value) {
-			w.problem(n, path, "expected %s, found %s", describe(v.Type()), show(n))
+			w.problem(n, path, "expected %s, found %s%s", describe(v.Type()), show(n), suggest(n.Value, e.Values()))
 			return
 		}
 		v.SetString(n.Value)
@@ -237,6 +260,8 @@ func (w *walker) scalar(n *yaml.Node, path string, v reflect.Value) {
 		err = setDuration(v, n.Value)
 	case v.CanInt():
 		err = setInt(v, n.Value)
+	case v.CanFloat():
+		err = setFloat(v, n.Value)
 	default:
 		err = n.Decode(v.Addr().Interface())
 	}
@@ -257,6 +282,15 @@ func setDuration(v reflect.Value, text string) error {
 func setInt(v reflect.Value, text string) error {
 	n, err := strconv.ParseInt(text, 10, v.Type().Bits())
 	v.SetInt(n)
+	return err
+}
+
+func setFloat(v reflect.Value, text string) error {
+	f, err := strconv.ParseFloat(text, 64)
+	if err == nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		err = strconv.ErrRange
+	}
+	v.SetFloat(f)
 	return err
 }
 
@@ -337,7 +371,7 @@ func describe(t reflect.Type) string {
 		return d.Expected()
 	}
 	if e, ok := reflect.Zero(t).Interface().(Enum); ok {
-		return Alternatives(e.Values())
+		return choice(e.Values())
 	}
 	if t == durationType {
 		return "a duration such as 90s or 5m"
@@ -353,6 +387,8 @@ func describe(t reflect.Type) string {
 		return "true or false"
 	case reflect.String:
 		return "a string"
+	case reflect.Float64:
+		return "a number"
 	default:
 		return "a whole number"
 	}

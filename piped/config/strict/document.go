@@ -69,6 +69,7 @@ type Document struct {
 	problems Problems
 	warnings []string
 	places   map[string]place
+	keys     map[string]int  // lines of the keys of fields
 	broken   map[string]bool // fields that could not be decoded
 	visits   int
 	line     int
@@ -83,7 +84,7 @@ type place struct {
 // Parse reads the one document in data, which must have the given apiVersion, a
 // kind and a spec. Its error is of type Problems; name stands for the file in it.
 func Parse(name string, data []byte, apiVersion string) (*Document, error) {
-	d := &Document{File: name, places: map[string]place{}, broken: map[string]bool{}}
+	d := &Document{File: name, places: map[string]place{}, keys: map[string]int{}, broken: map[string]bool{}}
 	root, err := d.single(data)
 	if err != nil {
 		return nil, err
@@ -117,6 +118,7 @@ func Parse(name string, data []byte, apiVersion string) (*Document, error) {
 	d.Kind, d.KindLine = envelope.Kind, d.places["kind"].line
 	d.Spec, d.line = &envelope.Spec, envelope.Spec.Line
 	clear(d.places)
+	clear(d.keys)
 	return d, nil
 }
 
@@ -211,6 +213,20 @@ func (d *Document) Problemf(field, format string, args ...any) {
 func (d *Document) Warnf(field, format string, args ...any) {
 	p := d.place(field)
 	d.warnings = append(d.warnings, fmt.Sprintf("%s:%d: %s: %s", d.File, p.line, p.path, fmt.Sprintf(format, args...)))
+}
+
+// Unsupported reports the field at the given path of the spec, or what stands
+// there, as one that this version cannot honour.
+func (d *Document) Unsupported(field, what string) {
+	p := d.place(field)
+	if line, ok := d.keys[field]; ok {
+		p.line = line
+	}
+	if what == "" {
+		d.add(p.line, "", "%s is not supported by this version of piped; remove it", p.path)
+		return
+	}
+	d.add(p.line, p.path, "%s is not supported by this version of piped; remove it", what)
 }
 
 // Has reports whether the field at the given path of the spec was set.

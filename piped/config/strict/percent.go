@@ -21,3 +21,6 @@ func (p *Percent) UnmarshalText(text []byte) error {
 
 // Expected says what a Percent is read from.
 func (p Percent) Expected() string { return "a percentage such as 50 or 50%" }
+
+// MarshalText writes the percentage with its sign.
+func (p Percent) MarshalText() ([]byte, error) { return []byte(strconv.Itoa(int(p)) + "%"), nil }

@@ -1,9 +1,21 @@
 package strict
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // maxSlip is the longest key that is taken for a slip.
 const maxSlip = 64
+
+// Suggest returns `; did you mean "x"?` for the candidate that word is most
+// likely a slip of, or "".
+func Suggest(word string, candidates []string) string {
+	if near := nearest(word, candidates); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
+}
 
 // nearest returns the candidate that key is most likely a slip of, or "".
 func nearest(key string, candidates []string) string {

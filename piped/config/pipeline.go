@@ -1,0 +1,153 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Pipeline is spec.pipeline: stages that run one after another.
+type Pipeline struct {
+	Stages []Stage `yaml:"stages"`
+}
+
+// Stage is one stage of a pipeline.
+type Stage struct {
+	ID   string `yaml:"id"`   // unique in the pipeline; stage-<index> when not written
+	Name string `yaml:"name"` // a key of StageOptions
+	Desc string `yaml:"desc"`
+	// Timeout bounds one run of the stage; 0 is none. It is what timeout of the
+	// stage or of its options says; they do not differ.
+	Timeout time.Duration `yaml:"timeout"`
+	// SkipOn is skipOn of the options.
+	SkipOn SkipOptions `yaml:"-"`
+	// With is a pointer to the options of the stage's kind, complete with
+	// defaults and never nil. As JSON it is what deploy.Stage.Options carry.
+	With any `yaml:"with"`
+}
+
+// StageOptions returns the options of every stage that may stand in a pipeline,
+// by stage name, each as a pointer that holds the defaults.
+func StageOptions() map[string]any {
+	all := kubernetes.StageOptions()
+	all[deploy.StageWait] = &WaitOptions{Duration: defaultWait}
+	all[deploy.StageWaitApproval] = &WaitApprovalOptions{Approvers: []string{}, MinApproverNum: 1, Timeout: defaultStageTimeout}
+	all[deploy.StageScriptRun] = &ScriptRunOptions{OnInterrupted: InterruptedFails, Timeout: defaultStageTimeout}
+	all[stageAnalysis] = &AnalysisOptions{}
+	all[stageCustomSync] = &CustomSyncOptions{Timeout: defaultStageTimeout}
+	return all
+}
+
+// Names of stages that deploy does not know yet.
+const (
+	stageAnalysis   = "ANALYSIS"
+	stageCustomSync = "CUSTOM_SYNC"
+)
+
+// Variant implements strict.Variant: with is read into the options of the stage's
+// kind.
+func (s *Stage) Variant() any { return StageOptions()[s.Name] }
+
+// options is implemented by the options of the stages that are not Kubernetes'.
+type options interface {
+	// complete fills what depends on other fields and reports what makes no
+	// sense to d; at is the path of the options.
+	complete(d *strict.Document, at string)
+	// common returns what every stage can have; nil is what this one cannot.
+	common() (timeout *time.Duration, skipOn *SkipOptions)
+}
+
+// complete fills what depends on other fields and reports every value that makes
+// no sense to d; at is the stage's path.
+func (s *Stage) complete(d *strict.Document, at string) {
+	if s.With == nil {
+		s.With = s.Variant()
+	}
+	if d.Has(at+".timeout") && s.Timeout <= 0 {
+		d.Problemf(at+".timeout", "expected a duration above 0, found %s", s.Timeout)
+	}
+	o, ok := s.With.(options)
+	if !ok {
+		return
+	}
+	o.complete(d, at+".with")
+	timeout, skipOn := o.common()
+	if skipOn != nil {
+		skipOn.complete(d, at+".with.skipOn")
+		s.SkipOn = *skipOn
+	}
+	if timeout != nil {
+		s.mergeTimeout(d, at, timeout)
+	}
+}
+
+// mergeTimeout makes the stage's timeout and that of its options one.
+func (s *Stage) mergeTimeout(d *strict.Document, at string, option *time.Duration) {
+	own, below := d.Has(at+".timeout"), d.Has(at+".with.timeout")
+	switch {
+	case below && *option <= 0:
+		d.Problemf(at+".with.timeout", "expected a duration above 0, found %s", *option)
+	case own && below && s.Timeout != *option:
+		d.Problemf(at+".with.timeout", "is %s, but the stage's timeout is %s; keep one of them", *option, s.Timeout)
+	case own:
+		*option = s.Timeout
+	default:
+		s.Timeout = *option
+	}
+}
+
+func stageAt(i int) string { return fmt.Sprintf("pipeline.stages[%d]", i) }
+
+// completePipeline completes the pipeline and what only a pipeline gives a
+// meaning.
+func (g *Generic) completePipeline(d *strict.Document) {
+	if g.Pipeline != nil && len(g.Pipeline.Stages) == 0 {
+		d.Warnf("pipeline", "has no stages, so every deployment is a quick sync")
+		g.Pipeline = nil
+	}
+	if g.Pipeline == nil {
+		if g.Planner.AlwaysUsePipeline {
+			d.Problemf("planner.alwaysUsePipeline", "needs a pipeline with at least one stage")
+		}
+		if !g.CommitMatcher.Pipeline.IsZero() {
+			d.Warnf("commitMatcher.pipeline", "has no effect without a pipeline")
+		}
+		return
+	}
+	known := slices.Sorted(maps.Keys(StageOptions()))
+	ids := map[string]int{}
+	for i := range g.Pipeline.Stages {
+		s, at := &g.Pipeline.Stages[i], stageAt(i)
+		if !slices.Contains(known, s.Name) {
+			d.Problemf(at+".name", "%s", unknownStage(s.Name, known))
+		}
+		s.complete(d, at)
+		if s.ID == "" {
+			s.ID = fmt.Sprintf("stage-%d", i)
+		}
+		if first, twice := ids[s.ID]; twice {
+			d.Problemf(at+".id", "%q is the ID of stages[%d] too; IDs must differ", s.ID, first)
+		}
+		ids[s.ID] = i
+	}
+}
+
+// unknownStage says what is wrong with a stage's name.
+func unknownStage(name string, known []string) string {
+	switch name {
+	case "":
+		return "required; expected the name of a stage, such as " + deploy.StageK8sSync
+	case deploy.StageRollback, deploy.StageScriptRunRollback:
+		return fmt.Sprintf("%s cannot stand in a pipeline: it is added to every deployment that can be rolled back", name)
+	}
+	if near := strict.Suggest(name, known); near != "" {
+		return fmt.Sprintf("unknown stage %q%s", name, near)
+	}
+	return fmt.Sprintf("unknown stage %q; expected one of %s", name, strings.Join(known, ", "))
+}

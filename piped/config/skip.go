@@ -1,0 +1,27 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// SkipOptions is skipOn of a stage: the stage is skipped when the commit's
+// subject begins with one of the prefixes, or when every file changed since the
+// running commit matches Paths, taken together (Patterns.MatchCombined). It
+// survives JSON, under the names of the file.
+type SkipOptions struct {
+	CommitMessagePrefixes []string `yaml:"commitMessagePrefixes" json:"commitMessagePrefixes,omitempty"`
+	Paths                 Patterns `yaml:"paths" json:"paths,omitempty"` // from the repository's root
+}
+
+// IsZero reports whether the stage is never skipped.
+func (s SkipOptions) IsZero() bool { return len(s.CommitMessagePrefixes) == 0 && len(s.Paths) == 0 }
+
+func (s SkipOptions) complete(d *strict.Document, at string) {
+	for i, p := range s.CommitMessagePrefixes {
+		if p == "" {
+			d.Problemf(fmt.Sprintf("%s.commitMessagePrefixes[%d]", at, i), "expected the beginning of a commit's subject, found an empty one, which every subject has")
+		}
+	}
+}

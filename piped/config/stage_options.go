@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+const (
+	defaultWait         = strict.Duration(time.Minute)
+	defaultStageTimeout = 6 * time.Hour
+)
+
+// WaitOptions are those of WAIT.
+type WaitOptions struct {
+	Duration strict.Duration `yaml:"duration" json:"duration"` // 0 is the default
+	SkipOn   SkipOptions     `yaml:"skipOn" json:"-"`
+}
+
+// WaitApprovalOptions are those of WAIT_APPROVAL.
+type WaitApprovalOptions struct {
+	// Approvers are the subjects of those who may approve; empty is anyone.
+	Approvers      []string      `yaml:"approvers" json:"approvers"`
+	MinApproverNum int           `yaml:"minApproverNum" json:"minApproverNum"`
+	Timeout        time.Duration `yaml:"timeout" json:"-"`
+	SkipOn         SkipOptions   `yaml:"skipOn" json:"-"`
+}
+
+// ScriptRunOptions are those of SCRIPT_RUN.
+type ScriptRunOptions struct {
+	Run           string            `yaml:"run" json:"run"`
+	Env           map[string]string `yaml:"env" json:"env,omitempty"`
+	OnRollback    string            `yaml:"onRollback" json:"-"` // "": nothing is to be undone
+	OnInterrupted OnInterrupted     `yaml:"onInterrupted" json:"onInterrupted"`
+	Timeout       time.Duration     `yaml:"timeout" json:"-"`
+	SkipOn        SkipOptions       `yaml:"skipOn" json:"-"`
+}
+
+// OnInterrupted says what becomes of a script that the agent's end interrupted.
+type OnInterrupted string
+
+// The ways: it fails the stage, or runs once more.
+const (
+	InterruptedFails  OnInterrupted = "fail"
+	InterruptedReruns OnInterrupted = "rerun"
+)
+
+// Values lists what an OnInterrupted may be.
+func (OnInterrupted) Values() []string {
+	return []string{string(InterruptedFails), string(InterruptedReruns)}
+}
+
+// CustomSyncOptions are those of CUSTOM_SYNC.
+type CustomSyncOptions struct {
+	Run     string            `yaml:"run" json:"run"`
+	Envs    map[string]string `yaml:"envs" json:"envs,omitempty"`
+	Timeout time.Duration     `yaml:"timeout" json:"-"`
+}
+
+func (o *WaitOptions) common() (*time.Duration, *SkipOptions)         { return nil, &o.SkipOn }
+func (o *WaitApprovalOptions) common() (*time.Duration, *SkipOptions) { return &o.Timeout, &o.SkipOn }
+func (o *ScriptRunOptions) common() (*time.Duration, *SkipOptions)    { return &o.Timeout, &o.SkipOn }
+func (o *CustomSyncOptions) common() (*time.Duration, *SkipOptions)   { return &o.Timeout, nil }
+
+func (o *WaitOptions) complete(d *strict.Document, at string) {
+	switch {
+	case o.Duration < 0:
+		d.Problemf(at+".duration", "expected a duration above 0, found %s", o.Duration)
+	case o.Duration == 0:
+		o.Duration = defaultWait // as in PipeCD
+	}
+}
+
+func (o *WaitApprovalOptions) complete(d *strict.Document, at string) {
+	distinct := map[string]bool{}
+	for i, a := range o.Approvers {
+		if strings.TrimSpace(a) == "" {
+			d.Problemf(fmt.Sprintf("%s.approvers[%d]", at, i), "expected the name of someone who may approve, found an empty one")
+		}
+		distinct[a] = true
+	}
+	switch {
+	case o.MinApproverNum < 1:
+		d.Problemf(at+".minApproverNum", "expected 1 or more, found %d", o.MinApproverNum)
+	case len(distinct) > 0 && o.MinApproverNum > len(distinct):
+		d.Problemf(at+".minApproverNum", "expected at most %d, which is how many approvers there are, found %d", len(distinct), o.MinApproverNum)
+	}
+}
+
+func (o *ScriptRunOptions) complete(d *strict.Document, at string) {
+	if strings.TrimSpace(o.Run) == "" && strings.TrimSpace(o.OnRollback) == "" {
+		d.Problemf(at+".run", "required; expected the script to run, or one to run on rollback in onRollback")
+	}
+	checkEnv(d, at+".env", o.Env)
+}
+
+func (o *CustomSyncOptions) complete(d *strict.Document, at string) {
+	if strings.TrimSpace(o.Run) == "" {
+		d.Problemf(at+".run", "required; expected the script to run")
+	}
+	checkEnv(d, at+".envs", o.Envs)
+}
+
+// checkEnv reports names that no environment can have.
+func checkEnv(d *strict.Document, at string, env map[string]string) {
+	for name, value := range env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			d.Problemf(at, "expected the name of an environment variable, found %q", name)
+		}
+		if strings.Contains(value, "\x00") {
+			d.Problemf(at+"."+name, "expected a text without a NUL character")
+		}
+	}
+}

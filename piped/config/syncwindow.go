@@ -1,0 +1,150 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// SyncWindows is spec.syncWindows: when deployments may start.
+type SyncWindows []SyncWindow
+
+// SyncWindow is a time that comes again and again, in which deployments may
+// start, or may not.
+type SyncWindow struct {
+	Kind     WindowKind    `yaml:"kind"`
+	Schedule Schedule      `yaml:"schedule"` // when it begins
+	Duration time.Duration `yaml:"duration"`
+	TimeZone TimeZone      `yaml:"timeZone"` // of Schedule
+	// ManualSync lets a sync by hand pass; true when not written.
+	ManualSync bool `yaml:"manualSync"`
+}
+
+// WindowKind says what a window does.
+type WindowKind string
+
+// The kinds of window. Where there is any WindowAllow, deployments start inside
+// of one only; WindowDeny is the stronger.
+const (
+	WindowAllow WindowKind = "allow"
+	WindowDeny  WindowKind = "deny"
+)
+
+// Values lists the kinds of window.
+func (WindowKind) Values() []string { return []string{string(WindowAllow), string(WindowDeny)} }
+
+// Default implements strict.Defaulter.
+func (w *SyncWindow) Default() { w.ManualSync = true }
+
+const (
+	maxWindow = 366 * 24 * time.Hour
+	// lookAhead bounds how far Hold looks for the end of a hold, lookSteps how
+	// many beginnings of windows it looks at.
+	lookAhead = 366 * 24 * time.Hour
+	lookSteps = 5000
+)
+
+func (w SyncWindows) complete(d *strict.Document) {
+	for i := range w {
+		at := fmt.Sprintf("syncWindows[%d]", i)
+		if w[i].Kind == "" {
+			d.Problemf(at+".kind", "required; expected %s", strict.Alternatives(w[i].Kind.Values()))
+		}
+		if w[i].Schedule.IsZero() {
+			d.Problemf(at+".schedule", "required; expected %s", w[i].Schedule.Expected())
+		}
+		switch {
+		case !d.Has(at + ".duration"):
+			d.Problemf(at+".duration", "required; expected a duration such as 8h")
+		case w[i].Duration <= 0 || w[i].Duration > maxWindow:
+			d.Problemf(at+".duration", "expected a duration above 0 and of at most a year, found %s", w[i].Duration)
+		}
+	}
+}
+
+// Hold reports whether a deployment may start at now; manual is whether a person
+// asked for it, whom windows with ManualSync let pass. The reason is "" when it
+// may. Otherwise it says for a person why not, and until is the earliest time at
+// which it may. That is looked for at most a year ahead: until is then the time
+// up to which it may not.
+func (w SyncWindows) Hold(now time.Time, manual bool) (until time.Time, reason string) {
+	relevant := w.forSync(manual)
+	first := relevant.obstacle(now)
+	if first == nil {
+		return time.Time{}, ""
+	}
+	until = now
+	horizon, o := now.Add(lookAhead), first
+	for range lookSteps {
+		if o == nil || !until.Before(horizon) {
+			break
+		}
+		until = o.until
+		o = relevant.obstacle(until)
+	}
+	next := "next opens at "
+	if o != nil {
+		next = "does not open before "
+	}
+	how := "sync by hand with pipectl application sync to override"
+	if w.forSync(true).obstacle(now) != nil {
+		how = "syncs by hand are held as well"
+	}
+	return until, fmt.Sprintf("%s: %s%s; %s", first.why, next, until.In(first.zone).Format("2006-01-02 15:04 MST"), how)
+}
+
+// forSync returns the windows that count for a sync. One by hand passes those
+// that deny with ManualSync, and those that allow when all of them have it.
+func (w SyncWindows) forSync(manual bool) SyncWindows {
+	if !manual {
+		return w
+	}
+	firmAllow := slices.ContainsFunc(w, func(v SyncWindow) bool { return v.Kind == WindowAllow && !v.ManualSync })
+	var out SyncWindows
+	for _, v := range w {
+		if v.Kind == WindowDeny && !v.ManualSync || v.Kind == WindowAllow && firmAllow {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// obstacle is why nothing may start now, and until when that is certain.
+type obstacle struct {
+	why   string
+	zone  *time.Location
+	until time.Time // the answer does not change before
+}
+
+// obstacle returns what stands in the way at t, nil when nothing does.
+func (w SyncWindows) obstacle(t time.Time) *obstacle {
+	var outside *obstacle
+	for _, v := range w {
+		begin := v.begin(t)
+		open := !begin.After(t)
+		switch {
+		case v.Kind == WindowDeny && open:
+			why := fmt.Sprintf("a sync window (%s for %s, %s) denies deployments", v.Schedule, v.Duration, v.TimeZone)
+			return &obstacle{why, v.TimeZone.Location(), begin.Add(v.Duration)}
+		case v.Kind == WindowDeny:
+		case outside == nil || begin.Before(outside.until):
+			outside = &obstacle{"outside the sync windows", v.TimeZone.Location(), begin}
+		}
+	}
+	if outside != nil && !outside.until.After(t) {
+		return nil // inside the window that begins first
+	}
+	return outside
+}
+
+// begin returns the first beginning whose window is not over at t. Far away
+// stands for never.
+func (v SyncWindow) begin(t time.Time) time.Time {
+	begin := v.Schedule.next(t.Add(-v.Duration).In(v.TimeZone.Location()))
+	if begin.IsZero() {
+		return t.Add(lookAhead)
+	}
+	return begin
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"slices"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// unsupportedFields are the fields of spec that are read and checked, but that
+// this version cannot honour: what has one of them is refused. A line goes when
+// its feature comes; nothing else has to change here.
+func unsupportedFields() []string {
+	return []string{
+		"trafficRouting",
+		"resourceRoutes",
+		"configPropagation",
+		"healthChecks",
+		"input.helmChart",
+		"input.helmOptions",
+		"input.kustomizeOptions",
+		"encryption",
+		"attachment",
+		"eventWatcher",
+		"driftDetection.ignoreRules",
+	}
+}
+
+// unsupportedStages are the same for the stages of a pipeline.
+func unsupportedStages() []string {
+	return []string{
+		kubernetes.StagePrimaryRollout,
+		kubernetes.StageCanaryRollout,
+		kubernetes.StageCanaryClean,
+		kubernetes.StageBaselineRollout,
+		kubernetes.StageBaselineClean,
+		kubernetes.StageTrafficRouting,
+		stageAnalysis,
+		stageCustomSync,
+	}
+}
+
+// refuseUnsupported reports to d what of app this version cannot honour.
+func refuseUnsupported(d *strict.Document, app *Application) {
+	for _, field := range unsupportedFields() {
+		if d.Has(field) {
+			d.Unsupported(field, "")
+		}
+	}
+	if app.Pipeline == nil {
+		return
+	}
+	for i, s := range app.Pipeline.Stages {
+		if slices.Contains(unsupportedStages(), s.Name) {
+			d.Unsupported(stageAt(i)+".name", s.Name)
+		}
+	}
+}
