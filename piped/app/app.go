@@ -3,15 +3,13 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/kubernetes"
@@ -20,7 +18,6 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
@@ -43,32 +40,28 @@ type Options struct {
 	Now     func() time.Time // default time.Now
 	NewID   func() string    // default random UUIDs
 
+	// ConfigFile is the file the configuration was read from: when it, or a file
+	// it names, changes, the agent follows. "" means that it never does.
+	ConfigFile  string
+	ReloadEvery time.Duration    // between two looks at these files; default 2 s
+	Reload      <-chan os.Signal // each signal makes the agent follow at once
+
+	// Grace bounds how long Run waits for everything to stop; default 30 s.
+	Grace time.Duration
+
 	// RolloutPolicy holds the thresholds by which rollouts are judged, where an
 	// application does not set its own; zero values are the defaults.
 	RolloutPolicy rollout.Policy
 }
 
-// component is a part of the agent that runs until its context ends.
-type component struct {
-	name string
-	run  func(context.Context) error
-}
-
 // App is one agent. Run it once.
 type App struct {
-	log        *slog.Logger
-	components []component
-	cleanups   []cleanup // in the order of construction; run in reverse
+	log   *slog.Logger
+	parts parts
 
 	api   *control.Server
 	web   *web.Server
 	ready atomic.Bool
-}
-
-// cleanup releases one thing New acquired.
-type cleanup struct {
-	name string
-	run  func() error
 }
 
 // New builds the agent. Addresses are bound and the store is open and migrated
@@ -76,7 +69,7 @@ type cleanup struct {
 // or Close releases everything.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{log: o.Logger}
+	a := &App{log: o.Logger, parts: parts{grace: o.Grace}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -87,7 +80,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a.onClose("data directory", unlock)
+	a.parts.onClose("data directory", unlock)
 	key, err := storeKey(cfg.DataDir)
 	if err != nil {
 		return nil, err
@@ -96,51 +89,48 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a.onClose("store", st.Close)
-	a.add("store", st.Run)
+	a.parts.onClose("store", st.Close)
+	a.parts.add("store", st.Run)
 	ownerKey, err := ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
 	if err != nil {
 		return nil, err
 	}
 
-	repos, err := a.openRepositories(cfg, o)
+	live := newLive(cfg.DataDir, o)
+	a.parts.onClose("repositories", live.repositories.Close)
+	setup, err := live.plan(cfg)
 	if err != nil {
-		return nil, err
+		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", err)
 	}
-	clusters := newClusters(o)
-	connections, err := clusters.plan(cfg.Providers)
-	if err != nil {
-		a.log.Error("a platform provider cannot be used", "error", err)
+	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
+		watched, unwatched := live.repositories.watchable()
+		return trigger.New(trigger.Config{
+			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval,
+			Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
+		})
 	}
-	clusters.use(connections)
-	a.add("clusters", clusters.Run)
-	loader := &source.Loader{Tree: treesOf(repos), CacheBytes: sourceCacheBytes}
+	live.begin(ctx, setup)
+	a.parts.add("clusters", live.clusters.Run)
+	a.parts.add("trigger", live.follower.Run)
 
-	a.add("trigger", trigger.New(trigger.Config{
-		Store: st, Repositories: repos, Providers: clusters.Names(), Interval: cfg.SyncInterval,
-		Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
-	}).Run)
-	a.add("planner", planner.New(planner.Config{
+	loader := &source.Loader{Tree: live.repositories.Tree, CacheBytes: sourceCacheBytes}
+	a.parts.add("planner", planner.New(planner.Config{
 		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
 		Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	}).Run)
 	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
+		Store: st, Sources: loader, Clusters: live.clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
-	a.add("approvals", approvals.Run)
+	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
-		Tree: treesOf(repos), Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
+		Tree: live.repositories.Tree, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.add("scheduler", scheduler.New(scheduler.Config{
-		Store:     st,
-		Providers: clusters.Names,
-		Limits: func() scheduler.Limits {
-			return scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-		},
+	live.scheduler = scheduler.New(scheduler.Config{
+		Store: st, Providers: live.clusters.Names, Limits: live.Limits,
 		Executors: map[string]scheduler.Executor{
 			deploy.StageK8sSync:           exec.Sync(),
 			deploy.StageRollback:          exec.Rollback(),
@@ -150,7 +140,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 			deploy.StageScriptRunRollback: scripts,
 		},
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
-	}).Run)
+	})
+	a.parts.add("scheduler", live.scheduler.Run)
 
 	if a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, Insecure: cfg.API.Insecure,
@@ -159,13 +150,17 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}); err != nil {
 		return nil, err
 	}
-	a.onClose("control API", a.api.Close)
-	a.add("control API", a.api.Run)
+	a.parts.onClose("control API", a.api.Close)
+	a.parts.add("control API", a.api.Run)
+	live.api = a.api
 	if a.web, err = web.New(web.Config{Address: cfg.Web.Address, Ready: a.isReady, Logger: o.Logger.With("component", "web")}); err != nil {
 		return nil, err
 	}
-	a.onClose("web", a.web.Close)
-	a.add("web", a.web.Run)
+	a.parts.onClose("web", a.web.Close)
+	a.parts.add("web", a.web.Run)
+	if o.ConfigFile != "" {
+		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, live, st, o).Run)
+	}
 	a.log.Info("agent ready to run", "version", o.Version, "api", a.api.Addr(), "web", a.web.Addr(), "ownerKey", ownerKey, "dataDir", cfg.DataDir)
 	return a, nil
 }
@@ -180,36 +175,13 @@ func (o Options) withDefaults() Options {
 	if o.NewID == nil {
 		o.NewID = uuid.NewString
 	}
-	return o
-}
-
-// openRepositories opens the mirrors of all watched repositories.
-func (a *App) openRepositories(cfg *config.Piped, o Options) ([]trigger.Repository, error) {
-	var out []trigger.Repository
-	for _, r := range cfg.Repositories {
-		auth, err := gitAuth(cfg.Git, r.Remote)
-		if err != nil {
-			return nil, err
-		}
-		repo, err := git.Open(git.Config{
-			ID: r.RepoID, Remote: r.Remote, Branch: r.Branch, Dir: filepath.Join(cfg.DataDir, "git"), Auth: auth,
-			Logger: o.Logger.With("component", "git", "repo", r.RepoID), Now: o.Now,
-		})
-		if err != nil {
-			return nil, err
-		}
-		a.onClose("repository "+r.RepoID, repo.Close)
-		out = append(out, trigger.Repository{Config: r, Git: repo})
+	if o.Grace == 0 {
+		o.Grace = 30 * time.Second
 	}
-	return out, nil
-}
-
-func (a *App) add(name string, run func(context.Context) error) {
-	a.components = append(a.components, component{name, run})
-}
-
-func (a *App) onClose(name string, run func() error) {
-	a.cleanups = append(a.cleanups, cleanup{name, run})
+	if o.ReloadEvery == 0 {
+		o.ReloadEvery = 2 * time.Second
+	}
+	return o
 }
 
 func (a *App) isReady() error {
@@ -226,32 +198,14 @@ func (a *App) APIAddr() string { return a.api.Addr() }
 func (a *App) WebAddr() string { return a.web.Addr() }
 
 // Run runs every component until ctx ends or one fails, waits for all of them
-// and releases what New acquired. It returns nil after a stop that was asked for.
+// and releases what New acquired. It returns nil after a stop that was asked
+// for. What has not stopped after Options.Grace is named in the error and left.
 func (a *App) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range a.components {
-		group.Go(func() error {
-			if err := c.run(ctx); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			return nil
-		})
-	}
+	defer a.ready.Store(false)
+	context.AfterFunc(ctx, func() { a.ready.Store(false) })
 	a.ready.Store(true)
-	<-ctx.Done()
-	a.ready.Store(false)
-	err := group.Wait()
-	return errors.Join(err, a.Close())
+	return a.parts.run(ctx)
 }
 
-// Close releases what New acquired, in reverse order.
-func (a *App) Close() error {
-	var errs []error
-	for _, c := range slices.Backward(a.cleanups) {
-		if err := c.run(); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", c.name, err))
-		}
-	}
-	a.cleanups = nil
-	return errors.Join(errs...)
-}
+// Close releases what New acquired, in reverse order. Run does it, too.
+func (a *App) Close() error { return a.parts.close() }

@@ -83,15 +83,17 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 	var problems []error
 	for _, p := range providers {
 		spec, old := specOf(p), c.configured[p.Name]
-		if old != nil && old.spec == spec && old.problem == nil {
+		if old != nil && old.problem == nil && old.spec == spec {
 			next[p.Name] = old
 			continue
 		}
 		conn := c.connect(spec)
-		next[p.Name] = conn
-		if conn.problem != nil && (old == nil || old.spec != spec || old.problem == nil) {
+		if old != nil && old.problem != nil && fmt.Sprint(conn.problem) == old.problem.Error() {
+			conn = old
+		} else if conn.problem != nil {
 			problems = append(problems, conn.problem)
 		}
+		next[p.Name] = conn
 	}
 	return next, errors.Join(problems...)
 }

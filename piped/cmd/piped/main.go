@@ -24,11 +24,21 @@ var (
 	commit  = "unknown"
 )
 
+// exitKilled is the exit code after a second signal, as of a shell's command
+// that Ctrl-C ended.
+const exitKilled = 130
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals // the first asks for an orderly end
+		stop()
+		<-signals // the second does not wait for it
+		os.Exit(exitKilled)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run executes one command line and returns its exit code.
@@ -65,7 +75,10 @@ func runCommand(stderr io.Writer) *cobra.Command {
 			for _, w := range warnings {
 				log.Warn("configuration", "warning", w)
 			}
-			agent, err := app.New(cmd.Context(), cfg, app.Options{Version: version, Logger: log})
+			reload := make(chan os.Signal, 1)
+			signal.Notify(reload, syscall.SIGHUP)
+			defer signal.Stop(reload)
+			agent, err := app.New(cmd.Context(), cfg, app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload})
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,122 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/scheduler"
+	"github.com/c785c783/piped/trigger"
+)
+
+// live is what the configuration decides and a reload changes, apart from what
+// lives as long as the agent. plan reads, checks and opens all that a
+// configuration asks for and changes nothing; begin and use put it into effect.
+// These three have one caller at a time.
+type live struct {
+	clusters     *clusters
+	repositories *repositories
+	follower     *follower
+	limits       atomic.Pointer[scheduler.Limits]
+
+	// Set before use is called.
+	newTrigger func(interval time.Duration) *trigger.Trigger
+	scheduler  *scheduler.Scheduler
+	api        *control.Server
+
+	used setup
+}
+
+// setup is what one configuration asks for.
+type setup struct {
+	connections  map[string]*connection
+	repositories []repository
+	interval     time.Duration
+	limits       scheduler.Limits
+	certificate  *tls.Certificate // nil without TLS
+}
+
+func newLive(dataDir string, o Options) *live {
+	return &live{clusters: newClusters(o), repositories: newRepositories(dataDir, o), follower: newFollower()}
+}
+
+// plan returns what cfg asks for. With an error, which joins what of it cannot
+// be had and is not known to be so, the setup holds all the rest.
+func (l *live) plan(cfg *config.Piped) (setup, error) {
+	s := setup{
+		interval: cfg.SyncInterval,
+		limits:   scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},
+	}
+	var errs [3]error
+	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
+	s.repositories, errs[1] = l.repositories.plan(cfg)
+	if cfg.API.TLSCertFile != "" {
+		s.certificate, errs[2] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+	}
+	return s, errors.Join(errs[:]...)
+}
+
+// begin puts the first setup into effect. Nothing runs yet.
+func (l *live) begin(ctx context.Context, s setup) {
+	l.clusters.use(s.connections)
+	l.repositories.use(ctx, s.repositories)
+	l.limits.Store(&s.limits)
+	l.follower.set(l.newTrigger(s.interval))
+	l.used = s
+}
+
+// use puts next into effect and returns the names of what has changed. What
+// runs is not disturbed.
+func (l *live) use(ctx context.Context, next setup) (changed []string) {
+	was := l.used
+	l.used = next
+	providers := l.clusters.Names()
+	if !maps.Equal(was.connections, next.connections) {
+		changed = append(changed, "platformProviders")
+		l.clusters.use(next.connections)
+	}
+	repositories := !slices.EqualFunc(was.repositories, next.repositories, repository.same)
+	if repositories {
+		changed = append(changed, "repositories")
+	}
+	if was.interval != next.interval {
+		changed = append(changed, "syncInterval")
+	}
+	if repositories || was.interval != next.interval || !slices.Equal(providers, l.clusters.Names()) {
+		l.follower.replace(ctx, func() *trigger.Trigger {
+			l.repositories.use(ctx, next.repositories)
+			return l.newTrigger(next.interval)
+		})
+	}
+	if was.limits != next.limits {
+		changed = append(changed, "limits")
+		l.limits.Store(&next.limits)
+		l.scheduler.Look()
+	}
+	if next.certificate != nil && !sameCertificate(was.certificate, next.certificate) {
+		changed = append(changed, "api certificate")
+		l.api.SetCertificate(next.certificate)
+	}
+	return changed
+}
+
+// unusable reports whether something configured cannot be used, which another
+// attempt may mend.
+func (l *live) unusable() bool {
+	_, problems := l.repositories.watchable()
+	return len(problems) > 0 || l.clusters.unusable()
+}
+
+// Limits are those of the scheduler.
+func (l *live) Limits() scheduler.Limits { return *l.limits.Load() }
+
+func sameCertificate(a, b *tls.Certificate) bool {
+	return a != nil && b != nil && slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
+}

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/trigger"
+)
+
+// repositories are the mirrors of the configured repositories. A mirror once
+// open stays open until Close, even if its repository is no longer configured:
+// what runs may still read from it, and two may never be open on one directory.
+// It is safe for concurrent use, but for plan and use, which have one caller.
+type repositories struct {
+	dir    string
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu         sync.Mutex
+	mirrors    map[string]*git.Repo // by repository ID
+	configured []repository
+}
+
+// repository is one configured repository.
+type repository struct {
+	config  config.Repository
+	auth    git.Auth
+	mirror  *git.Repo
+	problem error // why it cannot be watched
+}
+
+// same reports whether r and o are watched alike.
+func (r repository) same(o repository) bool {
+	return reflect.DeepEqual(r.config, o.config) && reflect.DeepEqual(r.auth, o.auth) && fmt.Sprint(r.problem) == fmt.Sprint(o.problem)
+}
+
+func newRepositories(dataDir string, o Options) *repositories {
+	return &repositories{
+		dir: filepath.Join(dataDir, "git"), logger: o.Logger.With("component", "git"), now: o.Now, mirrors: map[string]*git.Repo{},
+	}
+}
+
+// plan returns the repositories that cfg asks for, their mirrors open. The error
+// joins why some of them cannot be watched, unless that is so already. Mirrors
+// that are watched are left alone.
+func (r *repositories) plan(cfg *config.Piped) ([]repository, error) {
+	var out []repository
+	var problems []error
+	for _, c := range cfg.Repositories {
+		next := r.prepare(c, cfg.Git)
+		out = append(out, next)
+		if next.problem != nil && !slices.ContainsFunc(r.configured, func(old repository) bool {
+			return old.config.RepoID == c.RepoID && fmt.Sprint(old.problem) == next.problem.Error()
+		}) {
+			problems = append(problems, fmt.Errorf("repository %q cannot be watched: %w", c.RepoID, next.problem))
+		}
+	}
+	return out, errors.Join(problems...)
+}
+
+// prepare opens the mirror of a repository, or checks that the one which is
+// open can follow it.
+func (r *repositories) prepare(c config.Repository, g config.Git) repository {
+	out := repository{config: c}
+	if out.auth, out.problem = gitAuth(g, c.Remote); out.problem != nil {
+		return out
+	}
+	gc := git.Config{
+		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger.With("repo", c.RepoID), Now: r.now,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if out.mirror = r.mirrors[c.RepoID]; out.mirror != nil {
+		out.problem = gc.Check()
+		return out
+	}
+	if out.mirror, out.problem = git.Open(gc); out.problem == nil {
+		r.mirrors[c.RepoID] = out.mirror
+	}
+	return out
+}
+
+// use makes the planned repositories those that are configured. Nobody may be
+// watching one of them.
+func (r *repositories) use(ctx context.Context, next []repository) {
+	for i := range next {
+		n := &next[i]
+		if n.problem == nil {
+			n.problem = n.mirror.Follow(ctx, n.config.Remote, n.config.Branch, n.auth)
+		}
+		if n.problem != nil {
+			r.logger.Error("a repository cannot be watched; trying again", "repo", n.config.RepoID, "error", n.problem)
+		}
+	}
+	r.mu.Lock()
+	r.configured = next
+	r.mu.Unlock()
+}
+
+// watchable returns the repositories that can be watched, and why others cannot
+// by their IDs.
+func (r *repositories) watchable() (out []trigger.Repository, problems map[string]error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	problems = map[string]error{}
+	for _, c := range r.configured {
+		if c.problem != nil {
+			problems[c.config.RepoID] = c.problem
+			continue
+		}
+		out = append(out, trigger.Repository{Config: c.config, Git: c.mirror})
+	}
+	return out, problems
+}
+
+// Tree returns the files of a commit in the mirror of its repository. It is the
+// agent's source.Tree.
+func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
+	r.mu.Lock()
+	mirror, configured := r.mirrors[repoID], r.configured
+	r.mu.Unlock()
+	if mirror != nil {
+		return mirror.At(commit)
+	}
+	for _, c := range configured {
+		if c.config.RepoID == repoID {
+			return nil, deploy.Errorf(deploy.Unavailable, "repository %q cannot be read: %w", repoID, c.problem)
+		}
+	}
+	return nil, deploy.Errorf(deploy.Invalid, "repository %q is not in the agent's configuration", repoID)
+}
+
+// Close closes every mirror.
+func (r *repositories) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for id, mirror := range r.mirrors {
+		if err := mirror.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("repository %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
