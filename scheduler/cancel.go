@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -12,15 +10,17 @@ import (
 // stored before the command is answered: what was promised survives a crash, and
 // whether the cancel or the end of a stage came first is decided by the store.
 const (
-	metaCancelCommand    = "CancelCommandID"
-	metaCancelledBy      = "CancelledBy"
-	metaCancelNoRollback = "CancelWithoutRollback"
+	metaCancelCommand      = "CancelCommandID"
+	metaCancelledBy        = "CancelledBy"
+	metaCancelNoRollback   = "CancelWithoutRollback"
+	metaCancelWithRollback = "CancelWithRollback"
 )
 
 // cancellation is the cancel a deployment was given.
 type cancellation struct {
-	by         string
-	noRollback bool
+	by string
+	// What the person decided about the rollback; at most one is true.
+	forceRollback, noRollback bool
 }
 
 // cancelOf returns the cancel d was given, nil if none.
@@ -28,28 +28,30 @@ func cancelOf(d *deploy.Deployment) *cancellation {
 	if d.Metadata[metaCancelCommand] == "" {
 		return nil
 	}
-	return &cancellation{by: d.Metadata[metaCancelledBy], noRollback: d.Metadata[metaCancelNoRollback] != ""}
+	return &cancellation{
+		by:            d.Metadata[metaCancelledBy],
+		forceRollback: d.Metadata[metaCancelWithRollback] != "", noRollback: d.Metadata[metaCancelNoRollback] != "",
+	}
 }
 
-// accept gives d the cancel c: one that has not started ends at once, a running
-// one ends with its stage. Invalid if it is too late. The first cancel decides;
-// c itself may come again after a crash.
-func accept(d *deploy.Deployment, c deploy.Command, now time.Time) error {
-	switch {
-	case d.Metadata[metaCancelCommand] == c.ID:
+// acceptCancel gives d the cancel c: one that has not started ends at once, a
+// running one ends with its stage. Invalid if it is too late, or c asks for what
+// cannot be. The first cancel decides.
+func acceptCancel(d *deploy.Deployment, c deploy.Command, now time.Time) error {
+	if d.Metadata[metaCancelCommand] == c.ID {
 		return nil
-	case d.Status == deploy.RollingBack:
-		return deploy.Errorf(deploy.Invalid, "the deployment is rolling back already and cannot be cancelled")
-	case d.Status.Completed():
-		return deploy.Errorf(deploy.Invalid, "the deployment is %s already and cannot be cancelled", d.Status)
-	case cancelOf(d) != nil:
-		return nil
+	}
+	if err := refuseCancel(d, c); err != nil || cancelOf(d) != nil {
+		return err
 	}
 	if d.Metadata == nil {
 		d.Metadata = map[string]string{}
 	}
 	d.Metadata[metaCancelCommand], d.Metadata[metaCancelledBy] = c.ID, c.Commander
-	if c.ForceNoRollback {
+	switch {
+	case c.ForceRollback:
+		d.Metadata[metaCancelWithRollback] = "true"
+	case c.ForceNoRollback:
 		d.Metadata[metaCancelNoRollback] = "true"
 	}
 	if d.Status == deploy.Running {
@@ -58,34 +60,21 @@ func accept(d *deploy.Deployment, c deploy.Command, now time.Time) error {
 	return d.Complete(deploy.Cancelled, "Cancelled by "+c.Commander+" before it started", now)
 }
 
-// answerCancels answers every open cancel command.
-func (s *Scheduler) answerCancels(ctx context.Context) error {
-	commands, err := s.Store.OpenCommands(ctx, deploy.CommandCancel)
-	if err != nil {
-		return err
-	}
-	for _, c := range commands {
-		if err := s.cancel(ctx, c); err != nil && !deploy.IsKind(err, deploy.Conflict) {
-			return err
-		}
+// refuseCancel says why d cannot be given the cancel c. One that asks for what
+// an earlier one did is granted.
+func refuseCancel(d *deploy.Deployment, c deploy.Command) error {
+	earlier := cancelOf(d)
+	switch {
+	case c.ForceRollback && c.ForceNoRollback:
+		return deploy.Errorf(deploy.Invalid, "a cancel cannot both force and forbid the rollback: give one of the two")
+	case d.Status == deploy.RollingBack:
+		return deploy.Errorf(deploy.Invalid, "the deployment is rolling back already and cannot be cancelled: wait for its end")
+	case d.Status.Completed():
+		return deploy.Errorf(deploy.Invalid, "the deployment is %s already and cannot be cancelled", d.Status)
+	case earlier != nil && (earlier.forceRollback != c.ForceRollback || earlier.noRollback != c.ForceNoRollback):
+		return deploy.Errorf(deploy.Invalid, "%s has cancelled the deployment already and decided otherwise about the rollback: the first cancel counts", earlier.by)
+	case d.Status == deploy.Running && c.ForceRollback && !canUndo(d):
+		return deploy.Errorf(deploy.Invalid, "the deployment has nothing to roll back: cancel it without forcing a rollback")
 	}
 	return nil
-}
-
-// cancel answers c: the deployment is given the cancel, or c is refused.
-func (s *Scheduler) cancel(ctx context.Context, c deploy.Command) error {
-	_, err := s.Store.UpdateDeployment(ctx, c.DeploymentID, func(d *deploy.Deployment) error { return accept(d, c, s.Now()) })
-	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
-		return s.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: err.Error()})
-	}
-	if err != nil {
-		return fmt.Errorf("cancel deployment %s: %w", c.DeploymentID, err)
-	}
-	s.mu.Lock()
-	r := s.runs[c.DeploymentID] // one that begins later reads the cancel from the store
-	s.mu.Unlock()
-	if r != nil {
-		r.cancel()
-	}
-	return s.Store.FinishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
 }

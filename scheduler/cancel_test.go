@@ -50,7 +50,7 @@ func TestCancelWhileRunning(t *testing.T) {
 		runs    []string
 	}{
 		{"with rollback", func(*deploy.Command) {}, "Cancelled by ann; rolled back to commit beef012", []string{"d/one", "d/back"}},
-		{"without rollback", func(c *deploy.Command) { c.ForceNoRollback = true }, "Cancelled by ann", []string{"d/one"}},
+		{"without rollback", func(c *deploy.Command) { c.ForceNoRollback = true }, "Cancelled by ann; not rolled back, as asked", []string{"d/one"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -71,6 +71,57 @@ func TestCancelWhileRunning(t *testing.T) {
 				if diff := cmp.Diff(c.runs, l.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
+			})
+		})
+	}
+}
+
+// TestCancelOptions states what a cancel's options do, whatever the application's
+// configuration says about rollbacks.
+func TestCancelOptions(t *testing.T) {
+	force := func(c *deploy.Command) { c.ForceRollback = true }
+	both := func(c *deploy.Command) { c.ForceRollback, c.ForceNoRollback = true, true }
+	byHand := "; not rolled back, because automatic rollback is off; to go back to commit beef012: pipectl application rollback --app-id=app-d --to=before"
+	cases := []struct {
+		name    string
+		plan    func(*deploy.Plan)
+		foreign bool // the stage forbids its rollback
+		command func(*deploy.Command)
+		refused string
+		want    string
+	}{
+		{name: "forced", plan: func(*deploy.Plan) {}, command: force, want: "Cancelled by ann; rolled back to commit beef012"},
+		{name: "forced, automatic rollback is off", plan: func(p *deploy.Plan) { p.NoAutoRollback = true }, command: force,
+			want: "Cancelled by ann; rolled back to commit beef012"},
+		{name: "forced, somebody else's change", plan: func(*deploy.Plan) {}, foreign: true, command: force,
+			want: "Cancelled by ann; rolled back to commit beef012"},
+		{name: "without options, automatic rollback is off", plan: func(p *deploy.Plan) { p.NoAutoRollback = true }, command: func(*deploy.Command) {},
+			want: "Cancelled by ann" + byHand},
+		{name: "forced, nothing to roll back", plan: func(p *deploy.Plan) { p.Stages = p.Stages[:2] }, command: force,
+			refused: "the deployment has nothing to roll back: cancel it without forcing a rollback"},
+		{name: "both", plan: func(*deploy.Plan) {}, command: both,
+			refused: "a cancel cannot both force and forbid the rollback: give one of the two"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+					result := hang(ctx, run)
+					result.NoRollback = c.foreign
+					return result
+				})
+				l.start()
+				l.planned("d", func(p *deploy.Plan) { p.RunningDeploymentID = "before" }, c.plan)
+				synctest.Wait()
+				l.askCancel("c", "d", c.command)
+				synctest.Wait()
+				if c.refused != "" {
+					l.wantAnswer("c", deploy.CommandFailed, c.refused)
+					l.wantEnd("d", deploy.Running, "The deployment is running")
+					return
+				}
+				l.wantAnswer("c", deploy.CommandSucceeded, "")
+				l.wantEnd("d", deploy.Cancelled, c.want)
 			})
 		})
 	}
@@ -122,7 +173,7 @@ func TestCancelTooLate(t *testing.T) {
 		l.askCancel("rolling back", "d")
 		l.askCancel("unknown", "nobody")
 		synctest.Wait()
-		l.wantAnswer("rolling back", deploy.CommandFailed, "the deployment is rolling back already and cannot be cancelled")
+		l.wantAnswer("rolling back", deploy.CommandFailed, "the deployment is rolling back already and cannot be cancelled: wait for its end")
 		l.wantAnswer("unknown", deploy.CommandFailed, "there is no deployment nobody")
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -134,7 +185,7 @@ func TestCancelTooLate(t *testing.T) {
 }
 
 // TestFirstCancelDecides: a second cancel of a deployment changes nothing about
-// the first, and is answered all the same.
+// the first. It is granted if it asks for the same, and else refused.
 func TestFirstCancelDecides(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
@@ -147,10 +198,12 @@ func TestFirstCancelDecides(t *testing.T) {
 		synctest.Wait()
 		l.askCancel("first", "d")
 		synctest.Wait()
-		l.askCancel("second", "d", func(c *deploy.Command) { c.Commander, c.ForceNoRollback = "ben", true })
+		l.askCancel("second", "d", func(c *deploy.Command) { c.Commander = "ben" })
+		l.askCancel("third", "d", func(c *deploy.Command) { c.Commander, c.ForceNoRollback = "ben", true })
 		synctest.Wait()
 		l.wantAnswer("first", deploy.CommandSucceeded, "")
 		l.wantAnswer("second", deploy.CommandSucceeded, "")
+		l.wantAnswer("third", deploy.CommandFailed, "ann has cancelled the deployment already and decided otherwise about the rollback: the first cancel counts")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
@@ -201,7 +254,7 @@ func TestCancelAnsweredAfterACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.update("d", func(d *deploy.Deployment) error { return accept(d, command, time.Now()) })
+		l.update("d", func(d *deploy.Deployment) error { return acceptCancel(d, command, time.Now()) })
 		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
 		l.start()
 		synctest.Wait()

@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
@@ -54,6 +57,13 @@ func lasting(d time.Duration) executor {
 	}
 }
 
+// changes is a Changes made of a function.
+type changes func(ctx context.Context, from, to string) ([]string, error)
+
+func (c changes) Changed(ctx context.Context, _ deploy.GitPath, from, to string) ([]string, error) {
+	return c(ctx, from, to)
+}
+
 // lab is a store and the scheduler that works on it, inside a bubble of
 // testing/synctest: time is what the test makes it.
 type lab struct {
@@ -61,6 +71,7 @@ type lab struct {
 	dsn       string
 	store     *store.Store
 	executors map[string]Executor // K8S_SYNC, TWO and ROLLBACK
+	changes   changes
 	limits    Limits
 	providers []string
 	storeNow  func() time.Time
@@ -118,7 +129,7 @@ func (l *lab) start() {
 	}
 	s := New(Config{
 		Store: l.store, Executors: executors, Logger: l.logger(),
-		Providers: func() []string { return l.providers }, Limits: func() Limits { return l.limits },
+		Providers: func() []string { return l.providers }, Limits: func() Limits { return l.limits }, Changes: l.changes,
 		Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 	})
 	l.look = s.Look
@@ -236,7 +247,17 @@ func (l *lab) update(id string, fn func(*deploy.Deployment) error) {
 // askCancel stores a cancel command.
 func (l *lab) askCancel(id, deployment string, edit ...func(*deploy.Command)) {
 	l.t.Helper()
-	c := deploy.Command{ID: id, Type: deploy.CommandCancel, DeploymentID: deployment, Commander: "ann"}
+	l.ask(deploy.Command{ID: id, Type: deploy.CommandCancel, DeploymentID: deployment, Commander: "ann"}, edit...)
+}
+
+// askSkip stores a command to skip a stage.
+func (l *lab) askSkip(id, deployment, stage string, edit ...func(*deploy.Command)) {
+	l.t.Helper()
+	l.ask(deploy.Command{ID: id, Type: deploy.CommandSkipStage, DeploymentID: deployment, StageID: stage, Commander: "ann"}, edit...)
+}
+
+func (l *lab) ask(c deploy.Command, edit ...func(*deploy.Command)) {
+	l.t.Helper()
 	for _, f := range edit {
 		f(&c)
 	}
@@ -290,6 +311,23 @@ func (l *lab) moves(id string) []string {
 		out = append(out, fmt.Sprintf("%s %s", what, m.To))
 	}
 	return out
+}
+
+// wantStage fails unless the stage is in a status for that reason.
+func (l *lab) wantStage(id, stage string, status deploy.StageStatus, reason string) {
+	l.t.Helper()
+	d := l.get(id)
+	if s := d.Stage(stage); s.Status != status || s.StatusReason != reason {
+		l.t.Errorf("stage %s of %s is %s because %q,\nwant %s because %q", stage, id, s.Status, s.StatusReason, status, reason)
+	}
+}
+
+// wantRan fails unless these stages were executed, in this order.
+func (l *lab) wantRan(want ...string) {
+	l.t.Helper()
+	if diff := cmp.Diff(want, l.ran(), cmpopts.EquateEmpty()); diff != "" {
+		l.t.Errorf("executed (-want +got):\n%s", diff)
+	}
 }
 
 // log returns a stage's log, "index severity text" a line.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 )
 
 // run carries one deployment from PLANNED, or from where it was interrupted, to
-// its end. It belongs to one goroutine; only cancel is called by others.
+// its end. It belongs to one goroutine; only cancel and skip are called by others.
 type run struct {
 	s            *Scheduler
 	id, provider string
@@ -23,18 +22,24 @@ type run struct {
 
 	d deploy.Deployment // as last read or written
 
-	// interrupted is the stage that was RUNNING when the deployment was taken
-	// up, "" if none was.
+	// takenUp is the deployment's status when it was taken up, interrupted the
+	// stage that was RUNNING then, "" if none was.
+	takenUp     deploy.Status
 	interrupted string
+
+	ends map[string]time.Time // when deadlines pass, by the monotonic clock; see remaining
 
 	mu        sync.Mutex
 	cancelled bool
 	stop      context.CancelCauseFunc // stops the forward part, once it goes on
+	skips     map[string]string       // why stages are skipped, by their IDs
+	stage     string                  // the one that stopStage stops
+	stopStage context.CancelCauseFunc
 }
 
 func newRun(s *Scheduler, d deploy.Deployment) *run {
 	return &run{
-		s: s, id: d.ID, provider: d.Provider,
+		s: s, id: d.ID, provider: d.Provider, ends: map[string]time.Time{}, skips: map[string]string{},
 		log: s.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short()),
 	}
 }
@@ -80,7 +85,7 @@ func (r *run) load(ctx context.Context) error {
 	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
 		return err
 	}
-	r.d, r.interrupted = d, ""
+	r.d, r.takenUp, r.interrupted = d, d.Status, ""
 	for _, stage := range d.Stages {
 		if stage.Status == deploy.StageRunning {
 			r.interrupted = stage.ID
@@ -139,7 +144,7 @@ func (r *run) refusal(ctx context.Context) (string, error) {
 func (r *run) goForward(ctx context.Context) error {
 	fctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer stopAfter(stop, r.remaining(r.d.Deadline, r.d.Timeout))()
+	defer stopAfter(stop, r.remaining(forwardPart, r.takenUp == deploy.Running, r.d.Deadline, r.d.Timeout))()
 	r.mu.Lock()
 	r.stop = stop
 	if r.cancelled || cancelOf(&r.d) != nil {
@@ -148,23 +153,18 @@ func (r *run) goForward(ctx context.Context) error {
 	r.mu.Unlock()
 
 	for r.d.Status == deploy.Running {
-		stage := current(r.d.ForwardStages())
-		if stage == nil { // every stage had ended when the process died
-			return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+		var err error
+		switch stage := current(r.d.ForwardStages()); {
+		case stage == nil: // every stage had ended when the process died
+			err = r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
 				return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
 			})
+		case stage.Status == deploy.StageNotStarted:
+			err = r.startOrSkip(ctx, fctx, *stage)
+		default:
+			err = r.carryOut(ctx, fctx, *stage)
 		}
-		result, err := r.runStage(fctx, *stage)
 		if err != nil || ctx.Err() != nil {
-			return err
-		}
-		err = r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
-			if err := d.FinishStage(stage.ID, result.Status, result.Reason, now); err != nil {
-				return err
-			}
-			return settle(d, result, now)
-		})
-		if err != nil {
 			return err
 		}
 	}
@@ -172,22 +172,57 @@ func (r *run) goForward(ctx context.Context) error {
 	return nil
 }
 
+// startOrSkip starts a forward stage, unless its skipOn says that it is skipped,
+// or the deployment was cancelled while that was found out.
+func (r *run) startOrSkip(ctx, fctx context.Context, stage deploy.Stage) error {
+	reason, err := r.skipReason(fctx, stage)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+		switch {
+		case cancelOf(d) != nil:
+			return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
+		case reason == "" && skipOf(d.Stage(stage.ID)) == nil:
+			return d.StartStage(stage.ID, now)
+		case reason == "":
+			return startNext(d, now)
+		}
+		if err := d.FinishStage(stage.ID, deploy.StageSkipped, reason, now); err != nil {
+			return err
+		}
+		return startNext(d, now)
+	})
+}
+
+// carryOut runs a forward stage to its end, and moves the deployment on.
+func (r *run) carryOut(ctx, fctx context.Context, stage deploy.Stage) error {
+	result, err := r.runStage(fctx, stage)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+		result := honourSkip(d.Stage(stage.ID), result)
+		if err := d.FinishStage(stage.ID, result.Status, result.Reason, now); err != nil {
+			return err
+		}
+		return settle(d, result, now)
+	})
+}
+
 // rollBack runs the rollback stages, all of them whatever the earlier ones did,
-// and completes the deployment with the outcome decided when it began.
+// but for those that have nothing to undo, and completes the deployment with the
+// outcome decided when it began.
 func (r *run) rollBack(ctx context.Context) error {
 	rctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer stopAfter(stop, r.remaining(r.d.Deadline, r.d.RollbackTimeout))()
-	for {
-		stage := current(r.d.RollbackStages())
-		if stage == nil {
-			break
-		}
+	defer stopAfter(stop, r.remaining(rollbackPart, r.takenUp == deploy.RollingBack, r.d.Deadline, r.d.RollbackTimeout))()
+	for stage := current(r.d.RollbackStages()); stage != nil; stage = current(r.d.RollbackStages()) {
 		if stage.Status == deploy.StageNotStarted {
-			if err := r.update(ctx, func(d *deploy.Deployment, now time.Time) error { return d.StartStage(stage.ID, now) }); err != nil {
+			if err := r.update(ctx, func(d *deploy.Deployment, now time.Time) error { return startRollbackStage(d, stage.ID, now) }); err != nil {
 				return err
 			}
-			stage = r.d.Stage(stage.ID)
+			continue
 		}
 		result, err := r.runStage(rctx, *stage)
 		if err != nil || ctx.Err() != nil {
@@ -215,102 +250,6 @@ func (r *run) ended() {
 	}
 }
 
-// runStage runs one stage that is RUNNING and returns how it ended, with its
-// whole log stored. The result means nothing if the agent is shutting down.
-func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
-	app, err := r.s.Store.Application(context.WithoutCancel(ctx), r.d.ApplicationID) // a stopped stage is told, too
-	if err != nil {
-		return deploy.StageResult{}, err
-	}
-	log, err := r.s.logs.open(context.WithoutCancel(ctx), r.id, stage.ID, r.s.Now)
-	if err != nil {
-		return deploy.StageResult{}, err
-	}
-	sctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer stopAfter(stop, r.remaining(stage.Deadline, stage.Timeout))()
-	result := r.execute(sctx, deploy.StageRun{
-		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
-		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
-	})
-	result = explainStop(result, deploy.Stopped(sctx), r.limit(ctx, stage))
-	if result.Status != deploy.StageSuccess && result.Reason != "" && deploy.Stopped(sctx) != deploy.StopShutdown {
-		log.Errorf("%s", result.Reason)
-	}
-	return result, r.s.logs.flush(context.WithoutCancel(ctx))
-}
-
-// limit names the timeout that is over, or would be next: that of the part of
-// the deployment if ctx, the part's context, has timed out; else the stage's.
-func (r *run) limit(ctx context.Context, stage deploy.Stage) string {
-	switch {
-	case deploy.Stopped(ctx) != deploy.StopTimedOut:
-		return fmt.Sprintf("timed out after %s", stage.Timeout)
-	case stage.Rollback:
-		return fmt.Sprintf("the rollback timed out after %s (spec.rollback.timeout)", r.d.RollbackTimeout)
-	}
-	return fmt.Sprintf("the deployment timed out after %s (spec.timeout)", r.d.Timeout)
-}
-
-// execute calls the stage's executor. A panic in it ends the stage, not the
-// agent; so does a result that ends nothing.
-func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.StageResult) {
-	executor := r.s.Executors[run.Stage.Name]
-	if executor == nil {
-		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("this agent cannot run stage %s", run.Stage.Name)}
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			r.log.Error("stage panicked", "stage", run.Stage.ID, "panic", p, "stack", string(debug.Stack()))
-			result = deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error in stage %s: %v; please report it with the agent's log", run.Stage.Name, p)}
-		}
-	}()
-	result = executor.Execute(ctx, run)
-	if deploy.CheckStageTransition(deploy.StageRunning, result.Status) != nil || result.Status == deploy.StageRunning {
-		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error: stage %s ended as %q; please report it with the agent's log", run.Stage.Name, result.Status)}
-	}
-	return result
-}
-
-// explainStop makes the result of a stage that was told to stop say so. Limit
-// says which timeout it was.
-func explainStop(result deploy.StageResult, why deploy.StopReason, limit string) deploy.StageResult {
-	if result.Status == deploy.StageSuccess {
-		return result // it was done before it noticed
-	}
-	switch why {
-	case deploy.StopCancelled:
-		return deploy.StageResult{Status: deploy.StageCancelled, Reason: joinReason("cancelled", result.Reason), NoRollback: result.NoRollback}
-	case deploy.StopTimedOut:
-		return deploy.StageResult{Status: deploy.StageFailure, Reason: joinReason(limit, result.Reason), NoRollback: result.NoRollback}
-	}
-	return result
-}
-
-func joinReason(first, second string) string {
-	if second == "" {
-		return first
-	}
-	return first + ": " + second
-}
-
-func (r *run) saveMetadata(ctx context.Context, stageID string, kv map[string]string) error {
-	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
-		s := d.Stage(stageID)
-		if s == nil {
-			return deploy.Errorf(deploy.NotFound, "deployment %s has no stage %q", d.ID, stageID)
-		}
-		if s.Metadata == nil {
-			s.Metadata = map[string]string{}
-		}
-		for k, v := range kv {
-			s.Metadata[k] = v
-		}
-		s.UpdatedAt = now
-		return nil
-	})
-}
-
 // update writes a move. A store that fails is asked again until ctx ends, for a
 // move that cannot be written must not be taken; a move the table forbids and a
 // lost race are returned at once.
@@ -335,24 +274,4 @@ func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Tim
 		case <-time.After(backoff.Step()):
 		}
 	}
-}
-
-// remaining turns a stored deadline into a duration. In the process that set
-// it, that is the whole timeout by the monotonic clock; after a restart it is
-// what the wall clock has left of it, never more than the timeout.
-func (r *run) remaining(deadline time.Time, timeout time.Duration) time.Duration {
-	if deadline.IsZero() {
-		return -1
-	}
-	return max(0, min(timeout, deadline.Sub(r.s.Now())))
-}
-
-// stopAfter stops with StopTimedOut when d has passed; a negative d means never.
-// The returned function releases the timer.
-func stopAfter(stop context.CancelCauseFunc, d time.Duration) func() {
-	if d < 0 {
-		return func() {}
-	}
-	timer := time.AfterFunc(d, func() { stop(deploy.StopTimedOut) })
-	return func() { timer.Stop() }
 }

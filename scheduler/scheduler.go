@@ -1,11 +1,8 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +18,12 @@ type Executor interface {
 	Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult
 }
 
-// Limits bound how much runs at once; zero means no limit.
-type Limits struct {
-	Deployments int // in all
-	PerCluster  int // per platform provider
+// Changes tells what changed in an application's repository.
+type Changes interface {
+	// Changed returns the paths, from the repository's root, that differ between
+	// two commits. The kind of the error is NotFound when one of the commits is
+	// gone, Unavailable when asking again may help.
+	Changed(ctx context.Context, git deploy.GitPath, from, to string) ([]string, error)
 }
 
 // Config is what a Scheduler needs.
@@ -37,6 +36,8 @@ type Config struct {
 	// answer otherwise each time, and are called by several goroutines.
 	Providers func() []string
 	Limits    func() Limits
+
+	Changes Changes // what a stage's skipOn.paths is judged by
 
 	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
 	Logger    *slog.Logger
@@ -56,6 +57,7 @@ type Scheduler struct {
 	mu      sync.Mutex
 	runs    map[string]*run              // by deployment ID: what runs in this process
 	waiting map[string]deploy.Deployment // PLANNED and not started: what wants a slot
+	turns   turns
 }
 
 // New returns a scheduler that has not started.
@@ -65,7 +67,7 @@ func New(c Config) *Scheduler {
 	}
 	return &Scheduler{
 		Config: c, logs: newLogSink(c.Store, c.Logger), looks: make(chan struct{}, 1),
-		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{},
+		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{}, turns: turns{last: map[string]int{}},
 	}
 }
 
@@ -82,7 +84,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer scan.Stop()
 	freed := make(chan struct{}, 1)
 	look := s.scan
+	clock := newClockWatch(s.Now)
 	for {
+		if by := clock.jumped(); by != 0 {
+			s.Logger.Warn("the system clock jumped; running deadlines are not affected", "by", by)
+		}
 		if err := look(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Error("cannot read deployments to schedule; trying again", "error", err)
 		}
@@ -128,7 +134,7 @@ func (s *Scheduler) scan(ctx context.Context) error {
 	for _, d := range open {
 		s.consider(d)
 	}
-	return s.answerCancels(ctx)
+	return s.answerCommands(ctx)
 }
 
 // follow reads what the change feed names.
@@ -149,7 +155,7 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 		s.consider(d)
 	}
 	if commands {
-		return s.answerCancels(ctx)
+		return s.answerCommands(ctx)
 	}
 	return nil
 }
@@ -163,52 +169,6 @@ func (s *Scheduler) consider(d deploy.Deployment) {
 	} else {
 		delete(s.waiting, d.ID)
 	}
-}
-
-// startable takes the deployments to start now out of the waiting ones and
-// books their slots, oldest first. What was interrupted goes first and whatever
-// the limits say: it held a slot already.
-func (s *Scheduler) startable() []*run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rank := func(d deploy.Deployment) int {
-		if d.Status == deploy.Planned {
-			return 1
-		}
-		return 0
-	}
-	order := slices.SortedFunc(maps.Values(s.waiting), func(a, b deploy.Deployment) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Trigger.At.Compare(b.Trigger.At))
-	})
-	limits := s.Limits()
-	var out []*run
-	for _, d := range order {
-		if d.Status == deploy.Planned && !s.slotFree(limits, d.Provider) {
-			continue
-		}
-		r := newRun(s, d)
-		s.runs[d.ID] = r
-		delete(s.waiting, d.ID)
-		out = append(out, r)
-	}
-	return out
-}
-
-// slotFree reports whether one more deployment may run on provider. s.mu is held.
-func (s *Scheduler) slotFree(limits Limits, provider string) bool {
-	if limits.Deployments > 0 && len(s.runs) >= limits.Deployments {
-		return false
-	}
-	if limits.PerCluster == 0 {
-		return true
-	}
-	n := 0
-	for _, r := range s.runs {
-		if r.provider == provider {
-			n++
-		}
-	}
-	return n < limits.PerCluster
 }
 
 // drive carries one deployment to its end, taking it up again after an error

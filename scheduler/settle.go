@@ -15,42 +15,115 @@ func settle(d *deploy.Deployment, result deploy.StageResult, now time.Time) erro
 	switch {
 	case failed == "" && cancel != nil:
 		// Cancelled between two stages: nothing failed, yet the rest must not run.
-		return fall(d, deploy.Cancelled, "Cancelled by "+cancel.by, wantRollback(d, result, cancel), now)
+		return fall(d, deploy.Cancelled, "Cancelled by "+cancel.by, result, cancel, now)
 	case failed == deploy.StageCancelled:
-		return fall(d, deploy.Cancelled, cancelReason(cancel, reason), wantRollback(d, result, cancel), now)
+		return fall(d, deploy.Cancelled, cancelReason(cancel, reason), result, cancel, now)
 	case failed == deploy.StageFailure:
-		return fall(d, deploy.Failure, reason, wantRollback(d, result, cancel), now)
-	case result.Status == deploy.StageExited, current(d.ForwardStages()) == nil:
+		return fall(d, deploy.Failure, reason, result, cancel, now)
+	case result.Status == deploy.StageExited:
 		return d.Complete(deploy.Success, "Deployment completed successfully", now)
 	}
 	return startNext(d, now)
 }
 
 // fall ends the forward part with a rollback or without.
-func fall(d *deploy.Deployment, outcome deploy.Status, reason string, rollback bool, now time.Time) error {
+func fall(d *deploy.Deployment, outcome deploy.Status, reason string, result deploy.StageResult, cancel *cancellation, now time.Time) error {
+	rollback, note := decideRollback(d, result, cancel)
+	if note != "" {
+		reason += "; " + note
+	}
 	if rollback {
 		return d.BeginRollback(outcome, reason, now)
 	}
 	return d.Complete(outcome, reason, now)
 }
 
-// wantRollback reports whether a failed or cancelled deployment is rolled back:
-// if it has rollback stages, something ran, nobody else's change would be
-// undone, and the person who cancelled did not decide otherwise.
-func wantRollback(d *deploy.Deployment, result deploy.StageResult, cancel *cancellation) bool {
-	if len(d.RollbackStages()) == 0 || result.NoRollback {
-		return false
+// decideRollback decides whether a failed or cancelled deployment is rolled
+// back: what the person who cancelled it wants comes first, then that nobody
+// else's change is undone, then the application's configuration. The note says
+// why it is not, where the people who read the status may wonder.
+func decideRollback(d *deploy.Deployment, result deploy.StageResult, cancel *cancellation) (rollback bool, note string) {
+	switch {
+	case !canUndo(d):
+		return false, ""
+	case cancel != nil && cancel.forceRollback:
+		return true, ""
+	case cancel != nil && cancel.noRollback:
+		return false, "not rolled back, as asked"
+	case result.NoRollback:
+		return false, ""
+	case d.NoAutoRollback:
+		return false, "not rolled back, because automatic rollback is off; " + byHand(d)
 	}
-	return cancel == nil || !cancel.noRollback
+	return true, ""
 }
 
-// startNext starts the first forward stage that has not run.
-func startNext(d *deploy.Deployment, now time.Time) error {
-	next := current(d.ForwardStages())
-	if next == nil {
-		return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)
+// byHand says how a person rolls d back that was not.
+func byHand(d *deploy.Deployment) string {
+	if d.RunningCommit == "" {
+		return "its onRollback scripts have not run"
 	}
-	return d.StartStage(next.ID, now)
+	to := d.RunningDeploymentID
+	if to == "" {
+		to = d.RunningCommit
+	}
+	return fmt.Sprintf("to go back to commit %s: pipectl application rollback --app-id=%s --to=%s", deploy.ShortHash(d.RunningCommit), d.ApplicationID, to)
+}
+
+// metaBaseStage is the key of Stage.Metadata by which a rollback stage names the
+// forward stage that it undoes; the planner writes it, and its name is PipeCD's.
+const metaBaseStage = "baseStageID"
+
+// nothingToUndo says why a rollback stage does not run: what it undoes has not
+// begun. "" if it runs.
+func nothingToUndo(d *deploy.Deployment, s *deploy.Stage) string {
+	base := d.Stage(s.Metadata[metaBaseStage])
+	if base == nil || !base.StartedAt.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("there is nothing to roll back: stage %s did not run", base.ID)
+}
+
+// canUndo reports whether d has a rollback stage that would run.
+func canUndo(d *deploy.Deployment) bool {
+	for _, s := range d.RollbackStages() {
+		if nothingToUndo(d, &s) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// startRollbackStage starts a rollback stage, or skips one that has nothing to
+// undo.
+func startRollbackStage(d *deploy.Deployment, id string, now time.Time) error {
+	if reason := nothingToUndo(d, d.Stage(id)); reason != "" {
+		return d.FinishStage(id, deploy.StageSkipped, reason, now)
+	}
+	return d.StartStage(id, now)
+}
+
+// startNext goes on to the first forward stage that has not run. One that a
+// person has skipped is passed over; one with a skipOn is left for
+// run.startOrSkip.
+func startNext(d *deploy.Deployment, now time.Time) error {
+	for {
+		next := current(d.ForwardStages())
+		switch {
+		case next == nil && len(d.ForwardStages()) == 0:
+			return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)
+		case next == nil:
+			return d.Complete(deploy.Success, "Deployment completed successfully", now)
+		case skipOf(next) != nil:
+			if err := d.FinishStage(next.ID, deploy.StageSkipped, skipOf(next).reason(), now); err != nil {
+				return err
+			}
+		case len(next.SkipOn) > 0:
+			return nil
+		default:
+			return d.StartStage(next.ID, now)
+		}
+	}
 }
 
 // current returns the first stage that has not ended, nil if all have.
@@ -88,6 +161,9 @@ func rollbackReason(d *deploy.Deployment) string {
 		if s.Status != deploy.StageSuccess && s.Status != deploy.StageSkipped {
 			return fmt.Sprintf("%s; the rollback failed too: %s; the cluster is in neither state", d.OutcomeReason, s.StatusReason)
 		}
+	}
+	if d.RunningCommit == "" { // a first deployment: only scripts had something to undo
+		return d.OutcomeReason + "; its onRollback scripts have run"
 	}
 	return fmt.Sprintf("%s; rolled back to commit %s", d.OutcomeReason, deploy.ShortHash(d.RunningCommit))
 }

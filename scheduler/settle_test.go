@@ -48,7 +48,7 @@ func TestSettle(t *testing.T) {
 		{name: "cancelled after the last stage", last: true, rollback: true, cancel: cancel, result: deploy.StageResult{Status: deploy.StageSuccess},
 			want: want{Status: deploy.RollingBack, Outcome: deploy.Cancelled, Reason: "Cancelled by ann"}},
 		{name: "cancelled without rollback", rollback: true, cancel: noRollback, result: deploy.StageResult{Status: deploy.StageCancelled},
-			want: want{Status: deploy.Cancelled, Reason: "Cancelled by ann"}},
+			want: want{Status: deploy.Cancelled, Reason: "Cancelled by ann; not rolled back, as asked"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,5 +83,5 @@ func given(d *deploy.Deployment, cancel *deploy.Command, now time.Time) error {
 	if cancel == nil {
 		return nil
 	}
-	return accept(d, *cancel, now)
+	return acceptCancel(d, *cancel, now)
 }

@@ -130,7 +130,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Providers: live.clusters.Names, Limits: live.Limits,
+		Store: st, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
 		Executors: map[string]scheduler.Executor{
 			deploy.StageK8sSync:           exec.Sync(),
 			deploy.StageRollback:          exec.Rollback(),

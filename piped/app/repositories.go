@@ -127,11 +127,30 @@ func (r *repositories) watchable() (out []trigger.Repository, problems map[strin
 // Tree returns the files of a commit in the mirror of its repository. It is the
 // agent's source.Tree.
 func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
+	mirror, err := r.mirror(repoID)
+	if err != nil {
+		return nil, err
+	}
+	return mirror.At(commit)
+}
+
+// Changed returns the paths that differ between two commits of an application's
+// repository. It is the scheduler's Changes.
+func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to string) ([]string, error) {
+	mirror, err := r.mirror(p.RepoID)
+	if err != nil {
+		return nil, err
+	}
+	return mirror.Changed(ctx, from, to)
+}
+
+// mirror returns the open mirror of a repository.
+func (r *repositories) mirror(repoID string) (*git.Repo, error) {
 	r.mu.Lock()
 	mirror, configured := r.mirrors[repoID], r.configured
 	r.mu.Unlock()
 	if mirror != nil {
-		return mirror.At(commit)
+		return mirror, nil
 	}
 	for _, c := range configured {
 		if c.config.RepoID == repoID {

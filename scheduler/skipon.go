@@ -1,0 +1,89 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// changesPatience bounds the rest between two questions to a repository that
+// cannot be read: it begins with a second and doubles. Then the stage runs
+// without an answer.
+const changesPatience = 4 * time.Second
+
+// skipReason says why a stage is skipped according to its skipOn, "" if it is
+// not. What cannot be found out skips nothing, for to wait in vain, or to be
+// asked for approval, is the safe side; the stage's log says so.
+func (r *run) skipReason(ctx context.Context, stage deploy.Stage) (string, error) {
+	if len(stage.SkipOn) == 0 {
+		return "", nil
+	}
+	log, err := r.s.logs.open(context.WithoutCancel(ctx), r.id, stage.ID, r.s.Now)
+	if err != nil {
+		return "", err
+	}
+	reason, doubt := r.judge(ctx, stage.SkipOn)
+	switch {
+	case ctx.Err() != nil:
+		return "", nil
+	case reason != "":
+		log.Infof("The stage is %s", reason)
+	case doubt != "":
+		log.Infof("%s; the stage is not skipped", doubt)
+	}
+	return reason, r.s.logs.flush(context.WithoutCancel(ctx))
+}
+
+// judge returns why a stage with such a skipOn is skipped, or else why that
+// could not be found out. Both are "" if it simply is not.
+func (r *run) judge(ctx context.Context, skipOn json.RawMessage) (reason, doubt string) {
+	var o config.SkipOptions
+	if err := json.Unmarshal(skipOn, &o); err != nil {
+		return "", fmt.Sprintf("skipOn cannot be read: %v", err)
+	}
+	for _, prefix := range o.CommitMessagePrefixes {
+		if strings.HasPrefix(r.d.Trigger.Commit.Message, prefix) {
+			return fmt.Sprintf("skipped: the commit's message begins with %q (skipOn.commitMessagePrefixes)", prefix), ""
+		}
+	}
+	switch {
+	case len(o.Paths) == 0:
+		return "", ""
+	case r.d.RunningCommit == "":
+		return "", "skipOn.paths has nothing to compare with: the application has no running commit"
+	}
+	files, err := r.changed(ctx)
+	if err != nil {
+		return "", fmt.Sprintf("skipOn.paths cannot be judged: what changed since the running commit %s is unknown: %v", deploy.ShortHash(r.d.RunningCommit), err)
+	}
+	for _, file := range files {
+		if !o.Paths.MatchCombined(file) {
+			return "", ""
+		}
+	}
+	if len(files) == 0 {
+		return fmt.Sprintf("skipped: nothing changed since the running commit %s (skipOn.paths)", deploy.ShortHash(r.d.RunningCommit)), ""
+	}
+	return fmt.Sprintf("skipped: every file changed since the running commit %s matches skipOn.paths", deploy.ShortHash(r.d.RunningCommit)), ""
+}
+
+// changed returns what changed between the running and the target commit. It
+// asks a few times where that may help.
+func (r *run) changed(ctx context.Context) ([]string, error) {
+	for rest := time.Second; ; rest *= 2 {
+		files, err := r.s.Changes.Changed(ctx, r.d.Git, r.d.RunningCommit, r.d.Trigger.Commit.Hash)
+		if !deploy.IsKind(err, deploy.Unavailable) || rest > changesPatience {
+			return files, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(rest):
+		}
+	}
+}

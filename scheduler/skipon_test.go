@@ -1,0 +1,163 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func changed(files ...string) changes {
+	return func(context.Context, string, string) ([]string, error) { return files, nil }
+}
+
+// TestSkipOn states when a stage's skipOn skips it, and what is said about it.
+func TestSkipOn(t *testing.T) {
+	gone := deploy.Errorf(deploy.NotFound, "commit beef0123456789 is not in the mirror")
+	down := deploy.Errorf(deploy.Unavailable, "the mirror is being made again")
+	failing := func(err error, times int) changes {
+		return func(context.Context, string, string) ([]string, error) {
+			if times--; times < 0 {
+				return []string{"docs/a.md"}, nil
+			}
+			return nil, err
+		}
+	}
+	cases := []struct {
+		name    string
+		skipOn  string
+		message string
+		changes changes
+		first   bool   // the application's first deployment
+		reason  string // why it is skipped
+		log     string // the first line of the stage's log
+	}{
+		{name: "a prefix of the commit's message", skipOn: `{"commitMessagePrefixes":["chore:","docs:"]}`, message: "docs: a word",
+			reason: `skipped: the commit's message begins with "docs:" (skipOn.commitMessagePrefixes)`},
+		{name: "a prefix in a first deployment", skipOn: `{"commitMessagePrefixes":["docs:"],"paths":["x"]}`, message: "docs: a word", first: true,
+			reason: `skipped: the commit's message begins with "docs:" (skipOn.commitMessagePrefixes)`},
+		{name: "another message", skipOn: `{"commitMessagePrefixes":["docs:"]}`, message: "fix docs: a word"},
+		{name: "all files match", skipOn: `{"paths":["docs","*.md"]}`, changes: changed("docs/a.txt", "README.md"),
+			reason: "skipped: every file changed since the running commit beef012 matches skipOn.paths"},
+		{name: "one file does not match", skipOn: `{"paths":["docs"]}`, changes: changed("docs/a.txt", "app/x.yaml")},
+		{name: "an excluded file", skipOn: `{"paths":["docs","!docs/README.md"]}`, changes: changed("docs/README.md")},
+		{name: "nothing changed", skipOn: `{"paths":["docs"]}`, changes: changed(),
+			reason: "skipped: nothing changed since the running commit beef012 (skipOn.paths)"},
+		{name: "either is enough", skipOn: `{"commitMessagePrefixes":["chore:"],"paths":["docs"]}`, message: "fix: x", changes: changed("docs/a"),
+			reason: "skipped: every file changed since the running commit beef012 matches skipOn.paths"},
+		{name: "neither", skipOn: `{"commitMessagePrefixes":["chore:"],"paths":["docs"]}`, message: "fix: x", changes: changed("app/x.yaml")},
+		{name: "no running commit", skipOn: `{"paths":["docs"]}`, first: true,
+			log: "0 INFO skipOn.paths has nothing to compare with: the application has no running commit; the stage is not skipped"},
+		{name: "the running commit is gone", skipOn: `{"paths":["docs"]}`, changes: failing(gone, 1),
+			log: "0 INFO skipOn.paths cannot be judged: what changed since the running commit beef012 is unknown: commit beef0123456789 is not in the mirror; the stage is not skipped"},
+		{name: "the repository is away for a moment", skipOn: `{"paths":["docs"]}`, changes: failing(down, 2),
+			reason: "skipped: every file changed since the running commit beef012 matches skipOn.paths"},
+		{name: "the repository stays away", skipOn: `{"paths":["docs"]}`, changes: failing(down, 1000),
+			log: "0 INFO skipOn.paths cannot be judged: what changed since the running commit beef012 is unknown: the mirror is being made again; the stage is not skipped"},
+		{name: "unreadable", skipOn: `{"paths":"docs"}`, log: "0 INFO skipOn cannot be read: json: cannot unmarshal string into Go struct field SkipOptions.paths of type config.Patterns; the stage is not skipped"},
+		{name: "empty", skipOn: `{}`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.changes = c.changes
+				l.start()
+				l.pending("d", "app-d", func(d *deploy.Deployment) { d.Trigger.Commit.Message = c.message })
+				l.plan("d", func(p *deploy.Plan) {
+					p.Stages[1].SkipOn = json.RawMessage(c.skipOn)
+					if c.first {
+						p.RunningCommit = ""
+					}
+				})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				l.wantEnd("d", deploy.Success, "Deployment completed successfully")
+				if log := l.log("d", "two"); c.log != "" && (len(log) == 0 || log[0] != c.log) {
+					t.Errorf("the stage's log is %q, want %q first", log, c.log)
+				}
+				if c.reason == "" {
+					l.wantStage("d", "two", deploy.StageSuccess, "")
+					l.wantRan("d/one", "d/two")
+					return
+				}
+				l.wantStage("d", "two", deploy.StageSkipped, c.reason)
+				l.wantRan("d/one")
+				if diff := cmp.Diff([]string{"0 INFO The stage is " + c.reason}, l.log("d", "two")); diff != "" {
+					t.Errorf("the stage's log (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestSkipOnNeverRunsTheStage: a skipped stage goes from not started to skipped,
+// also when it is the first, and a restart does not run it.
+func TestSkipOnNeverRunsTheStage(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.changes = changed("docs/a")
+		l.executors["TWO"] = lasting(time.Minute)
+		l.start()
+		l.planned("d", func(p *deploy.Plan) { p.Stages[0].SkipOn = json.RawMessage(`{"paths":["docs"]}`) })
+		synctest.Wait()
+		l.shutdown()
+		l.changes = changed("app/x")
+		l.start()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		l.wantRan("d/two", "d/two*")
+		want := []string{
+			"deployment PENDING", "deployment PLANNED", "one NOT_STARTED_YET", "two NOT_STARTED_YET", "back NOT_STARTED_YET",
+			"deployment RUNNING", "one SKIPPED", "two RUNNING", "deployment SUCCESS", "two SUCCESS",
+		}
+		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
+			t.Errorf("moves (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestStoppedWhileSkipOnIsJudged: a deployment that is cancelled, times out or
+// is interrupted while the repository is asked behaves as between two stages.
+func TestStoppedWhileSkipOnIsJudged(t *testing.T) {
+	asking := func(ctx context.Context, _, _ string) ([]string, error) {
+		<-ctx.Done()
+		return nil, errors.New("stopped")
+	}
+	cases := []struct {
+		name   string
+		stop   func(l *lab)
+		want   deploy.Status
+		reason string
+		ran    []string
+	}{
+		{"cancelled", func(l *lab) { l.askCancel("c", "d") }, deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012", []string{"d/one", "d/back"}},
+		{"timed out", func(*lab) { time.Sleep(time.Hour) }, deploy.Failure,
+			"Stage TWO failed: the deployment timed out after 1h0m0s (spec.timeout): told to stop: timed out; rolled back to commit beef012", []string{"d/one", "d/two", "d/back"}},
+		{"shut down", func(l *lab) {
+			l.shutdown()
+			l.changes, l.executors["TWO"] = changed("docs/a"), executor(succeed)
+			l.start()
+		}, deploy.Success, "Deployment completed successfully", []string{"d/one"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.changes = asking
+				l.executors["TWO"] = executor(hang)
+				l.start()
+				l.planned("d", func(p *deploy.Plan) { p.Stages[1].SkipOn = json.RawMessage(`{"paths":["docs"]}`) })
+				synctest.Wait()
+				l.wantStage("d", "two", deploy.StageNotStarted, "")
+				c.stop(l)
+				synctest.Wait()
+				l.wantEnd("d", c.want, c.reason)
+				l.wantRan(c.ran...)
+			})
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// runStage runs one stage that is RUNNING and returns how it ended, with its
+// whole log stored. The result means nothing if the agent is shutting down.
+func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
+	left := r.remaining(stage.ID, stage.ID == r.interrupted, stage.Deadline, stage.Timeout)
+	app, err := r.s.Store.Application(context.WithoutCancel(ctx), r.d.ApplicationID) // a stopped stage is told, too
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	log, err := r.s.logs.open(context.WithoutCancel(ctx), r.id, stage.ID, r.s.Now)
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	sctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer stopAfter(stop, left)()
+	r.enter(stage, stop)
+	result := r.execute(sctx, deploy.StageRun{
+		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
+		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
+	})
+	result = explainStop(result, deploy.Stopped(sctx), r.limit(ctx, stage), r.skipped(stage.ID))
+	switch {
+	case result.Reason == "" || result.Status == deploy.StageSuccess || deploy.Stopped(sctx) == deploy.StopShutdown:
+	case result.Status == deploy.StageSkipped:
+		log.Infof("%s", result.Reason)
+	default:
+		log.Errorf("%s", result.Reason)
+	}
+	return result, r.s.logs.flush(context.WithoutCancel(ctx))
+}
+
+// limit names the timeout that is over, or would be next: that of the part of
+// the deployment if ctx, the part's context, has timed out; else the stage's.
+func (r *run) limit(ctx context.Context, stage deploy.Stage) string {
+	switch {
+	case deploy.Stopped(ctx) != deploy.StopTimedOut:
+		return fmt.Sprintf("timed out after %s", stage.Timeout)
+	case stage.Rollback:
+		return fmt.Sprintf("the rollback timed out after %s (spec.rollback.timeout)", r.d.RollbackTimeout)
+	}
+	return fmt.Sprintf("the deployment timed out after %s (spec.timeout)", r.d.Timeout)
+}
+
+// execute calls the stage's executor. A panic in it ends the stage, not the
+// agent; so does a result that ends nothing.
+func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.StageResult) {
+	executor := r.s.Executors[run.Stage.Name]
+	if executor == nil {
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("this agent cannot run stage %s", run.Stage.Name)}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("stage panicked", "stage", run.Stage.ID, "panic", p, "stack", string(debug.Stack()))
+			result = deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error in stage %s: %v; please report it with the agent's log", run.Stage.Name, p)}
+		}
+	}()
+	result = executor.Execute(ctx, run)
+	if deploy.CheckStageTransition(deploy.StageRunning, result.Status) != nil || result.Status == deploy.StageRunning {
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error: stage %s ended as %q; please report it with the agent's log", run.Stage.Name, result.Status)}
+	}
+	return result
+}
+
+// explainStop makes the result of a stage that was told to stop say so. Limit
+// says which timeout it was, skipped who skipped the stage.
+func explainStop(result deploy.StageResult, why deploy.StopReason, limit, skipped string) deploy.StageResult {
+	if result.Status == deploy.StageSuccess {
+		return result // it was done before it noticed
+	}
+	switch why {
+	case deploy.StopCancelled:
+		return deploy.StageResult{Status: deploy.StageCancelled, Reason: joinReason("cancelled", result.Reason), NoRollback: result.NoRollback}
+	case deploy.StopSkipped:
+		return deploy.StageResult{Status: deploy.StageSkipped, Reason: skipped}
+	case deploy.StopTimedOut:
+		return deploy.StageResult{Status: deploy.StageFailure, Reason: joinReason(limit, result.Reason), NoRollback: result.NoRollback}
+	}
+	return result
+}
+
+func joinReason(first, second string) string {
+	if second == "" {
+		return first
+	}
+	return first + ": " + second
+}
+
+func (r *run) saveMetadata(ctx context.Context, stageID string, kv map[string]string) error {
+	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+		s := d.Stage(stageID)
+		if s == nil {
+			return deploy.Errorf(deploy.NotFound, "deployment %s has no stage %q", d.ID, stageID)
+		}
+		if s.Metadata == nil {
+			s.Metadata = map[string]string{}
+		}
+		for k, v := range kv {
+			s.Metadata[k] = v
+		}
+		s.UpdatedAt = now
+		return nil
+	})
+}
