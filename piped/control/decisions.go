@@ -44,9 +44,18 @@ func (s *controlService) RejectStage(ctx context.Context, req *controlv1.RejectS
 	return &controlv1.RejectStageResponse{CommandId: id}, err
 }
 
-// SkipStage asks for the end of a running wait.
+// SkipStage asks for the end of a running wait, or that one which has not
+// started is passed over.
 func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStageRequest) (*controlv1.SkipStageResponse, error) {
-	id, err := s.decide(ctx, deploy.CommandSkipStage, deploy.StageWait, req.DeploymentId, req.StageId, req.Reason)
+	d, err := s.unfinished(ctx, req.DeploymentId)
+	if err != nil {
+		return nil, err
+	}
+	stage, err := stageToSkip(d, req.StageId)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.ask(ctx, decision(deploy.CommandSkipStage, d, stage, req.Reason))
 	return &controlv1.SkipStageResponse{CommandId: id}, err
 }
 
@@ -60,9 +69,21 @@ func (s *controlService) decide(ctx context.Context, what deploy.CommandType, na
 	if err != nil {
 		return "", err
 	}
-	return s.ask(ctx, deploy.Command{
-		Type: what, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: stage.ID, Reason: reason,
-	})
+	return s.ask(ctx, decision(what, d, stage, reason))
+}
+
+// decision is the command for a stage.
+func decision(what deploy.CommandType, d deploy.Deployment, stage deploy.Stage, reason string) deploy.Command {
+	return deploy.Command{Type: what, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: stage.ID, Reason: reason}
+}
+
+// stageToSkip returns the stage with the ID, which must be one that may be
+// skipped and has not ended; without ID, the only one that runs.
+func stageToSkip(d deploy.Deployment, id string) (deploy.Stage, error) {
+	if stage := d.Stage(id); stage != nil && deploy.Skippable(stage.Name) && !stage.Status.Completed() {
+		return *stage, nil
+	}
+	return runningStage(d, deploy.StageWait, id)
 }
 
 // unfinished returns a deployment that has not ended.

@@ -42,3 +42,27 @@ func TestRunningStage(t *testing.T) {
 		})
 	}
 }
+
+// TestStageToSkip: what the scheduler would refuse is refused at once, and a
+// wait may be skipped before it runs.
+func TestStageToSkip(t *testing.T) {
+	stages := []deploy.Stage{
+		{ID: "ended", Name: deploy.StageWait, Status: deploy.StageSuccess},
+		{ID: "runs", Name: deploy.StageWait, Status: deploy.StageRunning},
+		{ID: "gate", Name: deploy.StageWaitApproval, Status: deploy.StageNotStarted},
+		{ID: "later", Name: deploy.StageWait, Status: deploy.StageNotStarted},
+	}
+	for id, want := range map[string]codes.Code{
+		"": codes.OK, "runs": codes.OK, "later": codes.OK,
+		"ended": codes.FailedPrecondition, "gate": codes.FailedPrecondition, "x": codes.NotFound,
+	} {
+		got, err := stageToSkip(deploy.Deployment{ID: "d1", Status: deploy.Running, Stages: stages}, id)
+		code := codes.OK
+		if err != nil {
+			code = codeOf(deploy.KindOf(err))
+		}
+		if code != want || err == nil && id != "" && got.ID != id || id == "" && got.ID != "runs" {
+			t.Errorf("stage %q: got %q, %s (%v), want %s", id, got.ID, code, err, want)
+		}
+	}
+}
