@@ -98,9 +98,12 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 
 	live := newLive(cfg.DataDir, o)
 	a.parts.onClose("repositories", live.repositories.Close)
-	setup, err := live.plan(cfg)
+	setup, problems, err := live.plan(cfg)
 	if err != nil {
-		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", err)
+		return nil, err
+	}
+	if problems != nil {
+		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
@@ -109,7 +112,6 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 			Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
-	live.begin(ctx, setup)
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("trigger", live.follower.Run)
 
@@ -152,12 +154,16 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
-	live.api = a.api
-	if a.web, err = web.New(web.Config{Address: cfg.Web.Address, Ready: a.isReady, Logger: o.Logger.With("component", "web")}); err != nil {
+	if a.web, err = web.New(web.Config{
+		Address: cfg.Web.Address, Ready: a.isReady, Look: live.follower.Look, Logger: o.Logger.With("component", "web"),
+	}); err != nil {
 		return nil, err
 	}
 	a.parts.onClose("web", a.web.Close)
 	a.parts.add("web", a.web.Run)
+
+	live.api, live.web = a.api, a.web
+	live.begin(ctx, setup)
 	if o.ConfigFile != "" {
 		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, live, st, o).Run)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/scheduler"
 	"github.com/c785c783/piped/trigger"
 )
@@ -26,10 +27,11 @@ type live struct {
 	follower     *follower
 	limits       atomic.Pointer[scheduler.Limits]
 
-	// Set before use is called.
+	// Set before begin is called.
 	newTrigger func(interval time.Duration) *trigger.Trigger
 	scheduler  *scheduler.Scheduler
 	api        *control.Server
+	web        *web.Server
 
 	used setup
 }
@@ -41,26 +43,27 @@ type setup struct {
 	interval     time.Duration
 	limits       scheduler.Limits
 	certificate  *tls.Certificate // nil without TLS
+	webhooks     []webhook
 }
 
 func newLive(dataDir string, o Options) *live {
 	return &live{clusters: newClusters(o), repositories: newRepositories(dataDir, o), follower: newFollower()}
 }
 
-// plan returns what cfg asks for. With an error, which joins what of it cannot
-// be had and is not known to be so, the setup holds all the rest.
-func (l *live) plan(cfg *config.Piped) (setup, error) {
-	s := setup{
-		interval: cfg.SyncInterval,
-		limits:   scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster},
-	}
-	var errs [3]error
+// plan returns what cfg asks for. Problems joins which of its providers and
+// repositories cannot be used and are not known to be so: an agent can do
+// without them. With an error it cannot do at all.
+func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
+	s.interval = cfg.SyncInterval
+	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
+	var errs [4]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
+	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[2] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.certificate, errs[3] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
-	return s, errors.Join(errs[:]...)
+	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
 
 // begin puts the first setup into effect. Nothing runs yet.
@@ -69,6 +72,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.repositories.use(ctx, s.repositories)
 	l.limits.Store(&s.limits)
 	l.follower.set(l.newTrigger(s.interval))
+	l.web.SetWebhooks(served(s.webhooks, s.repositories))
 	l.used = s
 }
 
@@ -99,6 +103,13 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		changed = append(changed, "limits")
 		l.limits.Store(&next.limits)
 		l.scheduler.Look()
+	}
+	webhooks := !slices.EqualFunc(was.webhooks, next.webhooks, webhook.same)
+	if webhooks {
+		changed = append(changed, "webhooks")
+	}
+	if webhooks || repositories {
+		l.web.SetWebhooks(served(next.webhooks, next.repositories))
 	}
 	if next.certificate != nil && !sameCertificate(was.certificate, next.certificate) {
 		changed = append(changed, "api certificate")

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -105,7 +106,9 @@ func (r *reloader) reload(ctx context.Context) {
 	var next setup
 	if err == nil {
 		r.files = cfg.Files()
-		next, err = r.live.plan(cfg)
+		var problems error
+		next, problems, err = r.live.plan(cfg)
+		err = errors.Join(err, problems)
 	}
 	if err != nil {
 		r.say(slog.LevelError, "the changed configuration is refused, the one before stays; mend it, no restart is needed", "error", err.Error())
