@@ -14,7 +14,7 @@ export DEVCLUSTER := $(BIN)/devcluster
 # same holds for -trimpath below, with which build.sh builds.
 export CGO_ENABLED := 0
 
-.PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test bench generate clean help
+.PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test chaos bench generate clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,11 @@ unit: build devcluster ## all tests of the agent, against real servers, with the
 
 devcluster-test: devcluster ## the tests of the development cluster itself
 	go -C examples/devcluster test -trimpath -timeout 10m ./...
+
+# PIPED_CHAOS and PIPED_OUTAGE say how much; PIPED_CHAOS_SEED repeats a run.
+chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, in full; minutes
+	PIPED_CHAOS='$(or $(PIPED_CHAOS),kills=100,deployments=200,applications=20)' PIPED_OUTAGE='$(or $(PIPED_OUTAGE),30s)' \
+	  go test -count=1 -v -timeout 60m -run '^Test(Chaos|Fault)' ./piped/app
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'

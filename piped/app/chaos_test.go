@@ -1,0 +1,209 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/store/pgtest"
+)
+
+// chaosSize is how much TestChaos does. PIPED_CHAOS sets it, as
+// kills=100,deployments=200,applications=20; PIPED_CHAOS_SEED sets the seed.
+type chaosSize struct{ kills, deployments, applications int }
+
+// TestChaos kills the agent with SIGKILL at random moments while commits,
+// syncs by hand, cancels, approvals and failures keep it busy, and then holds
+// the transition log, the outbox, the commands, what the scripts wrote and what
+// is live against what must be true however often an agent dies.
+func TestChaos(t *testing.T) {
+	size := chaosSize{kills: 8, deployments: 20, applications: 6}
+	if text := os.Getenv("PIPED_CHAOS"); text != "" {
+		if _, err := fmt.Sscanf(text, "kills=%d,deployments=%d,applications=%d", &size.kills, &size.deployments, &size.applications); err != nil {
+			t.Fatalf("PIPED_CHAOS=%q: expected kills=<n>,deployments=<n>,applications=<n>: %v", text, err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("PIPED_CHAOS_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatalf("PIPED_CHAOS_SEED=%q: expected a number: %v", text, err)
+		}
+	}
+	binary := filepath.Join(t.TempDir(), "agent")
+	if out, err := exec.Command("go", "build", "-o", binary, module+"piped/cmd/piped").CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, "") })
+	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
+}
+
+func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
+	t.Logf("seed %d (PIPED_CHAOS_SEED), %+v", seed, size)
+	began := time.Now()
+	c := &chaos{chaosSize: size, random: rand.New(rand.NewPCG(seed, 1)), writes: make(chan struct{}, 1)}
+	c.chaosWorld = newChaosWorld(t, size.applications, rand.New(rand.NewPCG(seed, 2)))
+	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), c.saw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := t.TempDir()
+	kubeconfig, err := proxy.Kubeconfig(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.agent, err = agenttest.Start(t.Context(), agenttest.Options{
+		Binary: binary, Dir: dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig, Interval: 100 * time.Millisecond, DSN: dsn,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.agent.Close(); err != nil {
+			t.Errorf("the agent: %v", err)
+		}
+		if t.Failed() {
+			keepLog(t, c.agent.LogFile)
+		}
+	})
+
+	c.torment(t)
+	c.finish(t)
+	if err := c.agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if dsn == "" {
+		dsn = "sqlite://" + filepath.Join(dir, "piped", "piped.db")
+	}
+	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
+	t.Logf("%s\n  %d kills, %d starts, %s", report, len(c.killed), c.starts, time.Since(began).Round(time.Second))
+}
+
+// keepLog copies the agent's log to where -artifacts keeps it.
+func keepLog(t *testing.T, path string) {
+	from, err := os.Open(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(t.ArtifactDir(), "piped.log"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer to.Close()
+	if _, err := io.Copy(to, from); err != nil {
+		t.Error(err)
+	}
+	t.Logf("the agent's log, if -artifacts is given: %s", to.Name())
+}
+
+// chaos is one run: the world the agent lives in, and the one who kills it.
+type chaos struct {
+	chaosSize
+	*chaosWorld
+	random *rand.Rand    // chooses the moments; the world has its own
+	writes chan struct{} // holds one when the agent has written to the cluster
+
+	starts int
+	killed []time.Time
+}
+
+// saw is told every request of the agent to the API server.
+func (c *chaos) saw(r *http.Request) {
+	if r.Method == http.MethodGet {
+		return
+	}
+	select {
+	case c.writes <- struct{}{}:
+	default:
+	}
+}
+
+// torment kills the agent until there were enough kills and enough deployments.
+// Beside it the world acts: once for each kill, so that the work lasts.
+func (c *chaos) torment(t *testing.T) {
+	c.starts = 1
+	c.begin(t)
+	rounds, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range rounds {
+			c.act(t)
+		}
+	}()
+	defer func() { close(rounds); <-ended }()
+	for round := 0; (len(c.killed) < c.kills || c.count(t.Context()) < c.deployments) && !t.Failed(); round++ {
+		select {
+		case rounds <- struct{}{}: // the round before may still wait for an answer
+		default:
+		}
+		if len(c.killed) >= c.kills {
+			time.Sleep(200 * time.Millisecond) // only deployments are missing
+			continue
+		}
+		c.await(t.Context(), c.moment())
+		c.agent.Kill()
+		c.killed = append(c.killed, time.Now())
+		if err := c.agent.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		c.starts++
+	}
+}
+
+// moment is when the agent is killed: a condition, then a delay.
+type moment struct {
+	name  string
+	ready func(ctx context.Context) bool // asked until it says yes
+	delay time.Duration                  // the longest, the shortest is none
+}
+
+// moment chooses one of the moments in which something is going on.
+func (c *chaos) moment() moment {
+	for len(c.writes) > 0 {
+		<-c.writes
+	}
+	lines := c.scriptSize()
+	return []moment{
+		{"while it starts", func(context.Context) bool { return true }, 400 * time.Millisecond},
+		{"as soon as it has started", c.answers, 20 * time.Millisecond},
+		{"while it plans and starts stages", c.answers, 300 * time.Millisecond},
+		{"while it plans and starts stages", c.answers, 300 * time.Millisecond},
+		{"at a write to the cluster", func(context.Context) bool { return len(c.writes) > 0 }, 20 * time.Millisecond},
+		{"at a write to the cluster", func(context.Context) bool { return len(c.writes) > 0 }, 80 * time.Millisecond},
+		{"in a script", func(context.Context) bool { return c.scriptSize() > lines }, 120 * time.Millisecond},
+		{"in a rollback", c.rollingBack, 150 * time.Millisecond},
+		{"while it rolls back", c.rollingBack, 20 * time.Millisecond},
+		{"at any time", c.answers, 2 * time.Second},
+	}[c.random.IntN(10)]
+}
+
+// await returns at the moment, or after a while without it.
+func (c *chaos) await(ctx context.Context, m moment) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for !m.ready(ctx) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-poll.C:
+		}
+	}
+	time.Sleep(time.Duration(c.random.Int64N(int64(m.delay))))
+}

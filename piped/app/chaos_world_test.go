@@ -1,0 +1,355 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// chaosWorld is what surrounds the agent of a chaos run: a repository with
+// applications, and the people who commit, sync, cancel and approve. It
+// remembers what it did, to be held against what the agent made of it.
+type chaosWorld struct {
+	namespace string
+	repo      *gittest.Repo
+	random    *rand.Rand
+	scripts   string // the file to which every script stage adds a line
+	agent     *agenttest.Agent
+
+	apps     []*chaosApp
+	head     string
+	contents map[string]map[string]int // by commit: each application's revision, by directory
+	commands []string                  // IDs of those whose call was answered
+	seen     int                       // deployments there were when they were last counted
+}
+
+// chaosApp is one application. Each commit that touches it raises the revision,
+// which its objects carry.
+type chaosApp struct {
+	dir, kind string
+	revision  int
+}
+
+// flaw is what a revision is made to fail by.
+type flaw int
+
+const (
+	sound    flaw = iota
+	badImage      // its pods never start
+	badScript
+)
+
+func newChaosWorld(t *testing.T, applications int, random *rand.Rand) *chaosWorld {
+	w := &chaosWorld{
+		namespace: clustertest.Shared(t).Namespace(t), repo: newRepo(t), random: random,
+		scripts: filepath.Join(t.TempDir(), "scripts"), contents: map[string]map[string]int{},
+	}
+	if err := os.WriteFile(w.scripts, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kinds := chaosKinds()
+	for i := range applications {
+		w.apps = append(w.apps, &chaosApp{dir: fmt.Sprintf("app-%02d", i), kind: kinds[i%len(kinds)]})
+	}
+	return w
+}
+
+// chaosKinds are the kinds of application, by the pipelines they have.
+func chaosKinds() []string { return []string{"quick"} }
+
+// pipelines are what stands below spec; %[1]s is the file to which scripts
+// write, %[2]s the command that ends the last script.
+var pipelines = map[string]string{
+	"quick": "",
+	"scripts": `
+  planner: {alwaysUsePipeline: true}
+  pipeline:
+    stages:
+      - name: WAIT
+        with: {duration: 20ms}
+      - name: SCRIPT_RUN
+        with: {run: 'echo "$SR_DEPLOYMENT_ID before" >> %[1]s; sleep 0.1'}
+      - name: K8S_SYNC
+      - name: SCRIPT_RUN
+        with: {run: 'echo "$SR_DEPLOYMENT_ID after" >> %[1]s; sleep 0.1; %[2]s', onRollback: 'echo "$SR_DEPLOYMENT_ID undo" >> %[1]s; sleep 0.1'}
+`,
+	"approval": `
+  planner: {alwaysUsePipeline: true}
+  pipeline:
+    stages:
+      - name: WAIT_APPROVAL
+        with: {approvers: [owner]}
+      - name: K8S_SYNC
+      - name: SCRIPT_RUN
+        with: {run: 'echo "$SR_DEPLOYMENT_ID after" >> %[1]s; %[2]s', onRollback: 'echo "$SR_DEPLOYMENT_ID undo" >> %[1]s'}
+`,
+}
+
+// files returns the application at its revision. Every third revision leaves
+// the workload as it is.
+func (a *chaosApp) files(w *chaosWorld, f flaw) map[string]string {
+	image, end, patience := fmt.Sprintf("v%d", a.revision-a.revision%3), "true", 120
+	switch f {
+	case badImage:
+		image, patience = "does-not-exist", 1
+	case badScript:
+		end = "exit 3"
+	}
+	config := fmt.Sprintf("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: %s\n  input: {namespace: %s}\n", a.dir, w.namespace)
+	if p := pipelines[a.kind]; p != "" {
+		config += fmt.Sprintf(p, w.scripts, end)
+	}
+	return map[string]string{a.dir + "/app.pipecd.yaml": config, a.dir + "/app.yaml": fmt.Sprintf(`apiVersion: v1
+kind: ConfigMap
+metadata: {name: %[1]s}
+data: {revision: "%[2]d"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: 1
+  progressDeadlineSeconds: %[4]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec: {containers: [{name: c, image: "registry.example/c:%[3]s"}]}
+`, a.dir, a.revision, image, patience)}
+}
+
+// begin adds all applications.
+func (w *chaosWorld) begin(t *testing.T) { w.commit(t, w.apps, func(*chaosApp) flaw { return sound }) }
+
+// act does what people do, all of it now and then.
+func (w *chaosWorld) act(t *testing.T) {
+	if w.random.IntN(100) < 80 {
+		order := w.random.Perm(len(w.apps))
+		var touched []*chaosApp
+		for _, i := range order[:1+w.random.IntN(3)] {
+			touched = append(touched, w.apps[i])
+		}
+		w.commit(t, touched, func(a *chaosApp) flaw {
+			if w.random.IntN(100) >= 25 {
+				return sound
+			}
+			if a.kind == "quick" {
+				return badImage
+			}
+			return flaw(1 + w.random.IntN(2))
+		})
+	}
+	if w.random.IntN(100) < 30 {
+		w.sync(t, w.apps[w.random.IntN(len(w.apps))])
+	}
+	if w.random.IntN(100) < 15 {
+		w.cancel(t)
+	}
+	if w.random.IntN(100) < 70 {
+		w.approve(t)
+	}
+}
+
+// commit raises the revision of some applications in one commit.
+func (w *chaosWorld) commit(t *testing.T, touched []*chaosApp, flawOf func(*chaosApp) flaw) {
+	files, names := map[string]string{}, []string{}
+	for _, a := range touched {
+		a.revision++
+		names = append(names, a.dir)
+		maps.Copy(files, a.files(w, flawOf(a)))
+	}
+	if err := w.repo.Write(files); err != nil {
+		t.Errorf("commit: %v", err)
+	}
+	contents := map[string]int{}
+	for _, a := range w.apps {
+		contents[a.dir] = a.revision
+	}
+	var err error
+	if w.head, err = w.repo.Commit(strings.Join(names, " ")); err != nil {
+		t.Errorf("commit: %v", err)
+	}
+	w.contents[w.head] = contents
+}
+
+func (w *chaosWorld) sync(t *testing.T, a *chaosApp) {
+	strategies := []modelv1.SyncStrategy{modelv1.SyncStrategy_AUTO, modelv1.SyncStrategy_QUICK_SYNC}
+	request := &controlv1.SyncApplicationRequest{ApplicationId: appID(a.dir), Strategy: strategies[w.random.IntN(2)]}
+	w.ask(t, "sync "+a.dir, func(ctx context.Context) (commandResponse, error) {
+		return w.agent.Control.SyncApplication(ctx, request)
+	})
+}
+
+// cancel cancels a deployment that has not ended, if there is one.
+func (w *chaosWorld) cancel(t *testing.T) {
+	open := w.list(t.Context(), openStatuses()...)
+	if len(open) == 0 {
+		return
+	}
+	request := &controlv1.CancelDeploymentRequest{DeploymentId: open[w.random.IntN(len(open))].GetId()}
+	w.ask(t, "cancel "+request.GetDeploymentId(), func(ctx context.Context) (commandResponse, error) {
+		return w.agent.Control.CancelDeployment(ctx, request)
+	})
+}
+
+// approve approves every stage that waits for it.
+func (w *chaosWorld) approve(t *testing.T) {
+	for _, d := range w.list(t.Context(), modelv1.DeploymentStatus_DEPLOYMENT_RUNNING) {
+		for _, s := range d.GetStages() {
+			if s.GetName() != "WAIT_APPROVAL" || s.GetStatus() != modelv1.StageStatus_STAGE_RUNNING {
+				continue
+			}
+			request := &controlv1.ApproveStageRequest{DeploymentId: d.GetId(), StageId: s.GetId()}
+			w.ask(t, "approve "+d.GetId(), func(ctx context.Context) (commandResponse, error) {
+				return w.agent.Control.ApproveStage(ctx, request)
+			})
+		}
+	}
+}
+
+type commandResponse interface{ GetCommandId() string }
+
+// ask makes a call that creates a command, again and again until it is
+// answered: what a person does whose call got no answer. A refusal is an answer.
+func (w *chaosWorld) ask(t *testing.T, what string, call func(context.Context) (commandResponse, error)) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		response, err := call(ctx)
+		cancel()
+		switch status.Code(err) {
+		case codes.OK:
+			w.commands = append(w.commands, response.GetCommandId())
+			return
+		case codes.FailedPrecondition, codes.NotFound:
+			return // it ended meanwhile, or is not known yet
+		case codes.Unavailable, codes.DeadlineExceeded:
+		default:
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("%s: no answer for %s: %v", what, patience, err)
+			return
+		}
+	}
+}
+
+func openStatuses() []modelv1.DeploymentStatus {
+	return []modelv1.DeploymentStatus{
+		modelv1.DeploymentStatus_DEPLOYMENT_PENDING, modelv1.DeploymentStatus_DEPLOYMENT_PLANNED,
+		modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK,
+	}
+}
+
+// list returns the deployments in some statuses; none when there is no answer.
+func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentStatus) []*modelv1.Deployment {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request := &apiservice.ListDeploymentsRequest{Limit: 1000}
+	for _, s := range statuses {
+		request.Statuses = append(request.Statuses, s.String())
+	}
+	response, err := w.agent.API.ListDeployments(ctx, request)
+	if err != nil {
+		return nil
+	}
+	return response.GetDeployments()
+}
+
+// count returns how many deployments there are, as far as is known.
+func (w *chaosWorld) count(ctx context.Context) int {
+	w.seen = max(w.seen, len(w.list(ctx)))
+	return w.seen
+}
+
+func (w *chaosWorld) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := w.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1})
+	return err == nil
+}
+
+func (w *chaosWorld) rollingBack(ctx context.Context) bool {
+	return len(w.list(ctx, modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK)) > 0
+}
+
+func (w *chaosWorld) scriptSize() int64 {
+	info, err := os.Stat(w.scripts)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// finish lets the agent live until nothing is left to do. What has never
+// succeeded, and so was never rolled back, gets a revision that will.
+func (w *chaosWorld) finish(t *testing.T) {
+	w.settle(t)
+	var never []*chaosApp
+	for _, a := range w.apps {
+		response, err := w.agent.API.GetApplication(t.Context(), &apiservice.GetApplicationRequest{ApplicationId: appID(a.dir)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.GetApplication().GetMostRecentlySuccessfulDeployment() == nil {
+			never = append(never, a)
+		}
+	}
+	if len(never) > 0 {
+		w.commit(t, never, func(*chaosApp) flaw { return sound })
+		w.settle(t)
+	}
+}
+
+// settle waits until nothing is left to do.
+func (w *chaosWorld) settle(t *testing.T) {
+	const calm = 3 * time.Minute
+	err := w.agent.Await(t.Context(), "everything to end", calm, func(ctx context.Context) (bool, error) {
+		w.approve(t)
+		apps, err := w.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
+		if err != nil {
+			return false, err
+		}
+		evaluated := 0
+		for _, a := range apps.GetApplications() {
+			if a.GetEvaluatedCommit() == w.head {
+				evaluated++
+			}
+		}
+		if evaluated < len(w.apps) {
+			return false, fmt.Errorf("%d of %d applications are at commit %s", evaluated, len(w.apps), w.head)
+		}
+		for _, id := range w.commands {
+			c, err := w.agent.API.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: id})
+			if err != nil {
+				return false, fmt.Errorf("command %s: %w", id, err)
+			}
+			if c.GetCommand().GetStatus() == modelv1.CommandStatus_COMMAND_NOT_HANDLED_YET {
+				return false, fmt.Errorf("not answered: %v", c.GetCommand())
+			}
+		}
+		if open := w.list(ctx, openStatuses()...); len(open) > 0 {
+			d := open[0]
+			return false, fmt.Errorf("%d deployments have not ended, such as %s of %s: %s (%s)", len(open), d.GetId(), d.GetApplicationName(), d.GetStatus(), d.GetStatusReason())
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
