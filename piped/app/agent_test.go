@@ -33,9 +33,10 @@ type settings struct {
 	dataDir    string
 	remote     string
 	kubeconfig string
-	providers  string // YAML of spec.platformProviders; default one provider, "local"
-	apiAddress string // default a free port of loopback
-	dsn        string // default SQLite in the data directory
+	providers  string           // YAML of spec.platformProviders; default one provider, "local"
+	apiAddress string           // default a free port of loopback
+	dsn        string           // default SQLite in the data directory
+	now        func() time.Time // default the machine's clock
 }
 
 // configFile writes the agent's configuration and returns its path.
@@ -77,7 +78,7 @@ func runAgent(t *testing.T, s settings) *client {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t)})
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now})
 	if err != nil {
 		stop()
 		t.Fatal(err)
