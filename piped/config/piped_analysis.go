@@ -3,19 +3,15 @@ package config
 import (
 	"fmt"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
-// AnalysisProvider is a place to ask for metrics. Only the part that Type names
-// is filled.
+// AnalysisProvider is a place to ask for metrics.
 type AnalysisProvider struct {
-	Name        string
-	Type        AnalysisProviderType
-	Prometheus  Prometheus
-	Datadog     Datadog
-	Stackdriver Stackdriver
+	Name string               `yaml:"name"`
+	Type AnalysisProviderType `yaml:"type"`
+	// Config is a *Prometheus, *Datadog or *Stackdriver, as Type says; never nil.
+	Config any `yaml:"config"`
 }
 
 // AnalysisProviderType says who answers.
@@ -55,49 +51,42 @@ type Stackdriver struct {
 	ServiceAccountFile string `yaml:"serviceAccountFile"`
 }
 
-// analysisSpec is an analysis provider as it is written.
-type analysisSpec struct {
-	Name   string               `yaml:"name"`
-	Type   AnalysisProviderType `yaml:"type"`
-	Config yaml.Node            `yaml:"config"` // its fields depend on the type
+// Variants implements schema.Varied.
+func (p *AnalysisProvider) Variants() (by string, of map[string]any) {
+	return "type", map[string]any{
+		string(AnalysisPrometheus):  &Prometheus{},
+		string(AnalysisDatadog):     &Datadog{Address: "datadoghq.com"},
+		string(AnalysisStackdriver): &Stackdriver{},
+	}
 }
 
-func defaultDatadog() Datadog { return Datadog{Address: "datadoghq.com"} }
+// Variant implements strict.Variant.
+func (p *AnalysisProvider) Variant() any {
+	_, of := p.Variants()
+	return of[string(p.Type)]
+}
 
-func completeAnalysisProviders(specs []analysisSpec, d *strict.Document, r resolver) []AnalysisProvider {
-	var out []AnalysisProvider
+func completeAnalysisProviders(providers []AnalysisProvider, d *strict.Document, r resolver) []AnalysisProvider {
 	seen := names{d: d}
-	for i, s := range specs {
-		at := fmt.Sprintf("analysisProviders[%d]", i)
-		seen.add(at, "name", s.Name)
-		p := AnalysisProvider{Name: s.Name, Type: s.Type, Datadog: defaultDatadog()}
-		config := at + ".config"
-		switch s.Type {
-		case AnalysisPrometheus:
-			decodeConfig(d, s.Config, config, &p.Prometheus)
-			p.Prometheus.complete(d, r, config)
-		case AnalysisDatadog:
-			decodeConfig(d, s.Config, config, &p.Datadog)
-			p.Datadog.complete(d, r, config)
-		case AnalysisStackdriver:
-			decodeConfig(d, s.Config, config, &p.Stackdriver)
-			p.Stackdriver.ServiceAccountFile = r.path(config+".serviceAccountFile", p.Stackdriver.ServiceAccountFile)
+	for i := range providers {
+		p, at := &providers[i], fmt.Sprintf("analysisProviders[%d]", i)
+		seen.add(at, "name", p.Name)
+		if p.Config == nil {
+			p.Config = p.Variant()
+		}
+		at += ".config"
+		switch config := p.Config.(type) {
+		case *Prometheus:
+			config.complete(d, r, at)
+		case *Datadog:
+			config.complete(d, r, at)
+		case *Stackdriver:
+			config.ServiceAccountFile = r.path(at+".serviceAccountFile", config.ServiceAccountFile)
 		default:
-			d.Problemf(at+".type", "required; expected %s", strict.Alternatives(s.Type.Values()))
+			d.Problemf(fmt.Sprintf("analysisProviders[%d].type", i), "required; expected %s", strict.Alternatives(p.Type.Values()))
 		}
-		if s.Type != AnalysisDatadog {
-			p.Datadog = Datadog{}
-		}
-		out = append(out, p)
 	}
-	return out
-}
-
-// decodeConfig reads the config of something whose type says what it holds.
-func decodeConfig(d *strict.Document, config yaml.Node, path string, out any) {
-	if !config.IsZero() {
-		d.Decode(&config, strict.Field{Base: "spec", Path: path}, out, strict.Rules{})
-	}
+	return providers
 }
 
 func (p *Prometheus) complete(d *strict.Document, r resolver, at string) {

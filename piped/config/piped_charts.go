@@ -54,13 +54,16 @@ const ChartRegistryOCI ChartRegistryType = "OCI"
 // Values returns every type.
 func (ChartRegistryType) Values() []string { return []string{string(ChartRegistryOCI)} }
 
+// Default implements strict.Defaulter.
+func (r *ChartRepository) Default() { r.Type = ChartRepositoryHTTP }
+
+// Default implements strict.Defaulter.
+func (r *ChartRegistry) Default() { r.Type = ChartRegistryOCI }
+
 func completeChartRepositories(repos []ChartRepository, d *strict.Document, r resolver) []ChartRepository {
 	seen := names{d: d}
 	for i := range repos {
 		repo, at := &repos[i], fmt.Sprintf("chartRepositories[%d]", i)
-		if repo.Type == "" {
-			repo.Type = ChartRepositoryHTTP
-		}
 		http := field{at + ".address", repo.Address != ""}
 		git := field{at + ".gitRemote", repo.GitRemote != ""}
 		switch repo.Type {
@@ -83,9 +86,6 @@ func completeChartRegistries(registries []ChartRegistry, d *strict.Document) []C
 	seen := names{d: d}
 	for i := range registries {
 		registry, at := &registries[i], fmt.Sprintf("chartRegistries[%d]", i)
-		if registry.Type == "" {
-			registry.Type = ChartRegistryOCI
-		}
 		seen.add(at, "address", registry.Address)
 		pair(d, field{at + ".username", registry.Username != ""}, field{at + ".password", !registry.Password.IsEmpty()})
 	}

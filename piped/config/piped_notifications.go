@@ -74,9 +74,8 @@ type WebhookReceiver struct {
 	SignatureValueFile string        `yaml:"signatureValueFile"`
 }
 
-func defaultWebhookReceiver() WebhookReceiver {
-	return WebhookReceiver{SignatureKey: "PipeCD-Signature"}
-}
+// Default implements strict.Defaulter.
+func (w *WebhookReceiver) Default() { w.SignatureKey = "PipeCD-Signature" }
 
 func (n Notifications) complete(d *strict.Document, r resolver) Notifications {
 	receivers := names{d: d}
@@ -137,7 +136,7 @@ func (w *WebhookReceiver) complete(d *strict.Document, r resolver, at string) {
 		d.Problemf(at+".url", "expected http://... or https://... (the value is not shown)")
 	}
 	if w.SignatureKey == "" {
-		w.SignatureKey = defaultWebhookReceiver().SignatureKey
+		w.Default()
 	}
 	exclusive(d, field{at + ".signatureValue", !w.SignatureValue.IsEmpty()}, field{at + ".signatureValueFile", w.SignatureValueFile != ""})
 	w.SignatureValueFile = r.path(at+".signatureValueFile", w.SignatureValueFile)

@@ -1,16 +1,14 @@
 package config
 
 import (
-	"gopkg.in/yaml.v3"
-
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
 // SecretManagement is spec.secretManagement: how the secrets in Git are
 // encrypted. The zero value means that there are none.
 type SecretManagement struct {
-	Type    SecretManagementType
-	KeyPair KeyPair
+	Type    SecretManagementType `yaml:"type"`
+	KeyPair KeyPair              `yaml:"config"`
 }
 
 // SecretManagementType says what encrypts.
@@ -31,25 +29,15 @@ type KeyPair struct {
 	PublicKeyData  strict.Secret `yaml:"publicKeyData"`
 }
 
-// secretManagementSpec is secretManagement as it is written.
-type secretManagementSpec struct {
-	Type   SecretManagementType `yaml:"type"`
-	Config yaml.Node            `yaml:"config"` // its fields depend on the type
-}
-
-func (s secretManagementSpec) complete(d *strict.Document, r resolver) SecretManagement {
-	if !d.Has("secretManagement") {
-		return SecretManagement{}
-	}
-	if s.Type == "" {
+func (s SecretManagement) complete(d *strict.Document, r resolver) SecretManagement {
+	switch {
+	case !d.Has("secretManagement"):
+	case s.Type == "":
 		d.Problemf("secretManagement.type", "required; expected %s", SecretManagementKeyPair)
-		return SecretManagement{}
+	default:
+		s.KeyPair.complete(d, r, "secretManagement.config")
 	}
-	const at = "secretManagement.config"
-	out := SecretManagement{Type: s.Type}
-	decodeConfig(d, s.Config, at, &out.KeyPair)
-	out.KeyPair.complete(d, r, at)
-	return out
+	return s
 }
 
 func (k *KeyPair) complete(d *strict.Document, r resolver, at string) {

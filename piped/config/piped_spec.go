@@ -2,14 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -32,21 +31,40 @@ type pipedSpec struct {
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
 
-	ChartRepositories []ChartRepository    `yaml:"chartRepositories"`
-	ChartRegistries   []ChartRegistry      `yaml:"chartRegistries"`
-	AnalysisProviders []analysisSpec       `yaml:"analysisProviders"`
-	Notifications     Notifications        `yaml:"notifications"`
-	SecretManagement  secretManagementSpec `yaml:"secretManagement"`
-	EventWatcher      EventWatcher         `yaml:"eventWatcher"`
-	PlanPreview       PlanPreview          `yaml:"planPreview"`
-	AppSelector       map[string]string    `yaml:"appSelector"`
+	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
+	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
+	AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
+	Notifications     Notifications      `yaml:"notifications"`
+	SecretManagement  SecretManagement   `yaml:"secretManagement"`
+	EventWatcher      EventWatcher       `yaml:"eventWatcher"`
+	PlanPreview       PlanPreview        `yaml:"planPreview"`
+	AppSelector       map[string]string  `yaml:"appSelector"`
 }
 
+// providerSpec is a platform provider as it is written.
 type providerSpec struct {
 	Name   string            `yaml:"name"`
-	Type   string            `yaml:"type"`
+	Type   providerType      `yaml:"type"`
 	Labels map[string]string `yaml:"labels"`
-	Config yaml.Node         `yaml:"config"` // its fields depend on the type
+	Config any               `yaml:"config"` // *kubernetes.Provider, or not looked at
+}
+
+// providerType is what a platform provider is of in PipeCD.
+type providerType string
+
+func (providerType) Values() []string {
+	return []string{ProviderKubernetes, "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"}
+}
+
+// Variants implements schema.Varied.
+func (p *providerSpec) Variants() (by string, of map[string]any) {
+	return "type", map[string]any{ProviderKubernetes: &kubernetes.Provider{}}
+}
+
+// Variant implements strict.Variant.
+func (p *providerSpec) Variant() any {
+	_, of := p.Variants()
+	return of[string(p.Type)]
 }
 
 func defaultPipedSpec() pipedSpec {
@@ -74,6 +92,9 @@ func pipedRules() strict.Rules {
 	rules.Ignored["appConfigSyncInterval"] = "has no meaning here, configurations are read at each commit; ignored"
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
+	for _, list := range []string{"platformProviders", "cloudProviders"} {
+		maps.Copy(rules.Ignored, kubernetes.ProviderRules(list+"[].config").Ignored)
+	}
 	return rules
 }
 
@@ -237,20 +258,18 @@ func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider
 func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {
 	switch p.Type {
 	case ProviderKubernetes:
-	case "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS":
-		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
+	case "":
+		d.Problemf(at+".type", "required; expected %s", ProviderKubernetes)
 		return PlatformProvider{}, false
 	default:
-		d.Problemf(at+".type", "expected %s, found %q", ProviderKubernetes, p.Type)
+		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
 		return PlatformProvider{}, false
 	}
-	out := PlatformProvider{Name: p.Name, Type: p.Type, Labels: p.Labels}
-	if !p.Config.IsZero() {
-		field := at + ".config"
-		list, _, _ := strings.Cut(at, "[")
-		d.Decode(&p.Config, strict.Field{Base: "spec", Path: field}, &out.Kubernetes, kubernetes.ProviderRules(list+"[].config"))
-		out.Kubernetes.Complete(d, field)
-		out.Kubernetes.KubeConfigPath = r.path(field+".kubeConfigPath", out.Kubernetes.KubeConfigPath)
+	out := PlatformProvider{Name: p.Name, Type: string(p.Type), Labels: p.Labels}
+	if config, ok := p.Config.(*kubernetes.Provider); ok {
+		config.Complete(d, at+".config")
+		config.KubeConfigPath = r.path(at+".config.kubeConfigPath", config.KubeConfigPath)
+		out.Kubernetes = *config
 	}
 	return out, true
 }

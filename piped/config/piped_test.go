@@ -87,10 +87,10 @@ func TestPipedEveryField(t *testing.T) {
 		},
 		ChartRegistries: []ChartRegistry{{Type: ChartRegistryOCI, Address: "oci.example.com", Username: "bot", Password: secret}},
 		AnalysisProviders: []AnalysisProvider{
-			{Name: "prometheus", Type: AnalysisPrometheus, Prometheus: Prometheus{Address: "http://p", UsernameFile: "/etc/piped/u", PasswordFile: "/etc/piped/p"}},
-			{Name: "datadog", Type: AnalysisDatadog, Datadog: Datadog{Address: "datadoghq.eu", APIKeyFile: "/etc/piped/api", ApplicationKeyData: secret}},
-			{Name: "datadog-2", Type: AnalysisDatadog, Datadog: Datadog{Address: "datadoghq.com", APIKeyData: secret, ApplicationKeyFile: "/etc/piped/app"}},
-			{Name: "stackdriver", Type: AnalysisStackdriver, Stackdriver: Stackdriver{ServiceAccountFile: "/etc/piped/account"}},
+			{Name: "prometheus", Type: AnalysisPrometheus, Config: &Prometheus{Address: "http://p", UsernameFile: "/etc/piped/u", PasswordFile: "/etc/piped/p"}},
+			{Name: "datadog", Type: AnalysisDatadog, Config: &Datadog{Address: "datadoghq.eu", APIKeyFile: "/etc/piped/api", ApplicationKeyData: secret}},
+			{Name: "datadog-2", Type: AnalysisDatadog, Config: &Datadog{Address: "datadoghq.com", APIKeyData: secret, ApplicationKeyFile: "/etc/piped/app"}},
+			{Name: "stackdriver", Type: AnalysisStackdriver, Config: &Stackdriver{ServiceAccountFile: "/etc/piped/account"}},
 		},
 		Notifications: Notifications{
 			Routes: []NotificationRoute{{
