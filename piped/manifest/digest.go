@@ -17,6 +17,17 @@ import (
 // null elsewhere is kept, because to the server it may say something else than
 // nothing (an empty selector selects everything). u is not changed.
 func Digest(u *unstructured.Unstructured) string {
+	canonical, err := json.Marshal(declared(u)) // sorts keys
+	if err != nil {
+		// Unreachable for parsed objects: they hold only what JSON holds.
+		panic("manifest: digest of an object that is no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+// declared returns what u declares. It shares what it does not change with u.
+func declared(u *unstructured.Unstructured) map[string]any {
 	object := make(map[string]any, len(u.Object))
 	for k, v := range u.Object {
 		if k != "status" {
@@ -26,16 +37,10 @@ func Digest(u *unstructured.Unstructured) string {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		object["metadata"] = declaredMetadata(metadata)
 	}
-	if u.GetKind() == "Secret" && u.GetAPIVersion() == "v1" {
+	if isSecret(u) {
 		foldStringData(object)
 	}
-	canonical, err := json.Marshal(object) // sorts keys
-	if err != nil {
-		// Unreachable for parsed objects: they hold only what JSON holds.
-		panic("manifest: digest of an object that is no JSON: " + err.Error())
-	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:])
+	return object
 }
 
 func declaredMetadata(metadata map[string]any) map[string]any {

@@ -3,8 +3,6 @@ package manifest
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -53,8 +51,9 @@ func Versions(objs []Object) []deploy.ArtifactVersion {
 	var out []deploy.ArtifactVersion
 	seen := map[string]bool{}
 	for _, o := range objs {
-		for _, reference := range Images(o.Unstructured) {
-			if seen[reference] {
+		for _, c := range Containers(o.Unstructured) {
+			reference := c.Image
+			if reference == "" || seen[reference] {
 				continue
 			}
 			seen[reference] = true
@@ -66,41 +65,4 @@ func Versions(objs []Object) []deploy.ArtifactVersion {
 		return []deploy.ArtifactVersion{{Kind: kindUnknown, Version: "unknown"}}
 	}
 	return out
-}
-
-// Images returns the image references of u's containers and init containers,
-// for every kind that runs pods: what u declares in a pod template, or in a Pod.
-func Images(u *unstructured.Unstructured) []string {
-	spec := PodSpec(u)
-	var out []string
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _ := spec[list].([]any)
-		for _, c := range containers {
-			container, _ := c.(map[string]any)
-			if image, _ := container["image"].(string); image != "" {
-				out = append(out, image)
-			}
-		}
-	}
-	return out
-}
-
-// PodSpec returns the pod spec that u holds, nil for kinds that run no pods.
-// It is part of u, not a copy.
-func PodSpec(u *unstructured.Unstructured) map[string]any {
-	path := []string{"spec", "template", "spec"}
-	switch u.GetKind() {
-	case "Pod":
-		path = []string{"spec"}
-	case "CronJob":
-		path = []string{"spec", "jobTemplate", "spec", "template", "spec"}
-	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job":
-	default:
-		return nil
-	}
-	node := u.Object
-	for _, key := range path {
-		node, _ = node[key].(map[string]any)
-	}
-	return node
 }

@@ -131,7 +131,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("an object without a name was accepted: %v", o.Object)
 			}
 			before := Digest(o.Unstructured)
-			Images(o.Unstructured)
+			Containers(o.Unstructured)
 			Annotate(o.Clone().Unstructured, Ownership{CommitHash: "c"})
 			if Digest(o.Unstructured) != before {
 				t.Fatal("the object was changed")

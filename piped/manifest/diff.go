@@ -1,0 +1,213 @@
+package manifest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Change is one difference between two objects that stand for the same thing.
+type Change struct {
+	// Path is where it is, such as spec.template.spec.containers[name=web].image.
+	// Items of a list are named by their merge key, else by index (args[1]); keys
+	// that are no plain words are quoted (metadata.annotations["a.b/c"]).
+	Path string
+	// Before and After are what is declared there, nil when nothing is. Of the
+	// data of a Secret they only say that there is something.
+	Before, After any
+}
+
+// masked stands for what a Secret holds.
+const masked = "(secret)"
+
+// Diff returns what differs between two declarations, ordered by path; nil when
+// they say the same. Neither object is changed.
+//
+// Numbers and quantities are compared by value, null is the same as nothing, a
+// Secret's stringData counts as data, and what Digest leaves out is left out.
+// Items of a list are paired by the merge keys of the built-in types, whatever
+// their order; of other lists by a name, key or id that all items have, and there
+// their order counts, as it does for initContainers. What is left is paired by
+// index.
+func Diff(before, after *unstructured.Unstructured) []Change {
+	d := differ{secret: isSecret(before) || isSecret(after)}
+	d.maps(place{}, declared(before), declared(after))
+	slices.SortFunc(d.changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return d.changes
+}
+
+type differ struct {
+	secret  bool
+	changes []Change
+}
+
+// place is where a value stands.
+type place struct {
+	path   string
+	key    string // the key of the map it stands in; of a list's item, the list's
+	parent string // the key above key
+}
+
+func (p place) below(key string) place {
+	path := key
+	switch {
+	case !plainKey(key):
+		path = p.path + "[" + strconv.Quote(key) + "]"
+	case p.path != "":
+		path = p.path + "." + key
+	}
+	return place{path: path, key: key, parent: p.key}
+}
+
+func (p place) item(name string) place {
+	return place{path: p.path + "[" + name + "]", key: p.key, parent: p.parent}
+}
+
+func plainKey(key string) bool {
+	return key != "" && strings.IndexFunc(key, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}) < 0
+}
+
+func (d *differ) change(at place, before, after any) {
+	if d.secret && (at.path == "data" || strings.HasPrefix(at.path, "data.") || strings.HasPrefix(at.path, "data[") ||
+		strings.HasPrefix(at.path, "metadata.annotations")) {
+		before, after = mask(before), mask(after)
+	}
+	d.changes = append(d.changes, Change{Path: at.path, Before: before, After: after})
+}
+
+func mask(v any) any {
+	if v == nil {
+		return nil
+	}
+	return masked
+}
+
+// values compares two values of one place.
+func (d *differ) values(at place, before, after any) {
+	switch b := before.(type) {
+	case map[string]any:
+		if a, ok := after.(map[string]any); ok {
+			d.maps(at, b, a)
+			return
+		}
+	case []any:
+		if a, ok := after.([]any); ok {
+			d.lists(at, b, a)
+			return
+		}
+	}
+	if !same(at, before, after) {
+		d.change(at, before, after)
+	}
+}
+
+func (d *differ) maps(at place, before, after map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		d.values(at.below(key), before[key], after[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if _, both := before[key]; !both {
+			d.values(at.below(key), nil, after[key])
+		}
+	}
+}
+
+func (d *differ) lists(at place, before, after []any) {
+	keys := keysOf(at.key, slices.Concat(before, after))
+	old, oldNames := byKey(keys, before)
+	new, newNames := byKey(keys, after)
+	if keys == nil || old == nil || new == nil {
+		d.byIndex(at, before, after)
+		return
+	}
+	for _, name := range oldNames {
+		d.values(at.item(name), old[name], new[name])
+	}
+	for _, name := range newNames {
+		if _, both := old[name]; !both {
+			d.values(at.item(name), nil, new[name])
+		}
+	}
+	shared := func(other map[string]any) func(string) bool {
+		return func(name string) bool { _, ok := other[name]; return !ok }
+	}
+	oldNames, newNames = slices.DeleteFunc(oldNames, shared(new)), slices.DeleteFunc(newNames, shared(old))
+	if orderCounts(at.key) && !slices.Equal(oldNames, newNames) {
+		d.change(at, "in the order "+strings.Join(oldNames, ", "), "in the order "+strings.Join(newNames, ", "))
+	}
+}
+
+func (d *differ) byIndex(at place, before, after []any) {
+	for i := range max(len(before), len(after)) {
+		var b, a any
+		if i < len(before) {
+			b = before[i]
+		}
+		if i < len(after) {
+			a = after[i]
+		}
+		d.values(at.item(strconv.Itoa(i)), b, a)
+	}
+}
+
+// same reports whether two values, not both maps or both lists, say the same.
+func same(at place, before, after any) bool {
+	if reflect.DeepEqual(before, after) {
+		return true
+	}
+	if before == nil || after == nil {
+		return false
+	}
+	if quantity(at) {
+		b, errB := resource.ParseQuantity(fmt.Sprint(before))
+		a, errA := resource.ParseQuantity(fmt.Sprint(after))
+		if errB == nil && errA == nil {
+			return a.Cmp(b) == 0
+		}
+	}
+	b, okB := number(before)
+	a, okA := number(after)
+	return okA && okB && a == b
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return float64(n), true
+	case int:
+		return float64(n), true
+	case float64:
+		return n, true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+// quantity reports whether what stands at a place is a Kubernetes quantity.
+func quantity(at place) bool {
+	switch at.parent {
+	case "requests", "limits", "capacity", "hard", "overhead":
+		return true
+	}
+	switch at.key {
+	case "sizeLimit", "divisor", "averageValue":
+		return true
+	}
+	return false
+}
+
+func isSecret(u *unstructured.Unstructured) bool {
+	return u.GetKind() == "Secret" && u.GetAPIVersion() == "v1"
+}

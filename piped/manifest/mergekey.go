@@ -1,0 +1,90 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mergeKeys are the fields that tell the items of a list apart, by the list's
+// name: the patch merge keys of the built-in types. A name that several types
+// use for different lists has one entry for each.
+var mergeKeys = map[string][][]string{
+	"containers":                {{"name"}},
+	"initContainers":            {{"name"}},
+	"ephemeralContainers":       {{"name"}},
+	"volumes":                   {{"name"}},
+	"volumeMounts":              {{"mountPath"}},
+	"volumeDevices":             {{"devicePath"}},
+	"env":                       {{"name"}},
+	"imagePullSecrets":          {{"name"}},
+	"secrets":                   {{"name"}},
+	"hostAliases":               {{"ip"}},
+	"ports":                     {{"containerPort", "protocol"}, {"port", "protocol"}},
+	"topologySpreadConstraints": {{"topologyKey", "whenUnsatisfiable"}},
+	"resourceClaims":            {{"name"}},
+	"volumeClaimTemplates":      {{"metadata.name"}},
+}
+
+// generalKeys are what items of other lists are told apart by.
+var generalKeys = [][]string{{"name"}, {"key"}, {"id"}}
+
+// orderCounts reports whether the order of a keyed list means something: that of
+// init containers does, and of a list nobody here knows it may.
+func orderCounts(list string) bool {
+	return list == "initContainers" || mergeKeys[list] == nil
+}
+
+// keysOf returns the fields by which all items of a list can be told apart, nil
+// if there are none.
+func keysOf(list string, items []any) []string {
+	candidates := mergeKeys[list]
+	if candidates == nil {
+		candidates = generalKeys
+	}
+	for _, keys := range candidates {
+		if !slices.ContainsFunc(items, func(item any) bool { return field(item, keys[0]) == "" }) {
+			return keys
+		}
+	}
+	return nil
+}
+
+// byKey returns the items of a list by what their keys say, and those names in
+// the items' order; nil when two items say the same.
+func byKey(keys []string, items []any) (map[string]any, []string) {
+	out, names := make(map[string]any, len(items)), make([]string, 0, len(items))
+	for _, item := range items {
+		var parts []string
+		for _, key := range keys {
+			value := field(item, key)
+			if value == "" && key == "protocol" {
+				value = "TCP" // the API server's default
+			}
+			parts = append(parts, key[strings.LastIndex(key, ".")+1:]+"="+value)
+		}
+		name := strings.Join(parts, ",")
+		if _, twice := out[name]; twice {
+			return nil, nil
+		}
+		out[name] = item
+		names = append(names, name)
+	}
+	return out, names
+}
+
+// field returns the text or number at a dotted path of a list's item, "" if
+// there is none.
+func field(item any, path string) string {
+	for _, key := range strings.Split(path, ".") {
+		m, _ := item.(map[string]any)
+		item = m[key]
+	}
+	switch v := item.(type) {
+	case string:
+		return v
+	case int64, int, float64:
+		return fmt.Sprint(v)
+	}
+	return ""
+}

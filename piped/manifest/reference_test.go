@@ -1,0 +1,50 @@
+package manifest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const everyReference = `{
+  containers: [
+    {name: a, env: [{name: X, valueFrom: {configMapKeyRef: {name: env-map, key: k}}}, {name: Y, valueFrom: {secretKeyRef: {name: env-secret, key: k}}}, {name: Z, value: z}],
+     envFrom: [{configMapRef: {name: from-map}}, {secretRef: {name: from-secret}}]}],
+  initContainers: [{name: i, envFrom: [{configMapRef: {name: init-map}}, {configMapRef: {name: from-map}}]}],
+  volumes: [
+    {name: v1, configMap: {name: volume-map}}, {name: v2, secret: {secretName: volume-secret}}, {name: v3, emptyDir: {}},
+    {name: v4, projected: {sources: [{configMap: {name: projected-map}}, {secret: {name: projected-secret}}, {serviceAccountToken: {path: t}}]}},
+    {name: v5, csi: {nodePublishSecretRef: {name: csi-secret}}}, text],
+  imagePullSecrets: [{name: pull-secret}]}`
+
+func TestReferences(t *testing.T) {
+	want := []Reference{
+		{"ConfigMap", "env-map"}, {"ConfigMap", "from-map"}, {"ConfigMap", "init-map"}, {"ConfigMap", "projected-map"}, {"ConfigMap", "volume-map"},
+		{"Secret", "csi-secret"}, {"Secret", "env-secret"}, {"Secret", "from-secret"}, {"Secret", "projected-secret"}, {"Secret", "pull-secret"}, {"Secret", "volume-secret"},
+	}
+	for kind, text := range map[string]string{
+		"a Deployment": pod(everyReference),
+		"a Pod":        "{apiVersion: v1, kind: Pod, spec: " + everyReference + "}",
+		"a CronJob":    "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: " + everyReference + "}}}}}",
+	} {
+		if diff := cmp.Diff(want, References(fromYAML(t, text))); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", kind, diff)
+		}
+	}
+	for _, text := range []string{
+		"{apiVersion: v1, kind: ConfigMap, data: {a: b}}", pod("text"), pod("{volumes: {a: b}, containers: [{envFrom: x}]}"),
+		"{apiVersion: example.com/v1, kind: Other, spec: {template: {spec: " + everyReference + "}}}",
+	} {
+		if got := References(fromYAML(t, text)); len(got) != 0 {
+			t.Errorf("%s: refers to %v", text, got)
+		}
+	}
+}
+
+func TestContainers(t *testing.T) {
+	got := Containers(fromYAML(t, pod(`{initContainers: [{name: i, image: x}], containers: [{name: a, image: "y:1"}, {name: b}, text]}`)))
+	want := []Container{{"i", true, "x"}, {"a", false, "y:1"}, {"b", false, ""}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
