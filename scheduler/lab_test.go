@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,6 +83,8 @@ type lab struct {
 	stop  context.CancelFunc // of the scheduler that runs
 	ended chan error
 
+	said bytes.Buffer // the scheduler's log, to be read after its end
+
 	mu   sync.Mutex
 	runs []string // see ran
 }
@@ -138,7 +142,9 @@ func (l *lab) start() {
 	go func() { l.ended <- s.Run(ctx) }()
 }
 
-func (l *lab) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l.t.Output(), nil)) }
+func (l *lab) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(io.MultiWriter(l.t.Output(), &l.said), nil))
+}
 
 // clockAhead sets the scheduler's wall clock; no timer notices.
 func (l *lab) clockAhead(d time.Duration) { l.ahead.Store(int64(d)) }

@@ -103,28 +103,3 @@ func TestDeadlinePassedWhileAway(t *testing.T) {
 		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
 	})
 }
-
-// TestClockJump: a wall clock that jumps ends nothing that runs, and moves no
-// deadline; set back across a restart it gives nobody more than the timeout.
-func TestClockJump(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(hang)
-		l.start()
-		l.planned("d", func(p *deploy.Plan) { p.Stages[0].Timeout = 10 * time.Minute })
-		synctest.Wait()
-		l.clockAhead(24 * time.Hour)
-		time.Sleep(9 * time.Minute)
-		synctest.Wait()
-		if got := l.get("d").Status; got != deploy.Running {
-			t.Fatalf("after a jump ahead the deployment is %s", got)
-		}
-		l.shutdown()
-		l.clockAhead(-24 * time.Hour)
-		l.start()
-		time.Sleep(10*time.Minute + time.Second)
-		synctest.Wait()
-		if got := l.get("d").Status; got != deploy.Failure {
-			t.Errorf("with the clock set back the deployment is still %s after its timeout", got)
-		}
-	})
-}

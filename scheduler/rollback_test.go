@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// scripts are two stages with scripts that undo them, after the rollback of
+// the application's objects.
+func scripts(p *deploy.Plan) {
+	undo := func(base string) deploy.Stage {
+		return deploy.Stage{ID: "undo-" + base, Name: deploy.StageScriptRunRollback, Rollback: true, Metadata: map[string]string{"baseStageID": base}}
+	}
+	p.Stages = append(p.Stages, undo("one"), undo("two"))
+}
+
+// onlyScripts are the stages of a first deployment: there is no commit to
+// return to.
+func onlyScripts(p *deploy.Plan) {
+	scripts(p)
+	p.Stages = append(p.Stages[:2], p.Stages[3:]...)
+	p.RunningCommit = ""
+}
+
+func manual(p *deploy.Plan) { p.NoAutoRollback, p.RunningDeploymentID = true, "before" }
+
+// TestRollbackScripts: a script undoes what has begun, and only that, in a first
+// deployment, too.
+func TestRollbackScripts(t *testing.T) {
+	cases := []struct {
+		name   string
+		plan   []func(*deploy.Plan)
+		one    executor
+		undo   executor
+		reason string
+		ran    []string
+		undone map[string]deploy.StageStatus
+	}{
+		{
+			name: "what did not begin is not undone", plan: []func(*deploy.Plan){scripts}, one: fail("no"), undo: succeed,
+			reason: "Stage K8S_SYNC failed: no; rolled back to commit beef012",
+			ran:    []string{"d/one", "d/back", "d/undo-one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess, "undo-two": deploy.StageSkipped},
+		},
+		{
+			name: "all of it", plan: []func(*deploy.Plan){scripts}, one: succeed, undo: succeed,
+			reason: "Stage TWO failed: no; rolled back to commit beef012",
+			ran:    []string{"d/one", "d/two", "d/back", "d/undo-one", "d/undo-two"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess, "undo-two": deploy.StageSuccess},
+		},
+		{
+			name: "a script that fails", plan: []func(*deploy.Plan){scripts}, one: succeed, undo: fail("exit 1"),
+			reason: "Stage TWO failed: no; the rollback failed too: exit 1; the cluster is in neither state",
+			ran:    []string{"d/one", "d/two", "d/back", "d/undo-one", "d/undo-two"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageFailure, "undo-two": deploy.StageFailure},
+		},
+		{
+			name: "a first deployment", plan: []func(*deploy.Plan){onlyScripts}, one: fail("no"), undo: succeed,
+			reason: "Stage K8S_SYNC failed: no; its onRollback scripts have run",
+			ran:    []string{"d/one", "d/undo-one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess, "undo-two": deploy.StageSkipped},
+		},
+		{
+			name: "a first deployment whose scripts did not begin", one: fail("no"), undo: succeed,
+			plan:   []func(*deploy.Plan){onlyScripts, func(p *deploy.Plan) { p.Stages = append(p.Stages[:2], p.Stages[3]) }},
+			reason: "Stage K8S_SYNC failed: no", ran: []string{"d/one"},
+			undone: map[string]deploy.StageStatus{"undo-two": deploy.StageNotStarted},
+		},
+		{
+			name: "automatic rollback is off", plan: []func(*deploy.Plan){scripts, manual}, one: fail("no"), undo: succeed,
+			reason: "Stage K8S_SYNC failed: no; not rolled back, because automatic rollback is off; " +
+				"to go back to commit beef012: pipectl application rollback --app-id=app-d --to=before",
+			ran:    []string{"d/one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageNotStarted, "undo-two": deploy.StageNotStarted},
+		},
+		{
+			name: "automatic rollback is off in a first deployment", plan: []func(*deploy.Plan){onlyScripts, manual}, one: fail("no"), undo: succeed,
+			reason: "Stage K8S_SYNC failed: no; not rolled back, because automatic rollback is off; its onRollback scripts have not run",
+			ran:    []string{"d/one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageNotStarted},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.executors[deploy.StageK8sSync], l.executors["TWO"], l.executors[deploy.StageScriptRunRollback] = c.one, fail("no"), c.undo
+				l.start()
+				l.planned("d", c.plan...)
+				synctest.Wait()
+				l.wantEnd("d", deploy.Failure, c.reason)
+				l.wantRan(c.ran...)
+				d := l.get("d")
+				for id, want := range c.undone {
+					if got := d.Stage(id).Status; got != want {
+						t.Errorf("stage %s is %s, want %s", id, got, want)
+					}
+				}
+				l.wantLegal("d")
+			})
+		})
+	}
+}
+
+// TestUnusedRollbackScriptSaysWhy: a script that is not needed is skipped, with
+// the reason.
+func TestUnusedRollbackScriptSaysWhy(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors[deploy.StageK8sSync] = fail("no")
+		l.start()
+		l.planned("d", scripts)
+		synctest.Wait()
+		l.wantStage("d", "undo-two", deploy.StageSkipped, "there is nothing to roll back: stage two did not run")
+	})
+}
