@@ -58,6 +58,7 @@ type Options struct {
 type App struct {
 	log   *slog.Logger
 	parts parts
+	live  *live
 
 	api   *control.Server
 	web   *web.Server
@@ -97,6 +98,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 
 	live := newLive(cfg.DataDir, o)
+	a.live = live
 	a.parts.onClose("repositories", live.repositories.Close)
 	setup, problems, err := live.plan(cfg)
 	if err != nil {

@@ -1,0 +1,375 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// spec is what the tests of this file write as the agent's configuration.
+type spec struct {
+	dataDir      string
+	repositories map[string]string // remotes by ID
+	providers    map[string]string // kubeconfigs by name
+	more         string            // further lines of spec
+}
+
+func (s spec) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  projectID: test\n  pipedID: test\n  dataDir: %s\n  web: {address: \"127.0.0.1:0\"}\n  repositories:\n", s.dataDir)
+	for id, remote := range s.repositories {
+		fmt.Fprintf(&b, "    - {repoId: %s, remote: %q, branch: main, discover: {}}\n", id, remote)
+	}
+	b.WriteString("  platformProviders:\n")
+	for name, kubeconfig := range s.providers {
+		fmt.Fprintf(&b, "    - {name: %s, type: KUBERNETES, config: {kubeConfigPath: %q}}\n", name, kubeconfig)
+	}
+	if !strings.Contains(s.more, "syncInterval") {
+		b.WriteString("  syncInterval: 200ms\n")
+	}
+	if !strings.Contains(s.more, "api:") {
+		b.WriteString("  api: {address: \"127.0.0.1:0\"}\n")
+	}
+	b.WriteString(s.more)
+	return b.String()
+}
+
+// reloading is an agent that follows its configuration file, and its log.
+type reloading struct {
+	*client
+	app    *App
+	path   string
+	signal chan os.Signal
+	log    *logText
+}
+
+// runReloading runs an agent inside the test process until the test ends.
+func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
+	t.Helper()
+	r := &reloading{path: filepath.Join(t.TempDir(), "piped.yaml"), signal: make(chan os.Signal), log: &logText{}}
+	replaceFile(t, r.path, s.text())
+	cfg, _, err := config.LoadPiped(r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.app, err = New(ctx, cfg, Options{
+		Version: "test", Logger: slog.New(slog.NewTextHandler(r.log, nil)), ConfigFile: r.path, ReloadEvery: every, Reload: r.signal,
+	})
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.app.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the agent did not stop cleanly: %v", err)
+		}
+	})
+	r.client = dial(t, r.app.APIAddr(), s.dataDir)
+	return r
+}
+
+// write changes the configuration, and waits until the log tells of it.
+func (r *reloading) write(s spec, said ...string) {
+	r.t.Helper()
+	replaceFile(r.t, r.path, s.text())
+	r.awaitLog(said...)
+}
+
+// awaitLog waits until the log holds each text, and forgets it.
+func (r *reloading) awaitLog(texts ...string) {
+	r.t.Helper()
+	for _, text := range texts {
+		for end := time.Now().Add(patience); !r.log.contains(text); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				r.t.Fatalf("the log does not tell %q:\n%s", text, r.log.String())
+			}
+		}
+	}
+	r.log.Reset()
+}
+
+// logText is a log that can be read while it is written.
+type logText struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logText) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
+}
+
+func (l *logText) contains(text string) bool { return strings.Contains(l.String(), text) }
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := writeSecret(path, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const inEffect = "the changed configuration is in effect"
+
+// TestBadConfigurationIsRefused: the reason is told once, what ran before goes
+// on, and a mended file is taken.
+func TestBadConfigurationIsRefused(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	good := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()}}
+	agent := runReloading(t, good, 10*time.Millisecond)
+	web := appID("web")
+	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	for name, c := range map[string]struct {
+		change func(*spec)
+		want   []string
+	}{
+		"typo":          {func(s *spec) { s.more = "  limit: {deployments: 1}\n" }, []string{"limit", "limits"}},
+		"no kubeconfig": {func(s *spec) { s.providers = map[string]string{"local": "/does/not/exist"} }, []string{"local", "/does/not/exist"}},
+		"no key": {func(s *spec) {
+			s.more = "  git: {sshKeyFile: /no/key}\n"
+			s.repositories = map[string]string{"apps": "git@github.com:a/b"}
+		}, []string{"/no/key", "apps"}},
+		"no remote":    {func(s *spec) { s.repositories = map[string]string{"apps": "ftp://host/x"} }, []string{"ftp", "apps"}},
+		"empty secret": {func(s *spec) { s.more = "  webhooks: [{name: hook, type: GITHUB, secretFile: /no/secret}]\n" }, []string{"hook", "/no/secret"}},
+		"no certificate": {func(s *spec) {
+			s.more = "  api: {address: \"127.0.0.1:0\", tlsCertFile: /no/cert, tlsKeyFile: /no/key}\n"
+		}, []string{"/no/cert"}},
+		"not even YAML":    {func(s *spec) { s.more = "  }{\n" }, []string{"piped.yaml"}},
+		"another document": {func(s *spec) { s.more = "---\nkind: Piped\n" }, []string{"piped.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := good
+			c.change(&bad)
+			agent.write(bad, append(c.want, "is refused, the one before stays")...)
+			agent.write(good, "the configuration is again the one in effect")
+			if strings.Contains(agent.log.String(), "is refused") {
+				t.Errorf("told twice:\n%s", agent.log)
+			}
+		})
+	}
+
+	replaceFile(t, agent.path, "kind: [")
+	agent.awaitLog("is refused")
+	agent.mustEnd(web, repo.Push(t, "web v2", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	if err := os.Remove(agent.path); err != nil {
+		t.Fatal(err)
+	}
+	agent.awaitLog("is refused", "no such file")
+	mended := good
+	mended.more = "  limits: {deployments: 3}\n"
+	agent.write(mended, inEffect, "changed=limits")
+	if got := agent.app.live.Limits().Deployments; got != 3 {
+		t.Errorf("limit %d, want 3", got)
+	}
+}
+
+// TestRepositoriesComeAndGo: the applications of a repository that is added are
+// deployed; those of one that is removed are known and no longer synced.
+func TestRepositoriesComeAndGo(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	first, second := newRepo(t), newRepo(t)
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"others": first.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()}}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	commit := second.Push(t, "add web", webApp(ns, "v1", ""))
+
+	s.repositories = map[string]string{"others": first.Dir, "apps": second.Dir}
+	agent.write(s, inEffect, "changed=repositories")
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	s.repositories = map[string]string{"others": first.Dir}
+	agent.write(s, inEffect, "changed=repositories")
+	c := agent.sync(appID("web"))
+	if c.GetStatus() != modelv1.CommandStatus_COMMAND_FAILED {
+		t.Errorf("sync of an application whose repository was removed: %v", c)
+	}
+	mustContain(t, c.GetMetadata()["Reason"], "apps", "not in the agent's configuration")
+
+	third := newRepo(t)
+	s.repositories = map[string]string{"others": first.Dir, "apps": third.Dir}
+	commit = third.Push(t, "web elsewhere", webApp(ns, "v2", ""))
+	agent.write(s, inEffect)
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestRunningStageSurvivesTheReplacementOfItsCluster: while a rollout is waited
+// for, its provider's kubeconfig is replaced and then the provider removed.
+func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	data, err := os.ReadFile(cluster.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	replaceFile(t, kubeconfig, string(data))
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": kubeconfig}}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	rollOut := func(image string) string {
+		t.Helper()
+		commit := repo.Push(t, "web "+image, webApp(ns, image, `devcluster.piped.dev/ready-delay: "2s"`))
+		agent.await(appID("web"), "rolls out", func(d *modelv1.Deployment) bool {
+			return d.GetTrigger().GetCommit().GetHash() == commit && strings.Contains(agent.logs(d.GetId()), "of 2 new pods available")
+		})
+		return commit
+	}
+
+	commit := rollOut("v1")
+	replaceFile(t, kubeconfig, string(data)+"\n# rotated\n")
+	agent.awaitLog(inEffect, "changed=platformProviders")
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	commit = rollOut("does-not-exist")
+	s.providers = map[string]string{"other": kubeconfig}
+	agent.write(s, inEffect, "changed=platformProviders")
+	d := agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "does-not-exist", "rolled back to commit")
+	for end := time.Now().Add(patience); agent.app.live.clusters.anyRemoved(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the removed provider's connection is kept though nothing runs on it")
+		}
+	}
+
+	commit = repo.Push(t, "web v3", webApp(ns, "v3", "")) // the only provider is another one now
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestKeyFileIsRotated exchanges the SSH key the way Kubernetes exchanges the
+// files of a Secret: by a link to another directory.
+func TestKeyFileIsRotated(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	oldKey, _, err := gittest.NewUserKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	newKey, authorized, err := gittest.NewUserKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := repo.SSH(t, gittest.SSHOptions{AuthorizedKey: authorized})
+	secret := t.TempDir()
+	mount := func(version string, key []byte) {
+		t.Helper()
+		dir := filepath.Join(secret, version)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		replaceFile(t, filepath.Join(dir, "key"), string(key))
+		if err := os.Symlink(version, filepath.Join(secret, "..tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(secret, "..tmp"), filepath.Join(secret, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount("one", oldKey)
+	if err := os.Symlink(filepath.Join("..data", "key"), filepath.Join(secret, "key")); err != nil {
+		t.Fatal(err)
+	}
+	agent := runReloading(t, spec{
+		dataDir: t.TempDir(), repositories: map[string]string{"apps": server.URL}, providers: map[string]string{"local": cluster.Kubeconfig()},
+		more: fmt.Sprintf("  git: {host: 127.0.0.1, sshKeyFile: %s, knownHostsFile: %s}\n", filepath.Join(secret, "key"), server.KnownHostsFile(t)),
+	}, 10*time.Millisecond)
+	commit := repo.Push(t, "add web", webApp(ns, "v1", ""))
+	agent.awaitLog("cannot follow the repository")
+	mount("two", newKey)
+	agent.awaitLog(inEffect, "changed=repositories")
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestCertificateIsRotated: the API shows the new certificate to new connections.
+func TestCertificateIsRotated(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := controltest.Certificate(t, dir)
+	agent := runReloading(t, spec{
+		dataDir: t.TempDir(), more: fmt.Sprintf("  api: {address: \"127.0.0.1:0\", tlsCertFile: %s, tlsKeyFile: %s}\n", cert, key),
+	}, 10*time.Millisecond)
+	shown := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", agent.app.APIAddr(), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return string(conn.ConnectionState().PeerCertificates[0].Raw)
+	}
+	mustShow := func(pair tls.Certificate) {
+		t.Helper()
+		if parsed, err := x509.ParseCertificate(pair.Certificate[0]); err != nil || shown() != string(parsed.Raw) {
+			t.Errorf("another certificate is shown: %v", err)
+		}
+	}
+	load := func() tls.Certificate {
+		t.Helper()
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	mustShow(load())
+	controltest.Certificate(t, dir)
+	agent.awaitLog("changed=\"api certificate\"")
+	mustShow(load())
+}
+
+// TestSignalReloadsAtOnce: nothing is waited for, not even a second look.
+func TestSignalReloadsAtOnce(t *testing.T) {
+	s := spec{dataDir: t.TempDir()}
+	agent := runReloading(t, s, time.Hour)
+	s.more = "  limits: {deployments: 2, perCluster: 1}\n"
+	replaceFile(t, agent.path, s.text())
+	agent.signal <- syscall.SIGHUP
+	agent.awaitLog("told to reload", inEffect, "changed=limits")
+}
+
+// TestWhatNeedsARestartIsNamed: everything else of the change is in effect.
+func TestWhatNeedsARestartIsNamed(t *testing.T) {
+	s := spec{dataDir: t.TempDir()}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	s.dataDir = t.TempDir()
+	s.more = "  api: {address: \"127.0.0.1:1\"}\n  syncInterval: 1h\n"
+	agent.write(s, "dataDir, store.dsn", "api.address", inEffect, "changed=syncInterval")
+	if strings.Contains(agent.log.String(), "web.address") {
+		t.Errorf("a field that did not change is named:\n%s", agent.log)
+	}
+}
