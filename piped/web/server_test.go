@@ -17,13 +17,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a server until the test ends and checks that it ends well.
+// start runs a server until the test ends and returns where.
 func start(t *testing.T, ready func() error) (url string) {
 	t.Helper()
 	s, err := New(Config{Address: "127.0.0.1:0", Ready: ready})
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, s)
+	return "http://" + s.Addr()
+}
+
+// run runs a server until the test ends and checks that it ends well.
+func run(t *testing.T, s *Server) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -37,7 +44,6 @@ func start(t *testing.T, ready func() error) (url string) {
 			t.Error("the address is still served after Run returned")
 		}
 	})
-	return "http://" + s.Addr()
 }
 
 func get(t *testing.T, method, url string) (code int, body string) {
