@@ -121,11 +121,3 @@ func (l *AnalysisLog) Default() { l.Timeout = defaultQueryTimeout }
 func (h *AnalysisHTTP) Default() {
 	h.Timeout, h.Method, h.ExpectedCode = defaultQueryTimeout, http.MethodGet, http.StatusOK
 }
-
-func (o *AnalysisOptions) common() (*time.Duration, *SkipOptions) { return nil, &o.SkipOn }
-
-func (o *AnalysisOptions) complete(d *strict.Document, at string) {
-	if o.Duration <= 0 {
-		d.Problemf(at+".duration", "required; expected a duration above 0, found %s", o.Duration)
-	}
-}

@@ -184,6 +184,7 @@ func TestIsApplicationConfig(t *testing.T) {
 
 func FuzzParseApplication(f *testing.F) {
 	seed(f, "application")
+	seed(f, "whole")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		app, err := ParseApplication("app.pipecd.yaml", data)
 		if (app == nil) == (err == nil) {
@@ -196,11 +197,7 @@ func FuzzParseApplication(f *testing.F) {
 }
 
 func seed(f *testing.F, folder string) {
-	cases, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
-	if err != nil || len(cases) == 0 {
-		f.Fatalf("no cases in %s: %v", folder, err)
-	}
-	for _, file := range cases {
+	for _, file := range cases(f, folder) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)

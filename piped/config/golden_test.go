@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -34,6 +36,61 @@ func TestGoldenApplications(t *testing.T) {
 	})
 }
 
+// TestGoldenWholeLanguage reads what the language has and this version refuses.
+func TestGoldenWholeLanguage(t *testing.T) {
+	golden(t, "whole", func(data []byte) string {
+		app, err := readWhole(data)
+		if err != nil {
+			return report(nil, &deploy.Error{Kind: deploy.Invalid, Err: err})
+		}
+		return report(app.Warnings, nil)
+	})
+}
+
+// readWhole reads an application as if this version could honour everything.
+func readWhole(data []byte) (*Application, error) {
+	app, d, err := readApplication("app.pipecd.yaml", data)
+	if err != nil {
+		return nil, err
+	}
+	return app, d.Err()
+}
+
+// TestWhatCannotRunYetIsRefusedByTheListAlone: without the lines of the list,
+// every case is reported as if this version could honour everything.
+func TestWhatCannotRunYetIsRefusedByTheListAlone(t *testing.T) {
+	refused := 0
+	for _, folder := range []string{"application", "whole"} {
+		for _, file := range cases(t, folder) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = ParseApplication("app.pipecd.yaml", data)
+			_, whole := readWhole(data)
+			rest := slices.DeleteFunc(lines(err), func(line string) bool {
+				return strings.HasSuffix(line, " is not supported by this version of piped; remove it")
+			})
+			if diff := cmp.Diff(lines(whole), rest, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s: -whole +this version:\n%s", file, diff)
+			}
+			if err != nil && whole == nil {
+				refused++
+			}
+		}
+	}
+	if want := len(unsupportedFields()) + len(unsupportedStages()); want > 0 && refused == 0 {
+		t.Errorf("no case is refused by the list of %d alone", want)
+	}
+}
+
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
 func TestGoldenPiped(t *testing.T) {
 	t.Setenv("HOME", "/home/someone")
 	golden(t, "piped", func(data []byte) string {
@@ -45,11 +102,7 @@ func TestGoldenPiped(t *testing.T) {
 // golden compares parse's report of each case with the file beside it. A case
 // is valid exactly when its name says so.
 func golden(t *testing.T, folder string, parse func([]byte) string) {
-	cases, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
-	if err != nil || len(cases) == 0 {
-		t.Fatalf("no cases in %s: %v", folder, err)
-	}
-	for _, file := range cases {
+	for _, file := range cases(t, folder) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(file)
@@ -78,6 +131,15 @@ func golden(t *testing.T, folder string, parse func([]byte) string) {
 			}
 		})
 	}
+}
+
+func cases(tb testing.TB, folder string) []string {
+	tb.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("no cases in %s: %v", folder, err)
+	}
+	return files
 }
 
 func TestOversizedFilesAreRefused(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -105,44 +106,68 @@ func (s *Stage) mergeTimeout(d *strict.Document, at string, option *time.Duratio
 func stageAt(i int) string { return fmt.Sprintf("pipeline.stages[%d]", i) }
 
 // completePipeline completes the pipeline and what only a pipeline gives a
-// meaning.
+// meaning. A pipeline without stages is none.
 func (g *Generic) completePipeline(d *strict.Document) {
 	if g.Pipeline != nil && len(g.Pipeline.Stages) == 0 {
 		d.Warnf("pipeline", "has no stages, so every deployment is a quick sync")
 		g.Pipeline = nil
 	}
-	if g.Pipeline == nil {
-		if g.Planner.AlwaysUsePipeline {
-			d.Problemf("planner.alwaysUsePipeline", "needs a pipeline with at least one stage")
-		}
-		if !g.CommitMatcher.Pipeline.IsZero() {
-			d.Warnf("commitMatcher.pipeline", "has no effect without a pipeline")
-		}
+	if g.Pipeline != nil {
+		g.Pipeline.complete(d)
 		return
 	}
+	if g.Planner.AlwaysUsePipeline {
+		d.Problemf("planner.alwaysUsePipeline", "needs a pipeline with at least one stage")
+	}
+	if !g.CommitMatcher.Pipeline.IsZero() {
+		d.Warnf("commitMatcher.pipeline", "has no effect without a pipeline")
+	}
+}
+
+func (p *Pipeline) complete(d *strict.Document) {
 	known := slices.Sorted(maps.Keys(StageOptions()))
 	ids := map[string]int{}
-	for i := range g.Pipeline.Stages {
-		s, at := &g.Pipeline.Stages[i], stageAt(i)
+	applies := false
+	for i := range p.Stages {
+		s, at := &p.Stages[i], stageAt(i)
 		if !slices.Contains(known, s.Name) {
 			d.Problemf(at+".name", "%s", unknownStage(s.Name, known))
 		}
 		s.complete(d, at)
-		if s.ID == "" {
-			s.ID = fmt.Sprintf("stage-%d", i)
-		}
+		s.completeID(d, at, i)
 		if first, twice := ids[s.ID]; twice {
-			d.Problemf(at+".id", "%q is the ID of stages[%d] too; IDs must differ", s.ID, first)
+			d.Problemf(at+".id", "%q is the ID of pipeline.stages[%d] too; IDs must differ", s.ID, first)
 		}
 		ids[s.ID] = i
+		applies = applies || s.Name == kubernetes.StageSync || s.Name == kubernetes.StagePrimaryRollout || s.Name == stageCustomSync
+	}
+	if !applies {
+		d.Warnf("pipeline", "changes nothing that stays; expected a stage %s or %s", kubernetes.StageSync, kubernetes.StagePrimaryRollout)
 	}
 }
+
+// completeID names a stage that has no ID and refuses those that the planner
+// gives to its own stages.
+func (s *Stage) completeID(d *strict.Document, at string, i int) {
+	if s.ID == "" {
+		s.ID = fmt.Sprintf("stage-%d", i)
+	}
+	switch {
+	case s.ID == "Rollback" || strings.HasPrefix(s.ID, "ScriptRunRollback"):
+		d.Problemf(at+".id", "%q is the ID of a stage that runs on rollback; choose another", s.ID)
+	case len(s.ID) > maxStageID || strings.ContainsFunc(s.ID, func(r rune) bool { return !unicode.IsPrint(r) }):
+		d.Problemf(at+".id", "expected at most %d printable characters", maxStageID)
+	}
+}
+
+// maxStageID is the longest ID of a stage, in bytes.
+const maxStageID = 100
 
 // unknownStage says what is wrong with a stage's name.
 func unknownStage(name string, known []string) string {
 	switch name {
 	case "":
-		return "required; expected the name of a stage, such as " + deploy.StageK8sSync
+		return "required; expected the name of a stage, such as " + kubernetes.StageSync
 	case deploy.StageRollback, deploy.StageScriptRunRollback:
 		return fmt.Sprintf("%s cannot stand in a pipeline: it is added to every deployment that can be rolled back", name)
 	}

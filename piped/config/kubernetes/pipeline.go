@@ -1,6 +1,13 @@
 package kubernetes
 
-import "github.com/c785c783/piped/piped/config/strict"
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
 
 // Stage is a stage of a pipeline, whatever its kind.
 type Stage struct {
@@ -9,27 +16,147 @@ type Stage struct {
 	Options any // a value of StageOptions for the stages that only Kubernetes has
 }
 
-// completeStages fills what the stages take from the spec and reports to d what
-// makes no sense in them.
+// stageOptions is implemented by the values of StageOptions.
+type stageOptions interface {
+	// complete fills what the options take from the spec and reports to d what
+	// makes no sense in them; at is their path.
+	complete(d *strict.Document, at string, s *Spec)
+}
+
 func (s *Spec) completeStages(d *strict.Document, stages []Stage) {
 	for _, stage := range stages {
-		at := stage.At + ".with"
-		switch o := stage.Options.(type) {
-		case *SyncStageOptions:
-			inherit(d, at+".prune", &o.Prune, s.QuickSync.Prune)
-			inherit(d, at+".addVariantLabelToSelector", &o.AddVariantLabelToSelector, s.QuickSync.AddVariantLabelToSelector)
-			s.completeThreshold(d, at, &o.ReadyThreshold)
+		if o, ok := stage.Options.(stageOptions); ok {
+			o.complete(d, stage.At+".with", s)
 		}
+	}
+	checkOrder(d, stages)
+	checkSuffixes(d, stages)
+	s.checkWorkloads(d, stages)
+}
+
+func (o *SyncStageOptions) complete(d *strict.Document, at string, s *Spec) {
+	inherit(d, at+".prune", &o.Prune, s.QuickSync.Prune)
+	inherit(d, at+".addVariantLabelToSelector", &o.AddVariantLabelToSelector, s.QuickSync.AddVariantLabelToSelector)
+	completeThreshold(d, at, &o.ReadyThreshold, s)
+}
+
+func (o *PrimaryRolloutOptions) complete(d *strict.Document, at string, s *Spec) {
+	inherit(d, at+".suffix", &o.Suffix, s.VariantLabel.PrimaryValue)
+	if o.CreateService {
+		checkSuffix(d, at, o.Suffix)
+	}
+	completeThreshold(d, at, &o.ReadyThreshold, s)
+}
+
+func (o *CanaryRolloutOptions) complete(d *strict.Document, at string, s *Spec) {
+	inherit(d, at+".suffix", &o.Suffix, s.VariantLabel.CanaryValue)
+	checkSuffix(d, at, o.Suffix)
+	completeThreshold(d, at, &o.ReadyThreshold, s)
+	for i := range o.Patches {
+		o.Patches[i].complete(d, fmt.Sprintf("%s.patches[%d]", at, i))
 	}
 }
 
-func (s *Spec) completeThreshold(d *strict.Document, at string, p *strict.Percent) {
-	inherit(d, at+".readyThreshold", p, s.ReadyThreshold)
+func (o *BaselineRolloutOptions) complete(d *strict.Document, at string, s *Spec) {
+	inherit(d, at+".suffix", &o.Suffix, s.VariantLabel.BaselineValue)
+	checkSuffix(d, at, o.Suffix)
+	completeThreshold(d, at, &o.ReadyThreshold, s)
 }
+
+func (o *CleanOptions) complete(*strict.Document, string, *Spec) {}
 
 // inherit sets a value that is not written to that of another field.
 func inherit[T any](d *strict.Document, field string, value *T, from T) {
 	if !d.Has(field) {
 		*value = from
+	}
+}
+
+func completeThreshold(d *strict.Document, at string, p *strict.Percent, s *Spec) {
+	if field := at + ".readyThreshold"; d.Has(field) {
+		checkThreshold(d, field, *p)
+		return
+	}
+	*p = s.ReadyThreshold
+}
+
+func checkThreshold(d *strict.Document, field string, p strict.Percent) {
+	if p < 1 || p > 100 {
+		d.Problemf(field, "expected a percentage from 1 to 100, found %d", p)
+	}
+}
+
+func checkSuffix(d *strict.Document, at, suffix string) {
+	for _, why := range validation.IsDNS1123Label(suffix) {
+		d.Problemf(at+".suffix", "%q cannot stand at the end of an object's name: %s", suffix, why)
+	}
+}
+
+// checkOrder reports stages that need another one before them.
+func checkOrder(d *strict.Document, stages []Stage) {
+	there := map[string]bool{} // rollout stages whose variant is there
+	for _, stage := range stages {
+		switch o := stage.Options.(type) {
+		case *CanaryRolloutOptions, *BaselineRolloutOptions:
+			there[stage.Name] = true
+		case *CleanOptions:
+			rollout := rolloutOf(stage.Name)
+			if !there[rollout] {
+				d.Problemf(stage.At+".name", "%s has nothing to remove; expected a %s before it", stage.Name, rollout)
+			}
+			there[rollout] = false
+		case *TrafficRoutingOptions:
+			for _, need := range []struct {
+				share   strict.Percent
+				rollout string
+			}{{o.Canary, StageCanaryRollout}, {o.Baseline, StageBaselineRollout}} {
+				if need.share > 0 && !there[need.rollout] {
+					d.Problemf(stage.At+".with", "sends traffic to pods that are not there; expected a %s before it", need.rollout)
+				}
+			}
+		}
+	}
+}
+
+func rolloutOf(clean string) string {
+	if clean == StageBaselineClean {
+		return StageBaselineRollout
+	}
+	return StageCanaryRollout
+}
+
+// checkSuffixes reports a baseline whose objects would have the names of the
+// canary's.
+func checkSuffixes(d *strict.Document, stages []Stage) {
+	canary := map[string]bool{}
+	for _, stage := range stages {
+		if o, ok := stage.Options.(*CanaryRolloutOptions); ok {
+			canary[o.Suffix] = true
+		}
+	}
+	for _, stage := range stages {
+		if o, ok := stage.Options.(*BaselineRolloutOptions); ok && canary[o.Suffix] {
+			d.Problemf(stage.At+".with.suffix", "%q is the suffix of the canary too; the variants must differ", o.Suffix)
+		}
+	}
+}
+
+// variantKinds are the kinds of workload that can have a canary and a baseline.
+func variantKinds() []string { return []string{"Deployment", "StatefulSet"} }
+
+// checkWorkloads reports workloads that cannot have the variants that the stages
+// roll out.
+func (s *Spec) checkWorkloads(d *strict.Document, stages []Stage) {
+	i := slices.IndexFunc(stages, func(stage Stage) bool {
+		return stage.Name == StageCanaryRollout || stage.Name == StageBaselineRollout
+	})
+	if i < 0 {
+		return
+	}
+	for n, w := range s.Workloads {
+		if !slices.Contains(variantKinds(), w.Kind) {
+			d.Problemf(fmt.Sprintf("workloads[%d].kind", n), "expected %s, which %s can make a variant of; found %q",
+				strict.Alternatives(variantKinds()), stages[i].Name, w.Kind)
+		}
 	}
 }

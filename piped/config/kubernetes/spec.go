@@ -97,12 +97,14 @@ func (s *Spec) Complete(d *strict.Document, stages []Stage) {
 			s.Workloads[i].Kind = "Deployment"
 		}
 	}
-	if s.Service.Kind != "" && s.Service.Kind != "Service" {
+	switch s.Service.Kind {
+	case "":
+	case "Service":
+		d.Warnf("service.kind", "has no effect; it is always Service")
+	default:
 		d.Problemf("service.kind", "expected Service, found %q", s.Service.Kind)
 	}
-	if s.ReadyThreshold < 1 || s.ReadyThreshold > 100 {
-		d.Problemf("readyThreshold", "expected a percentage from 1 to 100, found %d", s.ReadyThreshold)
-	}
+	checkThreshold(d, "readyThreshold", s.ReadyThreshold)
 	for i, kind := range s.PruneKinds {
 		if !slices.Contains(PrunableKinds(), kind) {
 			d.Problemf(fmt.Sprintf("pruneKinds[%d]", i), "expected one of %s, found %q; every other kind is pruned without being named",

@@ -2,11 +2,12 @@ package kubernetes
 
 import (
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Names of the stages that only Kubernetes has.
 const (
-	StageSync            = "K8S_SYNC"
+	StageSync            = deploy.StageK8sSync
 	StagePrimaryRollout  = "K8S_PRIMARY_ROLLOUT"
 	StageCanaryRollout   = "K8S_CANARY_ROLLOUT"
 	StageCanaryClean     = "K8S_CANARY_CLEAN"

@@ -264,7 +264,7 @@ func (d *Document) Err() error {
 	}
 	ps := slices.Clone(d.problems)
 	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path))
+		return cmp.Or(a.Line-b.Line, strings.Compare(a.Path, b.Path), strings.Compare(a.Text, b.Text))
 	})
 	if more := len(ps) - maxProblems; more > 0 {
 		ps = append(ps[:maxProblems], Problem{File: d.File, Text: fmt.Sprintf("and %d more problems", more)})
