@@ -49,3 +49,8 @@ func (r Replicas) Of(primary int32) int32 {
 	share := math.Ceil(float64(r.Number) * float64(primary) / 100)
 	return int32(max(1, min(share, math.MaxInt32)))
 }
+
+// JSONSchema returns the schema of what Replicas are read from.
+func (r Replicas) JSONSchema() map[string]any {
+	return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%?$", "description": r.Expected()}
+}

@@ -24,3 +24,8 @@ func (p Percent) Expected() string { return "a percentage such as 50 or 50%" }
 
 // MarshalText writes the percentage with its sign.
 func (p Percent) MarshalText() ([]byte, error) { return []byte(strconv.Itoa(int(p)) + "%"), nil }
+
+// JSONSchema returns the schema of what a Percent is read from.
+func (p Percent) JSONSchema() map[string]any {
+	return map[string]any{"type": []string{"integer", "string"}, "minimum": 0, "pattern": "^[0-9]+%?$", "description": p.Expected()}
+}
