@@ -110,7 +110,7 @@ func TestOneChangedObjectIsOnePatch(t *testing.T) {
 	after := l.apply(t, strings.ReplaceAll(web, "web:1", "web:2"), func(r *ApplyRequest) {
 		r.DeploymentID, r.Commit = "deployment-2", "commit-2"
 		r.BeforeApply = func(_ context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
-			called = append(called, fmt.Sprintf("%s %v -> %v", obj.GetName(), manifest.Images(live), manifest.Images(planned)))
+			called = append(called, fmt.Sprintf("%s %v -> %v", obj.GetName(), images(live), images(planned)))
 			return nil
 		}
 	})
@@ -157,7 +157,7 @@ func TestForeignEditIsPutBack(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	live := l.get(t, "Deployment", "web")
-	if diff := cmp.Diff([]string{"web:1"}, manifest.Images(live)); diff != "" {
+	if diff := cmp.Diff([]string{"web:1"}, images(live)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
 	if got := live.GetAnnotations()["pipecd.dev/commit-hash"]; got != "commit-1" {

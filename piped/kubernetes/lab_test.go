@@ -223,3 +223,12 @@ func refuseConnections(method string, n int) func(*http.Request) error {
 		return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	}
 }
+
+// images returns what the containers of u run.
+func images(u *unstructured.Unstructured) []string {
+	var out []string
+	for _, c := range manifest.Containers(u) {
+		out = append(out, c.Image)
+	}
+	return out
+}
