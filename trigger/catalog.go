@@ -30,15 +30,29 @@ func readCatalog(r Repository, head deploy.Commit) (*catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", r.Config.RepoID, head.Short(), err)
 	}
-	c := &catalog{commit: head, entries: map[string]entry{}}
+	c := &catalog{commit: head, entries: make(map[string]entry, len(found))}
 	for _, candidate := range found {
-		p := deploy.GitPath{
-			RepoID: r.Config.RepoID, Remote: r.Config.Remote, Branch: r.Config.Branch,
-			Dir: candidate.Dir, ConfigFile: candidate.ConfigFile,
-		}
-		c.entries[deploy.ApplicationID(p)] = entry{git: p, candidate: candidate}
+		e := newEntry(r, candidate)
+		c.entries[deploy.ApplicationID(e.git)] = e
 	}
 	return c, nil
+}
+
+// readEntry returns one application configuration of a commit; ok is false when
+// it is not there.
+func readEntry(r Repository, commit deploy.Commit, p deploy.GitPath) (e entry, ok bool, err error) {
+	tree, err := r.Git.At(commit.Hash)
+	if err != nil {
+		return e, false, err
+	}
+	candidate := source.CandidateAt(tree, p.ConfigPath())
+	return newEntry(r, candidate), !deploy.IsKind(candidate.Err, deploy.NotFound), nil
+}
+
+func newEntry(r Repository, c source.Candidate) entry {
+	return entry{candidate: c, git: deploy.GitPath{
+		RepoID: r.Config.RepoID, Remote: r.Config.Remote, Branch: r.Config.Branch, Dir: c.Dir, ConfigFile: c.ConfigFile,
+	}}
 }
 
 // problem says why the application cannot be deployed from this commit, nil if

@@ -5,79 +5,119 @@ import (
 	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/store"
 )
 
-// onCommand answers one sync command: with a deployment of the head commit, or of
-// the commit it names, or with the reason why there is none. Lookup is the error of the pass that
-// brought the repository up to date; an older commit is never deployed in place
-// of a head that could not be read.
-func (w *watcher) onCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) {
-	refusal, err := w.syncCommand(ctx, head, c, lookup)
-	if err == nil && refusal != "" {
-		err = w.refuse(ctx, c, refusal)
+// answer answers sync commands, of people and of chains: with a deployment of the
+// head commit, or of the commit it names, or with the reason why there is none.
+// Lookup is the error of the pass that brought the repository up to date; an
+// older commit is never deployed in place of a head that could not be read.
+func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []deploy.Command, lookup error) {
+	failed := func(c string, err error) {
+		if err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: answered by an earlier pass
+			w.log.Error("cannot answer a sync command; trying again", "command", c, "error", err)
+		}
 	}
-	if err != nil && ctx.Err() == nil {
-		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)
+	var rs []request
+	for _, c := range commands {
+		if lookup != nil && c.Type == deploy.CommandChainSync {
+			continue // nobody waits for the answer but the chain: it outlasts an outage
+		}
+		r, refusal, err := w.commandRequest(ctx, head, c, lookup)
+		switch {
+		case err == nil && refusal != "":
+			err = w.refuse(ctx, c, refusal)
+		case err == nil:
+			rs = append(rs, r)
+		}
+		failed(c.ID, err)
+	}
+	for i, err := range w.create(ctx, rs) {
+		failed(rs[i].CommandID, err)
 	}
 }
 
-func (w *watcher) syncCommand(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (refusal string, err error) {
+// commandRequest returns the deployment that a command asks for, or why it is
+// refused.
+func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (r request, refusal string, err error) {
 	if lookup != nil {
-		return "the repository cannot be read: " + lookup.Error(), nil
+		return r, "the repository cannot be read: " + lookup.Error(), nil
 	}
 	app, err := w.Store.Application(ctx, c.ApplicationID)
 	if err != nil {
-		return "", err
+		return r, "", err
 	}
-	at, err := w.catalogOf(ctx, c)
-	if deploy.IsKind(err, deploy.NotFound) {
-		return fmt.Sprintf("commit %s is not in branch %s of repository %s: name a full hash of the branch's history", c.Commit, app.Git.Branch, app.Git.RepoID), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	e, ok := at.entries[app.ID]
-	if !ok {
-		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), at.commit.Short()), nil
+	commit, e, refusal, err := w.entryFor(ctx, app, c.Commit)
+	if err != nil || refusal != "" {
+		return r, refusal, err
 	}
 	provider, problem := e.problem(w.Providers)
 	switch {
 	case app.Disabled:
-		return fmt.Sprintf("application %s is disabled: enable it first", app.Name), nil
+		return r, disabled(app), nil
 	case problem != nil:
-		return problem.Error(), nil
-	case e.candidate.Config.Trigger.OnCommand.Disabled:
-		return fmt.Sprintf("%s forbids syncs by command (spec.trigger.onCommand.disabled)", app.Git.ConfigPath()), nil
+		return r, problem.Error(), nil
 	}
-	strategy := c.Strategy
-	if strategy == "" {
-		strategy = deploy.StrategyAuto
+	if refusal = forbidden(c, e); refusal != "" {
+		return r, refusal, nil
 	}
-	d := w.newDeployment(app, e, provider, deploy.Trigger{
-		Kind: deploy.OnCommand, Commit: at.commit, Commander: c.Commander, Strategy: strategy,
-		StrategySummary: fmt.Sprintf("Sync by hand (%s) asked for by %s", strategy, c.Commander),
-	})
-	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, CommandID: c.ID, Evaluated: head.Hash})
-	if deploy.IsKind(err, deploy.Conflict) {
-		return "", nil // answered by an earlier pass
+	r, err = w.newRequest(ctx, app, e, provider, commandTrigger(c, commit))
+	r.CommandID, r.Evaluated, r.reason = c.ID, head.Hash, r.Deployment.Trigger.StrategySummary
+	if c.Type == deploy.CommandChainSync {
+		r.Deployment.ChainID, r.Deployment.ChainBlock = c.ChainID, c.ChainBlock
 	}
-	if err != nil {
-		return "", err
-	}
-	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", at.commit.Short(), "by", c.Commander)
-	return "", nil
+	return r, "", err
 }
 
-// catalogOf returns the catalog of the commit that c asks for: the head's, unless
-// it names another.
-func (w *watcher) catalogOf(ctx context.Context, c deploy.Command) (*catalog, error) {
-	if c.Commit == "" || c.Commit == w.catalog.commit.Hash {
-		return w.catalog, nil
+// entryFor returns the application's configuration at the commit that a command
+// names, "" for the head; or why there is none.
+func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash string) (commit deploy.Commit, e entry, refusal string, err error) {
+	commit = w.catalog.commit
+	if hash != "" {
+		commit, err = w.repo.Git.Commit(ctx, hash)
+		switch {
+		case deploy.IsKind(err, deploy.NotFound):
+			refusal = fmt.Sprintf("commit %s is not in branch %s of repository %s: name a hash of the branch's history", hash, app.Git.Branch, app.Git.RepoID)
+			return commit, e, refusal, nil
+		case deploy.IsKind(err, deploy.Invalid):
+			return commit, e, err.Error(), nil
+		case err != nil:
+			return commit, e, "", err
+		}
 	}
-	commit, err := w.repo.Git.Commit(ctx, c.Commit)
-	if err != nil {
-		return nil, err
+	e, ok := w.catalog.entries[app.ID]
+	if commit.Hash != w.catalog.commit.Hash {
+		e, ok, err = readEntry(w.repo, commit, app.Git)
 	}
-	return readCatalog(w.repo, commit)
+	if err == nil && !ok {
+		refusal = fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), commit.Short())
+	}
+	return commit, e, refusal, err
+}
+
+// forbidden says why the application's configuration refuses the command, "" if
+// it does not.
+func forbidden(c deploy.Command, e entry) string {
+	on, field := e.candidate.Config.Trigger.OnCommand, "onCommand"
+	what := "syncs by command"
+	if c.Type == deploy.CommandChainSync {
+		on, field, what = e.candidate.Config.Trigger.OnChain, "onChain", "syncs by a deployment chain"
+	}
+	if !on.Disabled {
+		return ""
+	}
+	return fmt.Sprintf("%s forbids %s (spec.trigger.%s.disabled)", e.git.ConfigPath(), what, field)
+}
+
+// commandTrigger is what a deployment that a command asks for says of itself.
+func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
+	t := deploy.Trigger{Kind: deploy.OnCommand, Commit: commit, Commander: c.Commander, Strategy: c.Strategy, OverrideWindows: c.OverrideWindows}
+	if t.Strategy == "" {
+		t.Strategy = deploy.StrategyAuto
+	}
+	if c.Type == deploy.CommandChainSync {
+		t.Kind, t.StrategySummary = deploy.OnChain, fmt.Sprintf("Block %d of deployment chain %s", c.ChainBlock, c.ChainID)
+		return t
+	}
+	t.StrategySummary = fmt.Sprintf("Sync by hand (%s) asked for by %s", t.Strategy, c.Commander)
+	return t
 }

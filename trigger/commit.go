@@ -9,7 +9,6 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/store"
 )
 
 // onCommit decides for every application of the repository whether the commits
@@ -17,14 +16,10 @@ import (
 // was decided is stored as the application's evaluated commit: with the
 // deployment, in its transaction, or in one write for all untouched ones. An
 // application that fails keeps no other from its deployment.
-func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
-	apps, err := w.applications(ctx)
-	if err != nil {
-		return err
-	}
-	w.pin(apps)
+func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	var untouched []string
+	var rs []request
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(apps)) {
 		app := apps[id]
@@ -37,20 +32,26 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit) error {
 			continue // said on the application; evaluated again once it is mended
 		}
 		reason, err := w.reasonToDeploy(ctx, app, e, &changes)
-		if err == nil && reason != "" {
-			err = w.deployCommit(ctx, app, e, provider, head, reason)
-		}
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("application %s: %w", app.Name, err))
-		case reason == "":
+		if err == nil && reason == "" {
 			untouched = append(untouched, id)
+			continue
+		}
+		var r request
+		if err == nil {
+			r, err = w.commitRequest(ctx, app, e, provider, head, reason)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("application %s: %w", app.Name, err))
+			continue
+		}
+		rs = append(rs, r)
+	}
+	for i, err := range w.create(ctx, rs) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("application %s: create a deployment of commit %s: %w", rs[i].Deployment.ApplicationName, head.Short(), err))
 		}
 	}
-	if len(untouched) > 0 {
-		errs = append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...))...)
 }
 
 // reasonToDeploy says why the application must be deployed, "" if it need not.
@@ -75,52 +76,8 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 	return "", nil
 }
 
-func (w *watcher) deployCommit(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit, reason string) error {
-	d := w.newDeployment(app, e, provider, deploy.Trigger{Kind: deploy.OnCommit, Commit: head, Strategy: deploy.StrategyAuto})
-	queue := e.candidate.Config.Trigger.Queue
-	created, err := w.Store.CreateDeployment(ctx, store.NewDeployment{Deployment: d, Supersede: queue != config.QueueAll})
-	if err != nil {
-		return fmt.Errorf("create a deployment of commit %s: %w", head.Short(), err)
-	}
-	w.log.Info("deployment triggered", "app", app.Name, "deployment", created.ID, "commit", head.Short(), "reason", reason)
-	if queue == config.QueueReplace {
-		return w.cancelActive(ctx, created)
-	}
-	return nil
-}
-
-// cancelActive asks for the cancellation of the application's running
-// deployments in favour of d. Like superseding, it leaves manual syncs and
-// chains alone.
-func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
-	active, _, err := w.Store.ListDeployments(ctx, store.DeploymentQuery{
-		ApplicationIDs: []string{d.ApplicationID}, Statuses: []deploy.Status{deploy.Running},
-	})
-	if err != nil {
-		return err
-	}
-	for _, old := range active {
-		if k := old.Trigger.Kind; k != deploy.OnCommit && k != deploy.OnOutOfSync || old.ChainID != "" {
-			continue
-		}
-		_, err = w.Store.CreateCommand(ctx, deploy.Command{
-			ID: w.NewID(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: old.ID,
-			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true, CreatedAt: w.Now(),
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newDeployment fills what every new deployment of app has.
-func (w *watcher) newDeployment(app deploy.Application, e entry, provider string, t deploy.Trigger) deploy.Deployment {
-	now := w.Now()
-	t.At = now
-	return deploy.Deployment{
-		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: e.candidate.Config.Name, Git: e.git, Provider: provider,
-		Labels: e.candidate.Config.Labels, Trigger: t, Status: deploy.Pending,
-		StatusReason: "The deployment waits to be planned", CreatedAt: now, UpdatedAt: now,
-	}
+func (w *watcher) commitRequest(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit, reason string) (request, error) {
+	r, err := w.newRequest(ctx, app, e, provider, deploy.Trigger{Kind: deploy.OnCommit, Commit: head, Strategy: deploy.StrategyAuto})
+	r.Supersede, r.reason = r.queue != config.QueueAll, reason
+	return r, err
 }

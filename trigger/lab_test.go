@@ -30,6 +30,7 @@ type lab struct {
 	upstream *gittest.Repo
 	config   config.Repository
 	trigger  *Trigger
+	feed     *store.Watch // what Run would watch
 	mirrors  string // the directory of the trigger's mirrors
 
 	mu  sync.Mutex
@@ -41,6 +42,8 @@ func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, upstream: gittest.New(t), now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
 	l.store = storetest.New(t, l.clock)
+	l.feed = l.store.Watch()
+	t.Cleanup(l.feed.Close)
 	l.config = config.Repository{RepoID: "apps", Remote: l.upstream.Dir, Branch: gittest.Branch, Discover: &config.Discover{}}
 	l.restart(edit...)
 	return l
@@ -90,12 +93,11 @@ func (l *lab) newID() string {
 	return fmt.Sprintf("id-%d", l.ids)
 }
 
-// look hands out commands and does one pass over the repository.
+// look hands out what is open and does one pass over the repository.
 func (l *lab) look() {
 	l.t.Helper()
-	if err := l.trigger.dispatch(l.t.Context()); err != nil {
-		l.t.Fatal(err)
-	}
+	l.trigger.react(l.t.Context(), l.feed.Take())
+	l.trigger.scan(l.t.Context())
 	l.trigger.watchers["apps"].look(l.t.Context())
 }
 

@@ -17,31 +17,52 @@ import (
 // register makes the store agree with what the commit says: it adds the
 // applications the agent is configured to take, brings name, labels and
 // provider of known ones up to date, and states on each application whether its
-// configuration can be used.
-func (w *watcher) register(ctx context.Context, c *catalog) error {
-	known, err := w.applications(ctx)
-	if err != nil {
-		return err
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.entries)) {
-		e := c.entries[id]
-		app, ok := known[id]
-		if app.Deleted || !ok && !w.takes(e) {
+// configuration can be used. Apps, what the store holds, is brought up to date
+// with it.
+func (w *watcher) register(ctx context.Context, apps map[string]deploy.Application) error {
+	var puts []deploy.Application
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(w.catalog.entries)) {
+		e := w.catalog.entries[id]
+		known, ok := apps[id]
+		if known.Deleted || !ok && !w.takes(e) {
 			continue // a deleted application returns only when it is added again
 		}
-		if err := w.registerOne(ctx, c, e, app, id); err != nil {
-			return err
+		app, problem := w.describe(known, e, id)
+		if !ok || !app.SameSpec(known) {
+			puts = append(puts, app)
+		}
+		if ok {
+			errs = append(errs, w.setValidity(ctx, app, problem))
+		}
+		w.warn(app, e)
+	}
+	for id, app := range apps {
+		if _, ok := w.catalog.entries[id]; !ok && !app.Deleted {
+			errs = append(errs, w.setValidity(ctx, app, deploy.Errorf(deploy.Invalid,
+				"%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), w.catalog.commit.Short())))
 		}
 	}
-	for id, app := range known {
-		if _, ok := c.entries[id]; !ok && !app.Deleted {
-			err := deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), c.commit.Short())
-			if err := w.setInvalid(ctx, app, err); err != nil {
-				return err
+	return errors.Join(append(errs, w.put(ctx, puts, apps)...)...)
+}
+
+// put stores applications and notes in apps those that were stored.
+func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[string]deploy.Application) []error {
+	_, errs := w.Store.PutApplications(ctx, puts)
+	for i, app := range puts {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("register application %s: %w", app.Name, errs[i])
+			continue
+		}
+		if _, known := apps[app.ID]; !known {
+			w.log.Info("application registered", "app", app.Name, "path", app.Git.ConfigPath(), "commit", w.catalog.commit.Short())
+			if app.Sync.Status == deploy.SyncInvalidConfig {
+				w.logInvalid(app, app.Sync.Reason)
 			}
 		}
+		apps[app.ID] = app
 	}
-	return nil
+	return errs
 }
 
 // applications returns the applications of the repository by ID, deleted ones
@@ -75,44 +96,69 @@ func (w *watcher) takes(e entry) bool {
 	return w.repo.Config.Selects(e.git.ConfigPath(), labels)
 }
 
-func (w *watcher) registerOne(ctx context.Context, c *catalog, e entry, known deploy.Application, id string) error {
-	app := known
+// describe returns the application as its configuration describes it, and what
+// makes the configuration unusable; then it stays as it is known.
+func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
+	app = known
 	app.ID, app.Kind, app.Git = id, deploy.KindKubernetes, e.git
 	provider, problem := e.problem(w.Providers)
-	if app.Name == "" {
-		app.Name = path.Base(path.Join(w.repo.Config.RepoID, e.git.Dir))
-	}
 	if problem == nil {
 		cfg := e.candidate.Config
 		app.Name, app.Description, app.Labels, app.Provider = cfg.Name, cfg.Description, cfg.Labels, provider
 	}
-	changed, err := w.Store.PutApplication(ctx, app)
-	if err != nil {
-		return fmt.Errorf("register application %s: %w", app.Name, err)
+	if app.Name == "" {
+		app.Name = path.Base(path.Join(w.repo.Config.RepoID, e.git.Dir))
 	}
-	if changed && known.ID == "" {
-		w.log.Info("application registered", "app", app.Name, "path", e.git.ConfigPath(), "commit", c.commit.Short())
+	if known.ID == "" && problem != nil {
+		app.Sync = w.invalid(problem)
 	}
-	if problem != nil {
-		return w.setInvalid(ctx, app, problem)
+	return app, problem
+}
+
+// setValidity states on a known application whether its configuration can be
+// used.
+func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error) error {
+	state := deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The configuration is valid again", At: w.Now()}
+	switch {
+	case problem != nil:
+		state = w.invalid(problem)
+	case app.Sync.Status != deploy.SyncInvalidConfig:
+		return nil
 	}
-	if known.Sync.Status == deploy.SyncInvalidConfig {
-		_, err = w.Store.SetSyncState(ctx, id, deploy.SyncState{
-			Status: deploy.SyncUnknown, ShortReason: "The configuration is valid again", At: w.Now(),
-		})
+	if app.Sync.SameAs(state) {
+		return nil
+	}
+	changed, err := w.Store.SetSyncState(ctx, app.ID, state)
+	if changed && problem != nil {
+		w.logInvalid(app, problem.Error())
 	}
 	return err
 }
 
-// setInvalid states on the application that its configuration cannot be used.
-func (w *watcher) setInvalid(ctx context.Context, app deploy.Application, problem error) error {
-	changed, err := w.Store.SetSyncState(ctx, app.ID, deploy.SyncState{
+func (w *watcher) invalid(problem error) deploy.SyncState {
+	return deploy.SyncState{
 		Status: deploy.SyncInvalidConfig, ShortReason: "The application configuration is invalid", Reason: problem.Error(), At: w.Now(),
-	})
-	if changed {
-		w.log.Warn("application configuration is invalid", "app", app.Name, "error", problem)
 	}
-	return err
+}
+
+func (w *watcher) logInvalid(app deploy.Application, problem string) {
+	w.log.Warn("application configuration is invalid", "app", app.Name, "error", problem)
+}
+
+// warn logs what an application's configuration says without effect, when it
+// says something else than before.
+func (w *watcher) warn(app deploy.Application, e entry) {
+	var warnings []string
+	if e.candidate.Err == nil {
+		warnings = e.candidate.Config.Warnings
+	}
+	if slices.Equal(warnings, w.warned[app.ID]) {
+		return
+	}
+	w.warned[app.ID] = warnings
+	for _, text := range warnings {
+		w.log.Warn("application configuration has no effect in part", "app", app.Name, "commit", w.catalog.commit.Short(), "warning", text)
+	}
 }
 
 func list(names []string) string {

@@ -18,10 +18,7 @@ func touched(dir string, paths, ignores config.Patterns, changed []string) (stri
 		prefix = ""
 	}
 	for _, file := range changed {
-		if ignores.Match(file) {
-			continue
-		}
-		if strings.HasPrefix(file, prefix) || paths.Match(file) {
+		if (strings.HasPrefix(file, prefix) || paths.Match(file)) && !ignores.Match(file) {
 			return file, true
 		}
 	}

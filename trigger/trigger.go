@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,13 +33,16 @@ type Config struct {
 	NewID        func() string
 }
 
-// Trigger is a component: call Run once.
+// Trigger is a component: call Run once. What it was made with is fixed; for
+// other repositories or providers one Trigger is stopped and another is run,
+// which goes on with what is open.
 type Trigger struct {
 	Config
 	watchers map[string]*watcher // by repository ID
 }
 
-// New returns a trigger that has not started.
+// New returns a trigger that has not started. It touches neither the store nor a
+// repository.
 func New(c Config) *Trigger {
 	t := &Trigger{Config: c, watchers: map[string]*watcher{}}
 	for _, r := range c.Repositories {
@@ -46,9 +51,15 @@ func New(c Config) *Trigger {
 	return t
 }
 
-// Run watches all repositories and answers sync commands until ctx ends.
+// scanInterval is between two readings of everything that is open, in case that
+// a hint of the store led to nothing.
+const scanInterval = 30 * time.Second
+
+// Run watches all repositories, answers sync commands and heals drifted
+// applications until ctx ends; then it returns nil, after the deployment that is
+// being made.
 func (t *Trigger) Run(ctx context.Context) error {
-	feed := t.Store.Watch(deploy.TopicCommand)
+	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment)
 	defer feed.Close()
 	var watching sync.WaitGroup
 	for _, w := range t.watchers {
@@ -56,34 +67,107 @@ func (t *Trigger) Run(ctx context.Context) error {
 	}
 	defer watching.Wait()
 
-	retry := time.NewTicker(30 * time.Second)
-	defer retry.Stop()
+	t.retry(ctx, "forget candidates", t.forgetCandidates(ctx))
+	t.scan(ctx)
+	scan := time.NewTicker(scanInterval)
+	defer scan.Stop()
 	for {
-		feed.Take()
-		if err := t.dispatch(ctx); err != nil && ctx.Err() == nil {
-			t.Logger.Error("cannot read commands; trying again", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-feed.C():
-		case <-retry.C:
+			t.react(ctx, feed.Take())
+		case <-scan.C:
+			t.scan(ctx)
 		}
 	}
 }
 
 // Look makes the agent look at a repository now instead of at the next
-// interval: what a webhook asks for. Unknown repositories are ignored.
+// interval: what a webhook asks for. Unknown repositories are ignored, and
+// however many calls there are during a look, one more look follows it.
 func (t *Trigger) Look(repoID string) {
 	if w := t.watchers[repoID]; w != nil {
 		w.wake(nil)
 	}
 }
 
+// scan hands out everything that is open.
+func (t *Trigger) scan(ctx context.Context) {
+	t.retry(ctx, "read commands", t.dispatch(ctx))
+	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx))
+}
+
+// react hands out what these changes are about.
+func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
+	topics, apps := map[deploy.Topic]bool{}, map[string]bool{}
+	for _, c := range changes {
+		topics[c.Topic] = true
+		if c.Topic != deploy.TopicCommand {
+			apps[c.ApplicationID] = true
+		}
+	}
+	if topics[deploy.TopicApplication] {
+		for _, w := range t.watchers {
+			w.stale.Store(true)
+		}
+	}
+	if topics[deploy.TopicCommand] {
+		t.retry(ctx, "read commands", t.dispatch(ctx))
+	}
+	if len(apps) > 0 {
+		t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx, slices.Collect(maps.Keys(apps))...))
+	}
+}
+
+// retry logs an error of something that the next scan does again.
+func (t *Trigger) retry(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		t.Logger.Error("cannot "+what+"; trying again", "error", err)
+	}
+}
+
+// forgetCandidates removes the candidates of repositories that are not in the
+// agent's configuration any more.
+func (t *Trigger) forgetCandidates(ctx context.Context) error {
+	candidates, err := t.Store.Candidates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range candidates {
+		if t.watchers[c.Git.RepoID] != nil || t.Unwatched[c.Git.RepoID] != nil {
+			continue
+		}
+		if _, err := t.Store.SetCandidates(ctx, c.Git.RepoID, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatchDrift hands drifted applications, all or of these, to the watchers of
+// their repositories.
+func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
+	apps, err := t.Store.DriftedApplications(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	byRepo := map[string][]string{}
+	for _, app := range apps {
+		byRepo[app.Git.RepoID] = append(byRepo[app.Git.RepoID], app.ID)
+	}
+	for repo, ids := range byRepo {
+		if w := t.watchers[repo]; w != nil {
+			w.review(ids)
+		}
+	}
+	return nil
+}
+
 // dispatch hands every open sync command to the watcher of its application's
 // repository, and answers those that have none.
 func (t *Trigger) dispatch(ctx context.Context) error {
-	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync)
+	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandChainSync)
 	if err != nil {
 		return err
 	}
@@ -116,13 +200,17 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 	case err != nil:
 		return "", "", err
 	case app.Disabled:
-		return "", fmt.Sprintf("application %s is disabled: enable it first", app.Name), nil
+		return "", disabled(app), nil
 	case t.Unwatched[app.Git.RepoID] != nil:
 		return "", fmt.Sprintf("repository %q of application %s cannot be watched: %v", app.Git.RepoID, app.Name, t.Unwatched[app.Git.RepoID]), nil
 	case t.watchers[app.Git.RepoID] == nil:
 		return "", fmt.Sprintf("repository %q of application %s is not in the agent's configuration", app.Git.RepoID, app.Name), nil
 	}
 	return app.Git.RepoID, "", nil
+}
+
+func disabled(app deploy.Application) string {
+	return fmt.Sprintf("application %s is disabled: enable it first", app.Name)
 }
 
 // refuse answers c with FAILED and the reason. A command answered meanwhile is

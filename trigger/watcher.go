@@ -3,11 +3,13 @@ package trigger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -23,29 +25,58 @@ type watcher struct {
 	repo Repository
 	log  *slog.Logger
 
-	signal   chan struct{}
-	mu       sync.Mutex
-	commands map[string]deploy.Command // handed over and not yet looked at
+	signal chan struct{}
+	stale  atomic.Bool // an application was written since the last pass
+	mu     sync.Mutex
+	inbox  inbox
 
-	catalog  *catalog          // of the last head that was looked at
-	pinned   map[string]string // by application ID: the commit kept as its last success
-	failures int               // looks that failed in a row
-	lastErr  string            // what was logged last, so that an outage is logged once
+	catalog  *catalog             // of the last head that was looked at
+	settled  bool                 // the store agrees with the catalog
+	drifted  map[string]struct{}  // applications to be reviewed for self-healing
+	due      time.Time            // when the first of them is to be healed; zero: none
+	roster   []deploy.Application // what chains choose from, read once in a pass
+	pinned   map[string]string    // by application ID: the commit kept as its last success
+	warned   map[string][]string  // by application ID: the warnings that were logged last
+	failures int                  // looks that failed in a row
+	lastErr  string               // what was logged last, so that an outage is logged once
+}
+
+// inbox is what was handed over and not yet taken.
+type inbox struct {
+	look     bool
+	commands map[string]deploy.Command
+	drifted  []string
 }
 
 func newWatcher(t *Trigger, r Repository) *watcher {
 	return &watcher{
-		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID),
-		signal: make(chan struct{}, 1), commands: map[string]deploy.Command{}, pinned: map[string]string{},
+		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
+		drifted: map[string]struct{}{}, pinned: map[string]string{}, warned: map[string][]string{},
 	}
 }
 
 // wake makes the watcher look now, and answer commands.
 func (w *watcher) wake(commands []deploy.Command) {
+	w.hand(func(in *inbox) {
+		in.look = true
+		if in.commands == nil {
+			in.commands = map[string]deploy.Command{}
+		}
+		for _, c := range commands {
+			in.commands[c.ID] = c
+		}
+	})
+}
+
+// review makes the watcher see whether these drifted applications are to be
+// healed, and look when one is.
+func (w *watcher) review(ids []string) {
+	w.hand(func(in *inbox) { in.drifted = append(in.drifted, ids...) })
+}
+
+func (w *watcher) hand(put func(*inbox)) {
 	w.mu.Lock()
-	for _, c := range commands {
-		w.commands[c.ID] = c
-	}
+	put(&w.inbox)
 	w.mu.Unlock()
 	select {
 	case w.signal <- struct{}{}:
@@ -53,27 +84,56 @@ func (w *watcher) wake(commands []deploy.Command) {
 	}
 }
 
-func (w *watcher) takeCommands() map[string]deploy.Command {
+func (w *watcher) take() inbox {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	taken := w.commands
-	w.commands = map[string]deploy.Command{}
+	taken := w.inbox
+	w.inbox = inbox{}
 	return taken
 }
 
 func (w *watcher) run(ctx context.Context) {
+	poll, heal := time.NewTimer(0), time.NewTimer(0)
+	heal.Stop()
+	defer poll.Stop()
+	defer heal.Stop()
 	for {
-		w.look(ctx)
-		timer := time.NewTimer(w.pause())
+		look := true
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
+		case <-poll.C:
+		case <-heal.C:
 		case <-w.signal:
-			timer.Stop()
-		case <-timer.C:
+			look = w.asked(ctx)
+		}
+		if look {
+			w.look(ctx)
+			poll.Reset(w.pause())
+		}
+		heal.Stop()
+		if !w.due.IsZero() {
+			heal.Reset(w.due.Sub(w.Now()))
 		}
 	}
+}
+
+// asked tells whether what is in the inbox asks for a look: it was asked for, or
+// a drifted application is to be healed now.
+func (w *watcher) asked(ctx context.Context) bool {
+	w.mu.Lock()
+	look, drifted := w.inbox.look, w.inbox.drifted
+	w.inbox.drifted = nil
+	w.mu.Unlock()
+	w.note(drifted)
+	if look {
+		return true
+	}
+	due, err := w.selfHeal(ctx, nil)
+	if w.due = due; err != nil && ctx.Err() == nil {
+		w.log.Error("cannot review drifted applications; trying again", "error", err)
+	}
+	return !due.IsZero() && !due.After(w.Now())
 }
 
 // pause is the interval with 10 % jitter, so that repositories of one host are
@@ -86,20 +146,26 @@ func (w *watcher) pause() time.Duration {
 // look is one pass over the repository. A sync command is answered for a head
 // at least as new as the command.
 func (w *watcher) look(ctx context.Context) {
-	commands := w.takeCommands()
+	in := w.take()
+	w.note(in.drifted)
+	w.roster, w.due = nil, time.Time{}
 	head, lookup := w.refresh(ctx)
 	err := lookup
 	if lookup == nil {
-		err = w.onCommit(ctx, head)
+		err = w.evaluate(ctx, head)
 	}
 	w.report(ctx, err)
 	if ctx.Err() != nil {
 		return // open commands are handed over again after the restart
 	}
-	for _, c := range slices.SortedFunc(maps.Values(commands), func(a, b deploy.Command) int {
+	w.answer(ctx, head, slices.SortedFunc(maps.Values(in.commands), func(a, b deploy.Command) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-	}) {
-		w.onCommand(ctx, head, c, lookup)
+	}), lookup)
+}
+
+func (w *watcher) note(drifted []string) {
+	for _, id := range drifted {
+		w.drifted[id] = struct{}{}
 	}
 }
 
@@ -116,11 +182,33 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	if err != nil {
 		return deploy.Commit{}, err
 	}
-	if err := w.register(ctx, catalog); err != nil {
-		return deploy.Commit{}, err
-	}
-	w.catalog = catalog
+	w.catalog, w.settled = catalog, false
 	return head, nil
+}
+
+// evaluate decides for every application of the repository what the head and the
+// live state ask for. A commit goes before drift: an application that one pass
+// deploys because of a commit is not healed by it.
+func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
+	var err error
+	if w.stale.Swap(false) || !w.settled {
+		err = w.settle(ctx, head)
+		w.settled = err == nil
+	}
+	due, healErr := w.selfHeal(ctx, &head)
+	w.due = due
+	return errors.Join(err, healErr)
+}
+
+// settle makes the store agree with the catalog: applications are registered,
+// candidates listed, and what the commits touched is deployed.
+func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
+	apps, err := w.applications(ctx)
+	if err != nil {
+		return err
+	}
+	w.pin(apps)
+	return errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.onCommit(ctx, head, apps))
 }
 
 // report logs an outage when it begins, when its cause changes and when it ends.

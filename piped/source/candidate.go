@@ -39,15 +39,21 @@ func Candidates(fsys fs.FS) ([]Candidate, error) {
 		case entry.IsDir() || !config.IsApplicationConfig(entry.Name()):
 			return nil
 		}
-		c := Candidate{Dir: path.Dir(name), ConfigFile: entry.Name()}
-		c.Config, c.Err = readConfig(fsys, name)
-		out = append(out, c)
+		out = append(out, CandidateAt(fsys, name))
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for application configurations: %w", err)
 	}
 	return out, nil
+}
+
+// CandidateAt returns the application configuration at a path of the tree. Its
+// error is of kind deploy.NotFound when there is no such file.
+func CandidateAt(fsys fs.FS, name string) Candidate {
+	c := Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
+	c.Config, c.Err = readConfig(fsys, name)
+	return c
 }
 
 func readConfig(fsys fs.FS, name string) (*config.Application, error) {

@@ -1,0 +1,44 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// listCandidates stores which application configurations of the commit are no
+// applications of this agent, and why. They are left alone.
+func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.Application) error {
+	var out []deploy.Candidate
+	for id, e := range w.catalog.entries {
+		if app, ok := apps[id]; !ok || app.Deleted {
+			out = append(out, e.asCandidate(app.Deleted))
+		}
+	}
+	_, err := w.Store.SetCandidates(ctx, w.repo.Config.RepoID, out)
+	return err
+}
+
+// asCandidate describes a configuration that is no application; deleted is
+// whether it was one.
+func (e entry) asCandidate(deleted bool) deploy.Candidate {
+	c := deploy.Candidate{Git: e.git, Kind: config.KindKubernetesApp, State: deploy.CandidateUnregistered}
+	var unsupported *config.UnsupportedKind
+	if errors.As(e.candidate.Err, &unsupported) {
+		c.Kind, c.State, c.Reason = unsupported.Kind, deploy.CandidateUnsupported, unsupported.Error()
+		return c
+	}
+	c.Reason = fmt.Sprintf("Nothing selects it: add it as an application, or let discover of repository %s in the agent's configuration select its path or labels", e.git.RepoID)
+	if deleted {
+		c.Reason = "The application was deleted: add it again to have it deployed"
+	}
+	if e.candidate.Err != nil {
+		c.Reason += ". It cannot be used as it is: " + e.candidate.Err.Error()
+		return c
+	}
+	c.Name, c.Labels = e.candidate.Config.Name, e.candidate.Config.Labels
+	return c
+}

@@ -1,0 +1,84 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// request is a deployment that shall be made.
+type request struct {
+	store.NewDeployment
+	queue  config.Queue
+	reason string // why, for the log
+}
+
+// newRequest fills what every new deployment of app has. One that no chain asks
+// for begins the chain that the application's configuration describes.
+func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entry, provider string, t deploy.Trigger) (request, error) {
+	cfg, now := e.candidate.Config, w.Now()
+	t.At = now
+	r := request{queue: cfg.Trigger.Queue, NewDeployment: store.NewDeployment{Deployment: deploy.Deployment{
+		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: cfg.Name, Git: e.git, Provider: provider,
+		Labels: cfg.Labels, Trigger: t, Status: deploy.Pending,
+		StatusReason: "The deployment waits to be planned", CreatedAt: now, UpdatedAt: now,
+	}}}
+	if cfg.PostSync.Chain == nil || t.Kind == deploy.OnChain {
+		return r, nil
+	}
+	chain, err := w.newChain(ctx, cfg.PostSync.Chain, app.ID)
+	if err != nil {
+		return r, fmt.Errorf("find the applications of the deployment chain: %w", err)
+	}
+	r.Chain, r.Deployment.ChainID = chain, chain.ID
+	return r, nil
+}
+
+// create makes the deployments. One that cannot be made keeps no other from
+// being made; the errors are those of the requests.
+func (w *watcher) create(ctx context.Context, rs []request) []error {
+	ns := make([]store.NewDeployment, len(rs))
+	for i, r := range rs {
+		ns[i] = r.NewDeployment
+	}
+	created, errs := w.Store.CreateDeployments(ctx, ns)
+	for i, d := range created {
+		if errs[i] != nil {
+			continue
+		}
+		w.log.Info("deployment triggered", "app", d.ApplicationName, "deployment", d.ID, "kind", d.Trigger.Kind,
+			"commit", d.Trigger.Commit.Short(), "reason", rs[i].reason)
+		if d.Trigger.Kind == deploy.OnCommit && rs[i].queue == config.QueueReplace {
+			errs[i] = w.cancelActive(ctx, d)
+		}
+	}
+	return errs
+}
+
+// cancelActive asks for the cancellation of the application's running
+// deployments in favour of d. Like superseding, it leaves manual syncs and what
+// a chain asked for alone.
+func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
+	active, _, err := w.Store.ListDeployments(ctx, store.DeploymentQuery{
+		ApplicationIDs: []string{d.ApplicationID}, Statuses: []deploy.Status{deploy.Running},
+	})
+	if err != nil {
+		return err
+	}
+	for _, old := range active {
+		if k := old.Trigger.Kind; k != deploy.OnCommit && k != deploy.OnOutOfSync {
+			continue
+		}
+		_, err = w.Store.CreateCommand(ctx, deploy.Command{
+			ID: w.NewID(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: old.ID,
+			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
