@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,16 +63,20 @@ func ResourceKey(u *unstructured.Unstructured) string {
 	return u.GetAPIVersion() + ":" + u.GetKind() + ":" + namespace + ":" + u.GetName()
 }
 
-// CheckUnique returns an error of kind deploy.Invalid that names both places
-// when two objects are the same one, whatever their API versions.
+// CheckUnique returns an error of kind deploy.Invalid with one line for each
+// object that is the same as an earlier one, whatever their API versions. It
+// names both places.
 func CheckUnique(objs []Object) error {
 	seen := make(map[string]Origin, len(objs))
+	var problems []error
 	for _, o := range objs {
 		ref := Ref(o.Unstructured)
-		if first, twice := seen[ref.Key()]; twice {
-			return deploy.Errorf(deploy.Invalid, "%s: %s is declared already at %s; an application declares each object once", o.Origin, ref, first)
+		first, twice := seen[ref.Key()]
+		if !twice {
+			seen[ref.Key()] = o.Origin
+			continue
 		}
-		seen[ref.Key()] = o.Origin
+		problems = append(problems, deploy.Errorf(deploy.Invalid, "%s: %s is declared already at %s; an application declares each object once", o.Origin, ref, first))
 	}
-	return nil
+	return errors.Join(problems...)
 }

@@ -74,8 +74,9 @@ func TestCheckUnique(t *testing.T) {
 	}
 	again := parseOne(t, "\n\n{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: web}}")
 	again.Origin.File = "other.yaml"
-	err := CheckUnique(append(objects, again))
-	want := "other.yaml:3: Deployment web is declared already at app.yaml:2; an application declares each object once"
+	err := CheckUnique(append(objects, again, objects[2]))
+	want := "other.yaml:3: Deployment web is declared already at app.yaml:2; an application declares each object once\n" +
+		"app.yaml:6: Service web is declared already at app.yaml:6; an application declares each object once"
 	if err == nil || err.Error() != want || !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -26,7 +26,8 @@ const (
 // Parse returns the objects in a file: YAML with any number of documents, or
 // JSON with any number of values. Lists are expanded, empty documents dropped;
 // scalars mean what they mean to kubectl (YAML 1.1). Errors are of kind
-// deploy.Invalid and name the file, the line and what was expected.
+// deploy.Invalid and name the file, the line and what was expected, one line for
+// each document or value that is wrong.
 func Parse(file string, data []byte) ([]Object, error) {
 	if len(data) > MaxFileSize {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: the file has %d bytes; expected at most %d", file, len(data), MaxFileSize)
@@ -38,7 +39,7 @@ func Parse(file string, data []byte) ([]Object, error) {
 	} else {
 		err = p.yamlDocuments(data)
 	}
-	if err != nil {
+	if err = errors.Join(append(p.problems, err)...); err != nil {
 		return nil, err
 	}
 	return p.objects, nil
@@ -57,8 +58,21 @@ func isJSON(file string, data []byte) bool {
 }
 
 type parser struct {
-	file    string
-	objects []Object
+	file     string
+	objects  []Object
+	problems []error // of documents and values, at most maxProblems
+}
+
+// maxProblems bounds what is reported, so that a file of rubbish makes no book.
+const maxProblems = 50
+
+// note keeps the problem of a document or value, nil if it has none, and reports
+// whether the next one is to be looked at.
+func (p *parser) note(err error) bool {
+	if err != nil {
+		p.problems = append(p.problems, err)
+	}
+	return len(p.problems) < maxProblems
 }
 
 func (p *parser) errorf(line int, format string, args ...any) error {
@@ -71,13 +85,16 @@ func (p *parser) yamlDocuments(data []byte) error {
 		text, err := yaml.YAMLToJSONStrict(doc.text)
 		if err != nil {
 			line, why := yamlError(err, doc)
-			return p.errorf(line, "%s", why)
+			if !p.note(p.errorf(line, "%s", why)) {
+				return nil
+			}
+			continue
 		}
 		if size += len(text); size > 2*MaxFileSize {
 			return p.errorf(doc.first, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
 		}
-		if err := p.value(text, doc.first); err != nil {
-			return err
+		if !p.note(p.value(text, doc.first)) {
+			return nil
 		}
 	}
 	return nil
@@ -123,8 +140,8 @@ func (p *parser) jsonValues(data []byte) error {
 			}
 			return p.errorf(lineAt(data, offset), "not valid JSON: %w", err)
 		}
-		if err := p.value(raw, lineAt(data, dec.InputOffset()-int64(len(raw)))); err != nil {
-			return err
+		if !p.note(p.value(raw, lineAt(data, dec.InputOffset()-int64(len(raw))))) {
+			return nil
 		}
 	}
 }

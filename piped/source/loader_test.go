@@ -129,12 +129,16 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		{"no configuration", files("apps/web/a.yaml", object("Service", "a")), deploy.NotFound,
 			"apps/web/app.pipecd.yaml: there is no such file in the commit"},
-		{"a bad configuration", files("apps/web/app.pipecd.yaml", head+"  name: web\n  pipeline: {}\n"), deploy.Invalid,
-			"apps/web/app.pipecd.yaml:5: spec.pipeline is not supported by this version of piped; remove it"},
+		{"a bad configuration", files("apps/web/app.pipecd.yaml", head+"  name: web\n  timeout: soon\n"), deploy.Invalid,
+			`apps/web/app.pipecd.yaml:5: spec.timeout: expected a duration such as 90s or 5m, found "soon"`},
 		{"a directory for a configuration", files("apps/web/app.pipecd.yaml/x", ""), deploy.Invalid,
 			"apps/web/app.pipecd.yaml: expected a regular file, found a directory"},
 		{"a bad manifest", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", object("Service", "a")+"---\nkind: Service\n"), deploy.Invalid,
 			"apps/web/a.yaml:5: apiVersion is missing; expected a Kubernetes object with apiVersion, kind and metadata.name"},
+		{"several bad manifests", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", "kind: A\n---\nkind: B\n", "apps/web/b.yaml", object("Service", "b"), "apps/web/c.yaml", "[]"), deploy.Invalid,
+			"apps/web/a.yaml:1: apiVersion is missing; expected a Kubernetes object with apiVersion, kind and metadata.name\n" +
+				"apps/web/a.yaml:3: apiVersion is missing; expected a Kubernetes object with apiVersion, kind and metadata.name\n" +
+				"apps/web/c.yaml:1: expected a Kubernetes object with apiVersion, kind and metadata.name, found a list"},
 		{"no manifests", files("apps/web/app.pipecd.yaml", minimal), deploy.Invalid,
 			"apps/web/app.pipecd.yaml: the application declares no objects; expected .yaml, .yml or .json manifests beside it"},
 		{"only empty manifests", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", "# later\n"), deploy.Invalid,

@@ -15,7 +15,8 @@ import (
 )
 
 // plain returns the objects of plain manifest files, and the files' size: the
-// named ones, or every manifest directly in the application's directory.
+// named ones, or every manifest directly in the application's directory. What is
+// wrong with one file does not hide what is wrong with another.
 func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) ([]manifest.Object, int64, error) {
 	found, err := manifestNames(fsys, at)
 	if err != nil {
@@ -26,32 +27,45 @@ func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) (
 	}
 	var objects []manifest.Object
 	var size int64
+	var problems []error
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		if !filepath.IsLocal(name) {
-			return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %q is not inside the application's directory", at.ConfigPath(), name)
-		}
-		file := path.Join(at.Dir, name)
-		data, err := readFile(fsys, file, manifest.MaxFileSize)
-		if deploy.IsKind(err, deploy.NotFound) {
-			return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %w", at.ConfigPath(), err)
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		more, err := manifest.Parse(file, data)
-		if err != nil {
+		more, n, err := plainFile(fsys, at, name)
+		switch {
+		case deploy.IsKind(err, deploy.Invalid):
+			problems = append(problems, err)
+		case err != nil:
 			return nil, 0, err
 		}
 		objects = append(objects, more...)
-		size += int64(len(data))
+		size += n
+	}
+	if len(problems) > 0 {
+		return nil, 0, errors.Join(problems...)
 	}
 	if len(objects) == 0 {
 		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: the application declares no objects; expected .yaml, .yml or .json manifests beside it", at.ConfigPath())
 	}
 	return objects, size, nil
+}
+
+// plainFile returns the objects of one manifest file, and its size.
+func plainFile(fsys fs.FS, at deploy.GitPath, name string) ([]manifest.Object, int64, error) {
+	if !filepath.IsLocal(name) {
+		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %q is not inside the application's directory", at.ConfigPath(), name)
+	}
+	file := path.Join(at.Dir, name)
+	data, err := readFile(fsys, file, manifest.MaxFileSize)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %w", at.ConfigPath(), err)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	objects, err := manifest.Parse(file, data)
+	return objects, int64(len(data)), err
 }
 
 // manifestNames returns the names of the manifests directly in the application's
