@@ -52,7 +52,6 @@ func readGitHub(event string, payload []byte) (Push, error) {
 type refPush struct {
 	Ref        string
 	After      string
-	Deleted    bool
 	Repository struct {
 		CloneURL string `json:"clone_url"`
 		SSHURL   string `json:"ssh_url"`
@@ -63,7 +62,7 @@ type refPush struct {
 
 func readRefPush(payload []byte) (Push, error) {
 	p, err := decode[refPush](payload)
-	if err != nil || p.Deleted {
+	if err != nil {
 		return Push{}, err
 	}
 	repo := p.Repository

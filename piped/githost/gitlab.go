@@ -46,7 +46,7 @@ type refChange struct{ Ref, After string }
 
 // readGitLab reads the hooks of projects and groups, and those of a whole
 // instance. The latter tell a push to many branches at once only as a
-// repository_update.
+// repository_update; their other events have no reference.
 func readGitLab(event string, payload []byte) (Push, error) {
 	if event != "Push Hook" && event != "System Hook" {
 		return Push{}, nil
@@ -56,11 +56,8 @@ func readGitLab(event string, payload []byte) (Push, error) {
 		return Push{}, err
 	}
 	changes := []refChange{p.refChange}
-	switch {
-	case p.EventName == "repository_update":
+	if p.EventName == "repository_update" {
 		changes = p.Changes
-	case p.EventName != "push" && event == "System Hook":
-		return Push{}, nil
 	}
 	push := Push{Remotes: []string{p.Project.HTTPURL, p.Project.SSHURL, p.Project.WebURL}}
 	for _, c := range changes {

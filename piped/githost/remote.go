@@ -7,8 +7,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
-// defaultPorts are the schemes of addresses that name a host, and the port of
-// each that need not be written.
+// defaultPort returns the port of a scheme that need not be written. Schemes
+// whose addresses name no host are not known.
 func defaultPort(scheme string) (port int, known bool) {
 	switch scheme {
 	case "https":
