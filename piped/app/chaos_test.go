@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -38,10 +37,7 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("PIPED_CHAOS_SEED=%q: expected a number: %v", text, err)
 		}
 	}
-	binary := filepath.Join(t.TempDir(), "agent")
-	if out, err := exec.Command("go", "build", "-o", binary, module+"piped/cmd/piped").CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
-	}
+	binary := buildAgent(t)
 	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, "") })
 	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
 }

@@ -15,13 +15,26 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// startProcess builds the agent and runs it as a program of its own.
+// buildAgent builds the agent as a program and returns its path.
+func buildAgent(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent")
+	if out, err := exec.Command("go", "build", "-o", path, module+"piped/cmd/piped").CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	return path
+}
+
+// startProcess runs the agent as a program of its own. It builds it, and makes
+// it a directory, unless o names them.
 func startProcess(t *testing.T, o agenttest.Options) *agenttest.Agent {
 	t.Helper()
-	o.Dir, o.Interval = t.TempDir(), 200*time.Millisecond
-	o.Binary = filepath.Join(o.Dir, "agent")
-	if out, err := exec.Command("go", "build", "-o", o.Binary, module+"piped/cmd/piped").CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
+	o.Interval = 200 * time.Millisecond
+	if o.Binary == "" {
+		o.Binary = buildAgent(t)
+	}
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
 	}
 	p, err := agenttest.Start(t.Context(), o)
 	if err != nil {

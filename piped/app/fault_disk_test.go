@@ -1,0 +1,161 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+)
+
+// disk is the agent's disk, which can be full.
+type disk interface {
+	fill(t *testing.T, agent *agenttest.Agent)
+	empty(t *testing.T, agent *agenttest.Agent)
+}
+
+// smallDisk is a file system of its own, filled by a file.
+type smallDisk struct{ dir string }
+
+const (
+	smallDiskSize  = "32m"
+	smallDiskBytes = 32 << 20
+)
+
+func (d smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
+
+func (d smallDisk) fill(t *testing.T, _ *agenttest.Agent) {
+	err := os.WriteFile(d.ballast(), make([]byte, smallDiskBytes), 0o600)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk cannot be filled: %v", err)
+	}
+}
+
+func (d smallDisk) empty(t *testing.T, _ *agenttest.Agent) {
+	if err := os.Remove(d.ballast()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fileLimit stands for a full disk where no file system may be mounted: no file
+// of the agent can be written to, neither the database nor the mirror.
+type fileLimit struct{}
+
+func (fileLimit) fill(t *testing.T, agent *agenttest.Agent) { setFileLimit(t, agent, 0) }
+func (fileLimit) empty(t *testing.T, agent *agenttest.Agent) {
+	setFileLimit(t, agent, unix.RLIM_INFINITY)
+}
+
+func setFileLimit(t *testing.T, agent *agenttest.Agent, bytes uint64) {
+	if err := unix.Prlimit(agent.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newDisk mounts a small disk at dir where that is permitted.
+func newDisk(t *testing.T, dir string) disk {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+smallDiskSize); err != nil {
+		t.Logf("mount a small disk: %v; a limit of file sizes stands for it", err)
+		return fileLimit{}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return smallDisk{dir}
+}
+
+// TestFaultDiskFull lets the disk run full during a rollout, under the database
+// and under the mirror.
+func TestFaultDiskFull(t *testing.T) {
+	binary := buildAgent(t)
+	for name, newDisk := range map[string]func(*testing.T, string) disk{
+		"small disk":    newDisk,
+		"limited files": func(*testing.T, string) disk { return fileLimit{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk := newDisk(t, filepath.Join(dir, "piped"))
+			repo := newRepo(t)
+			var process *agenttest.Agent
+			s := newFaultScene(t, repo, func() *client {
+				process = startProcess(t, agenttest.Options{Binary: binary, Dir: dir, Remote: repo.Dir, Kubeconfig: clustertest.Shared(t).Kubeconfig()})
+				return dial(t, process.Address, filepath.Dir(process.KeyFile))
+			})
+			disk.fill(t, process)
+			calm := s.push(t)
+			time.Sleep(outage(t))
+			_, err := s.agent.api.SyncApplication(s.agent.ctx, &apiservice.SyncApplicationRequest{ApplicationId: appID("calm")})
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("a sync that cannot be stored: %v, want Unavailable", err)
+			}
+			disk.empty(t, process)
+			s.mustHaveLostNothing(t, calm)
+		})
+	}
+}
+
+// TestFaultDatabaseCorrupt starts an agent on a damaged database file: it refuses
+// and says what to do, and leaves the file as it is.
+func TestFaultDatabaseCorrupt(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	repo := newRepo(t)
+	damages := map[string]func([]byte){
+		"the header":      func(data []byte) { copy(data, "This is no database at all.") },
+		"a page":          func(data []byte) { copy(data[8*4096:], bytes.Repeat([]byte{0xA5}, 4096)) },
+		"the end is gone": nil,
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			s := settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()}
+			cfg, _, err := config.LoadPiped(s.configFile(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := New(t.Context(), cfg, Options{Logger: testLogger(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(s.dataDir, "piped.db")
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if damage == nil {
+				data = data[:len(data)/2]
+			} else {
+				damage(data)
+			}
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err = New(t.Context(), cfg, Options{Logger: testLogger(t)})
+			if !deploy.IsKind(err, deploy.Invalid) {
+				t.Fatalf("New on a damaged database: %v", err)
+			}
+			mustContain(t, err.Error(), file, "damaged", "backup", "move the three files away")
+			if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, data) {
+				t.Errorf("the file was changed (%v)", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package app
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/store/pgtest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// outage is how long the faults last: PIPED_OUTAGE, else 3 s.
+func outage(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("PIPED_OUTAGE")
+	if text == "" {
+		return 3 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("PIPED_OUTAGE: %v", err)
+	}
+	return d
+}
+
+// faultScene is an agent in the middle of its work: application "busy" is
+// rolling out slowly, application "calm" is deployed.
+type faultScene struct {
+	namespace  string
+	repo       *gittest.Repo
+	agent      *client
+	busyCommit string
+}
+
+const slowPods = `devcluster.piped.dev/ready-delay: "2s"`
+
+// appFiles are those of webApp in a directory of another name.
+func appFiles(dir, namespace, image, podAnnotations string) map[string]string {
+	out := map[string]string{}
+	for path, text := range webApp(namespace, image, podAnnotations) {
+		text = strings.ReplaceAll(text, "name: web", "name: "+dir)
+		text = strings.ReplaceAll(text, "app: web", "app: "+dir)
+		out[strings.Replace(path, "web/", dir+"/", 1)] = strings.ReplaceAll(text, "progressDeadlineSeconds: 5", "progressDeadlineSeconds: 120")
+	}
+	return out
+}
+
+// newFaultScene prepares the scene with an agent that start runs.
+func newFaultScene(t *testing.T, repo *gittest.Repo, start func() *client) *faultScene {
+	t.Helper()
+	s := &faultScene{namespace: clustertest.Shared(t).Namespace(t), repo: repo}
+	files := appFiles("busy", s.namespace, "v1", "")
+	for path, text := range appFiles("calm", s.namespace, "v1", "") {
+		files[path] = text
+	}
+	first := repo.Push(t, "two applications", files)
+	s.agent = start()
+	for _, dir := range []string{"busy", "calm"} {
+		s.agent.mustEnd(appID(dir), first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+	s.busyCommit = repo.Push(t, "busy v2", appFiles("busy", s.namespace, "v2", slowPods))
+	s.agent.await(appID("busy"), "rolls out", func(d *modelv1.Deployment) bool {
+		return d.GetTrigger().GetCommit().GetHash() == s.busyCommit && strings.Contains(s.agent.logs(d.GetId()), "0 of 2 new pods available")
+	})
+	return s
+}
+
+// push changes application calm, as people do while something is broken.
+func (s *faultScene) push(t *testing.T) string {
+	return s.repo.Push(t, "calm v2", appFiles("calm", s.namespace, "v2", ""))
+}
+
+// mustHaveLostNothing: what was under way and what came during the fault ends
+// as if there had been none, once.
+func (s *faultScene) mustHaveLostNothing(t *testing.T, calmCommit string) {
+	t.Helper()
+	for dir, commit := range map[string]string{"busy": s.busyCommit, "calm": calmCommit} {
+		mustHaveEndedOnce(t, s.agent.mustEnd(appID(dir), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS))
+		if n := len(s.agent.deployments(appID(dir))); n != 2 {
+			t.Errorf("%d deployments of %s, want 2", n, dir)
+		}
+	}
+	if c := s.agent.sync(appID("calm")); c.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Errorf("a sync after the fault: %v", c)
+	}
+}
+
+// TestFaultAPIServerStopped stops the API server during a rollout; another
+// deployment starts while it is away.
+func TestFaultAPIServerStopped(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	repo := newRepo(t)
+	s := newFaultScene(t, repo, func() *client {
+		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
+	})
+	if err := cluster.StopComponent(t.Context(), "apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	calm := s.push(t)
+	time.Sleep(outage(t))
+	if err := cluster.StartComponent(t.Context(), "apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	s.mustHaveLostNothing(t, calm)
+}
+
+// TestFaultAPIServerSilent lets the network to the API server drop everything,
+// so that nothing is refused and nothing answered.
+func TestFaultAPIServerSilent(t *testing.T) {
+	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := proxy.Kubeconfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := newRepo(t)
+	s := newFaultScene(t, repo, func() *client {
+		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
+	})
+	proxy.Silence()
+	calm := s.push(t)
+	time.Sleep(outage(t))
+	proxy.Speak()
+	s.mustHaveLostNothing(t, calm)
+}
+
+// TestFaultGitRemoteGone takes the Git remote away during a rollout: the rollout
+// ends meanwhile, and what is pushed meanwhile is deployed afterwards.
+func TestFaultGitRemoteGone(t *testing.T) {
+	for _, name := range []string{"refuses", "hangs"} {
+		t.Run(name, func(t *testing.T) {
+			repo := newRepo(t)
+			remote := repo.HTTP(t, gittest.HTTPOptions{})
+			s := newFaultScene(t, repo, func() *client {
+				return runAgent(t, settings{dataDir: t.TempDir(), remote: remote.URL, kubeconfig: clustertest.Shared(t).Kubeconfig()})
+			})
+			back := make(chan struct{})
+			fault := gittest.Fail(http.StatusServiceUnavailable)
+			if name == "hangs" {
+				fault = holdUntil(back)
+			}
+			remote.SetFault(fault)
+			end := time.AfterFunc(outage(t), func() { remote.SetFault(nil); close(back) })
+			defer end.Stop()
+			calm := s.push(t)
+			if name == "refuses" {
+				c := s.agent.sync(appID("calm"))
+				if c.GetStatus() != modelv1.CommandStatus_COMMAND_FAILED {
+					t.Errorf("a sync without the remote: %v", c)
+				}
+				mustContain(t, c.GetMetadata()["Reason"], "cannot be read", remote.URL, "503")
+			}
+			s.agent.mustEnd(appID("busy"), s.busyCommit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+			s.mustHaveLostNothing(t, calm)
+		})
+	}
+}
+
+// holdUntil keeps requests waiting until the remote is back.
+func holdUntil(back <-chan struct{}) gittest.Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		select {
+		case <-back:
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// TestFaultClockJumps sets the clock by more than the default timeout of a
+// deployment while one goes on and another begins, and then the other way:
+// nothing ends early, nothing hangs.
+func TestFaultClockJumps(t *testing.T) {
+	for _, by := range []time.Duration{7 * time.Hour, -7 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			var offset atomic.Int64
+			now := func() time.Time { return time.Now().Round(0).Add(time.Duration(offset.Load())) }
+			repo := newRepo(t)
+			s := newFaultScene(t, repo, func() *client {
+				return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), now: now})
+			})
+			offset.Store(int64(by))
+			calm := s.push(t)
+			time.Sleep(outage(t) / 3)
+			offset.Store(-int64(by))
+			s.mustHaveLostNothing(t, calm)
+		})
+	}
+}
+
+// TestFaultPostgreSQLRestarted takes the database away during a rollout.
+func TestFaultPostgreSQLRestarted(t *testing.T) {
+	server := pgtest.Start(t)
+	dsn := server.NewDSN(t)
+	repo := newRepo(t)
+	s := newFaultScene(t, repo, func() *client {
+		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), dsn: dsn})
+	})
+	calm := s.push(t)
+	server.Restart(t, outage(t))
+	s.mustHaveLostNothing(t, calm)
+}
