@@ -192,6 +192,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
 				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
+				"Strategy",                 // told by GetPlan
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},
 		},

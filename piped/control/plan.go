@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -24,7 +25,7 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 	}
 	plan := &controlv1.Plan{
 		ApplicationId: text(d.ApplicationID), DeploymentId: text(d.ID), Commit: text(d.Trigger.Commit.Hash), RunningCommit: text(d.RunningCommit),
-		Strategy: strategy(planned(d)), Reason: text(d.Trigger.StrategySummary), Summary: text(d.Summary), Versions: versions(d.Versions),
+		Strategy: strategy(cmp.Or(d.Strategy, d.Trigger.Strategy)), Reason: text(d.Trigger.StrategySummary), Summary: text(d.Summary), Versions: versions(d.Versions),
 	}
 	for _, st := range d.Stages {
 		plan.Stages = append(plan.Stages, stage(st))
@@ -33,21 +34,4 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		plan.HoldReason = text(d.StatusReason)
 	}
 	return &controlv1.GetPlanResponse{Plan: plan}, nil
-}
-
-// planned returns the strategy a deployment is carried out with: once planned,
-// its stages tell what AUTO became.
-func planned(d deploy.Deployment) deploy.Strategy {
-	if d.Trigger.Strategy != deploy.StrategyAuto || len(d.Stages) == 0 {
-		return d.Trigger.Strategy
-	}
-	for i, n := 0, 0; i < len(d.Stages); i++ {
-		if d.Stages[i].Rollback {
-			continue
-		}
-		if n++; n > 1 || d.Stages[i].Name != deploy.StageK8sSync {
-			return deploy.StrategyPipeline
-		}
-	}
-	return deploy.StrategyQuickSync
 }

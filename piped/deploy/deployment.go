@@ -87,6 +87,7 @@ type Deployment struct {
 
 	Status       Status
 	StatusReason string
+	Strategy     Strategy // what was planned, QUICK_SYNC or PIPELINE; "" before
 	Summary      string
 	Versions     []ArtifactVersion
 	Stages       []Stage

@@ -7,6 +7,7 @@ import (
 
 // Plan is what the planner decided for a PENDING deployment.
 type Plan struct {
+	Strategy            Strategy // QUICK_SYNC or PIPELINE
 	Summary             string
 	Versions            []ArtifactVersion
 	Stages              []Stage // status is set by Plan
@@ -38,7 +39,7 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 	if err := d.move(Planned, "The deployment is planned and waits for a free slot", now); err != nil {
 		return err
 	}
-	d.Summary, d.Versions = p.Summary, p.Versions
+	d.Strategy, d.Summary, d.Versions = p.Strategy, p.Summary, p.Versions
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.NoAutoRollback = p.Timeout, p.RollbackTimeout, p.NoAutoRollback
 	d.Stages = make([]Stage, len(p.Stages))

@@ -19,6 +19,7 @@ type origin struct {
 // state is what the phases add.
 type state struct {
 	Reason              string                   `json:"reason,omitempty"`
+	Strategy            deploy.Strategy          `json:"strategy,omitempty"`
 	Summary             string                   `json:"summary,omitempty"`
 	Versions            []deploy.ArtifactVersion `json:"versions,omitempty"`
 	Metadata            map[string]string        `json:"metadata,omitempty"`
@@ -52,7 +53,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 		return d, err
 	}
 	d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Provider, o.Labels, o.Trigger, o.ChainBlock
-	d.StatusReason, d.Summary, d.Versions, d.Metadata = st.Reason, st.Summary, st.Versions, st.Metadata
+	d.StatusReason, d.Strategy, d.Summary, d.Versions, d.Metadata = st.Reason, st.Strategy, st.Summary, st.Versions, st.Metadata
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
 	d.NoAutoRollback, d.Outcome, d.OutcomeReason = st.NoAutoRollback, st.Outcome, st.OutcomeReason
@@ -62,7 +63,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 
 func stateTextOf(d *deploy.Deployment) (string, error) {
 	return encode(state{
-		Reason: d.StatusReason, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
+		Reason: d.StatusReason, Strategy: d.Strategy, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
 		RunningCommit: d.RunningCommit, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
 		Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout, Deadline: toMilli(d.Deadline),
 		NoAutoRollback: d.NoAutoRollback, Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,

@@ -167,6 +167,7 @@ func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) 
 	switch to {
 	case deploy.Planned:
 		return d.Plan(deploy.Plan{
+			Strategy: deploy.StrategyQuickSync,
 			Summary:  "Quick sync because it is the first deployment",
 			Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Name: "web", Version: "v2", URL: "example.com/web:v2"}},
 			Stages: []deploy.Stage{

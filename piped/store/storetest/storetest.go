@@ -167,7 +167,7 @@ func (e *env) update(t testing.TB, id string, fn func(*deploy.Deployment) error)
 // plan is a plan of two stages, the second for a rollback.
 func plan() deploy.Plan {
 	return deploy.Plan{
-		Summary: "Quick sync", Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Version: "v1", Name: "web"}},
+		Strategy: deploy.StrategyQuickSync, Summary: "Quick sync", Versions: []deploy.ArtifactVersion{{Kind: "CONTAINER_IMAGE", Version: "v1", Name: "web"}},
 		RunningCommit: "beef", RunningConfigFile: "app.pipecd.yaml", RunningDeploymentID: "before",
 		Timeout: time.Hour, RollbackTimeout: time.Minute, NoAutoRollback: true,
 		Stages: []deploy.Stage{
