@@ -225,16 +225,20 @@ func (c *clusters) Run(ctx context.Context) error {
 
 // serve runs the caches of a connection until it is retired and nobody holds it.
 func (c *clusters) serve(ctx context.Context, conn *connection) {
-	ctx, stop := context.WithCancel(ctx)
+	run, stop := context.WithCancel(ctx)
 	defer stop()
 	c.mu.Lock()
 	conn.stop = stop
 	conn.stopIfIdle()
 	c.mu.Unlock()
-	if err := conn.controller.Run(ctx); err != nil && ctx.Err() == nil {
-		c.logger.Error("the caches of a cluster have ended", "cluster", conn.spec.name, "error", err)
-	}
+	err := conn.controller.Run(run)
 	conn.cluster.Close()
+	switch {
+	case err != nil:
+		c.logger.Error("the caches of a cluster have failed", "cluster", conn.spec.name, "error", err)
+	case ctx.Err() == nil:
+		c.logger.Info("a replaced or removed connection has ended", "cluster", conn.spec.name)
+	}
 }
 
 // retire has the connection end with its last user. clusters.mu is held.

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+)
+
+// nobody is a kubeconfig of a cluster that is never asked for anything.
+const nobody = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+current-context: c
+`
+
+// clusterLab is a clusters that runs inside a bubble of testing/synctest.
+type clusterLab struct {
+	t *testing.T
+	*clusters
+	kubeconfig string
+	log        logText
+}
+
+func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
+	l = &clusterLab{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	replaceFile(t, l.kubeconfig, nobody)
+	l.clusters = newClusters(Options{Logger: slog.New(slog.NewTextHandler(&l.log, nil))}.withDefaults())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	return l, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// configure makes providers of these names configured.
+func (l *clusterLab) configure(names ...string) error {
+	var providers []config.PlatformProvider
+	for _, name := range names {
+		providers = append(providers, config.PlatformProvider{Name: name, Kubernetes: kubernetes.Provider{KubeConfigPath: l.kubeconfig}})
+	}
+	next, err := l.plan(providers)
+	l.use(next)
+	return err
+}
+
+// wantEnded checks to which providers connections have ended so far.
+func (l *clusterLab) wantEnded(names ...string) {
+	l.t.Helper()
+	synctest.Wait()
+	var ended []string
+	for line := range strings.Lines(l.log.String()) {
+		if _, name, ok := strings.Cut(strings.TrimSpace(line), "connection has ended\" component=kubernetes cluster="); ok {
+			ended = append(ended, name)
+		}
+	}
+	slices.Sort(ended)
+	if diff := cmp.Diff(names, ended); diff != "" {
+		l.t.Errorf("ended connections (-want +got):\n%s\n%s", diff, l.log.String())
+	}
+}
+
+// TestClustersAreHeldByTheirUsers: a connection that is replaced or removed ends
+// with its last user, and what a provider's name leads to is right at any time.
+func TestClustersAreHeldByTheirUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := newClusterLab(t)
+		defer stop()
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(l.configure("one", "two"))
+		first, release, err := l.Hold("one")
+		must(err)
+		must(l.configure("two", "one"))
+		again, releaseAgain, err := l.Hold("one")
+		must(err)
+		if again.Cluster != first.Cluster {
+			t.Error("an unchanged provider was replaced")
+		}
+		releaseAgain()
+		l.wantEnded()
+
+		replaceFile(t, l.kubeconfig, nobody+"# rotated\n")
+		must(l.configure("one", "two"))
+		l.wantEnded("two") // nobody held it
+		second, releaseSecond, err := l.Hold("one")
+		must(err)
+		if second.Cluster == first.Cluster {
+			t.Error("after the replacement the old cluster is held")
+		}
+		release()
+		release() // counts once
+		l.wantEnded("one", "two")
+
+		must(l.configure("two"))
+		if got := l.Names(); !slices.Equal(got, []string{"two"}) {
+			t.Errorf("providers %v", got)
+		}
+		removed, releaseRemoved, err := l.Hold("one")
+		must(err)
+		if removed.Cluster != second.Cluster {
+			t.Error("what runs on a removed provider has lost it")
+		}
+		releaseRemoved()
+		l.dropRemoved(map[string]bool{"one": true})
+		if !l.anyRemoved() {
+			t.Error("a busy connection was dropped")
+		}
+		l.dropRemoved(nil)
+		_, _, err = l.Hold("one")
+		if want := `the platform provider "one" is not configured; there are: [two]`; err == nil || err.Error() != want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		l.wantEnded("one", "two")
+		releaseSecond()
+		l.wantEnded("one", "one", "two")
+	})
+}
+
+// TestUnusableProviderIsToldOnce: its problem is that of the plan which finds it,
+// not of later ones, and it can be used once the file is there.
+func TestUnusableProviderIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := newClusterLab(t)
+		defer stop()
+		if err := os.Remove(l.kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.configure("one"); err == nil || !strings.Contains(err.Error(), l.kubeconfig) {
+			t.Errorf("the first plan: %v", err)
+		}
+		if err := l.configure("one"); err != nil {
+			t.Errorf("the second plan: %v", err)
+		}
+		if _, _, err := l.Hold("one"); err == nil || !strings.Contains(err.Error(), "cannot be used") || !l.unusable() {
+			t.Errorf("hold of an unusable provider: %v", err)
+		}
+		replaceFile(t, l.kubeconfig, nobody)
+		if err := l.configure("one"); err != nil {
+			t.Errorf("the third plan: %v", err)
+		}
+		_, release, err := l.Hold("one")
+		if err != nil || l.unusable() {
+			t.Fatalf("hold of a mended provider: %v", err)
+		}
+		release()
+		l.wantEnded()
+	})
+}
