@@ -37,6 +37,19 @@ func TestStagesRunInOrder(t *testing.T) {
 	})
 }
 
+// TestNoStages: a deployment that has nothing to do succeeds.
+func TestNoStages(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.start()
+		l.planned("d", func(p *deploy.Plan) { p.Stages = nil })
+		synctest.Wait()
+		l.wantEnd("d", deploy.Success, "Deployment completed successfully: it has no stages")
+		if diff := cmp.Diff([]string{"deployment PENDING", "deployment PLANNED", "deployment RUNNING", "deployment SUCCESS"}, l.moves("d")); diff != "" {
+			t.Errorf("moves (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestEnds states how deployments end whose first stage does not succeed.
 func TestEnds(t *testing.T) {
 	cases := []struct {

@@ -2,36 +2,40 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/c785c783/piped/executor/approval"
+	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestProperty: whatever is asked for in whatever order, and however often the
-// agent ends in between, no move is illegal, an application never has two active
-// deployments, a stage never runs twice at a time nor after its end, every
-// started deployment ends, and every command is answered.
+// TestProperty: whatever is asked for in whatever order, and at whatever write
+// the agent ends in between, no move is illegal, an application never has two
+// active deployments, no stage runs twice at a time, after its end, or again
+// without being told so, what was promised to people is kept, every started
+// deployment ends, and every command is answered.
 func TestProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 16).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 20).Draw(rt, "steps")
 		ends := rapid.SliceOfN(rapid.Custom(drawEnding), 1, 8).Draw(rt, "endings")
 		limit := rapid.IntRange(0, 2).Draw(rt, "limit")
 		var err error
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{lab: newLab(t), ends: ends, busy: map[string]bool{}}
-			defer w.close()
+			w := newWorld(t, ends)
 			w.limits.Deployments = limit
-			for name := range w.executors {
-				w.executors[name] = executor(w.execute)
-			}
 			w.start()
+			defer w.close()
 			err = w.play(steps)
 		})
 		if err != nil {
@@ -43,21 +47,61 @@ func TestProperty(t *testing.T) {
 // step is one thing that happens to the world.
 type step struct {
 	Action string
-	Which  int // the application, or the deployment
-	Flag   bool
+	Which  int    // the application, or the deployment
+	Stage  string // of a skip, an approval or a rejection
+	Who    string
+	Force  bool // of a cancel: the rollback
+	Forbid bool
+	Write  int // at which the agent is killed
+	Plan   plan
 	Pass   time.Duration // how much time passes afterwards
 }
 
+// plan is how a deployment is planned.
+type plan struct {
+	Stages   []planned
+	Rollback bool
+	Manual   bool // automatic rollback is off
+}
+
+// planned is one forward stage.
+type planned struct {
+	Name   string
+	SkipOn string
+}
+
 func drawStep(rt *rapid.T) step {
-	return step{
-		Action: rapid.SampledFrom([]string{"create", "create", "plan", "plan", "cancel", "shutdown", "crash"}).Draw(rt, "action"),
+	s := step{
+		Action: rapid.SampledFrom([]string{"create", "create", "plan", "plan", "plan", "cancel", "skip", "approve", "reject", "shutdown", "crash", "crash at a write"}).Draw(rt, "action"),
 		Which:  rapid.IntRange(0, 5).Draw(rt, "which"),
-		Flag:   rapid.Bool().Draw(rt, "flag"),
-		Pass:   time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50, 999, 5000}).Draw(rt, "pass")) * time.Millisecond,
+		Pass:   time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50, 999, 5000, 30000}).Draw(rt, "pass")) * time.Millisecond,
+	}
+	switch s.Action {
+	case "plan":
+		s.Plan = plan{
+			Stages:   rapid.SliceOfN(rapid.Custom(drawStage), 0, 4).Draw(rt, "stages"),
+			Rollback: rapid.Bool().Draw(rt, "rollback"), Manual: rapid.Bool().Draw(rt, "manual"),
+		}
+	case "cancel":
+		s.Force, s.Forbid = rapid.Bool().Draw(rt, "force"), rapid.Bool().Draw(rt, "forbid")
+	case "skip", "approve", "reject":
+		s.Stage = rapid.SampledFrom([]string{"s0", "s1", "s2", "s3", "back"}).Draw(rt, "stage")
+		s.Who = rapid.SampledFrom([]string{"ann", "ben"}).Draw(rt, "who")
+	case "crash at a write":
+		s.Write = rapid.IntRange(1, 6).Draw(rt, "write")
+	}
+	return s
+}
+
+func drawStage(rt *rapid.T) planned {
+	return planned{
+		Name: rapid.SampledFrom([]string{deploy.StageK8sSync, deploy.StageWait, deploy.StageWaitApproval, deploy.StageScriptRun}).Draw(rt, "name"),
+		SkipOn: rapid.SampledFrom([]string{"", "", "", `{"commitMessagePrefixes":["docs:"]}`, `{"commitMessagePrefixes":["c"]}`,
+			`{"paths":["same"]}`, `{"paths":["other"]}`, `{"paths":["gone"]}`}).Draw(rt, "skipOn"),
 	}
 }
 
-// ending is how one stage ends.
+// ending is how one stage ends that only pretends to do something.
 type ending struct {
 	After  time.Duration
 	Status deploy.StageStatus
@@ -72,26 +116,119 @@ func drawEnding(rt *rapid.T) ending {
 	}
 }
 
-// world is a lab in which stages end as drawn.
+// world is a lab with the executors that people command, and others whose
+// stages end as drawn.
 type world struct {
 	*lab
 	ends        []ending
 	deployments []string
 
-	mu     sync.Mutex
-	busy   map[string]bool // deployments a stage of which is running
-	faults []error
+	writes     atomic.Int64 // left until the store breaks; 0 is never
+	stopPeople func()       // ends what answers approvals
+
+	mu       sync.Mutex
+	busy     map[string]bool // deployments a stage of which is running
+	executed map[string]bool // deployment/stage
+	faults   []error
 }
 
-func (w *world) execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
-	id := run.Deployment.ID
-	w.mark(id, true)
-	defer w.mark(id, false)
-	if stage := run.Deployment.Stage(run.Stage.ID); stage.Status != deploy.StageRunning {
-		w.fault(fmt.Errorf("stage %s of %s runs while %s", stage.ID, id, stage.Status))
+func newWorld(t *testing.T, ends []ending) *world {
+	w := &world{lab: newLab(t), ends: ends, busy: map[string]bool{}, executed: map[string]bool{}}
+	w.changes = func(context.Context, string, string) ([]string, error) {
+		time.Sleep(500 * time.Millisecond)
+		return []string{"same/file"}, nil
 	}
+	w.reopen(func() error { return w.store.Close() }) // with a store that can break
+	return w
+}
+
+// reopen closes the store in some way and opens it again.
+func (w *world) reopen(shut func() error) {
+	if err := shut(); err != nil {
+		w.t.Error(err)
+	}
+	w.storeNow = func() time.Time {
+		if w.writes.Load() > 0 && w.writes.Add(-1) == 0 {
+			_ = w.store.Close() // the write that is about to begin fails
+		}
+		return time.Now()
+	}
+	w.open()
+}
+
+func (w *world) start() {
+	approvals := approval.New(approval.Config{Store: w.store, Logger: w.logger()})
+	w.executors = map[string]Executor{}
+	for name, e := range map[string]Executor{
+		deploy.StageK8sSync: executor(w.pretend), deploy.StageScriptRun: executor(w.pretend),
+		deploy.StageRollback: executor(w.pretend), deploy.StageScriptRunRollback: executor(w.pretend),
+		deploy.StageWait: wait.New(wait.Config{Now: time.Now}), deploy.StageWaitApproval: approvals,
+	} {
+		w.executors[name] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			w.enter(run)
+			defer w.leave(run)
+			return e.Execute(ctx, run)
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- approvals.Run(ctx) }()
+	w.stopPeople = func() { stop(); <-ended }
+	w.lab.start()
+}
+
+func (w *world) shutdown() {
+	w.lab.shutdown()
+	w.stopPeople()
+}
+
+// crash ends everything without another write.
+func (w *world) crash() {
+	w.writes.Store(0)
+	w.reopen(func() error {
+		err := w.store.Close()
+		w.shutdown()
+		return err
+	})
+}
+
+func (w *world) close() {
+	w.stopPeople()
+	w.lab.close()
+}
+
+// enter checks that a stage may run now.
+func (w *world) enter(run deploy.StageRun) {
+	d, stage := run.Deployment, run.Deployment.Stage(run.Stage.ID)
+	base := run.Deployment.Stage(run.Stage.Metadata["baseStageID"])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := d.ID + "/" + stage.ID
+	for fault, is := range map[string]bool{
+		"runs beside another stage":         w.busy[d.ID],
+		"runs while " + string(d.Status):    d.Status == deploy.RollingBack != stage.Rollback,
+		"runs as " + string(stage.Status):   stage.Status != deploy.StageRunning,
+		"runs again and is not told so":     w.executed[key] && !run.Resumed,
+		"undoes a stage that did not begin": base != nil && base.StartedAt.IsZero(),
+	} {
+		if is {
+			w.faults = append(w.faults, fmt.Errorf("stage %s %s", key, fault))
+		}
+	}
+	w.busy[d.ID], w.executed[key] = true, true
+}
+
+func (w *world) leave(run deploy.StageRun) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy[run.Deployment.ID] = false
+}
+
+// pretend ends as drawn.
+func (w *world) pretend(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	id := run.Deployment.ID
 	run.Log.Infof("running")
-	e := w.ends[(len(id)+int(id[len(id)-1])+len(run.Stage.ID))%len(w.ends)]
+	e := w.ends[(len(id)+int(id[len(id)-1])+int(run.Stage.ID[1]))%len(w.ends)]
 	select {
 	case <-time.After(e.After):
 	case <-ctx.Done():
@@ -101,21 +238,6 @@ func (w *world) execute(ctx context.Context, run deploy.StageRun) deploy.StageRe
 		panic("as drawn")
 	}
 	return deploy.StageResult{Status: e.Status, Reason: "as drawn", NoRollback: e.After == 50*time.Millisecond}
-}
-
-func (w *world) mark(id string, busy bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.busy[id] == busy {
-		w.faults = append(w.faults, fmt.Errorf("deployment %s runs two stages at a time", id))
-	}
-	w.busy[id] = busy
-}
-
-func (w *world) fault(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults = append(w.faults, err)
 }
 
 // play does the steps, lets everything come to its end and checks the world.
@@ -129,19 +251,20 @@ func (w *world) play(steps []step) error {
 			return fmt.Errorf("after step %d, %s: %w", i, s.Action, err)
 		}
 	}
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
-	for _, id := range w.deployments {
-		if d := w.get(id); d.Status.Active() {
-			return fmt.Errorf("deployment %s is still %s because %q", id, d.Status, d.StatusReason)
-		}
+	if err := w.awaitEnds(); err != nil {
+		return err
 	}
 	open, err := w.store.OpenCommands(context.Background())
 	if err != nil || len(open) > 0 {
 		return fmt.Errorf("open commands: %v %w", open, err)
 	}
 	for _, id := range w.deployments {
-		if err := w.checkLegal(id); err != nil {
+		if err := errors.Join(w.checkLegal(id), w.checkRollback(id)); err != nil {
+			return err
+		}
+	}
+	for i := range steps {
+		if err := w.checkPromise(fmt.Sprintf("c%d", i)); err != nil {
 			return err
 		}
 	}
@@ -150,40 +273,82 @@ func (w *world) play(steps []step) error {
 	return errors.Join(w.faults...)
 }
 
+// awaitEnds returns when every deployment that was planned has ended.
+func (w *world) awaitEnds() error {
+	var active []deploy.Deployment
+	for range 60 {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var err error
+		if active, err = w.store.DeploymentsIn(context.Background(), deploy.Planned, deploy.Running, deploy.RollingBack); err != nil || len(active) == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("deployment %s is still %s because %q", active[0].ID, active[0].Status, active[0].StatusReason)
+}
+
 func (w *world) do(i int, s step) error {
 	switch s.Action {
 	case "create":
 		id := fmt.Sprintf("d%d", len(w.deployments))
-		w.pending(id, fmt.Sprintf("app-%d", s.Which%2))
+		w.pending(id, fmt.Sprintf("app-%d", s.Which%2), func(d *deploy.Deployment) { d.Trigger.Commit.Message = "change something" })
 		w.deployments = append(w.deployments, id)
-	case "plan":
-		return w.planOne(s)
-	case "cancel":
-		if len(w.deployments) > 0 {
-			w.askCancel(fmt.Sprintf("c%d", i), w.deployments[s.Which%len(w.deployments)], func(c *deploy.Command) { c.ForceNoRollback = s.Flag })
-		}
+		return nil
 	case "shutdown":
 		w.shutdown()
 		w.start()
+		return nil
+	case "crash at a write":
+		w.writes.Store(int64(s.Write))
+		time.Sleep(s.Pass)
+		fallthrough
 	case "crash":
 		w.crash()
 		w.start()
+		return nil
 	}
+	if len(w.deployments) == 0 {
+		return nil
+	}
+	id := w.deployments[s.Which%len(w.deployments)]
+	if s.Action == "plan" {
+		return w.planOne(id, s.Plan)
+	}
+	w.ask(deploy.Command{
+		ID: fmt.Sprintf("c%d", i), DeploymentID: id, StageID: s.Stage, Commander: s.Who, ForceRollback: s.Force, ForceNoRollback: s.Forbid,
+		Type: map[string]deploy.CommandType{
+			"cancel": deploy.CommandCancel, "skip": deploy.CommandSkipStage, "approve": deploy.CommandApproveStage, "reject": deploy.CommandRejectStage,
+		}[s.Action],
+	})
 	return nil
 }
 
 // planOne plans a deployment if the store lets it.
-func (w *world) planOne(s step) error {
-	if len(w.deployments) == 0 {
-		return nil
-	}
-	_, err := w.store.UpdateDeployment(context.Background(), w.deployments[s.Which%len(w.deployments)], func(d *deploy.Deployment) error {
-		stages := threeStages()
-		if s.Flag {
-			stages = stages[:2]
+func (w *world) planOne(id string, p plan) error {
+	var stages, undo []deploy.Stage
+	for i, s := range p.Stages {
+		stage := deploy.Stage{ID: fmt.Sprintf("s%d", i), Name: s.Name, SkipOn: json.RawMessage(s.SkipOn), Timeout: 25 * time.Second}
+		switch s.Name {
+		case deploy.StageWait:
+			stage.Options = json.RawMessage(`{"duration":"20s"}`)
+		case deploy.StageWaitApproval:
+			stage.Options = json.RawMessage(fmt.Sprintf(`{"minApproverNum":%d}`, 1+i%2))
+		case deploy.StageScriptRun:
+			undo = append(undo, deploy.Stage{
+				ID: "u" + stage.ID, Name: deploy.StageScriptRunRollback, Rollback: true, Metadata: map[string]string{"baseStageID": stage.ID},
+			})
 		}
-		stages[0].Timeout = 10 * time.Second
-		return d.Plan(deploy.Plan{Stages: stages, Timeout: 15 * time.Second, RollbackTimeout: time.Minute}, time.Now())
+		stages = append(stages, stage)
+	}
+	running := ""
+	if p.Rollback {
+		running = "beef0123456789"
+		stages = append(stages, deploy.Stage{ID: "back", Name: deploy.StageRollback, Rollback: true})
+	}
+	_, err := w.store.UpdateDeployment(context.Background(), id, func(d *deploy.Deployment) error {
+		return d.Plan(deploy.Plan{
+			Stages: append(stages, undo...), RunningCommit: running, NoAutoRollback: p.Manual, Timeout: 50 * time.Second, RollbackTimeout: time.Minute,
+		}, time.Now())
 	})
 	if deploy.IsKind(err, deploy.Conflict) || deploy.IsKind(err, deploy.Illegal) {
 		return nil // it was planned before, or another one is active
@@ -203,6 +368,44 @@ func (w *world) checkActive() error {
 			return fmt.Errorf("application %s has two active deployments, %s and %s", d.ApplicationID, other, d.ID)
 		}
 		active[d.ApplicationID] = d.ID
+	}
+	return nil
+}
+
+// checkRollback: nothing is rolled back against the application's
+// configuration, or against what a person decided.
+func (w *world) checkRollback(id string) error {
+	d, cancel := w.get(id), (*cancellation)(nil)
+	if cancel = cancelOf(&d); cancel == nil {
+		cancel = &cancellation{}
+	}
+	rolledBack := slices.Contains(w.moves(id), "deployment "+string(deploy.RollingBack))
+	if rolledBack && (cancel.noRollback || d.NoAutoRollback && !cancel.forceRollback) {
+		return fmt.Errorf("deployment %s was rolled back: manual %v, cancelled %+v", id, d.NoAutoRollback, *cancel)
+	}
+	return nil
+}
+
+// checkPromise: a command that succeeded had its effect.
+func (w *world) checkPromise(id string) error {
+	c, err := w.store.Command(context.Background(), id)
+	if deploy.IsKind(err, deploy.NotFound) || err == nil && c.Status != deploy.CommandSucceeded {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := w.get(c.DeploymentID)
+	stage := d.Stage(c.StageID)
+	switch {
+	case c.Type == deploy.CommandCancel && d.Status == deploy.Success:
+		return fmt.Errorf("deployment %s succeeded although it was cancelled", d.ID)
+	case c.Type == deploy.CommandSkipStage && (stage.Status == deploy.StageFailure || stage.Status == deploy.StageCancelled || stage.Name == deploy.StageWaitApproval):
+		return fmt.Errorf("stage %s of %s is %s although it was skipped", stage.ID, d.ID, stage.Status)
+	case c.Type == deploy.CommandRejectStage && stage.Status != deploy.StageFailure && stage.Status != deploy.StageCancelled:
+		return fmt.Errorf("stage %s of %s is %s although it was rejected", stage.ID, d.ID, stage.Status)
+	case c.Type == deploy.CommandApproveStage && !strings.Contains(stage.Metadata["ApprovedBy"], c.Commander):
+		return fmt.Errorf("the approval of stage %s of %s by %s is lost: %v", stage.ID, d.ID, c.Commander, stage.Metadata)
 	}
 	return nil
 }

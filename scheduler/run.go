@@ -155,7 +155,7 @@ func (r *run) goForward(ctx context.Context) error {
 	for r.d.Status == deploy.Running {
 		var err error
 		switch stage := current(r.d.ForwardStages()); {
-		case stage == nil: // every stage had ended when the process died
+		case stage == nil: // there is none, or all were skipped, or the process died before the end was stored
 			err = r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
 				return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
 			})

@@ -20,7 +20,9 @@ func settle(d *deploy.Deployment, result deploy.StageResult, now time.Time) erro
 		return fall(d, deploy.Cancelled, cancelReason(cancel, reason), result, cancel, now)
 	case failed == deploy.StageFailure:
 		return fall(d, deploy.Failure, reason, result, cancel, now)
-	case result.Status == deploy.StageExited:
+	case len(d.ForwardStages()) == 0:
+		return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)
+	case result.Status == deploy.StageExited, current(d.ForwardStages()) == nil:
 		return d.Complete(deploy.Success, "Deployment completed successfully", now)
 	}
 	return startNext(d, now)
@@ -105,15 +107,13 @@ func startRollbackStage(d *deploy.Deployment, id string, now time.Time) error {
 
 // startNext goes on to the first forward stage that has not run. One that a
 // person has skipped is passed over; one with a skipOn is left for
-// run.startOrSkip.
+// run.startOrSkip. When none is left, d's end is a move of its own.
 func startNext(d *deploy.Deployment, now time.Time) error {
 	for {
 		next := current(d.ForwardStages())
 		switch {
-		case next == nil && len(d.ForwardStages()) == 0:
-			return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)
 		case next == nil:
-			return d.Complete(deploy.Success, "Deployment completed successfully", now)
+			return nil
 		case skipOf(next) != nil:
 			if err := d.FinishStage(next.ID, deploy.StageSkipped, skipOf(next).reason(), now); err != nil {
 				return err

@@ -79,6 +79,26 @@ func TestSkipBeforeItsTurn(t *testing.T) {
 	}
 }
 
+// TestSkipOfTheOnlyStage: a deployment all of whose stages were skipped before
+// it started succeeds.
+func TestSkipOfTheOnlyStage(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.limits.Deployments = 1
+		l.executors[deploy.StageK8sSync] = lasting(time.Minute)
+		l.start()
+		l.planned("first")
+		synctest.Wait()
+		l.planned("d", func(p *deploy.Plan) { p.Stages = []deploy.Stage{{ID: "two", Name: deploy.StageWait}} })
+		synctest.Wait()
+		l.askSkip("s", "d", "two")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
+		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		l.wantLegal("d")
+	})
+}
+
 // TestSkipWhileSkipOnIsJudged: the person's skip counts, whatever skipOn says.
 func TestSkipWhileSkipOnIsJudged(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
