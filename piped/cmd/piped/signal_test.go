@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// asMain, in the environment of the test program, makes it the agent.
+const asMain = "PIPED_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process is the agent as a program of its own.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan map[string]any // of its log
+}
+
+// start starts the agent and returns once it runs, with its API's address.
+func start(t *testing.T, config string) (p *process, api string) {
+	t.Helper()
+	p = &process{t: t, cmd: exec.Command(os.Args[0], "run", "--config", config, "--log-format", "json"), lines: make(chan map[string]any, 1000)}
+	p.cmd.Env = append(os.Environ(), asMain+"=yes")
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it may have ended
+	go p.read(stderr)
+	return p, p.await("control API is served")["address"].(string)
+}
+
+func (p *process) read(stderr io.Reader) {
+	defer close(p.lines)
+	for scanner := bufio.NewScanner(stderr); scanner.Scan(); {
+		var line map[string]any
+		if json.Unmarshal(scanner.Bytes(), &line) == nil {
+			p.lines <- line
+		}
+	}
+}
+
+// await returns the next line of the log with a message that contains text.
+func (p *process) await(text string) map[string]any {
+	p.t.Helper()
+	for timeout := time.After(30 * time.Second); ; {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				p.t.Fatalf("the agent ended before it said %q", text)
+			}
+			if strings.Contains(line["msg"].(string), text) {
+				return line
+			}
+		case <-timeout:
+			p.t.Fatalf("the agent does not say %q", text)
+		}
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait returns the exit code once the agent has ended.
+func (p *process) wait() int {
+	for range p.lines { // to the end, which Wait must not cut off
+	}
+	_ = p.cmd.Wait() // the exit code is in ProcessState
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func writeConfig(t *testing.T, path, more string) {
+	t.Helper()
+	text := head + "  dataDir: data\n  api: {address: 127.0.0.1:0}\n  web: {address: 127.0.0.1:0}\n" + more
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSignals: SIGHUP reloads, the first SIGINT or SIGTERM ends the agent in
+// order, and the second does not wait for what hangs.
+func TestSignals(t *testing.T) {
+	t.Run("reload and an orderly end", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "piped.yaml")
+		writeConfig(t, path, "")
+		p, _ := start(t, path)
+		writeConfig(t, path, "  limits: {deployments: 7}\n")
+		p.signal(syscall.SIGHUP)
+		if changed := p.await("the changed configuration is in effect")["changed"]; changed != "limits" {
+			t.Errorf("changed: %v", changed)
+		}
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM, want 0", code)
+		}
+	})
+	t.Run("a second signal", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "piped.yaml")
+		writeConfig(t, path, "")
+		p, api := start(t, path)
+		conn, err := grpc.NewClient(api, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		health, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := health.Recv(); err != nil { // the call goes on, and holds up the orderly end
+			t.Fatal(err)
+		}
+		p.signal(syscall.SIGINT)
+		if _, err := health.Recv(); err != nil { // not serving: the agent has begun to stop
+			t.Fatal(err)
+		}
+		p.signal(syscall.SIGINT)
+		if code := p.wait(); code != exitKilled {
+			t.Errorf("exit code %d after the second SIGINT, want %d", code, exitKilled)
+		}
+	})
+}
