@@ -162,3 +162,82 @@ func TestMergingManyKeysManyTimesEnds(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+func TestDuration(t *testing.T) {
+	for text, want := range map[string]string{"90s": `"1m30s"`, "1000000": `"1ms"`, "0": `"0s"`} {
+		var d Duration
+		if err := d.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if got, err := json.Marshal(d); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+	if err := new(Duration).UnmarshalText([]byte("soon")); err == nil {
+		t.Error("want an error")
+	}
+}
+
+// box holds what its kind says.
+type box struct {
+	With any    `yaml:"with"`
+	Kind string `yaml:"kind"`
+}
+
+func (b *box) Variant() any {
+	return map[string]any{"ball": &ball{Size: 1}, "cube": &[]string{"x"}}[b.Kind]
+}
+
+type ball struct {
+	Size   int     `yaml:"size"`
+	Weight float64 `yaml:"weight"`
+}
+
+func (b *ball) Default() { b.Weight = 0.5 }
+
+func TestVariantsAndDefaults(t *testing.T) {
+	d, err := Parse("f.yaml", []byte(`apiVersion: v1
+kind: K
+spec:
+  boxes:
+    - with: {size: 2, weight: 2.5}
+      kind: ball
+    - {kind: ball, with: ~}
+    - {kind: ball}
+    - {kind: cube, with: [a]}
+    - {kind: cone, with: {any: thing}}
+    - {kind: ball, with: {siz: 2, weight: heavy}}
+  balls: [{}, {size: 3}]
+  named: {a: {}}
+  one: {}
+`), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type spec struct {
+		Boxes []box           `yaml:"boxes"`
+		Balls []ball          `yaml:"balls"`
+		Named map[string]ball `yaml:"named"`
+		One   *ball           `yaml:"one"`
+		None  *ball           `yaml:"none"`
+	}
+	var got spec
+	d.Decode(d.Spec, Field{Base: "spec"}, &got, Rules{})
+	want := spec{
+		Boxes: []box{
+			{Kind: "ball", With: &ball{Size: 2, Weight: 2.5}}, {Kind: "ball", With: &ball{Size: 1}}, {Kind: "ball"},
+			{Kind: "cube", With: &[]string{"a"}}, {Kind: "cone"}, {Kind: "ball", With: &ball{Size: 1}},
+		},
+		Balls: []ball{{Weight: 0.5}, {Size: 3, Weight: 0.5}},
+		Named: map[string]ball{"a": {Weight: 0.5}},
+		One:   &ball{Weight: 0.5},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	wantErr := `f.yaml:11: spec.boxes[5].with.siz: unknown field; did you mean "size"?
+f.yaml:11: spec.boxes[5].with.weight: expected a number, found "heavy"`
+	if err := d.Err(); err == nil || err.Error() != wantErr {
+		t.Errorf("got %v, want %s", err, wantErr)
+	}
+}
