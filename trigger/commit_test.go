@@ -49,6 +49,43 @@ func TestCommits(t *testing.T) {
 			}
 			l.push("move", files{"web/e.yaml": "3"})
 		}, []string{"begin CANCELLED", "move PENDING"}},
+		{"a file renamed within it", func(t *testing.T, l *lab) {
+			rename(t, l, "web/d.yaml", "web/e.yaml")
+		}, []string{"begin CANCELLED", "rename PENDING"}},
+		{"a file renamed out of it", func(t *testing.T, l *lab) {
+			rename(t, l, "web/d.yaml", "old/d.yaml")
+		}, []string{"begin CANCELLED", "rename PENDING"}},
+		{"a file renamed into it", func(t *testing.T, l *lab) {
+			l.push("elsewhere", files{"old/e.yaml": "3"})
+			rename(t, l, "old/e.yaml", "web/e.yaml")
+		}, []string{"begin CANCELLED", "rename PENDING"}},
+		{"a file renamed from one that is ignored", func(t *testing.T, l *lab) {
+			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {ignores: ['*/*.md']}}"), "web/a.md": "4"})
+			rename(t, l, "web/a.md", "web/a.yaml")
+		}, []string{"begin CANCELLED", "conf CANCELLED", "rename PENDING"}},
+		{"a file renamed elsewhere", func(t *testing.T, l *lab) {
+			l.push("elsewhere", files{"old/e.yaml": "3"})
+			rename(t, l, "old/e.yaml", "older/e.yaml")
+		}, []string{"begin PENDING"}},
+		{"an ignored file and one that is not", func(t *testing.T, l *lab) {
+			l.push("conf", files{"web/app.pipecd.yaml": appFile("web", "  trigger: {onCommit: {ignores: ['*/hello.txt']}}")})
+			l.push("both", files{"web/hello.txt": "x", "web/d.yaml": "2"})
+			l.push("ignored", files{"web/hello.txt": "y"})
+		}, []string{"begin CANCELLED", "conf CANCELLED", "both PENDING"}},
+		{"a mode that changed", func(t *testing.T, l *lab) {
+			if err := l.upstream.SetExecutable("web/d.yaml", true); err != nil {
+				t.Fatal(err)
+			}
+			l.push("mode", nil)
+		}, []string{"begin CANCELLED", "mode PENDING"}},
+		{"a force-push that takes the last change back", func(t *testing.T, l *lab) {
+			base := l.upstream.Head()
+			l.push("change", files{"web/d.yaml": "2"})
+			if err := l.upstream.Reset(base); err != nil {
+				t.Fatal(err)
+			}
+			l.push("rewritten", files{"x": "2"})
+		}, []string{"begin CANCELLED", "change CANCELLED", "rewritten PENDING"}},
 		{"a force-push whose base is in the mirror", func(t *testing.T, l *lab) {
 			base := l.upstream.Head()
 			l.push("elsewhere", files{"x": "1"})
@@ -116,6 +153,37 @@ func TestCommits(t *testing.T) {
 				t.Errorf("evaluated %s, the head is %s", got, l.upstream.Head())
 			}
 		})
+	}
+}
+
+// rename commits that a file has another name and looks.
+func rename(t *testing.T, l *lab, from, to string) {
+	t.Helper()
+	if err := l.upstream.Remove(from); err != nil {
+		t.Fatal(err)
+	}
+	content := map[string]string{"web/d.yaml": "1", "old/e.yaml": "3", "web/a.md": "4"}[from]
+	l.push("rename", map[string]string{to: content})
+}
+
+// TestPlaces: applications may be anywhere, under any name.
+func TestPlaces(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{
+		"app.pipecd.yaml": appFile("root"), "apps/größe デモ/app.pipecd.yaml": appFile("unicode"), "apps/two/app.pipecd.yaml": appFile("two"),
+	})
+	if diff := cmp.Diff([]string{".", "apps/größe デモ", "apps/two"}, l.registered()); diff != "" {
+		t.Fatalf("registered (-want +got):\n%s", diff)
+	}
+	l.push("unicode", map[string]string{"apps/größe デモ/設定.yaml": "1"})
+	for dir, want := range map[string][]string{
+		".":             {"begin CANCELLED", "unicode PENDING"}, // all of the repository is the root's
+		"apps/größe デモ": {"begin CANCELLED", "unicode PENDING"},
+		"apps/two":      {"begin PENDING"},
+	} {
+		if diff := cmp.Diff(want, l.deployments(dir)); diff != "" {
+			t.Errorf("deployments of %s (-want +got):\n%s", dir, diff)
+		}
 	}
 }
 

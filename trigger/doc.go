@@ -1,19 +1,25 @@
 // Package trigger owns the step before the three phases: something happened,
-// in Git or by command, and a PENDING deployment comes of it.
+// in Git, by command, in the live state or in a deployment chain, and a PENDING
+// deployment comes of it.
 //
 // One goroutine per repository watches the head of its branch, so that a slow
-// or dead repository delays no other. When the head has moved, a pass over the
-// repository
+// or dead repository delays no other (watcher.go). A pass over the repository
 //
 //  1. finds the application configurations of the head commit (catalog.go),
-//  2. registers the applications the agent is configured to take (register.go),
+//  2. registers the applications the agent is configured to take (register.go)
+//     and lists the others (candidate.go),
 //  3. decides for each whether the commits since the last evaluated one touch it
-//     and makes a deployment if they do (commit.go, touched.go).
+//     and makes a deployment if they do (commit.go, touched.go),
+//  4. heals those whose live state has drifted, unless a commit did (drift.go),
+//  5. answers sync commands for the head it found, each once, with a deployment
+//     or with the reason why there is none (command.go).
 //
-// Sync commands are answered by the same goroutine, for the head they find
-// (command.go); each is answered once, with a deployment or with the reason why
-// there is none.
+// The first four cost nothing while neither the head nor an application has
+// changed. A deployment may begin a chain: then the applications of its later
+// blocks get commands of their own (chain.go), which are answered like those of
+// people; that a block waits for the one before is the planner's business.
 //
 // The package decides nothing about how an application is deployed, and only
-// reads from Git.
+// reads from Git. What drifted is what the store says; who finds it out writes
+// it there.
 package trigger

@@ -31,7 +31,7 @@ type lab struct {
 	config   config.Repository
 	trigger  *Trigger
 	feed     *store.Watch // what Run would watch
-	mirrors  string // the directory of the trigger's mirrors
+	mirrors  string       // the directory of the trigger's mirrors
 
 	mu  sync.Mutex
 	ids int
