@@ -17,10 +17,12 @@ import (
 )
 
 // Decider decides how applications of one kind are deployed: target is the
-// application at the commit to deploy. Errors of kind deploy.Invalid end the
-// deployment; others are tried again.
+// application at the commit to deploy, and running loads it as it was at its last
+// success, which it must have had; that is of kind NotFound when the commit is
+// gone. Errors of kind deploy.Invalid end the deployment; others are tried again.
 type Decider interface {
-	Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source) (deploy.Plan, error)
+	Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source,
+		running func(context.Context) (*source.Source, error)) (deploy.Plan, error)
 }
 
 // Sources loads an application as it is at a commit; *source.Loader does.
@@ -191,7 +193,11 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (plan deploy.
 	if err != nil {
 		return deploy.Plan{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
 	}
-	plan, err = decider.Decide(ctx, app, d, target)
+	plan, err = decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
+		at := d.Git
+		at.ConfigFile = app.LastSuccessful.ConfigFile
+		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
+	})
 	if err != nil {
 		return deploy.Plan{}, err
 	}

@@ -31,7 +31,7 @@ func (f load) Load(ctx context.Context, git deploy.GitPath, commit string) (*sou
 	return f(ctx, git, commit)
 }
 
-func (f decide) Decide(context.Context, deploy.Application, deploy.Deployment, *source.Source) (deploy.Plan, error) {
+func (f decide) Decide(context.Context, deploy.Application, deploy.Deployment, *source.Source, func(context.Context) (*source.Source, error)) (deploy.Plan, error) {
 	return f()
 }
 

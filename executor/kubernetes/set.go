@@ -46,6 +46,19 @@ func specOf(c *config.Application) setSpec {
 	}
 }
 
+// syncOptions returns the stage's own options, and for a stage without any those
+// of the whole application.
+func (w *work) syncOptions(k kubernetes.Spec) (kubernetes.SyncStageOptions, error) {
+	o := kubernetes.SyncStageOptions{SyncOptions: k.QuickSync, ReadyThreshold: k.ReadyThreshold}
+	if len(w.run.Stage.Options) == 0 {
+		return o, nil
+	}
+	if err := json.Unmarshal(w.run.Stage.Options, &o); err != nil {
+		return o, deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", w.run.Stage.ID, err)
+	}
+	return o, nil
+}
+
 // render loads the deployment's commit and resolves its objects on the cluster.
 func render(ctx context.Context, w *work) error {
 	d := w.run.Deployment
@@ -60,7 +73,11 @@ func render(ctx context.Context, w *work) error {
 // resolve makes the stage's set of a source.
 func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	cfg := src.Config.Kubernetes
-	if cfg.QuickSync.AddVariantLabelToSelector {
+	options, err := w.syncOptions(cfg)
+	if err != nil {
+		return err
+	}
+	if options.AddVariantLabelToSelector {
 		for _, o := range src.Objects {
 			if err := addVariantLabel(o, cfg.VariantLabel); err != nil {
 				return err
@@ -74,7 +91,9 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	if len(objects) == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
 	}
-	w.set = set{Commit: src.Commit, Spec: specOf(src.Config), Objects: objects}
+	spec := specOf(src.Config)
+	spec.ReadyThreshold, spec.Prune = int(options.ReadyThreshold), options.Prune
+	w.set = set{Commit: src.Commit, Spec: spec, Objects: objects}
 	return nil
 }
 

@@ -73,6 +73,29 @@ func TestSpecOf(t *testing.T) {
 	}
 }
 
+// TestSyncOptions: a stage's own options win over those of the application.
+func TestSyncOptions(t *testing.T) {
+	k := application(t, "  quickSync: {prune: true}\n  readyThreshold: 80\n").Kubernetes
+	for name, c := range map[string]struct {
+		options string
+		want    setSpec
+	}{
+		"none":    {"", setSpec{ReadyThreshold: 80, Prune: true}},
+		"its own": {`{"prune":false,"readyThreshold":"50%"}`, setSpec{ReadyThreshold: 50}},
+		"what it leaves out is as for quick sync": {`{"readyThreshold":"50%"}`, setSpec{ReadyThreshold: 50, Prune: true}},
+	} {
+		w := &work{run: deploy.StageRun{Stage: deploy.Stage{ID: "s", Options: []byte(c.options)}}}
+		o, err := w.syncOptions(k)
+		if got := (setSpec{ReadyThreshold: int(o.ReadyThreshold), Prune: o.Prune}); err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	w := &work{run: deploy.StageRun{Stage: deploy.Stage{ID: "s", Options: []byte(`{"prune":1}`)}}}
+	if _, err := w.syncOptions(k); !deploy.IsKind(err, deploy.Invalid) {
+		t.Errorf("options that cannot be read: %v", err)
+	}
+}
+
 // TestAddVariantLabel: the label goes into selectors and pod templates of
 // workloads, and nowhere else.
 func TestAddVariantLabel(t *testing.T) {

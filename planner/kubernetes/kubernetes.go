@@ -1,10 +1,14 @@
-// Package kubernetes decides how Kubernetes applications are deployed. It
-// decides from rendered manifests alone and never talks to a cluster.
+// Package kubernetes decides how Kubernetes applications are deployed: at once
+// (quick sync) or by the stages of their pipeline. It decides from configuration
+// and rendered manifests alone and never talks to a cluster.
+//
+//	rules.go    the rules, in the order in which they are asked
+//	compare.go  what differs between what runs and what is to run
+//	stages.go   the stages of either way, and those of a rollback
 package kubernetes
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -14,41 +18,28 @@ import (
 // Decider implements planner.Decider. Its zero value is ready to use.
 type Decider struct{}
 
-// Decide plans a quick sync: one K8S_SYNC stage, and a ROLLBACK stage when there
-// is a last success to return to and the application does not forbid it.
-func (Decider) Decide(_ context.Context, app deploy.Application, d deploy.Deployment, target *source.Source) (deploy.Plan, error) {
-	if d.Trigger.Strategy == deploy.StrategyPipeline {
-		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "a pipeline was asked for, but %s has no spec.pipeline", d.Git.ConfigPath())
+// Running loads the application as it was at its last success. The error is of
+// kind NotFound when the commit is gone.
+type Running = func(context.Context) (*source.Source, error)
+
+// Decide plans a deployment of target. Running is asked only if the decision
+// depends on what runs, and never for an application without a last success.
+func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Running) (deploy.Plan, error) {
+	if len(target.Objects) == 0 {
+		return deploy.Plan{}, deploy.Errorf(deploy.Invalid,
+			"%s declares no manifests at commit %s: add some, or delete the application", d.Git.ConfigPath(), d.Trigger.Commit.Short())
 	}
-	spec := target.Config
+	c, err := choose(ctx, question{app: app, deployment: d, target: target, running: running})
+	if err != nil {
+		return deploy.Plan{}, err
+	}
+	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil)
+	if err != nil {
+		return deploy.Plan{}, err
+	}
 	return deploy.Plan{
-		Summary:         summary(app, d, target),
-		Versions:        manifest.Versions(target.Objects),
-		Stages:          stages(spec.AutoRollback() && app.LastSuccessful != nil),
-		Timeout:         spec.Timeout,
-		RollbackTimeout: spec.Rollback.Timeout,
+		Summary: c.reason, Strategy: c.strategy, Versions: manifest.Versions(target.Objects), Stages: stages,
+		Timeout: target.Config.Timeout, RollbackTimeout: target.Config.Rollback.Timeout,
+		NoAutoRollback: !target.Config.AutoRollback(),
 	}, nil
-}
-
-func stages(rollback bool) []deploy.Stage {
-	out := []deploy.Stage{{
-		ID: "K8sSync", Name: deploy.StageK8sSync, Desc: "Apply all manifests and wait until every workload has rolled out", Visible: true,
-	}}
-	if rollback {
-		out = append(out, deploy.Stage{
-			ID: "Rollback", Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
-		})
-	}
-	return out
-}
-
-// summary says in one sentence why this way was taken.
-func summary(app deploy.Application, d deploy.Deployment, target *source.Source) string {
-	switch {
-	case d.Trigger.Strategy == deploy.StrategyQuickSync:
-		return d.Trigger.StrategySummary
-	case app.LastSuccessful == nil:
-		return fmt.Sprintf("Quick sync: first deployment of %d manifests", len(target.Objects))
-	}
-	return "Quick sync: no pipeline is configured"
 }

