@@ -17,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control/controltest"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -312,6 +313,37 @@ func TestKeyFileIsRotated(t *testing.T) {
 	commit := repo.Push(t, "add web", webApp(ns, "v1", ""))
 	agent.awaitLog("cannot follow the repository")
 	mount("two", newKey)
+	agent.awaitLog(inEffect, "changed=repositories")
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestUnusableRepositoriesAreTakenUp: at the start one repository lacks its key
+// and another's mirror cannot be made. The agent runs, says why, and deploys from
+// the one that is sound; the missing key, once there, is taken up.
+func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo, sound := newRepo(t), newRepo(t)
+	private, public, err := gittest.NewUserKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := repo.SSH(t, gittest.SSHOptions{AuthorizedKey: public})
+	key := filepath.Join(t.TempDir(), "key")
+	tooLong := strings.Repeat("x", 300) // for the name of a directory
+	agent := runReloading(t, spec{
+		dataDir:      t.TempDir(),
+		repositories: map[string]string{"apps": server.URL, "sound": sound.Dir, tooLong: sound.Dir},
+		providers:    map[string]string{"local": cluster.Kubeconfig()},
+		more:         fmt.Sprintf("  git: {host: 127.0.0.1, sshKeyFile: %s, knownHostsFile: %s}\n", key, server.KnownHostsFile(t)),
+	}, 10*time.Millisecond)
+	agent.awaitLog("tried again; everything else goes on", key, tooLong, "file name too long")
+	other := deploy.ApplicationID(deploy.GitPath{RepoID: "sound", Dir: "web", ConfigFile: "app.pipecd.yaml"})
+	agent.mustEnd(other, sound.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	files := webApp(cluster.Namespace(t), "v1", "")
+	commit := repo.Push(t, "add web", files)
+	replaceFile(t, key, string(private))
 	agent.awaitLog(inEffect, "changed=repositories")
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,21 +48,34 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(stderr), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), versionCommand(stdout))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(stderr, "piped: %v\n", err)
-		return 1
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	f := &failure{exitFailed, err}
+	errors.As(err, &f)
+	if f.err != nil {
+		fmt.Fprintf(stderr, "piped: %v\n", err)
+	}
+	return f.code
 }
 
 func runCommand(stderr io.Writer) *cobra.Command {
 	var path, level, format string
 	cmd := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the agent until it is told to stop", Args: cobra.NoArgs,
+		Long: `Run the agent until it is told to stop.
+
+The configuration file, and the files it names, are followed while the agent runs:
+what changes takes effect within seconds, or at once with SIGHUP. A configuration
+that cannot be used is refused with the reason in the log, and the one before stays.
+
+SIGINT or SIGTERM stops the agent in order: what was under way goes on after the
+next start. A second one ends it at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(stderr, level, format)
 			if err != nil {
