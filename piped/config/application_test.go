@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -190,10 +191,38 @@ func FuzzParseApplication(f *testing.F) {
 		if (app == nil) == (err == nil) {
 			t.Fatalf("got %v and %v, want one of them", app, err)
 		}
-		if err == nil && (app.Name == "" || app.Timeout <= 0) {
-			t.Fatalf("an incomplete application was accepted: %+v", app)
+		whole, wholeErr := readWhole(data)
+		if err == nil && wholeErr != nil {
+			t.Fatalf("this version takes what the language does not have: %v", wholeErr)
+		}
+		if wholeErr == nil {
+			checkComplete(t, whole)
 		}
 	})
+}
+
+// checkComplete reports what no valid application lacks.
+func checkComplete(t *testing.T, app *Application) {
+	if app.Name == "" || app.Timeout <= 0 {
+		t.Fatalf("an incomplete application was accepted: %+v", app)
+	}
+	app.SyncWindows.Hold(time.Date(2026, 3, 29, 1, 59, 59, 0, time.UTC), false)
+	if app.Pipeline == nil {
+		return
+	}
+	ids := map[string]bool{}
+	for _, s := range app.Pipeline.Stages {
+		if ids[s.ID] || s.ID == "" || s.Timeout < 0 {
+			t.Fatalf("an incomplete stage was accepted: %+v", s)
+		}
+		ids[s.ID] = true
+		if _, err := json.Marshal(s.With); err != nil || s.With == nil {
+			t.Fatalf("the options of %s: %+v, %v", s.Name, s.With, err)
+		}
+		if o, ok := s.With.(*kubernetes.TrafficRoutingOptions); ok && o.Primary+o.Canary+o.Baseline != 100 {
+			t.Fatalf("traffic that does not make 100 was accepted: %+v", o)
+		}
+	}
 }
 
 func seed(f *testing.F, folder string) {

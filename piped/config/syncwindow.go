@@ -42,11 +42,15 @@ const (
 	maxWindow = 366 * 24 * time.Hour
 	// lookAhead bounds how far Hold looks for the end of a hold, lookSteps how
 	// many beginnings of windows it looks at.
-	lookAhead = 366 * 24 * time.Hour
-	lookSteps = 5000
+	lookAhead  = 366 * 24 * time.Hour
+	lookSteps  = 5000
+	maxWindows = 100
 )
 
 func (w SyncWindows) complete(d *strict.Document) {
+	if len(w) > maxWindows {
+		d.Problemf("syncWindows", "expected at most %d windows, found %d", maxWindows, len(w))
+	}
 	for i := range w {
 		at := fmt.Sprintf("syncWindows[%d]", i)
 		if w[i].Kind == "" {
@@ -75,76 +79,88 @@ func (w SyncWindows) Hold(now time.Time, manual bool) (until time.Time, reason s
 	if first == nil {
 		return time.Time{}, ""
 	}
-	until = now
-	horizon, o := now.Add(lookAhead), first
-	for range lookSteps {
-		if o == nil || !until.Before(horizon) {
-			break
-		}
+	o, horizon := first, now.Add(lookAhead)
+	for steps := 0; o != nil && o.until.Before(horizon) && steps < lookSteps; steps++ {
 		until = o.until
 		o = relevant.obstacle(until)
 	}
 	next := "next opens at "
 	if o != nil {
-		next = "does not open before "
+		until, next = o.until, "does not open before "
 	}
 	how := "sync by hand with pipectl application sync to override"
 	if w.forSync(true).obstacle(now) != nil {
 		how = "syncs by hand are held as well"
 	}
-	return until, fmt.Sprintf("%s: %s%s; %s", first.why, next, until.In(first.zone).Format("2006-01-02 15:04 MST"), how)
+	return until, fmt.Sprintf("%s: %s%s; %s", first.why(), next, until.In(first.TimeZone.Location()).Format("2006-01-02 15:04 MST"), how)
 }
 
 // forSync returns the windows that count for a sync. One by hand passes those
 // that deny with ManualSync, and those that allow when all of them have it.
-func (w SyncWindows) forSync(manual bool) SyncWindows {
-	if !manual {
-		return w
-	}
+func (w SyncWindows) forSync(manual bool) cursors {
 	firmAllow := slices.ContainsFunc(w, func(v SyncWindow) bool { return v.Kind == WindowAllow && !v.ManualSync })
-	var out SyncWindows
+	var out cursors
 	for _, v := range w {
-		if v.Kind == WindowDeny && !v.ManualSync || v.Kind == WindowAllow && firmAllow {
-			out = append(out, v)
+		passes := v.ManualSync
+		if v.Kind == WindowAllow {
+			passes = !firmAllow
+		}
+		if !manual || !passes {
+			out = append(out, &cursor{SyncWindow: v})
 		}
 	}
 	return out
 }
 
-// obstacle is why nothing may start now, and until when that is certain.
+// cursor is a window at a time that only goes forward.
+type cursor struct {
+	SyncWindow
+	begin time.Time // the first beginning whose window is not over
+}
+
+// advance moves the cursor to t. A time far ahead stands for never.
+func (c *cursor) advance(t time.Time) {
+	if c.begin.Add(c.Duration).After(t) {
+		return
+	}
+	c.begin = c.Schedule.next(t.Add(-c.Duration).In(c.TimeZone.Location()))
+	if c.begin.IsZero() {
+		c.begin = t.Add(2 * lookAhead)
+	}
+}
+
+type cursors []*cursor
+
+// obstacle is what does not let a deployment start: a window that denies, or the
+// one that allows next.
 type obstacle struct {
-	why   string
-	zone  *time.Location
+	*cursor
 	until time.Time // the answer does not change before
 }
 
+// why says it for a person.
+func (o *obstacle) why() string {
+	if o.Kind == WindowAllow {
+		return "outside the sync windows"
+	}
+	return fmt.Sprintf("a sync window (%s for %s, %s) denies deployments", o.Schedule, o.Duration, o.TimeZone)
+}
+
 // obstacle returns what stands in the way at t, nil when nothing does.
-func (w SyncWindows) obstacle(t time.Time) *obstacle {
+func (cs cursors) obstacle(t time.Time) *obstacle {
 	var outside *obstacle
-	for _, v := range w {
-		begin := v.begin(t)
-		open := !begin.After(t)
-		switch {
-		case v.Kind == WindowDeny && open:
-			why := fmt.Sprintf("a sync window (%s for %s, %s) denies deployments", v.Schedule, v.Duration, v.TimeZone)
-			return &obstacle{why, v.TimeZone.Location(), begin.Add(v.Duration)}
-		case v.Kind == WindowDeny:
-		case outside == nil || begin.Before(outside.until):
-			outside = &obstacle{"outside the sync windows", v.TimeZone.Location(), begin}
+	for _, c := range cs {
+		c.advance(t)
+		switch active := !c.begin.After(t); {
+		case c.Kind == WindowDeny && active:
+			return &obstacle{c, c.begin.Add(c.Duration)}
+		case c.Kind == WindowDeny:
+		case outside == nil || c.begin.Before(outside.until):
+			outside = &obstacle{c, c.begin}
 		}
 	}
 	if outside != nil && !outside.until.After(t) {
 		return nil // inside the window that begins first
 	}
 	return outside
-}
-
-// begin returns the first beginning whose window is not over at t. Far away
-// stands for never.
-func (v SyncWindow) begin(t time.Time) time.Time {
-	begin := v.Schedule.next(t.Add(-v.Duration).In(v.TimeZone.Location()))
-	if begin.IsZero() {
-		return t.Add(lookAhead)
-	}
-	return begin
 }

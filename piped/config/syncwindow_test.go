@@ -79,8 +79,8 @@ func TestHold(t *testing.T) {
 		{"one of two allows no hand outside of both", "2026-03-02T18:00:00Z", []string{office, evening}, "2026-03-02T20:00:00Z",
 			"outside the sync windows: next opens at 2026-03-02 20:00 UTC; syncs by hand are held as well", false},
 		{"but inside of one of them", "2026-03-02T10:00:00Z", []string{office, evening}, "", "", true},
-		{"never", "2026-03-02T10:00:00Z", []string{always}, "2026-03-05T21:20:00Z",
-			"a sync window (* * * * * for 2m0s, UTC) denies deployments: does not open before 2026-03-05 21:20 UTC; " + override, true},
+		{"never", "2026-03-02T10:00:00Z", []string{always}, "2026-03-05T21:21:00Z",
+			"a sync window (* * * * * for 2m0s, UTC) denies deployments: does not open before 2026-03-05 21:21 UTC; " + override, true},
 		{"in its own time zone", "2026-03-02T07:59:00Z", []string{berlin}, "2026-03-02T08:00:00Z",
 			"outside the sync windows: next opens at 2026-03-02 09:00 CET; " + override, true},
 		{"also in summer", "2026-07-02T06:59:00Z", []string{berlin}, "2026-07-02T07:00:00Z",
@@ -256,4 +256,12 @@ func TestHoldAgreesWithLookingAtEveryMinute(t *testing.T) {
 			t.Fatalf("got until %s, but it is closed then: %s", until, reason)
 		}
 	})
+}
+
+func TestTooManyWindowsAreRefused(t *testing.T) {
+	spec := "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  syncWindows:\n" + strings.Repeat("    - {"+office+"}\n", 101)
+	_, err := ParseApplication("app.pipecd.yaml", []byte(spec))
+	if want := "app.pipecd.yaml:6: spec.syncWindows: expected at most 100 windows, found 101"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
