@@ -179,7 +179,7 @@ func (d *demo) approve(ctx context.Context) error {
 		return err
 	}
 	d.tell.gap()
-	err = d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", waiting, "--reason", "'looks good'", "--check-interval", "1s")
+	err = d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", waiting, "--reason", "reviewed", "--check-interval", "1s")
 	if err != nil {
 		return err
 	}
