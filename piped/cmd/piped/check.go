@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+func checkCommand(stdout, stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [PATH...]",
+		Short: "Check configurations and manifests, without an agent or a cluster",
+		Long: `Check files as the agent would read them, and print every problem with its file
+and line. Nothing is asked over the network, and nothing is written.
+
+PATH is a file, a directory or a Git repository without a work tree, whose HEAD
+is read; the default is the current directory. Of a directory are checked, at any
+depth, app.pipecd.yaml and *.pipecd.yaml with the manifests they declare, and
+piped.yaml where it is an agent's configuration. When an agent's configuration is
+named itself, spec.platformProvider of the applications is checked against it.
+
+Problems go to the standard output, warnings to the standard error. The exit code
+is 1 when there are problems, and 2 when the command line is wrong or names
+nothing that could be checked.`,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if len(paths) == 0 {
+				paths = []string{"."}
+			}
+			c := &checker{}
+			if err := c.check(cmd.Context(), paths); err != nil {
+				return err
+			}
+			for _, w := range sorted(c.warnings) {
+				fmt.Fprintln(stderr, "warning: "+w)
+			}
+			problems := sorted(c.problems)
+			for _, p := range problems {
+				fmt.Fprintln(stdout, p)
+			}
+			fmt.Fprintf(stdout, "%s checked, %s\n", count(len(c.files), "file"), count(len(problems), "problem"))
+			if len(problems) > 0 {
+				return &failure{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(usageError)
+	return cmd
+}
+
+// count returns a number and the noun that goes with it.
+func count(n int, noun string) string {
+	switch n {
+	case 0:
+		return "no " + noun + "s"
+	case 1:
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// checker reads files as the agent would and collects what is wrong with them.
+type checker struct {
+	files    []string // that were checked, as they are shown
+	problems []string
+	warnings []string
+	agents   []*config.Piped // the valid ones among the paths themselves
+}
+
+// check checks what the paths name: agents' configurations first, so that
+// applications can be held against them. An error is about the paths themselves.
+func (c *checker) check(ctx context.Context, paths []string) error {
+	var rest []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return &failure{exitUsage, fmt.Errorf("look at what to check: %w", err)}
+		}
+		if info.IsDir() {
+			rest = append(rest, path)
+			continue
+		}
+		data, err := os.ReadFile(path)
+		switch {
+		case err != nil:
+			return &failure{exitUsage, fmt.Errorf("read what to check: %w", err)}
+		case isAgent(data):
+			if agent := c.agent(filepath.Clean(path), data); agent != nil {
+				c.agents = append(c.agents, agent)
+			}
+		default:
+			rest = append(rest, path)
+		}
+	}
+	for _, path := range rest {
+		if err := c.applications(ctx, path); err != nil {
+			return err
+		}
+	}
+	if len(c.files) == 0 {
+		return &failure{exitUsage, fmt.Errorf("there is nothing to check in %s: no app.pipecd.yaml, *.pipecd.yaml or piped.yaml", strings.Join(paths, ", "))}
+	}
+	return nil
+}
+
+var agentKind = regexp.MustCompile(`(?m)^kind:[ \t]*["']?` + config.KindPiped + `\b`)
+
+// isAgent reports whether a file, which may be broken, is meant as an agent's
+// configuration.
+func isAgent(data []byte) bool { return agentKind.Match(data) }
+
+// agent checks an agent's configuration and returns it, nil when it is not valid.
+func (c *checker) agent(name string, data []byte) *config.Piped {
+	if !c.begin(name) {
+		return nil
+	}
+	agent, warnings, err := config.ParsePiped(name, data)
+	c.warnings = append(c.warnings, warnings...)
+	if err != nil {
+		c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
+		return nil
+	}
+	return agent
+}
+
+// begin notes that a file is checked; not ok means that it has been before.
+func (c *checker) begin(name string) bool {
+	if slices.Contains(c.files, name) {
+		return false
+	}
+	c.files = append(c.files, name)
+	return true
+}
+
+// applications checks a file, or everything below a directory or in the HEAD of
+// a repository without a work tree.
+func (c *checker) applications(ctx context.Context, path string) error {
+	head, err := git.OpenHead(path)
+	switch {
+	case err == nil:
+		t := tree{fsys: head, dir: ".", show: func(name string) string { return path + ":" + name }}
+		return errors.Join(c.tree(ctx, t), head.Close())
+	case !deploy.IsKind(err, deploy.NotFound):
+		return &failure{exitUsage, err}
+	}
+	t, root, err := openTree(path)
+	if err != nil {
+		return &failure{exitUsage, fmt.Errorf("read what to check: %w", err)}
+	}
+	return errors.Join(c.tree(ctx, t), root.Close())
+}
+
+func (c *checker) tree(ctx context.Context, t tree) error {
+	files, err := t.find()
+	if err != nil {
+		return &failure{exitUsage, fmt.Errorf("look for what to check: %w", err)}
+	}
+	for _, name := range files.agents {
+		data, err := fs.ReadFile(t.fsys, name)
+		if err != nil {
+			c.problems = append(c.problems, t.show(name)+": "+err.Error())
+		} else if isAgent(data) {
+			c.agent(t.show(name), data)
+		}
+	}
+	loader := &source.Loader{Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }}
+	for _, name := range files.applications {
+		if !c.begin(t.show(name)) {
+			continue
+		}
+		if err := c.application(ctx, t, loader, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// application checks one application. An error means that ctx has ended.
+func (c *checker) application(ctx context.Context, t tree, loader *source.Loader, name string) error {
+	at := gitPath(name)
+	app, err := loader.Config(ctx, at, "")
+	if err == nil {
+		c.warnings = append(c.warnings, t.lines(name, strings.Join(app.Warnings, "\n"))...)
+		c.problems = append(c.problems, c.provider(t, name, app)...)
+		if config.IsApplicationConfig(at.ConfigFile) {
+			_, err = loader.Load(ctx, at, "")
+		} else {
+			c.warnings = append(c.warnings, t.show(name)+": the agent finds only files named app.pipecd.yaml or *.pipecd.yaml")
+		}
+	}
+	var unsupported *config.UnsupportedKind
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &unsupported):
+		c.warnings = append(c.warnings, t.lines(name, err.Error()+"; the agent leaves the application alone")...)
+	case err != nil:
+		c.problems = append(c.problems, t.lines(name, err.Error())...)
+	}
+	return nil
+}
+
+// provider says what is wrong with the application's platform provider, if
+// agents are known and none of them could deploy it.
+func (c *checker) provider(t tree, name string, app *config.Application) []string {
+	var all []string
+	for _, agent := range c.agents {
+		for _, p := range agent.Providers {
+			if p.Name == app.PlatformProvider || app.PlatformProvider == "" && len(agent.Providers) == 1 {
+				return nil
+			}
+			all = append(all, p.Name)
+		}
+	}
+	at := t.show(name) + t.providerLine(name) + ": spec.platformProvider: "
+	switch there := strings.Join(all, ", "); {
+	case len(c.agents) == 0:
+		return nil
+	case there == "":
+		return []string{at + "the agent has no platform provider: add one to spec.platformProviders of its configuration"}
+	case app.PlatformProvider == "":
+		return []string{at + "missing, and the agent has several to choose from: " + there}
+	default:
+		return []string{fmt.Sprintf("%sno platform provider %q is configured; there are: %s", at, app.PlatformProvider, there)}
+	}
+}
+
+var position = regexp.MustCompile(`^(.*?):(\d+): `)
+
+// sorted returns lines by file and line number, each once.
+func sorted(lines []string) []string {
+	key := func(line string) (file string, number int) {
+		if m := position.FindStringSubmatch(line); m != nil {
+			number, _ = strconv.Atoi(m[2])
+			return m[1], number
+		}
+		file, _, _ = strings.Cut(line, ": ")
+		return file, 0
+	}
+	slices.SortFunc(lines, func(a, b string) int {
+		fileA, lineA := key(a)
+		fileB, lineB := key(b)
+		if fileA != fileB {
+			return strings.Compare(fileA, fileB)
+		}
+		if lineA != lineB {
+			return lineA - lineB
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(lines)
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/schema"
+)
+
+func schemaCommand(stdout io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema [application|piped]",
+		Short: "Print the JSON Schema of a configuration file",
+		Long: `Print the JSON Schema (draft 2020-12) of app.pipecd.yaml, or of the agent's own
+configuration, for editors that complete and check what is written.`,
+		ValidArgs: []string{"application", "piped"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			switch strings.Join(args, " ") {
+			case "", "application":
+				return writeSchema(stdout, config.ApplicationSchema())
+			case "piped":
+				return writeSchema(stdout, config.PipedSchema())
+			}
+			return &failure{exitUsage, fmt.Errorf("%q: use application or piped", strings.Join(args, " "))}
+		},
+	}
+	cmd.SetFlagErrorFunc(usageError)
+	return cmd
+}
+
+func writeSchema(w io.Writer, s schema.Schema) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // patterns stay readable
+	enc.SetIndent("", "  ")
+	return enc.Encode(s)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// tree is files of a repository of which some are checked.
+type tree struct {
+	fsys fs.FS
+	dir  string // where to look, from the root of the files
+	file string // the only one to look at; "" is every one below dir
+	// show returns the name of a file as the user knows it.
+	show func(name string) string
+}
+
+// openTree opens the work tree that a file or directory lies in, or its own
+// directory when that is none, so that links inside the work tree can be
+// followed as the agent follows them.
+func openTree(given string) (tree, *os.Root, error) {
+	absolute, err := filepath.Abs(given)
+	if err != nil {
+		return tree{}, nil, err
+	}
+	info, err := os.Stat(absolute)
+	if err != nil {
+		return tree{}, nil, err
+	}
+	dir, file := absolute, ""
+	if !info.IsDir() {
+		dir, file = filepath.Dir(absolute), filepath.Base(absolute)
+		given = filepath.Dir(given)
+	}
+	top := workTree(dir)
+	below, err := filepath.Rel(top, dir)
+	if err != nil {
+		return tree{}, nil, err
+	}
+	root, err := os.OpenRoot(top)
+	if err != nil {
+		return tree{}, nil, err
+	}
+	t := tree{fsys: root.FS(), dir: filepath.ToSlash(below), show: func(name string) string {
+		if relative, err := filepath.Rel(below, filepath.FromSlash(name)); err == nil {
+			return filepath.Join(given, relative)
+		}
+		return filepath.Join(top, filepath.FromSlash(name))
+	}}
+	if file != "" {
+		t.file = path.Join(t.dir, file)
+	}
+	return t, root, nil
+}
+
+// workTree returns the directory at or above dir that holds .git, dir when there
+// is none.
+func workTree(dir string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			return dir
+		}
+	}
+}
+
+// found are the names of files that may be checked.
+type found struct {
+	applications []string
+	agents       []string // by their name alone: their kind tells
+}
+
+func (t tree) find() (found, error) {
+	if t.file != "" {
+		return found{applications: []string{t.file}}, nil
+	}
+	var out found
+	err := fs.WalkDir(t.fsys, t.dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".git":
+			return fs.SkipDir
+		case entry.IsDir():
+		case config.IsApplicationConfig(entry.Name()):
+			out.applications = append(out.applications, name)
+		case entry.Name() == "piped.yaml":
+			out.agents = append(out.agents, name)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// lines returns the lines of a text about an application, which may begin with
+// names of its files, with the names the user knows.
+func (t tree) lines(application, text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		name, rest, _ := strings.Cut(line, ":")
+		if !fs.ValidPath(name) {
+			name = ""
+		} else if _, err := fs.Stat(t.fsys, name); err != nil {
+			name = ""
+		}
+		if name == "" {
+			name, rest = application, " "+line
+		}
+		out = append(out, t.show(name)+":"+rest)
+	}
+	return out
+}
+
+// providerLine returns ":" and the line of spec.platformProvider in a file, or
+// else of spec.
+func (t tree) providerLine(name string) string {
+	data, err := fs.ReadFile(t.fsys, name)
+	var file struct {
+		Spec yaml.Node `yaml:"spec"`
+	}
+	if err != nil || yaml.Unmarshal(data, &file) != nil {
+		return ""
+	}
+	var spec struct {
+		PlatformProvider yaml.Node `yaml:"platformProvider"`
+	}
+	if err := file.Spec.Decode(&spec); err == nil && spec.PlatformProvider.Line > 0 {
+		return fmt.Sprintf(":%d", spec.PlatformProvider.Line)
+	}
+	return fmt.Sprintf(":%d", file.Spec.Line)
+}
+
+// gitPath is where a file stands for the loader.
+func gitPath(name string) deploy.GitPath {
+	return deploy.GitPath{Dir: path.Dir(name), ConfigFile: path.Base(name)}
+}
