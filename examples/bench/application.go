@@ -61,23 +61,41 @@ type scene struct {
 	agent *agenttest.Agent
 }
 
-// newScene makes a scene below the environment's directory.
-func (e *environment) newScene(ctx context.Context, name string, interval time.Duration) (*scene, error) {
-	dir := filepath.Join(e.dir, name)
-	repo, err := gittest.NewRepo(filepath.Join(dir, "repo.git"))
+// newScene makes a scene below the environment's directory. What o leaves out is
+// the scene's own repository and the environment's cluster.
+func (e *environment) newScene(ctx context.Context, name string, o agenttest.Options) (*scene, error) {
+	repo, err := e.newRepo(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &scene{repo: repo}
+	s.agent, err = e.start(ctx, name, repo, o)
+	return s, err
+}
+
+// newRepo makes a repository with one commit.
+func (e *environment) newRepo(name string) (*gittest.Repo, error) {
+	repo, err := gittest.NewRepo(filepath.Join(e.dir, name, "repo.git"))
 	if err != nil {
 		return nil, err
 	}
 	if err := repo.Write(map[string]string{"README.md": name}); err != nil {
 		return nil, err
 	}
-	if _, err := repo.Commit("begin"); err != nil {
-		return nil, err
+	_, err = repo.Commit("begin")
+	return repo, err
+}
+
+// start starts an agent that follows repo.
+func (e *environment) start(ctx context.Context, name string, repo *gittest.Repo, o agenttest.Options) (*agenttest.Agent, error) {
+	o.Binary, o.Dir = filepath.Join(e.bin, "piped"), filepath.Join(e.dir, name)
+	if o.Remote == "" {
+		o.Remote = repo.Dir
 	}
-	agent, err := agenttest.Start(ctx, agenttest.Options{
-		Binary: filepath.Join(e.bin, "piped"), Dir: dir, Remote: repo.Dir, Kubeconfig: e.cluster.Kubeconfig(), Interval: interval,
-	})
-	return &scene{repo: repo, agent: agent}, err
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = e.cluster.Kubeconfig()
+	}
+	return agenttest.Start(ctx, o)
 }
 
 // push commits files and returns the commit.

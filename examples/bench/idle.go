@@ -9,11 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
 )
 
 const (
 	idleApplications = 50
 	idleFor          = time.Minute
+	defaultInterval  = 15 * time.Second
 	clockTicks       = 100 // USER_HZ, per second, on every Linux that Go supports
 )
 
@@ -22,7 +25,7 @@ func measureIdle(ctx context.Context, e *environment) error {
 	if _, err := e.client(ctx, "bench-idle"); err != nil {
 		return err
 	}
-	s, err := e.newScene(ctx, "idle", 15*time.Second) // the default interval
+	s, err := e.newScene(ctx, "idle", agenttest.Options{Interval: defaultInterval})
 	if err != nil {
 		return err
 	}

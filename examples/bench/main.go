@@ -27,6 +27,9 @@ type benchmark struct {
 func benchmarks() []benchmark {
 	return []benchmark{
 		{"sync", measureSync},
+		{"first", measureFirstCall},
+		{"thousand", measureThousand},
+		{"requests", measureRequests},
 		{"idle", measureIdle},
 	}
 }

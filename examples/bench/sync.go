@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"strings"
+	"github.com/c785c783/piped/piped/app/agenttest"
 )
 
 // rounds is how often a commit travels; the first is not counted.
@@ -27,7 +28,7 @@ func measureSync(ctx context.Context, e *environment) error {
 	if err != nil {
 		return err
 	}
-	s, err := e.newScene(ctx, "sync", 50*time.Millisecond)
+	s, err := e.newScene(ctx, "sync", agenttest.Options{Interval: 50 * time.Millisecond})
 	if err != nil {
 		return err
 	}

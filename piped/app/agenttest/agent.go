@@ -30,6 +30,7 @@ type Options struct {
 	Kubeconfig string
 	Interval   time.Duration // between two looks at the repository
 	DSN        string        // "" is SQLite in the data directory
+	Limit      int           // of deployments that run at once; 0 is none
 }
 
 // Agent is an agent process and a client of its control API, authorised by the
@@ -82,6 +83,9 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		return nil, err
 	}
 	text := fmt.Sprintf(configText, data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
+	if o.Limit > 0 {
+		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
+	}
 	if o.DSN != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", o.DSN)
 	}
