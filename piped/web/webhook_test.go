@@ -1,22 +1,17 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -220,187 +215,6 @@ func TestNoWebhooksUntilSet(t *testing.T) {
 	}
 }
 
-func TestDeliveryTooLarge(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.body = 1000 })
-	fits := pushOf("shop/config", "main")
-	fits += strings.Repeat(" ", 1000-len(fits))
-	for name, tc := range map[string]struct {
-		body string
-		as   func(string) io.Reader
-		code int
-	}{
-		"just fits":                 {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
-		"one byte more":             {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
-		"one byte more, not told":   {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
-		"unsigned is not even read": {strings.Repeat("x", 1<<20), func(s string) io.Reader { return strings.NewReader(s) }, 401},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := header(secret, tc.body)
-			if tc.code == 401 {
-				h.Del("X-Hub-Signature-256")
-			}
-			if code, answer := b.send("POST", "/webhooks/github", h, tc.as(tc.body)); code != tc.code {
-				t.Errorf("answer %d %q, want %d", code, answer, tc.code)
-			}
-		})
-	}
-}
-
-// slow is a delivery whose header is sent and whose body is awaited.
-type slow struct {
-	conn  net.Conn
-	reply *bufio.Reader
-}
-
-// beginDelivery returns when the server has begun to read the body.
-func (b *lab) beginDelivery(body string) slow {
-	b.t.Helper()
-	conn, err := net.Dial("tcp", b.server.Addr())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		b.t.Fatal(err)
-	}
-	fmt.Fprintf(conn, "POST /webhooks/github HTTP/1.1\r\nHost: piped\r\nContent-Type: application/json\r\nX-Github-Event: push\r\n"+
-		"X-Hub-Signature-256: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", signed(secret, body), len(body))
-	s := slow{conn, bufio.NewReader(conn)}
-	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} {
-		if line, err := s.reply.ReadString('\n'); err != nil || line != want {
-			b.t.Fatalf("read %q, %v; want %q", line, err, want)
-		}
-	}
-	return s
-}
-
-// response reads the answer.
-func (s slow) response(t *testing.T) *http.Response {
-	t.Helper()
-	resp, err := http.ReadResponse(s.reply, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return resp
-}
-
-func TestTooManyDeliveries(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.deliveries = 3 })
-	body := pushOf("shop/config", "main")
-	var open []slow
-	for range 3 {
-		open = append(open, b.beginDelivery(body))
-	}
-	post := func() *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+b.server.Addr()+"/webhooks/github", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header = header(secret, body)
-		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		return resp
-	}
-	if resp := post(); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "5" {
-		t.Errorf("one more: code %d, Retry-After %q; want 503, 5", resp.StatusCode, resp.Header.Get("Retry-After"))
-	}
-	if code, _ := b.send("GET", "/healthz", http.Header{}, nil); code != 200 {
-		t.Errorf("health while deliveries are read: code %d, want 200", code)
-	}
-	for _, s := range open {
-		if _, err := io.WriteString(s.conn, body); err != nil {
-			t.Fatal(err)
-		}
-		if resp := s.response(t); resp.StatusCode != 202 {
-			t.Errorf("held delivery: code %d, want 202", resp.StatusCode)
-		}
-	}
-	if resp := post(); resp.StatusCode != 202 {
-		t.Errorf("after they ended: code %d, want 202", resp.StatusCode)
-	}
-	if want := 4 * 2; len(b.takeLooked()) != want {
-		t.Errorf("not every accepted delivery was announced, want %d looks", want)
-	}
-}
-
-func TestSlowDelivery(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.read, l.deliveries = 300*time.Millisecond, 1 })
-	body := pushOf("shop/config", "main")
-	s := b.beginDelivery(body)
-	if _, err := io.WriteString(s.conn, body[:10]); err != nil {
-		t.Fatal(err)
-	}
-	if resp := s.response(t); resp.StatusCode != 408 {
-		t.Errorf("code %d, want 408", resp.StatusCode)
-	}
-	if _, err := s.reply.ReadByte(); err != io.EOF {
-		t.Errorf("reading on: %v; want that the connection is closed", err)
-	}
-	if code, _ := b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body)); code != 202 {
-		t.Errorf("the next delivery: code %d, want 202", code)
-	}
-}
-
-func TestSlowClientsAreCutOff(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*limits)
-		send   string
-		want   string // what the answer begins with
-	}{
-		"header never ends":   {func(l *limits) { l.header = 200 * time.Millisecond }, "GET /healthz HTTP/1.1\r\nHost: piped\r\nX-A: ", ""},
-		"no second request":   {func(l *limits) { l.idle = 200 * time.Millisecond }, "GET /healthz HTTP/1.1\r\nHost: piped\r\n\r\n", "HTTP/1.1 200 OK\r\n"},
-		"header has no bound": {func(l *limits) { l.headerBytes = 1 << 10 }, "GET /healthz HTTP/1.1\r\nHost: piped\r\nX-A: " + strings.Repeat("a", 8<<10) + "\r\n\r\n", "HTTP/1.1 431 "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newLab(t, tc.change)
-			conn, err := net.Dial("tcp", b.server.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(conn, tc.send); err != nil {
-				t.Fatal(err)
-			}
-			data, err := io.ReadAll(conn) // ends when the server closes
-			if err != nil {
-				t.Fatalf("the connection was not closed: %v", err)
-			}
-			if !strings.HasPrefix(string(data), tc.want) || tc.want == "" && len(data) > 0 {
-				t.Errorf("answer %q, want it to begin with %q", data, tc.want)
-			}
-		})
-	}
-}
-
-// TestDefaultLimits holds what the others rely on with limits of their own.
-func TestDefaultLimits(t *testing.T) {
-	s, err := New(Config{Address: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	h := s.http
-	if s.hooks.maxBody != 25<<20 || cap(s.hooks.slots) != 8 {
-		t.Errorf("%d bytes and %d deliveries at once, want 25 MiB and 8", s.hooks.maxBody, cap(s.hooks.slots))
-	}
-	order := []time.Duration{0, h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout}
-	if !slices.IsSorted(order) || h.ReadHeaderTimeout == 0 || h.WriteTimeout == h.ReadTimeout {
-		t.Errorf("timeouts %v: a request that took as long as it may could not be answered", order)
-	}
-	if h.IdleTimeout == 0 || h.MaxHeaderBytes == 0 {
-		t.Errorf("idle timeout %v, header bytes %d; want bounds", h.IdleTimeout, h.MaxHeaderBytes)
-	}
-}
-
 func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	b := newLab(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
@@ -435,33 +249,5 @@ func TestNothingSentIsLogged(t *testing.T) {
 	}
 	if !strings.Contains(log, `msg="push announced"`) || !strings.Contains(log, "repo=config-again") {
 		t.Errorf("the log lacks the announcement:\n%s", log)
-	}
-}
-
-// TestShutdownWaitsForDeliveries: what was begun within the grace ends.
-func TestShutdownWaitsForDeliveries(t *testing.T) {
-	b := newLab(t, func(*limits) {})
-	s, err := New(Config{Address: "127.0.0.1:0", Look: b.server.hooks.look})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.SetWebhooks(*b.server.hooks.current.Load())
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	body := pushOf("shop/infra", "main")
-	d := (&lab{t: t, server: s}).beginDelivery(body)
-	cancel()
-	if _, err := io.WriteString(d.conn, body); err != nil {
-		t.Fatal(err)
-	}
-	if resp := d.response(t); resp.StatusCode != 202 {
-		t.Errorf("code %d, want 202", resp.StatusCode)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("Run returned %v", err)
-	}
-	if diff := cmp.Diff([]string{"infra"}, b.takeLooked()); diff != "" {
-		t.Errorf("looked at (-want +got):\n%s", diff)
 	}
 }
