@@ -75,8 +75,8 @@ type Git struct {
 	SSHKeyFile string        `yaml:"sshKeyFile"`
 	SSHKeyData strict.Secret `yaml:"sshKeyData"`
 	Password   strict.Secret `yaml:"password"`
-	// Host is the host of remotes for which the credentials are; HostName is
-	// where it is reached.
+	// Host is the host of remotes for which the credentials are, "" for all of
+	// them; HostName is where it is reached.
 	Host     string `yaml:"host"`
 	HostName string `yaml:"hostName"`
 	// KnownHostsFile holds the SSH host keys; "" means the user's and the system's.

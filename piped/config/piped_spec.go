@@ -75,7 +75,7 @@ func defaultPipedSpec() pipedSpec {
 		API:          API{Address: "127.0.0.1:9083"},
 		Web:          Web{Address: "127.0.0.1:9085"},
 		SyncInterval: 15 * time.Second,
-		Git:          Git{Email: "piped@localhost", Host: "github.com"},
+		Git:          Git{Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
 		EventWatcher: defaultEventWatcher(),
 		PlanPreview:  defaultPlanPreview(),

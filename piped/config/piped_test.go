@@ -33,7 +33,7 @@ func TestPipedDefaults(t *testing.T) {
 		API:          API{Address: "127.0.0.1:9083"},
 		Web:          Web{Address: "127.0.0.1:9085"},
 		SyncInterval: 15 * time.Second,
-		Git:          Git{Username: "piped", Email: "piped@localhost", Host: "github.com", HostName: "github.com"},
+		Git:          Git{Username: "piped", Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
 		EventWatcher: EventWatcher{CheckInterval: time.Minute},
 		PlanPreview:  PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute},
