@@ -20,6 +20,7 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -111,9 +112,10 @@ func testLogger(t *testing.T) *slog.Logger {
 
 // client speaks to an agent's control API with its owner key.
 type client struct {
-	t   *testing.T
-	ctx context.Context
-	api apiservice.APIServiceClient
+	t       *testing.T
+	ctx     context.Context
+	api     apiservice.APIServiceClient
+	control controlv1.ControlServiceClient
 }
 
 func dial(t *testing.T, addr, dataDir string) *client {
@@ -130,7 +132,7 @@ func dial(t *testing.T, addr, dataDir string) *client {
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key)))
-	return &client{t: t, ctx: ctx, api: apiservice.NewAPIServiceClient(conn)}
+	return &client{t: t, ctx: ctx, api: apiservice.NewAPIServiceClient(conn), control: controlv1.NewControlServiceClient(conn)}
 }
 
 // appID is the ID of the application in a directory of the test repository.
@@ -238,8 +240,14 @@ func (c *client) sync(app string) *modelv1.Command {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	return c.answer(resp.GetCommandId())
+}
+
+// answer returns a command once it has been answered.
+func (c *client) answer(id string) *modelv1.Command {
+	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		got, err := c.api.GetCommand(c.ctx, &apiservice.GetCommandRequest{CommandId: resp.GetCommandId()})
+		got, err := c.api.GetCommand(c.ctx, &apiservice.GetCommandRequest{CommandId: id})
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -247,7 +255,7 @@ func (c *client) sync(app string) *modelv1.Command {
 			return got.GetCommand()
 		}
 	}
-	c.t.Fatalf("command %s was not answered", resp.GetCommandId())
+	c.t.Fatalf("command %s was not answered", id)
 	return nil
 }
 
