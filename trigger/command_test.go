@@ -13,6 +13,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
@@ -53,18 +54,20 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 	ask := func(commit string) deploy.Command {
 		t.Helper()
 		c, err := l.store.CreateCommand(t.Context(), deploy.Command{
-			ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "ann", Commit: commit,
+			ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "ann", Commit: commit, OverrideWindows: true,
 		})
 		must(t, err)
 		l.look()
 		return l.command(c.ID)
 	}
 
-	answered := ask(first)
-	d, err := l.store.Deployment(t.Context(), answered.Metadata[deploy.MetaTriggeredDeployment])
-	must(t, err)
-	if d.Trigger.Commit.Hash != first || d.ApplicationName != "web" {
-		t.Errorf("deployed commit %s as %s, want %s as web", d.Trigger.Commit.Hash, d.ApplicationName, first)
+	for _, name := range []string{first, first[:git.MinAbbreviation], first[:12]} {
+		answered := ask(name)
+		d, err := l.store.Deployment(t.Context(), answered.Metadata[deploy.MetaTriggeredDeployment])
+		must(t, err)
+		if d.Trigger.Commit.Hash != first || d.ApplicationName != "web" || !d.Trigger.OverrideWindows {
+			t.Errorf("%s: deployed commit %s as %s, want %s as web, sync windows overridden", name, d.Trigger.Commit.Hash, d.ApplicationName, first)
+		}
 	}
 	before := len(l.all("web"))
 	l.look()
@@ -72,10 +75,18 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 		t.Errorf("the next look made %d deployments more", got-before)
 	}
 
-	refused := ask("0123456789012345678901234567890123456789")
-	if refused.Status != deploy.CommandFailed || !strings.Contains(refused.Metadata[deploy.MetaReason], "is not in branch main of repository apps") {
-		t.Errorf("a commit that does not exist: %s %v", refused.Status, refused.Metadata)
+	for _, name := range []string{"0123456789012345678901234567890123456789", "0123456", first[:6], "main"} {
+		refused := ask(name)
+		if refused.Status != deploy.CommandFailed || !strings.Contains(refused.Metadata[deploy.MetaReason], "is not in branch main of repository apps") {
+			t.Errorf("a commit that does not exist, %s: %s %v", name, refused.Status, refused.Metadata)
+		}
 	}
+	unnamed := l.upstream.Push(t, "before there was one", map[string]string{"x": "1"})
+	l.push("other", map[string]string{"other/app.pipecd.yaml": appFile("other")})
+	c, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: "early", Type: deploy.CommandSync, ApplicationID: appID("other"), Commit: unnamed})
+	must(t, err)
+	l.look()
+	l.wantRefused(c.ID, "other/app.pipecd.yaml does not exist at commit "+unnamed[:7])
 }
 
 // TestSyncIsAnsweredOnce: a command that is handed over again, as after a crash

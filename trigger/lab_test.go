@@ -33,9 +33,11 @@ type lab struct {
 	feed     *store.Watch // what Run would watch
 	mirrors  string       // the directory of the trigger's mirrors
 
-	mu  sync.Mutex
-	ids int
-	now time.Time
+	mu      sync.Mutex
+	ids     int
+	now     time.Time
+	crashIn int // readings of the clock until crash is called; 0: never
+	crash   func()
 }
 
 func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
@@ -82,8 +84,18 @@ func openRepo(t *testing.T, c config.Repository, mirrors string) *git.Repo {
 func (l *lab) clock() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.crashIn--; l.crashIn == 0 {
+		l.crash()
+	}
 	l.now = l.now.Add(time.Second)
 	return l.now
+}
+
+// crashAt calls crash when the clock has been read n times more.
+func (l *lab) crashAt(n int, crash func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crashIn, l.crash = n, crash
 }
 
 func (l *lab) newID() string {
