@@ -1,11 +1,8 @@
 package planner
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -35,8 +32,8 @@ type Config struct {
 	Store     *store.Store
 	Sources   Sources
 	Deciders  map[string]Decider // by application kind
-	Workers   int                // how many deployments are planned at once; default 4
-	ScanEvery time.Duration      // the safety net behind the change feed; default 30 s
+	Workers   int                // how many applications are looked at at once; default 4
+	ScanEvery time.Duration      // the safety net behind the change feed and the timers; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
@@ -62,7 +59,7 @@ func New(c Config) *Planner {
 func (p *Planner) Run(ctx context.Context) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
 	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
-	feed := p.Store.Watch(deploy.TopicDeployment)
+	feed := p.Store.Watch(deploy.TopicDeployment, deploy.TopicChain)
 	defer feed.Close()
 	var workers sync.WaitGroup
 	for range p.Workers {
@@ -79,9 +76,7 @@ func (p *Planner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-feed.C():
-			for _, c := range feed.Take() {
-				p.queue.Add(c.ApplicationID)
-			}
+			p.follow(ctx, feed.Take())
 		case <-scan.C:
 			p.scan(ctx)
 		}
@@ -89,7 +84,8 @@ func (p *Planner) Run(ctx context.Context) error {
 }
 
 // scan enqueues every application that has a pending deployment: at the start,
-// and as the safety net.
+// and as the safety net. That is also what notices a clock that was set, and with
+// it the end of a hold.
 func (p *Planner) scan(ctx context.Context) {
 	pending, err := p.Store.DeploymentsIn(ctx, deploy.Pending)
 	if err != nil && ctx.Err() == nil {
@@ -97,6 +93,42 @@ func (p *Planner) scan(ctx context.Context) {
 	}
 	for _, d := range pending {
 		p.queue.Add(d.ApplicationID)
+	}
+}
+
+// follow enqueues the applications for which a change may mean something.
+func (p *Planner) follow(ctx context.Context, changes []deploy.Change) {
+	chains := map[string]bool{}
+	for _, c := range changes {
+		if c.Topic == deploy.TopicDeployment {
+			p.queue.Add(c.ApplicationID)
+			continue
+		}
+		if !chains[c.ID] {
+			chains[c.ID] = true
+			p.followChain(ctx, c.ID)
+		}
+	}
+}
+
+// followChain enqueues the applications whose turn in a deployment chain has come.
+func (p *Planner) followChain(ctx context.Context, id string) {
+	chain, err := p.Store.Chain(ctx, id)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.Logger.Error("cannot read a deployment chain; trying again", "chain", id, "error", err)
+		}
+		return
+	}
+	for i, block := range chain.Blocks {
+		if turn, _ := chain.Turn(i); turn == deploy.ChainWait {
+			return // and so do the blocks behind
+		}
+		for _, node := range block.Nodes {
+			if node.Status == deploy.Pending && node.DeploymentID != "" {
+				p.queue.Add(node.ApplicationID)
+			}
+		}
 	}
 }
 
@@ -114,95 +146,4 @@ func (p *Planner) work(ctx context.Context) {
 		}
 		p.queue.Done(app)
 	}
-}
-
-// planNext plans the oldest pending deployment of an application, if it may.
-func (p *Planner) planNext(ctx context.Context, appID string) error {
-	d, err := p.next(ctx, appID)
-	if d == nil || err != nil {
-		return err
-	}
-	log := p.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short())
-	plan, err := p.decide(ctx, *d)
-	if err != nil && !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.NotFound) {
-		return err
-	}
-	now := p.Now()
-	written, werr := p.Store.UpdateDeployment(ctx, d.ID, func(d *deploy.Deployment) error {
-		if d.Status != deploy.Pending {
-			return deploy.Errorf(deploy.Conflict, "deployment %s is %s, not PENDING", d.ID, d.Status)
-		}
-		if err != nil {
-			return d.Complete(deploy.Failure, "Cannot be planned: "+err.Error(), now)
-		}
-		return d.Plan(plan, now)
-	})
-	if deploy.IsKind(werr, deploy.Conflict) {
-		return nil // superseded, cancelled, or another one became active meanwhile
-	}
-	if werr == nil {
-		log.Info("deployment planned", "status", written.Status, "summary", written.Summary, "reason", written.StatusReason)
-	}
-	return werr
-}
-
-// next returns the oldest pending deployment of the application; nil if there
-// is none, or if one is active: its end wakes the planner again.
-func (p *Planner) next(ctx context.Context, appID string) (*deploy.Deployment, error) {
-	open, _, err := p.Store.ListDeployments(ctx, store.DeploymentQuery{
-		ApplicationIDs: []string{appID},
-		Statuses:       []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack},
-	})
-	if err != nil {
-		return nil, err
-	}
-	var oldest *deploy.Deployment
-	for i, d := range open {
-		if d.Status.Active() {
-			return nil, nil
-		}
-		if oldest == nil || older(&d, oldest) {
-			oldest = &open[i]
-		}
-	}
-	return oldest, nil
-}
-
-func older(a, b *deploy.Deployment) bool {
-	return cmp.Or(a.Trigger.At.Compare(b.Trigger.At), cmp.Compare(a.ID, b.ID)) < 0
-}
-
-// decide works out the plan of d. A panic on what the commit holds is the end of
-// the deployment, not of the agent.
-func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (plan deploy.Plan, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.Logger.Error("planning panicked", "deployment", d.ID, "panic", cause, "stack", string(debug.Stack()))
-			err = deploy.Errorf(deploy.Invalid, "internal error while planning: %v; please report it with the agent's log", cause)
-		}
-	}()
-	app, err := p.Store.Application(ctx, d.ApplicationID)
-	if err != nil {
-		return deploy.Plan{}, err
-	}
-	decider := p.Deciders[app.Kind]
-	if decider == nil {
-		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
-	}
-	target, err := p.Sources.Load(ctx, d.Git, d.Trigger.Commit.Hash)
-	if err != nil {
-		return deploy.Plan{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
-	}
-	plan, err = decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
-		at := d.Git
-		at.ConfigFile = app.LastSuccessful.ConfigFile
-		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
-	})
-	if err != nil {
-		return deploy.Plan{}, err
-	}
-	if last := app.LastSuccessful; last != nil {
-		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
-	}
-	return plan, nil
 }

@@ -3,148 +3,16 @@ package planner
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
-	"github.com/c785c783/piped/piped/store"
-	"github.com/c785c783/piped/piped/store/storetest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// load and decide make a Sources and a Decider of functions.
-type (
-	load   func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error)
-	decide func() (deploy.Plan, error)
-)
-
-func (f load) Load(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
-	return f(ctx, git, commit)
-}
-
-func (f decide) Decide(context.Context, deploy.Application, deploy.Deployment, *source.Source, func(context.Context) (*source.Source, error)) (deploy.Plan, error) {
-	return f()
-}
-
-// lab is a store and a planner on it, inside a bubble of testing/synctest.
-type lab struct {
-	t     *testing.T
-	store *store.Store
-	load  load
-	plan  decide
-	stop  context.CancelFunc
-	ended chan error
-}
-
-func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(t.Context(), storetest.SQLite(t), store.Options{Key: storetest.Key()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &lab{t: t, store: s,
-			load: func(_ context.Context, _ deploy.GitPath, commit string) (*source.Source, error) {
-				return &source.Source{Commit: commit}, nil
-			},
-			plan: func() (deploy.Plan, error) {
-				return deploy.Plan{Summary: "Quick sync", Stages: []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync}}}, nil
-			},
-		}
-		defer func() {
-			l.shutdown()
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		test(t, l)
-	})
-}
-
-func (l *lab) start() {
-	p := New(Config{
-		Store: l.store, Now: time.Now, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
-		Sources: load(func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
-			return l.load(ctx, git, commit)
-		}),
-		Deciders: map[string]Decider{deploy.KindKubernetes: decide(func() (deploy.Plan, error) { return l.plan() })},
-	})
-	ctx, stop := context.WithCancel(context.Background())
-	l.stop, l.ended = stop, make(chan error, 1)
-	go func() { l.ended <- p.Run(ctx) }()
-}
-
-func (l *lab) shutdown() {
-	if l.stop == nil {
-		return
-	}
-	l.stop()
-	if err := <-l.ended; err != nil {
-		l.t.Errorf("Run = %v", err)
-	}
-	l.stop = nil
-}
-
-// create stores a PENDING deployment of an application.
-func (l *lab) create(id, app string, at time.Time) {
-	l.t.Helper()
-	a := deploy.Application{ID: app, Name: app, Kind: deploy.KindKubernetes, Git: deploy.GitPath{RepoID: "r", Dir: app, ConfigFile: "app.pipecd.yaml"}}
-	if app == "terraform" {
-		a.Kind = "TERRAFORM"
-	}
-	if _, err := l.store.PutApplication(l.t.Context(), a); err != nil {
-		l.t.Fatal(err)
-	}
-	_, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
-		ID: id, ApplicationID: app, ApplicationName: app, Git: a.Git, Status: deploy.Pending,
-		Trigger: deploy.Trigger{Kind: deploy.OnCommand, At: at, Commit: deploy.Commit{Hash: "c0ffee0123456789-" + id}},
-	}})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
-func (l *lab) get(id string) deploy.Deployment {
-	l.t.Helper()
-	d, err := l.store.Deployment(l.t.Context(), id)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return d
-}
-
-// statuses returns "id STATUS" for each of these deployments.
-func (l *lab) statuses(ids ...string) []string {
-	l.t.Helper()
-	var out []string
-	for _, id := range ids {
-		out = append(out, fmt.Sprintf("%s %s", id, l.get(id).Status))
-	}
-	return out
-}
-
-// finish brings a PLANNED deployment to its end.
-func (l *lab) finish(id string, end deploy.Status) {
-	l.t.Helper()
-	moves := []func(*deploy.Deployment) error{func(d *deploy.Deployment) error { return d.Complete(end, "as told", time.Now()) }}
-	if end == deploy.Success {
-		moves = append([]func(*deploy.Deployment) error{func(d *deploy.Deployment) error { return d.Start(time.Now()) }}, moves...)
-	}
-	for _, move := range moves {
-		if _, err := l.store.UpdateDeployment(l.t.Context(), id, move); err != nil {
-			l.t.Fatal(err)
-		}
-	}
-}
 
 // TestOldestFirst: an application's deployments are planned one by one, the
 // oldest first; each waits for the end of the one before. Other applications do
@@ -153,12 +21,11 @@ func TestOldestFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		now := time.Now()
 		var loaded []string
-		succeed := l.load
 		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if git.Dir == "web" {
 				loaded = append(loaded, strings.TrimPrefix(commit, "c0ffee0123456789-"))
 			}
-			return succeed(ctx, git, commit)
+			return l.read(ctx, git, commit)
 		}
 		l.create("b", "web", now)
 		l.create("a", "web", now) // triggered at the same moment: the ID decides
@@ -194,11 +61,11 @@ func TestOldestFirst(t *testing.T) {
 // the next one.
 func TestFailedPlanMakesRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
-		l.load = func(_ context.Context, _ deploy.GitPath, commit string) (*source.Source, error) {
+		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if commit == "c0ffee0123456789-a" {
 				return nil, deploy.Errorf(deploy.Invalid, "web/d.yaml:3: expected an object")
 			}
-			return &source.Source{}, nil
+			return l.read(ctx, git, commit)
 		}
 		l.start()
 		synctest.Wait()
@@ -262,15 +129,15 @@ func TestPlanningIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		var tries []time.Duration
 		began := time.Now()
-		l.load = func(_ context.Context, git deploy.GitPath, _ string) (*source.Source, error) {
+		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if git.Dir == "db" {
-				return &source.Source{}, nil
+				return l.read(ctx, git, commit)
 			}
 			tries = append(tries, time.Since(began))
 			if len(tries) < 4 {
 				return nil, errors.New("disk full")
 			}
-			return &source.Source{}, nil
+			return l.read(ctx, git, commit)
 		}
 		l.start()
 		l.create("d", "web", time.Now())

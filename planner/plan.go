@@ -1,0 +1,92 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// judge decides what becomes of a pending deployment whose application has no
+// active one. An error means that it could not be found out now. A panic on what
+// the commit holds is the end of the deployment, not of the agent.
+func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.logger(d).Error("planning panicked", "panic", cause, "stack", string(debug.Stack()))
+			v, err = verdict{status: deploy.Failure, reason: fmt.Sprintf(
+				"Cannot be planned: internal error while planning: %v; please report it with the agent's log", cause)}, nil
+		}
+	}()
+	v, err = p.decide(ctx, d)
+	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
+		return verdict{status: deploy.Failure, reason: "Cannot be planned: " + err.Error()}, nil
+	}
+	return v, err
+}
+
+func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (verdict, error) {
+	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
+		return v, err
+	}
+	app, err := p.Store.Application(ctx, d.ApplicationID)
+	if err != nil {
+		return verdict{}, err
+	}
+	decider := p.Deciders[app.Kind]
+	if decider == nil {
+		return verdict{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
+	}
+	target, err := p.Sources.Load(ctx, d.Git, d.Trigger.Commit.Hash)
+	if err != nil {
+		return verdict{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
+	}
+	if v := p.windowTurn(d, target); v.hold != "" {
+		return v, nil
+	}
+	plan, err := decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
+		at := d.Git
+		at.ConfigFile = app.LastSuccessful.ConfigFile
+		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
+	})
+	if err != nil {
+		return verdict{}, err
+	}
+	if last := app.LastSuccessful; last != nil {
+		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
+	}
+	return verdict{plan: plan}, nil
+}
+
+// end moves a deployment out of PENDING: to PLANNED, or to its end.
+func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) error {
+	now := p.Now()
+	written, err := p.Store.UpdateDeployment(ctx, d.ID, func(d *deploy.Deployment) error {
+		switch {
+		case d.Status != deploy.Pending:
+			return notPending(d)
+		case v.status != "":
+			return d.Complete(v.status, v.reason, now)
+		}
+		return d.Plan(v.plan, now)
+	})
+	if deploy.IsKind(err, deploy.Conflict) {
+		return nil // superseded, cancelled, or another one became active meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if v.status != "" {
+		p.logger(d).Info("deployment not planned", "status", written.Status, "reason", written.StatusReason)
+		return nil
+	}
+	p.logger(d).Info("deployment planned", "strategy", written.Strategy, "summary", written.Summary)
+	return nil
+}
+
+func (p *Planner) logger(d deploy.Deployment) *slog.Logger {
+	return p.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short())
+}
