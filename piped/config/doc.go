@@ -3,7 +3,8 @@
 // their types, defaults and rules, keeps PipeCD's field names, and reports all
 // problems of a file together, each with file, line and field.
 //
-// It never guesses: unknown keys and features this version lacks are refused.
+// It never guesses: unknown keys are refused, and so is what the language has but
+// this version cannot do (unsupported.go lists it) once it has been checked.
 // It opens no file but the one LoadPiped is given, and values it returns are
 // not changed by it later. The fields only Kubernetes has are in
 // config/kubernetes, the reading itself in config/strict.

@@ -86,6 +86,21 @@ func (s *Stage) complete(d *strict.Document, at string) {
 	if timeout != nil {
 		s.mergeTimeout(d, at, timeout)
 	}
+	s.checkDuration(d, at)
+}
+
+// checkDuration reports a timeout that would always end the stage.
+func (s *Stage) checkDuration(d *strict.Document, at string) {
+	var duration time.Duration
+	switch o := s.With.(type) {
+	case *WaitOptions:
+		duration = time.Duration(o.Duration)
+	case *AnalysisOptions:
+		duration = time.Duration(o.Duration)
+	}
+	if s.Timeout > 0 && duration >= s.Timeout {
+		d.Problemf(at+".timeout", "is %s, which always ends the stage before its duration of %s", s.Timeout, duration)
+	}
 }
 
 // mergeTimeout makes the stage's timeout and that of its options one.

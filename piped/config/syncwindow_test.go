@@ -69,6 +69,8 @@ func TestHold(t *testing.T) {
 			"outside the sync windows: next opens at 2026-03-09 09:00 UTC; " + override, true},
 		{"a denied time", "2026-03-02T12:30:00Z", []string{lunch}, "2026-03-02T13:00:00Z",
 			"a sync window (0 12 * * * for 1h0m0s, UTC) denies deployments: next opens at 2026-03-02 13:00 UTC; " + override, true},
+		{"from its first moment", "2026-03-02T12:00:00Z", []string{lunch}, "2026-03-02T13:00:00Z",
+			"a sync window (0 12 * * * for 1h0m0s, UTC) denies deployments: next opens at 2026-03-02 13:00 UTC; " + override, true},
 		{"outside a denied time", "2026-03-02T13:00:00Z", []string{lunch}, "", "", true},
 		{"deny wins over allow", "2026-03-02T12:30:00Z", []string{office, lunch}, "2026-03-02T13:00:00Z",
 			"a sync window (0 12 * * * for 1h0m0s, UTC) denies deployments: next opens at 2026-03-02 13:00 UTC; " + override, true},

@@ -24,7 +24,7 @@ func (o *TrafficRoutingOptions) complete(d *strict.Document, at string, s *Spec)
 		ok = o.completeSum(d, at)
 	}
 	if ok && s.TrafficRouting.Method == PodSelector && !o.whole() {
-		d.Problemf(at, "trafficRouting.method %s sends all traffic to the primary or all to the canary; expected 100 for one of them", PodSelector)
+		d.Problemf(at, "trafficRouting.method %s sends all traffic to the primary or all to the canary; expected 100 for one of them, or another method", PodSelector)
 	}
 }
 
