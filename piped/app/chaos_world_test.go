@@ -71,7 +71,7 @@ func newChaosWorld(t *testing.T, applications int, random *rand.Rand) *chaosWorl
 }
 
 // chaosKinds are the kinds of application, by the pipelines they have.
-func chaosKinds() []string { return []string{"quick"} }
+func chaosKinds() []string { return []string{"quick", "scripts", "approval"} }
 
 // pipelines are what stands below spec; %[1]s is the file to which scripts
 // write, %[2]s the command that ends the last script.
