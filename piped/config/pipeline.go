@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-	"unicode"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -17,108 +15,6 @@ import (
 type Pipeline struct {
 	Stages []Stage `yaml:"stages"`
 }
-
-// Stage is one stage of a pipeline.
-type Stage struct {
-	ID   string `yaml:"id"`   // unique in the pipeline; stage-<index> when not written
-	Name string `yaml:"name"` // a key of StageOptions
-	Desc string `yaml:"desc"`
-	// Timeout bounds one run of the stage; 0 is none. It is what timeout of the
-	// stage or of its options says; they do not differ.
-	Timeout time.Duration `yaml:"timeout"`
-	// SkipOn is skipOn of the options.
-	SkipOn SkipOptions `yaml:"-"`
-	// With is a pointer to the options of the stage's kind, complete with
-	// defaults and never nil. As JSON it is what deploy.Stage.Options carry.
-	With any `yaml:"with"`
-}
-
-// StageOptions returns the options of every stage that may stand in a pipeline,
-// by stage name, each as a pointer that holds the defaults.
-func StageOptions() map[string]any {
-	all := kubernetes.StageOptions()
-	all[deploy.StageWait] = &WaitOptions{Duration: defaultWait}
-	all[deploy.StageWaitApproval] = &WaitApprovalOptions{Approvers: []string{}, MinApproverNum: 1, Timeout: defaultStageTimeout}
-	all[deploy.StageScriptRun] = &ScriptRunOptions{OnInterrupted: InterruptedFails, Timeout: defaultStageTimeout}
-	all[stageAnalysis] = &AnalysisOptions{}
-	all[stageCustomSync] = &CustomSyncOptions{Timeout: defaultStageTimeout}
-	return all
-}
-
-// Names of stages that deploy does not know yet.
-const (
-	stageAnalysis   = "ANALYSIS"
-	stageCustomSync = "CUSTOM_SYNC"
-)
-
-// Variant implements strict.Variant: with is read into the options of the stage's
-// kind.
-func (s *Stage) Variant() any { return StageOptions()[s.Name] }
-
-// options is implemented by the options of the stages that are not Kubernetes'.
-type options interface {
-	// complete fills what depends on other fields and reports what makes no
-	// sense to d; at is the path of the options.
-	complete(d *strict.Document, at string)
-	// common returns what every stage can have; nil is what this one cannot.
-	common() (timeout *time.Duration, skipOn *SkipOptions)
-}
-
-// complete fills what depends on other fields and reports every value that makes
-// no sense to d; at is the stage's path.
-func (s *Stage) complete(d *strict.Document, at string) {
-	if s.With == nil {
-		s.With = s.Variant()
-	}
-	if d.Has(at+".timeout") && s.Timeout <= 0 {
-		d.Problemf(at+".timeout", "expected a duration above 0, found %s", s.Timeout)
-	}
-	o, ok := s.With.(options)
-	if !ok {
-		return
-	}
-	o.complete(d, at+".with")
-	timeout, skipOn := o.common()
-	if skipOn != nil {
-		skipOn.complete(d, at+".with.skipOn")
-		s.SkipOn = *skipOn
-	}
-	if timeout != nil {
-		s.mergeTimeout(d, at, timeout)
-	}
-	s.checkDuration(d, at)
-}
-
-// checkDuration reports a timeout that would always end the stage.
-func (s *Stage) checkDuration(d *strict.Document, at string) {
-	var duration time.Duration
-	switch o := s.With.(type) {
-	case *WaitOptions:
-		duration = time.Duration(o.Duration)
-	case *AnalysisOptions:
-		duration = time.Duration(o.Duration)
-	}
-	if s.Timeout > 0 && duration >= s.Timeout {
-		d.Problemf(at+".timeout", "is %s, which always ends the stage before its duration of %s", s.Timeout, duration)
-	}
-}
-
-// mergeTimeout makes the stage's timeout and that of its options one.
-func (s *Stage) mergeTimeout(d *strict.Document, at string, option *time.Duration) {
-	own, below := d.Has(at+".timeout"), d.Has(at+".with.timeout")
-	switch {
-	case below && *option <= 0:
-		d.Problemf(at+".with.timeout", "expected a duration above 0, found %s", *option)
-	case own && below && s.Timeout != *option:
-		d.Problemf(at+".with.timeout", "is %s, but the stage's timeout is %s; keep one of them", *option, s.Timeout)
-	case own:
-		*option = s.Timeout
-	default:
-		s.Timeout = *option
-	}
-}
-
-func stageAt(i int) string { return fmt.Sprintf("pipeline.stages[%d]", i) }
 
 // completePipeline completes the pipeline and what only a pipeline gives a
 // meaning. A pipeline without stages is none.
@@ -161,23 +57,6 @@ func (p *Pipeline) complete(d *strict.Document) {
 	}
 }
 
-// completeID names a stage that has no ID and refuses those that the planner
-// gives to its own stages.
-func (s *Stage) completeID(d *strict.Document, at string, i int) {
-	if s.ID == "" {
-		s.ID = fmt.Sprintf("stage-%d", i)
-	}
-	switch {
-	case s.ID == "Rollback" || strings.HasPrefix(s.ID, "ScriptRunRollback"):
-		d.Problemf(at+".id", "%q is the ID of a stage that runs on rollback; choose another", s.ID)
-	case len(s.ID) > maxStageID || strings.ContainsFunc(s.ID, func(r rune) bool { return !unicode.IsPrint(r) }):
-		d.Problemf(at+".id", "expected at most %d printable characters", maxStageID)
-	}
-}
-
-// maxStageID is the longest ID of a stage, in bytes.
-const maxStageID = 100
-
 // unknownStage says what is wrong with a stage's name.
 func unknownStage(name string, known []string) string {
 	switch name {
@@ -191,3 +70,5 @@ func unknownStage(name string, known []string) string {
 	}
 	return fmt.Sprintf("unknown stage %q; expected one of %s", name, strings.Join(known, ", "))
 }
+
+func stageAt(i int) string { return fmt.Sprintf("pipeline.stages[%d]", i) }
