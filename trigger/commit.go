@@ -11,40 +11,36 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// subject is an application that the head is to be evaluated for.
+type subject struct {
+	app      deploy.Application
+	entry    entry
+	provider string
+}
+
 // onCommit decides for every application of the repository whether the commits
 // since the one evaluated last touch it, and makes a deployment if they do. What
 // was decided is stored as the application's evaluated commit: with the
 // deployment, in its transaction, or in one write for all untouched ones. An
 // application that fails keeps no other from its deployment.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
+	subjects := w.subjects(head, apps)
+	running, err := w.takeOvers(ctx, head, subjects)
+	errs := []error{err}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	var untouched []string
 	var rs []request
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(apps)) {
-		app := apps[id]
-		e, ok := w.catalog.entries[id]
-		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
-			continue
+	for _, s := range subjects {
+		r, waits, err := w.requestFor(ctx, head, s, running[s.app.ID], &changes)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))
+		case waits:
+		case r == nil:
+			untouched = append(untouched, s.app.ID)
+		default:
+			rs = append(rs, *r)
 		}
-		provider, problem := e.problem(w.Providers)
-		if problem != nil {
-			continue // said on the application; evaluated again once it is mended
-		}
-		reason, err := w.reasonToDeploy(ctx, app, e, &changes)
-		if err == nil && reason == "" {
-			untouched = append(untouched, id)
-			continue
-		}
-		var r request
-		if err == nil {
-			r, err = w.commitRequest(ctx, app, e, provider, head, reason)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("application %s: %w", app.Name, err))
-			continue
-		}
-		rs = append(rs, r)
 	}
 	for i, err := range w.create(ctx, rs) {
 		if err != nil {
@@ -52,6 +48,45 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		}
 	}
 	return errors.Join(append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...))...)
+}
+
+// subjects returns what the head is to be evaluated for, in the order of the IDs.
+// One whose configuration cannot be used, which is said on the application, is
+// evaluated once it is mended.
+func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Application) []subject {
+	var out []subject
+	for _, id := range slices.Sorted(maps.Keys(apps)) {
+		app := apps[id]
+		e, ok := w.catalog.entries[id]
+		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
+			continue
+		}
+		if provider, problem := e.problem(w.Providers); problem == nil {
+			out = append(out, subject{app, e, provider})
+		}
+	}
+	return out
+}
+
+// requestFor returns the deployment that the head, or what was found running,
+// asks for; nil when there is no need for one. Waits means that it is not decided
+// yet.
+func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject, running deploy.Commit, changes *changeCache) (r *request, waits bool, err error) {
+	if waits, err := w.takingOver(ctx, s.app); waits || err != nil {
+		return nil, waits, err
+	}
+	if running.Hash != "" {
+		if r, err := w.takeOverRequest(ctx, s.app, running); r != nil || err != nil {
+			return r, false, err
+		}
+	}
+	reason, err := w.reasonToDeploy(ctx, s.app, s.entry, changes)
+	if reason == "" || err != nil {
+		return nil, false, err
+	}
+	made, err := w.newRequest(ctx, s.app, s.entry, s.provider, deploy.Trigger{Kind: deploy.OnCommit, Commit: head, Strategy: deploy.StrategyAuto})
+	made.Supersede, made.reason = made.queue != config.QueueAll, reason
+	return &made, false, err
 }
 
 // reasonToDeploy says why the application must be deployed, "" if it need not.
@@ -74,10 +109,4 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 		return file + " changed", nil
 	}
 	return "", nil
-}
-
-func (w *watcher) commitRequest(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit, reason string) (request, error) {
-	r, err := w.newRequest(ctx, app, e, provider, deploy.Trigger{Kind: deploy.OnCommit, Commit: head, Strategy: deploy.StrategyAuto})
-	r.Supersede, r.reason = r.queue != config.QueueAll, reason
-	return r, err
 }

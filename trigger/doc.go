@@ -8,13 +8,15 @@
 //  1. finds the application configurations of the head commit (catalog.go),
 //  2. registers the applications the agent is configured to take (register.go)
 //     and lists the others (candidate.go),
-//  3. decides for each whether the commits since the last evaluated one touch it
+//  3. looks for what runs of applications that are new here, and takes it over
+//     (takeover.go),
+//  4. decides for each whether the commits since the last evaluated one touch it
 //     and makes a deployment if they do (commit.go, touched.go),
-//  4. heals those whose live state has drifted, unless a commit did (drift.go),
-//  5. answers sync commands for the head it found, each once, with a deployment
+//  5. heals those whose live state has drifted, unless a commit did (drift.go),
+//  6. answers sync commands for the head it found, each once, with a deployment
 //     or with the reason why there is none (command.go).
 //
-// The first four cost nothing while neither the head nor an application has
+// The first five cost nothing while neither the head nor an application has
 // changed. A deployment may begin a chain: then the applications of its later
 // blocks get commands of their own (chain.go), which are answered like those of
 // people; that a block waits for the one before is the planner's business.

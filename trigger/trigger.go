@@ -27,6 +27,7 @@ type Config struct {
 	Repositories []Repository
 	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
 	Providers    []string         // names of the configured platform providers
+	Live         Live             // nil: every application counts as new
 	Interval     time.Duration    // between two looks at a repository's head
 	Logger       *slog.Logger
 	Now          func() time.Time
@@ -100,24 +101,24 @@ func (t *Trigger) scan(ctx context.Context) {
 
 // react hands out what these changes are about.
 func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
-	topics, apps := map[deploy.Topic]bool{}, map[string]bool{}
+	commands, apps := false, map[string]bool{} // applications that were changed, or a deployment of theirs
 	for _, c := range changes {
-		topics[c.Topic] = true
-		if c.Topic != deploy.TopicCommand {
+		if c.Topic == deploy.TopicCommand {
+			commands = true
+		} else {
 			apps[c.ApplicationID] = true
 		}
 	}
-	if topics[deploy.TopicApplication] {
-		for _, w := range t.watchers {
-			w.stale.Store(true)
-		}
-	}
-	if topics[deploy.TopicCommand] {
+	if commands {
 		t.retry(ctx, "read commands", t.dispatch(ctx))
 	}
-	if len(apps) > 0 {
-		t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx, slices.Collect(maps.Keys(apps))...))
+	if len(apps) == 0 {
+		return
 	}
+	for _, w := range t.watchers {
+		w.stale.Store(true)
+	}
+	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx, slices.Collect(maps.Keys(apps))...))
 }
 
 // retry logs an error of something that the next scan does again.

@@ -26,7 +26,7 @@ type watcher struct {
 	log  *slog.Logger
 
 	signal chan struct{}
-	stale  atomic.Bool // an application was written since the last pass
+	stale  atomic.Bool // an application or a deployment was written since the last pass
 	mu     sync.Mutex
 	inbox  inbox
 

@@ -1,0 +1,161 @@
+package trigger
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// live is a Live of a function.
+type live func(provider, dir string) ([]string, error)
+
+func (f live) RunningCommits(_ context.Context, provider string, git deploy.GitPath, _ string) ([]string, error) {
+	return f(provider, git.Dir)
+}
+
+// end completes the newest deployment of an application.
+func (l *lab) end(dir string, to deploy.Status) {
+	l.t.Helper()
+	d := l.run(dir)
+	if _, err := l.store.UpdateDeployment(l.t.Context(), d.ID, func(d *deploy.Deployment) error { return d.Complete(to, "", l.clock()) }); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestTakeOver: what runs when an application is first seen is deployed again as
+// it is; what the branch has brought since follows once that has ended.
+func TestTakeOver(t *testing.T) {
+	for name, outcome := range map[string]deploy.Status{"succeeds": deploy.Success, "fails": deploy.Failure} {
+		t.Run("the take-over "+name, func(t *testing.T) {
+			var running []string
+			l := newLab(t, func(_ *lab, c *Config) {
+				c.Live = live(func(string, string) ([]string, error) { return running, nil })
+			})
+			older := l.upstream.Push(t, "older", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/a.yaml": "1"})
+			running = []string{older, l.upstream.Push(t, "running", map[string]string{"web/a.yaml": "2"}), strings.Repeat("0", 40)}
+			l.push("head", map[string]string{"web/a.yaml": "3"})
+
+			if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
+				t.Fatalf("at first sight (-want +got):\n%s", diff)
+			}
+			trigger := l.all("web")[0].Trigger
+			if !trigger.TakeOver || trigger.Strategy != deploy.StrategyQuickSync || !strings.Contains(trigger.StrategySummary, "Taking over") {
+				t.Errorf("the trigger is %+v", trigger)
+			}
+			l.push("newer", map[string]string{"web/a.yaml": "4"})
+			if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
+				t.Fatalf("while it is under way (-want +got):\n%s", diff)
+			}
+			l.end("web", outcome)
+			l.look()
+			want := []string{"running " + string(outcome), "newer PENDING"}
+			if diff := cmp.Diff(want, l.deployments("web")); diff != "" {
+				t.Fatalf("once it has ended (-want +got):\n%s", diff)
+			}
+			if l.all("web")[1].Trigger.TakeOver {
+				t.Error("what followed takes over again")
+			}
+		})
+	}
+}
+
+// TestTakeOverOfTheHead: where the head runs already, it is deployed once.
+func TestTakeOverOfTheHead(t *testing.T) {
+	var running []string
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(string, string) ([]string, error) { return running, nil })
+	})
+	running = []string{l.upstream.Push(t, "head", map[string]string{"web/app.pipecd.yaml": appFile("web")})}
+	l.look()
+	l.end("web", deploy.Success)
+	l.look()
+	if diff := cmp.Diff([]string{"head SUCCESS"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingToTakeOver states when an application is deployed as new.
+func TestNothingToTakeOver(t *testing.T) {
+	cases := map[string]struct {
+		spec string
+		live func(older string) live
+	}{
+		"nothing runs": {"", func(string) live { return func(string, string) ([]string, error) { return nil, nil } }},
+		"a commit the branch has lost": {"", func(string) live {
+			return func(string, string) ([]string, error) { return []string{strings.Repeat("a", 40)}, nil }
+		}},
+		"the cluster does not answer": {"", func(string) live {
+			return func(string, string) ([]string, error) { return nil, deploy.Errorf(deploy.Unavailable, "no answer") }
+		}},
+		"the commit could not be deployed": {"", func(older string) live { return func(string, string) ([]string, error) { return []string{older}, nil } }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var older string
+			l := newLab(t, func(_ *lab, cfg *Config) {
+				cfg.Live = live(func(provider, dir string) ([]string, error) { return c.live(older)(provider, dir) })
+			})
+			older = l.upstream.Push(t, "older", map[string]string{"web/app.pipecd.yaml": "not one"})
+			l.push("head", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+			if diff := cmp.Diff([]string{"head PENDING"}, l.deployments("web")); diff != "" {
+				t.Errorf("deployments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOwnCommitsAreNotTakenOver: what a failed deployment of this agent left
+// behind is no state to return to.
+func TestOwnCommitsAreNotTakenOver(t *testing.T) {
+	var running []string
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(string, string) ([]string, error) { return running, nil })
+	})
+	running = []string{l.push("bad", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/a.yaml": "1"})}
+	l.end("web", deploy.Failure)
+	l.push("good", map[string]string{"web/a.yaml": "2"})
+	if diff := cmp.Diff([]string{"bad FAILURE", "good PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+	if slices.ContainsFunc(l.all("web"), func(d deploy.Deployment) bool { return d.Trigger.TakeOver }) {
+		t.Error("a take-over")
+	}
+}
+
+// TestSilentClusterIsAskedOnce: applications of a provider that does not answer
+// do not each wait for it.
+func TestSilentClusterIsAskedOnce(t *testing.T) {
+	asked := make(chan string, 100)
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Providers = []string{"dead", "local"}
+		c.Live = live(func(provider, _ string) ([]string, error) {
+			asked <- provider
+			if provider == "dead" {
+				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
+			}
+			return nil, nil
+		})
+	})
+	files := map[string]string{"alive/app.pipecd.yaml": appFile("alive", "  platformProvider: local")}
+	for i := range 60 {
+		dir := "dead-" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		files[dir+"/app.pipecd.yaml"] = appFile(dir, "  platformProvider: dead")
+	}
+	l.push("begin", files)
+	close(asked)
+	count := map[string]int{}
+	for provider := range asked {
+		count[provider]++
+	}
+	if count["local"] != 1 || count["dead"] == 0 || count["dead"] > maxLookups {
+		t.Errorf("asked %v; want local once, dead at most %d times", count, maxLookups)
+	}
+	if got := len(l.deployments("dead-aa")) + len(l.deployments("alive")); got != 2 {
+		t.Errorf("%d deployments, want 2", got)
+	}
+}
