@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
@@ -39,8 +40,15 @@ func (p PostSync) complete(d *strict.Document) {
 		if m.Name == "" && m.Kind == "" && len(m.Labels) == 0 {
 			d.Problemf(at, "expected at least one of name, kind and labels")
 		}
-		if m.Kind != "" && m.Kind != deploy.KindKubernetes {
-			d.Problemf(at+".kind", "expected %s, the only kind there is here, found %q", deploy.KindKubernetes, m.Kind)
+		switch {
+		case m.Kind == "" || m.Kind == deploy.KindKubernetes:
+		case slices.Contains(otherKinds(), m.Kind):
+			d.Warnf(at+".kind", "matches nothing: this version of piped deploys no applications of kind %s", m.Kind)
+		default:
+			d.Problemf(at+".kind", "expected %s or another kind of PipeCD, found %q", deploy.KindKubernetes, m.Kind)
 		}
 	}
 }
+
+// otherKinds are PipeCD's kinds of application that are not deployed here.
+func otherKinds() []string { return []string{"TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"} }
