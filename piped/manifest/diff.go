@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -20,8 +19,8 @@ type Change struct {
 	// Items of a list are named by their merge key, else by index (args[1]); keys
 	// that are no plain words are quoted (metadata.annotations["a.b/c"]).
 	Path string
-	// Before and After are what is declared there, nil when nothing is. Of the
-	// data of a Secret they only say that there is something.
+	// Before and After are what is declared there, nil when nothing is. Of what a
+	// Secret may hold they only say that there is something.
 	Before, After any
 }
 
@@ -78,11 +77,20 @@ func plainKey(key string) bool {
 }
 
 func (d *differ) change(at place, before, after any) {
-	if d.secret && (at.path == "data" || strings.HasPrefix(at.path, "data.") || strings.HasPrefix(at.path, "data[") ||
-		strings.HasPrefix(at.path, "metadata.annotations")) {
+	if d.secret && !harmless(at.path) {
 		before, after = mask(before), mask(after)
 	}
 	d.changes = append(d.changes, Change{Path: at.path, Before: before, After: after})
+}
+
+// harmless reports whether what stands at a path of a Secret may be shown: not
+// its data, and not annotations, where copies of the data are found.
+func harmless(path string) bool {
+	switch path {
+	case "apiVersion", "kind", "type", "immutable":
+		return true
+	}
+	return strings.HasPrefix(path, "metadata.") && !strings.HasPrefix(path, "metadata.annotations")
 }
 
 func mask(v any) any {
@@ -175,34 +183,34 @@ func same(at place, before, after any) bool {
 			return a.Cmp(b) == 0
 		}
 	}
-	b, okB := number(before)
-	a, okA := number(after)
-	return okA && okB && a == b
+	return equalNumbers(before, after)
 }
 
-func number(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return float64(n), true
-	case int:
-		return float64(n), true
-	case float64:
-		return n, true
-	case json.Number:
-		f, err := n.Float64()
-		return f, err == nil
+// equalNumbers compares an integer with a fraction such as 1.0; two integers that
+// are not the same are no equal numbers, however large they are.
+func equalNumbers(a, b any) bool {
+	if x, ok := a.(float64); ok {
+		y, ok := b.(int64)
+		return ok && x == float64(y)
 	}
-	return 0, false
+	if _, ok := b.(float64); ok {
+		return equalNumbers(b, a)
+	}
+	return false
 }
 
 // quantity reports whether what stands at a place is a Kubernetes quantity.
 func quantity(at place) bool {
 	switch at.parent {
-	case "requests", "limits", "capacity", "hard", "overhead":
+	case "requests", "limits", "capacity", "hard", "overhead", "podFixed":
 		return true
+	case "max", "min", "default", "defaultRequest", "maxLimitRequestRatio": // of a LimitRange
+		return strings.HasPrefix(at.path, "spec.limits[")
+	case "target": // of a HorizontalPodAutoscaler
+		return at.key == "value" || at.key == "averageValue"
 	}
 	switch at.key {
-	case "sizeLimit", "divisor", "averageValue":
+	case "sizeLimit", "divisor":
 		return true
 	}
 	return false

@@ -1,0 +1,236 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// office opens from 08:00 to 10:00 every day.
+const office = "  syncWindows: [{kind: allow, schedule: 0 8 * * *, duration: 2h}]\n"
+
+// TestSyncWindow: who is held by a sync window, and what it says. Every test
+// begins on a Saturday at midnight.
+func TestSyncWindow(t *testing.T) {
+	override := func(n *store.NewDeployment) { n.Deployment.Trigger.OverrideWindows = true }
+	by := func(kind deploy.TriggerKind) func(*store.NewDeployment) {
+		return func(n *store.NewDeployment) { n.Deployment.Trigger.Kind = kind }
+	}
+	const closed = "Held: outside the sync windows: next opens at 2000-01-01 08:00 UTC; sync by hand with pipectl application sync to override"
+	const firm = "  syncWindows: [{kind: deny, schedule: 0 0 * * *, duration: 3h, manualSync: false}]\n"
+	cases := []struct {
+		name string
+		spec string
+		with []func(*store.NewDeployment)
+		hold string // "" is none
+	}{
+		{"no windows", "", []func(*store.NewDeployment){byGit}, ""},
+		{"a commit outside of a window", office, []func(*store.NewDeployment){byGit}, closed},
+		{"drift outside of a window", office, []func(*store.NewDeployment){by(deploy.OnOutOfSync)}, closed},
+		{"a chain outside of a window", office, []func(*store.NewDeployment){by(deploy.OnChain)}, closed},
+		{"a sync by hand passes", office, nil, ""},
+		{"but not where it is denied as well", firm, nil,
+			"Held: a sync window (0 0 * * * for 3h0m0s, UTC) denies deployments: next opens at 2000-01-01 03:00 UTC; syncs by hand are held as well"},
+		{"unless it overrides windows", firm, []func(*store.NewDeployment){override}, ""},
+		{"whoever overrides them", office, []func(*store.NewDeployment){byGit, override}, ""},
+		{"inside of a window", "  syncWindows: [{kind: allow, schedule: 0 0 * * *, duration: 1h}]\n", []func(*store.NewDeployment){byGit}, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.spec["web"] = c.spec
+				l.start()
+				l.create("d", "web", time.Now(), c.with...)
+				synctest.Wait()
+				d := l.get("d")
+				want := deploy.Planned
+				if c.hold != "" {
+					want = deploy.Pending
+				}
+				if d.Status != want || c.hold != "" && d.StatusReason != c.hold {
+					t.Errorf("%s because\n%q, want %s because\n%q", d.Status, d.StatusReason, want, c.hold)
+				}
+			})
+		})
+	}
+}
+
+// TestWindowOpens: a held deployment is planned at the very moment at which its
+// window opens, also after a restart, and its reason is written once.
+func TestWindowOpens(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.spec["web"] = office
+		l.start()
+		l.create("d", "web", time.Now(), byGit)
+		l.wait(4 * time.Hour)
+		if d := l.get("d"); d.Revision != 2 {
+			t.Errorf("revision %d: the reason is written once, and nothing else", d.Revision)
+		}
+		l.shutdown()
+		l.start()
+		l.wait(4*time.Hour - time.Millisecond)
+		if d := l.get("d"); d.Status != deploy.Pending || d.Revision != 2 {
+			t.Fatalf("a moment before it is %s, revision %d", d.Status, d.Revision)
+		}
+		l.wait(time.Millisecond)
+		if d := l.get("d"); d.Status != deploy.Planned {
+			t.Errorf("at 08:00 it is %s because %q", d.Status, d.StatusReason)
+		}
+	})
+}
+
+// TestClockJumpOpensWindow: a clock that is set is noticed by the next scan.
+func TestClockJumpOpensWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.spec["web"] = office
+		l.start()
+		l.create("d", "web", time.Now(), byGit)
+		synctest.Wait()
+		l.ahead.Store(int64(9 * time.Hour))
+		l.wait(29 * time.Second)
+		if d := l.get("d"); d.Status != deploy.Pending {
+			t.Errorf("before the scan it is %s", d.Status)
+		}
+		l.wait(time.Second)
+		if d := l.get("d"); d.Status != deploy.Planned {
+			t.Errorf("after the scan it is %s because %q", d.Status, d.StatusReason)
+		}
+	})
+}
+
+// TestHeldHoldsUpNoOther: the oldest that may go goes, and the others say what
+// they wait for.
+func TestHeldHoldsUpNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.spec["web"] = office
+		l.create("old", "web", time.Now(), byGit)
+		l.create("new", "web", time.Now().Add(time.Second))
+		l.start()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"old PENDING", "new PLANNED"}, l.statuses("old", "new")); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		if got, want := l.get("old").StatusReason, "Waiting for the end of deployment new of commit c0ffee0"; got != want {
+			t.Errorf("the held one says %q, want %q", got, want)
+		}
+		l.finish("new", deploy.Cancelled)
+		synctest.Wait()
+		if got := l.get("old").StatusReason; !strings.HasPrefix(got, "Held: outside the sync windows") {
+			t.Errorf("then it says %q", got)
+		}
+	})
+}
+
+// chained makes a deployment the beginning of a chain: beside its own, a block
+// for each list of applications.
+func chained(blocks ...[]string) func(*store.NewDeployment) {
+	return func(n *store.NewDeployment) {
+		n.Deployment.ChainID = "chain"
+		n.Chain = &deploy.Chain{ID: "chain", Blocks: []deploy.ChainBlock{{}}}
+		for _, apps := range blocks {
+			var b deploy.ChainBlock
+			for _, app := range apps {
+				b.Nodes = append(b.Nodes, deploy.ChainNode{ApplicationID: app, ApplicationName: app, CommandID: "ask-" + app})
+			}
+			n.Chain.Blocks = append(n.Chain.Blocks, b)
+		}
+	}
+}
+
+// inBlock makes a deployment that of its application in a block of the chain.
+func inBlock(block int) func(*store.NewDeployment) {
+	return func(n *store.NewDeployment) {
+		n.Deployment.Trigger.Kind, n.Deployment.ChainID, n.Deployment.ChainBlock = deploy.OnChain, "chain", block
+		n.CommandID = "ask-" + n.Deployment.ApplicationID
+	}
+}
+
+// TestChain: a block begins the moment the one before has succeeded, whatever
+// else its applications have to deploy.
+func TestChain(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.start()
+		now := time.Now()
+		l.create("first", "base", now, chained([]string{"web", "db"}, []string{"edge"}))
+		l.create("web", "web", now, inBlock(1))
+		l.create("db", "db", now, inBlock(1))
+		l.create("edge", "edge", now, inBlock(2))
+		l.create("other", "edge", now.Add(time.Hour)) // not of the chain: need not wait
+		synctest.Wait()
+		ids := []string{"first", "web", "db", "edge", "other"}
+		steps := []struct {
+			end  string
+			want []string
+		}{
+			{"", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other PLANNED"}},
+			{"other", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other SUCCESS"}},
+			{"first", []string{"first SUCCESS", "web PLANNED", "db PLANNED", "edge PENDING", "other SUCCESS"}},
+			{"db", []string{"first SUCCESS", "web PLANNED", "db SUCCESS", "edge PENDING", "other SUCCESS"}},
+			{"web", []string{"first SUCCESS", "web SUCCESS", "db SUCCESS", "edge PLANNED", "other SUCCESS"}},
+		}
+		for _, s := range steps {
+			if s.end != "" {
+				l.finish(s.end, deploy.Success)
+				synctest.Wait() // and no time passes
+			}
+			if diff := cmp.Diff(s.want, l.statuses(ids...)); diff != "" {
+				t.Errorf("after the success of %q (-want +got):\n%s", s.end, diff)
+			}
+			if s.end == "other" {
+				if got, want := l.get("edge").StatusReason, "Waiting for block 0 of the deployment chain"; got != want {
+					t.Errorf("edge says %q, want %q", got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestChainBreaks: when a block does not succeed, the waiting ones after it are
+// cancelled and say why.
+func TestChainBreaks(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.start()
+		now := time.Now()
+		l.create("first", "base", now, chained([]string{"web"}, []string{"edge"}))
+		l.create("web", "web", now, inBlock(1))
+		l.create("edge", "edge", now, inBlock(2))
+		synctest.Wait()
+		l.finish("first", deploy.Failure)
+		synctest.Wait()
+		for _, id := range []string{"web", "edge"} {
+			d := l.get(id)
+			if want := "Block 0 of the deployment chain did not succeed: application base: FAILURE: as told"; d.Status != deploy.Cancelled || d.StatusReason != want {
+				t.Errorf("%s is %s because %q, want CANCELLED because %q", id, d.Status, d.StatusReason, want)
+			}
+		}
+	})
+}
+
+// TestRefusedInChain: an application that refuses its part of a chain ends the
+// waiting of those after it.
+func TestRefusedInChain(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.start()
+		l.create("first", "base", time.Now(), chained([]string{"web"}, []string{"edge"}))
+		l.create("edge", "edge", time.Now(), inBlock(2))
+		synctest.Wait()
+		l.finish("first", deploy.Success)
+		synctest.Wait()
+		if d := l.get("edge"); d.Status != deploy.Pending {
+			t.Fatalf("while the command is open edge is %s because %q", d.Status, d.StatusReason)
+		}
+		if err := l.store.FinishCommand(t.Context(), "ask-web", deploy.CommandFailed, map[string]string{deploy.MetaReason: "onChain is disabled"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if d := l.get("edge"); d.Status != deploy.Cancelled || !strings.HasSuffix(d.StatusReason, "application web: FAILURE: onChain is disabled") {
+			t.Errorf("edge is %s because %q", d.Status, d.StatusReason)
+		}
+	})
+}
