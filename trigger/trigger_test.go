@@ -1,0 +1,89 @@
+package trigger
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git/gittest"
+)
+
+// start runs the lab's trigger until the returned func is called or the test
+// ends.
+func (l *lab) start() (stop func()) {
+	l.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { must(l.t, l.trigger.Run(ctx)) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	l.t.Cleanup(stop)
+	return stop
+}
+
+// TestLook: a burst of hints is one look, also while one is under way, and a hint
+// about a repository that is not watched is nothing.
+func TestLook(t *testing.T) {
+	var server *gittest.HTTPServer
+	l := newLab(t, func(l *lab, c *Config) {
+		server = l.upstream.HTTP(t, gittest.HTTPOptions{})
+		l.config.Remote, c.Interval = server.URL, time.Hour
+	})
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	arrived, release := make(chan struct{}, 100), make(chan struct{})
+	server.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		arrived <- struct{}{}
+		<-release
+		next.ServeHTTP(w, r)
+	})
+	stop := l.start()
+	<-arrived // the first look is under way
+	for range 100 {
+		l.trigger.Look("apps")
+		l.trigger.Look("nobody's")
+	}
+	l.upstream.Push(t, "change", map[string]string{"web/d.yaml": "1"})
+	close(release)
+	await(t, "the look that was asked for", func() bool { return len(l.all("web")) > 0 && server.Listings() == 2 })
+	l.upstream.Push(t, "change again", map[string]string{"web/d.yaml": "2"})
+	l.trigger.Look("apps")
+	await(t, "the look after the next hint", func() bool {
+		ds := l.all("web")
+		return ds[len(ds)-1].Trigger.Commit.Message == "change again"
+	})
+	await(t, "the last look", func() bool { return server.Listings() >= 3 })
+	stop()
+	if n := server.Listings(); n != 3 {
+		t.Errorf("the remote was asked %d times, want 3", n)
+	}
+}
+
+// TestAnotherTriggerGoesOn: what comes while no trigger runs, as when one makes
+// room for another with a new configuration, is found by the next.
+func TestAnotherTriggerGoesOn(t *testing.T) {
+	l := newLab(t, func(_ *lab, c *Config) { c.Interval = time.Hour })
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  trigger: {onOutOfSync: {disabled: false, minWindow: 0s}}")})
+	stop := l.start()
+	await(t, "the first deployment", func() bool { return len(l.all("web")) == 1 })
+	stop()
+
+	l.finish("web", deploy.Success)
+	l.state("web", deploy.OutOfSync)
+	l.trigger = New(l.trigger.Config)
+	stop = l.start()
+	await(t, "the self-heal", func() bool { return l.heals("web") == 1 })
+	stop()
+
+	id := l.askSync("web")
+	gone := l.askSync("nowhere")
+	l.trigger = New(l.trigger.Config)
+	l.start()
+	await(t, "the answers", func() bool {
+		return l.command(id).Status == deploy.CommandSucceeded && l.command(gone).Status == deploy.CommandFailed
+	})
+}
