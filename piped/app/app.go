@@ -107,17 +107,16 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if problems != nil {
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
+	loader := &source.Loader{Tree: live.repositories.Tree, CacheBytes: sourceCacheBytes}
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
 			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval,
-			Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
+			Live: running{sources: loader, clusters: live.clusters}, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("trigger", live.follower.Run)
-
-	loader := &source.Loader{Tree: live.repositories.Tree, CacheBytes: sourceCacheBytes}
 	a.parts.add("planner", planner.New(planner.Config{
 		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
 		Logger: o.Logger.With("component", "planner"), Now: o.Now,
@@ -164,6 +163,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.parts.onClose("web", a.web.Close)
 	a.parts.add("web", a.web.Run)
 
+	a.parts.add("readiness", a.beReady)
+
 	live.api, live.web = a.api, a.web
 	live.begin(ctx, setup)
 	if o.ConfigFile != "" {
@@ -208,11 +209,14 @@ func (a *App) WebAddr() string { return a.web.Addr() }
 // Run runs every component until ctx ends or one fails, waits for all of them
 // and releases what New acquired. It returns nil after a stop that was asked
 // for. What has not stopped after Options.Grace is named in the error and left.
-func (a *App) Run(ctx context.Context) error {
-	defer a.ready.Store(false)
-	context.AfterFunc(ctx, func() { a.ready.Store(false) })
+func (a *App) Run(ctx context.Context) error { return a.parts.run(ctx) }
+
+// beReady is the component that makes the agent ready for as long as all run.
+func (a *App) beReady(ctx context.Context) error {
 	a.ready.Store(true)
-	return a.parts.run(ctx)
+	<-ctx.Done()
+	a.ready.Store(false)
+	return nil
 }
 
 // Close releases what New acquired, in reverse order. Run does it, too.

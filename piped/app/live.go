@@ -111,7 +111,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if webhooks || repositories {
 		l.web.SetWebhooks(served(next.webhooks, next.repositories))
 	}
-	if next.certificate != nil && !sameCertificate(was.certificate, next.certificate) {
+	if next.certificate != nil && l.api.Secure() && !sameCertificate(was.certificate, next.certificate) {
 		changed = append(changed, "api certificate")
 		l.api.SetCertificate(next.certificate)
 	}

@@ -79,16 +79,23 @@ func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 	gc := git.Config{
 		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger.With("repo", c.RepoID), Now: r.now,
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if out.mirror = r.mirrors[c.RepoID]; out.mirror != nil {
+	if out.mirror = r.opened(c.RepoID); out.mirror != nil {
 		out.problem = gc.Check()
 		return out
 	}
 	if out.mirror, out.problem = git.Open(gc); out.problem == nil {
+		r.mu.Lock()
 		r.mirrors[c.RepoID] = out.mirror
+		r.mu.Unlock()
 	}
 	return out
+}
+
+// opened returns the mirror of a repository, nil if none is open.
+func (r *repositories) opened(repoID string) *git.Repo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mirrors[repoID]
 }
 
 // use makes the planned repositories those that are configured. Nobody may be

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// lookTimeout bounds how long a cluster may take to tell what runs in it.
+const lookTimeout = 10 * time.Second
+
+// running tells what of an application runs in the cluster of its provider. It
+// is the trigger's Live.
+type running struct {
+	sources  *source.Loader
+	clusters *clusters
+}
+
+// RunningCommits returns the commits that the live objects of an application, as
+// it is at the given commit, name as theirs. An application that cannot be
+// rendered has none: the deployment that follows says why.
+func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error) {
+	src, err := r.sources.Load(ctx, git, commit)
+	switch deploy.KindOf(err) {
+	case deploy.Invalid, deploy.NotFound:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cluster, release, err := r.clusters.Hold(provider)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Unavailable, "%w", err)
+	}
+	defer release()
+	ctx, stop := context.WithTimeout(ctx, lookTimeout)
+	defer stop()
+	return cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+}
