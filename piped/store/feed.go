@@ -43,7 +43,7 @@ type Watch struct {
 // caller closes the watch.
 //
 // Moving an application's evaluated commit is not announced: only the trigger,
-// who writes it, reads it.
+// who writes it, reads it. Nor are candidates, which nobody waits for.
 func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	w := &Watch{feed: &s.feed, topics: topics, signal: make(chan struct{}, 1), seen: map[deploy.Change]struct{}{}}
 	s.feed.mu.Lock()

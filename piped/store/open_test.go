@@ -123,7 +123,7 @@ func TestOpenRefusesANewerSchema(t *testing.T) {
 		if _, err := raw.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, dsn, store.Options{}, deploy.Invalid, "written by a newer version of piped (schema 9999, this one knows 1)", "run that version")
+		refused(t, dsn, store.Options{}, deploy.Invalid, "written by a newer version of piped (schema 9999, this one knows ", "run that version")
 	})
 }
 

@@ -1,6 +1,6 @@
-// Package store keeps the agent's persisted state: applications, deployments
-// with their stages and transition log, commands, stage logs, inventory,
-// applied sets, rollout records, API keys and the outbox, in SQLite or
+// Package store keeps the agent's persisted state: applications, candidates,
+// deployments with their stages, chains and transition log, commands, stage logs,
+// inventory, applied sets, rollout records, API keys and the outbox, in SQLite or
 // PostgreSQL behind one type, with one set of migrations and one set of queries.
 //
 // It owns the guarantees the phases rely on. A deployment moves only where

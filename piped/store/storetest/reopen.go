@@ -21,6 +21,8 @@ type snapshot struct {
 	Keys        []deploy.APIKey
 	Events      []deploy.Event
 	Set         deploy.AppliedSet
+	Chain       deploy.Chain
+	Candidates  []deploy.Candidate
 }
 
 func takeSnapshot(t *testing.T, s *store.Store, appID, deploymentID string) (out snapshot) {
@@ -37,6 +39,8 @@ func takeSnapshot(t *testing.T, s *store.Store, appID, deploymentID string) (out
 		func() (err error) { out.Keys, err = s.APIKeys(ctx); return err },
 		func() (err error) { out.Events, err = s.Events(ctx, 0, 0); return err },
 		func() (err error) { out.Set, err = s.AppliedSet(ctx, deploymentID); return err },
+		func() (err error) { out.Chain, err = s.Chain(ctx, "chain"); return err },
+		func() (err error) { out.Candidates, err = s.Candidates(ctx); return err },
 	} {
 		if err := read(); err != nil {
 			t.Fatal(err)
@@ -47,7 +51,7 @@ func takeSnapshot(t *testing.T, s *store.Store, appID, deploymentID string) (out
 
 func testReopen(t *testing.T, e *env) {
 	ctx, a := t.Context(), e.putApp(t, "web")
-	e.create(t, "d1", a)
+	e.beginChain(t, "d1", a, []deploy.Application{e.putApp(t, "next")})
 	e.run(t, "d1")
 	ref := deploy.ObjectRef{Kind: "Service", Version: "v1", Namespace: "shop", Name: "web"}
 	for _, write := range []func() error{
@@ -69,6 +73,14 @@ func testReopen(t *testing.T, e *env) {
 			return e.store.CreateAPIKey(ctx, deploy.APIKey{ID: "k1", Role: deploy.ReadOnly, Hash: []byte{1}})
 		},
 		func() error {
+			_, err := e.store.SetCandidates(ctx, "repo", []deploy.Candidate{{Git: a.Git, State: deploy.CandidateUnregistered}})
+			return err
+		},
+		func() error {
+			_, err := e.store.SetNotice(ctx, a.ID, "stopped", nil)
+			return err
+		},
+		func() error {
 			return e.store.SaveAppliedSet(ctx, deploy.AppliedSet{ApplicationID: a.ID, DeploymentID: "d1", Commit: "c", Objects: []byte("[]")})
 		},
 	} {
@@ -81,7 +93,7 @@ func testReopen(t *testing.T, e *env) {
 	if diff := cmp.Diff(before, takeSnapshot(t, again, a.ID, "d1")); diff != "" {
 		t.Errorf("after opening again (-before +after):\n%s", diff)
 	}
-	if len(before.Transitions) == 0 || len(before.Events) == 0 || len(before.Deployments[0].Stages) != 2 {
+	if len(before.Transitions) == 0 || len(before.Events) == 0 || len(before.Deployments[0].Stages) != 2 || len(before.Chain.Blocks) != 2 {
 		t.Errorf("the snapshot is poor: %+v", before)
 	}
 	// Numbers go on where they were.

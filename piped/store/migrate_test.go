@@ -1,0 +1,59 @@
+package store_test
+
+import (
+	"database/sql"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+	"github.com/pressly/goose/v3"
+)
+
+// TestEarlierSchemasAreMigrated: a database that the first version wrote is
+// brought up to date, with what is in it.
+func TestEarlierSchemasAreMigrated(t *testing.T) {
+	engines(t, func(t *testing.T, dsn string) {
+		ctx := t.Context()
+		driver, name, kind := "pgx", dsn, goose.DialectPostgres
+		if path, ok := strings.CutPrefix(dsn, "sqlite://"); ok {
+			driver, name, kind = "sqlite", path, goose.DialectSQLite3
+		}
+		db, err := sql.Open(driver, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := os.ReadFile("migrations/0001_initial.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := goose.NewProvider(kind, db, fstest.MapFS{"0001_initial.sql": {Data: first}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Up(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(ctx, `INSERT INTO applications (id, name, kind, repo_id, spec, sync_status, sync_state, created_at, updated_at)
+			VALUES ('a', 'web', 'KUBERNETES', 'repo', '{"provider":"local"}', 'OUT_OF_SYNC', '{"status":"OUT_OF_SYNC"}', 1, 2)`); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		s := storetest.Open(t, dsn, nil)
+		a, err := s.Application(ctx, "a")
+		if err != nil || a.Name != "web" || a.Provider != "local" || a.Notice != "" || !a.NoticeAt.IsZero() {
+			t.Errorf("after the migration: %+v, %v", a, err)
+		}
+		if apps, err := s.DriftedApplications(ctx); err != nil || len(apps) != 1 {
+			t.Errorf("drifted: %+v, %v", apps, err)
+		}
+		if list, _, err := s.ListApplications(ctx, store.ApplicationQuery{}); err != nil || len(list) != 1 {
+			t.Errorf("list: %+v, %v", list, err)
+		}
+	})
+}
