@@ -32,20 +32,35 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (verdict, err
 	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
 		return v, err
 	}
-	app, err := p.Store.Application(ctx, d.ApplicationID)
+	target, err := p.target(ctx, d)
 	if err != nil {
 		return verdict{}, err
 	}
-	decider := p.Deciders[app.Kind]
-	if decider == nil {
-		return verdict{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
-	}
-	target, err := p.Sources.Load(ctx, d.Git, d.Trigger.Commit.Hash)
-	if err != nil {
-		return verdict{}, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
-	}
 	if v := p.windowTurn(d, target); v.hold != "" {
 		return v, nil
+	}
+	plan, err := p.plan(ctx, d, target)
+	return verdict{plan: plan}, err
+}
+
+// target loads the application at the commit to deploy.
+func (p *Planner) target(ctx context.Context, d deploy.Deployment) (*source.Source, error) {
+	target, err := p.Sources.Load(ctx, d.Git, d.Trigger.Commit.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
+	}
+	return target, nil
+}
+
+// plan has the application's kind decide how target is deployed.
+func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.Source) (deploy.Plan, error) {
+	app, err := p.Store.Application(ctx, d.ApplicationID)
+	if err != nil {
+		return deploy.Plan{}, err
+	}
+	decider := p.Deciders[app.Kind]
+	if decider == nil {
+		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
 	}
 	plan, err := decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
 		at := d.Git
@@ -53,12 +68,27 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (verdict, err
 		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
 	})
 	if err != nil {
-		return verdict{}, err
+		return deploy.Plan{}, err
 	}
 	if last := app.LastSuccessful; last != nil {
 		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
 	}
-	return verdict{plan: plan}, nil
+	return plan, nil
+}
+
+// Preview returns a deployment that is not made, PENDING as d is, as it would be
+// planned now; the second result says what it would have to wait for, "" if
+// nothing. It may be called while the planner runs, or before.
+func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned deploy.Deployment, hold string, err error) {
+	target, err := p.target(ctx, d)
+	if err != nil {
+		return d, "", err
+	}
+	plan, err := p.plan(ctx, d, target)
+	if err != nil {
+		return d, "", err
+	}
+	return d, p.windowTurn(d, target).hold, d.Plan(plan, p.Now())
 }
 
 // end moves a deployment out of PENDING: to PLANNED, or to its end.
