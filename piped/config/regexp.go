@@ -23,9 +23,6 @@ func (r *Regexp) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns the expression as written.
-func (r Regexp) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
 // Expected says what a Regexp is read from.
 func (r Regexp) Expected() string { return "a regular expression such as ^docs:" }
 

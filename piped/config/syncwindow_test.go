@@ -8,6 +8,7 @@ import (
 	"time"
 	_ "time/tzdata" // the zones of the cases, whatever the machine has
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -105,19 +106,58 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestScheduleWhereClocksChangeAtMidnight: on 2026-04-24 Cairo has no midnight.
-func TestScheduleWhereClocksChangeAtMidnight(t *testing.T) {
-	zone, err := time.LoadLocation("Africa/Cairo")
+func schedule(tb testing.TB, text string) (s Schedule) {
+	tb.Helper()
+	if err := s.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// TestScheduleWhereClocksChange: what a clock skips does not come, what it
+// repeats comes twice, and no day is lost where there is no midnight.
+func TestScheduleWhereClocksChange(t *testing.T) {
+	tests := []struct{ zone, schedule, from, want string }{
+		{"Africa/Cairo", "0 12 * * 5", "2026-04-20 00:00 EET", "2026-04-24 12:00 EEST"}, // no midnight that day
+		{"Africa/Cairo", "30 0 * * *", "2026-04-23 12:00 EET", "2026-04-25 00:30 EEST"},
+		{"America/Havana", "0 12 * * 0", "2026-03-07 12:00 CST", "2026-03-08 12:00 CDT"}, // no midnight either
+		{"America/Havana", "30 0 * * *", "2026-10-31 12:00 CDT", "2026-11-01 00:30 CDT"}, // midnight twice
+		{"America/Havana", "30 0 * * *", "2026-11-01 00:30 CDT", "2026-11-01 00:30 CST"},
+		{"America/Havana", "0 0 1 * *", "2026-10-31 12:00 CDT", "2026-11-01 00:00 CDT"},
+		{"Europe/Berlin", "30 2 * * *", "2026-03-28 12:00 CET", "2026-03-30 02:30 CEST"},
+		{"Europe/Berlin", "30 2 * * *", "2026-10-25 02:30 CEST", "2026-10-25 02:30 CET"},
+		{"UTC", "0 0 29 2 *", "2026-03-01 00:00 UTC", "2028-02-29 00:00 UTC"},
+		{"UTC", "0 0 29 2 *", "2096-03-01 00:00 UTC", "2104-02-29 00:00 UTC"},
+		{"UTC", "59 23 31 12 *", "2026-12-31 23:59 UTC", "2027-12-31 23:59 UTC"},
+	}
+	for _, tt := range tests {
+		zone, err := time.LoadLocation(tt.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const layout = "2006-01-02 15:04 MST"
+		from, err := time.ParseInLocation(layout, tt.from, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := schedule(t, tt.schedule).next(from).Format(layout); got != tt.want {
+			t.Errorf("%s: %s after %s: got %s, want %s", tt.zone, tt.schedule, tt.from, got, tt.want)
+		}
+	}
+}
+
+func TestSyncWindowFields(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s Schedule
-	if err := s.UnmarshalText([]byte("0 12 * * 5")); err != nil {
-		t.Fatal(err)
+	want := SyncWindows{
+		{Kind: WindowAllow, Schedule: schedule(t, "0 9 * * 1-5"), Duration: 8 * time.Hour, TimeZone: TimeZone{berlin}, ManualSync: true},
+		{Kind: WindowDeny, Schedule: schedule(t, "*/30 12 1,15 JAN-JUN SUN"), Duration: 90 * time.Minute},
+		{Kind: WindowDeny, Schedule: schedule(t, "0 0 29 2 *"), Duration: 24 * time.Hour, ManualSync: true},
 	}
-	got := s.next(time.Date(2026, 4, 20, 0, 0, 0, 0, zone))
-	if want := time.Date(2026, 4, 24, 12, 0, 0, 0, zone); !got.Equal(want) {
-		t.Errorf("got %s, want %s", got, want)
+	if diff := cmp.Diff(want, parseCase(t, "valid-sync-windows").SyncWindows); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
