@@ -23,14 +23,13 @@ type pair struct {
 	before, after *manifest.Object
 }
 
-func (p pair) both() bool { return p.before != nil && p.after != nil }
-
 func (p pair) changes() []manifest.Change {
 	return manifest.Diff(p.before.Unstructured, p.after.Unstructured)
 }
 
 // comparisonOf pairs the workloads that refs name, every Deployment if there are
-// none, and the ConfigMaps and Secrets their pods use. In an application without
+// none, and the ConfigMaps and Secrets their pods use, by name: the namespaces that
+// manifests say are not always those they are applied to. In an application without
 // workloads all ConfigMaps and Secrets count: they are what is deployed.
 func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) comparison {
 	isWorkload := func(o manifest.Object) bool {
@@ -85,14 +84,11 @@ func pairs(before, after []manifest.Object, wanted func(manifest.Object) bool) [
 }
 
 func workloadsCameOrWent(c comparison) choice {
-	if text := cameOrWent(c.workloads); text != "" {
-		return pipeline("%s", text)
-	}
-	return choice{}
+	return cameOrWent(c.workloads)
 }
 
-// cameOrWent names what was added and what was removed, "" if nothing was.
-func cameOrWent(list []pair) string {
+// cameOrWent answers for what was added and what was removed.
+func cameOrWent(list []pair) choice {
 	var added, removed []string
 	for _, p := range list {
 		switch {
@@ -104,12 +100,15 @@ func cameOrWent(list []pair) string {
 	}
 	var parts []string
 	if len(added) > 0 {
-		parts = append(parts, few(added)+" added")
+		parts = append(parts, few(added)+verb(added, " is", " are")+" added")
 	}
 	if len(removed) > 0 {
-		parts = append(parts, few(removed)+" removed")
+		parts = append(parts, few(removed)+verb(removed, " is", " are")+" removed")
 	}
-	return strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		return choice{}
+	}
+	return pipeline("%s", strings.Join(parts, "; "))
 }
 
 // maxNamed is how many things a sentence names.
@@ -120,6 +119,14 @@ func few(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// verb returns the form that goes with the number of things.
+func verb(names []string, one, many string) string {
+	if len(names) == 1 {
+		return one
+	}
+	return many
 }
 
 // templateChanged answers for a change of what a workload says about its pods.
@@ -169,18 +176,18 @@ func imageChanges(p pair) []string {
 func imageChange(before, after manifest.Image) string {
 	switch {
 	case before.Repository == after.Repository && before.Tag != after.Tag:
-		return fmt.Sprintf("image %s from %s to %s", after.Name(), before.Version(), after.Version())
+		return fmt.Sprintf("image %s is updated from %s to %s", after.Name(), before.Version(), after.Version())
 	case before.Repository == after.Repository:
-		return fmt.Sprintf("image %s from %s to %s", after.Name(), cmp.Or(before.Digest, before.Version()), cmp.Or(after.Digest, after.Version()))
+		return fmt.Sprintf("image %s is updated from %s to %s", after.Name(), cmp.Or(before.Digest, before.Version()), cmp.Or(after.Digest, after.Version()))
 	case before.Name() != after.Name() || before.Version() != after.Version():
-		return fmt.Sprintf("image %s:%s in place of %s:%s", after.Name(), after.Version(), before.Name(), before.Version())
+		return fmt.Sprintf("image %s %s takes the place of %s %s", after.Name(), after.Version(), before.Name(), before.Version())
 	}
-	return fmt.Sprintf("image %s from %s in place of %s", after.Name(), after.Repository, before.Repository)
+	return fmt.Sprintf("image %s comes from %s in place of %s", after.Name(), after.Repository, before.Repository)
 }
 
 func configChanged(c comparison) choice {
-	if text := cameOrWent(c.configs); text != "" {
-		return pipeline("%s", text)
+	if c := cameOrWent(c.configs); c != (choice{}) {
+		return c
 	}
 	var names []string
 	for _, p := range c.configs {
@@ -191,7 +198,7 @@ func configChanged(c comparison) choice {
 	if len(names) == 0 {
 		return choice{}
 	}
-	return pipeline("%s changed", few(names))
+	return pipeline("%s%s changed", few(names), verb(names, " has", " have"))
 }
 
 func noWorkloads(c comparison) choice {
@@ -213,7 +220,7 @@ func scaled(c comparison) choice {
 	if len(names) == 0 {
 		return choice{}
 	}
-	return quick("scale %s", few(names))
+	return quick("scales %s", few(names))
 }
 
 func count(v any) string {

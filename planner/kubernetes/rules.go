@@ -6,6 +6,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
 )
 
@@ -84,7 +85,7 @@ func noPipeline(q question) choice {
 	case q.config().Pipeline != nil:
 		return choice{}
 	case q.app.LastSuccessful == nil:
-		return quick("first deployment of %d manifests", len(q.target.Objects))
+		return quick("first deployment of %s", manifests(q.target.Objects))
 	}
 	return quick("no pipeline is configured")
 }
@@ -116,21 +117,26 @@ func commitForQuickSync(q question) choice {
 
 func firstDeployment(q question) choice {
 	if q.app.LastSuccessful == nil {
-		return quick("first deployment of %d manifests, there is nothing to compare with", len(q.target.Objects))
+		return quick("first deployment of %s, there is nothing to compare with", manifests(q.target.Objects))
 	}
 	return choice{}
 }
 
-// whatRuns loads what runs. Where that cannot be done any more, the pipeline is
-// the careful answer.
+func manifests(objects []manifest.Object) string {
+	if len(objects) == 1 {
+		return "1 manifest"
+	}
+	return fmt.Sprintf("%d manifests", len(objects))
+}
+
+// whatRuns loads what runs. Where that cannot be done any more, because the commit
+// is gone or this version refuses what it holds, the pipeline is the careful answer.
 func whatRuns(ctx context.Context, q question) (*source.Source, choice, error) {
 	running, err := q.running(ctx)
 	commit := deploy.ShortHash(q.app.LastSuccessful.Trigger.Commit.Hash)
 	switch {
-	case deploy.IsKind(err, deploy.NotFound):
-		return nil, pipeline("what runs cannot be compared, commit %s is gone from the repository", commit), nil
-	case deploy.IsKind(err, deploy.Invalid):
-		return nil, pipeline("what runs cannot be compared, commit %s cannot be read: %v", commit, err), nil
+	case deploy.IsKind(err, deploy.NotFound), deploy.IsKind(err, deploy.Invalid):
+		return nil, pipeline("what runs, commit %s, cannot be read to compare with it: %v", commit, err), nil
 	case err != nil:
 		return nil, choice{}, fmt.Errorf("load what runs, commit %s: %w", commit, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// IDs of the stages that no configuration names.
+// IDs of the stages that no configuration names, and none may choose.
 const (
 	quickSyncID      = "K8sSync"
 	rollbackID       = "Rollback"
@@ -39,13 +39,8 @@ func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool)
 		return nil, err
 	}
 	stages = append(stages, rollback...)
-	taken := map[string]bool{}
 	for i := range stages {
 		stages[i].Index = i
-		for taken[stages[i].ID] { // one that the configuration chose
-			stages[i].ID += "-"
-		}
-		taken[stages[i].ID] = true
 	}
 	return stages, nil
 }

@@ -1,0 +1,153 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+var update = flag.Bool("update", false, "rewrite what the cases want")
+
+// TestDecisions decides the cases of testdata/decide, whose names state them and
+// begin with the number of the rule in PipeCD's order. A case holds
+//
+//	new/…, old/…  the application's directory at the commit to deploy, and at the
+//	              last success; without old there is none, and files directly in
+//	              the root are in both
+//	trigger       fields of the trigger, as YAML
+//	gone          why the commit of the last success cannot be opened
+//	want          the decision, its reason, and whether what runs was looked at
+func TestDecisions(t *testing.T) {
+	files, err := filepath.Glob("testdata/decide/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := readCase(t, archive)
+			got := c.decide(t)
+			if *update {
+				c.write(t, file, archive, got)
+				return
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s-want +got:\n%s", archive.Comment, diff)
+			}
+		})
+	}
+}
+
+// decisionCase is one file of testdata/decide.
+type decisionCase struct {
+	commits map[string]fstest.MapFS // by hash: old and new
+	trigger deploy.Trigger
+	gone    string
+	want    string
+}
+
+func readCase(t *testing.T, archive *txtar.Archive) decisionCase {
+	t.Helper()
+	c := decisionCase{commits: map[string]fstest.MapFS{"new": {}}, trigger: deploy.Trigger{Kind: deploy.OnCommit, Strategy: deploy.StrategyAuto}}
+	for _, f := range archive.Files {
+		if strings.HasPrefix(f.Name, "old/") || f.Name == "gone" {
+			c.commits["old"] = fstest.MapFS{}
+		}
+	}
+	for _, f := range archive.Files {
+		commit, name, inOne := strings.Cut(f.Name, "/")
+		switch {
+		case f.Name == "trigger":
+			c.trigger = readTrigger(t, f.Data)
+		case f.Name == "gone":
+			c.gone = strings.TrimSpace(string(f.Data))
+		case f.Name == "want":
+			c.want = string(f.Data)
+		case inOne:
+			c.commits[commit]["web/"+name] = &fstest.MapFile{Data: f.Data}
+		default:
+			for _, files := range c.commits {
+				files["web/"+f.Name] = &fstest.MapFile{Data: f.Data}
+			}
+		}
+	}
+	return c
+}
+
+func readTrigger(t *testing.T, data []byte) deploy.Trigger {
+	t.Helper()
+	var in struct {
+		Strategy  deploy.Strategy `yaml:"strategy"`
+		Summary   string          `yaml:"summary"`
+		Commander string          `yaml:"commander"`
+		Message   string          `yaml:"message"` // the commit's
+	}
+	in.Strategy = deploy.StrategyAuto
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&in); err != nil {
+		t.Fatal(err)
+	}
+	return deploy.Trigger{Strategy: in.Strategy, StrategySummary: in.Summary, Commander: in.Commander, Commit: deploy.Commit{Message: in.Message}}
+}
+
+// decide returns the decision as the case states it.
+func (c decisionCase) decide(t *testing.T) string {
+	t.Helper()
+	loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) {
+		if commit == "old" && c.gone != "" {
+			return nil, deploy.Errorf(deploy.NotFound, "%s", c.gone)
+		}
+		return c.commits[commit], nil
+	}}
+	git := deploy.GitPath{RepoID: "repo", Dir: "web", ConfigFile: "app.pipecd.yaml"}
+	target, err := loader.Load(t.Context(), git, "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var app deploy.Application
+	if c.commits["old"] != nil {
+		app.LastSuccessful = &deploy.DeploymentRef{Trigger: deploy.Trigger{Commit: deploy.Commit{Hash: "old"}}}
+	}
+	looked := "what runs is not looked at"
+	plan, err := Decider{}.Decide(t.Context(), app, deploy.Deployment{Git: git, Trigger: c.trigger}, target,
+		func(ctx context.Context) (*source.Source, error) {
+			looked = "what runs is looked at"
+			return loader.Load(ctx, git, "old")
+		})
+	if err != nil {
+		return fmt.Sprintf("%s error\n%s\n%s\n", deploy.KindOf(err), err, looked)
+	}
+	return fmt.Sprintf("%s\n%s\n%s\n", plan.Strategy, plan.Summary, looked)
+}
+
+func (c decisionCase) write(t *testing.T, file string, archive *txtar.Archive, want string) {
+	t.Helper()
+	kept := archive.Files[:0]
+	for _, f := range archive.Files {
+		if f.Name != "want" {
+			kept = append(kept, f)
+		}
+	}
+	archive.Files = append(kept, txtar.File{Name: "want", Data: []byte(want)})
+	if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
