@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -111,17 +110,6 @@ func (r Repository) Selects(configPath string, labels map[string]string) bool {
 	}
 	return len(r.Discover.Paths) == 0 || r.Discover.Paths.MatchCombined(configPath)
 }
-
-// PlatformProvider is one place to deploy to.
-type PlatformProvider struct {
-	Name       string
-	Type       string // KUBERNETES
-	Labels     map[string]string
-	Kubernetes kubernetes.Provider
-}
-
-// ProviderKubernetes is the type of Kubernetes providers.
-const ProviderKubernetes = "KUBERNETES"
 
 // Limits is spec.limits: how many deployments run at a time.
 type Limits struct {

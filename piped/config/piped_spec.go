@@ -41,32 +41,6 @@ type pipedSpec struct {
 	AppSelector       map[string]string  `yaml:"appSelector"`
 }
 
-// providerSpec is a platform provider as it is written.
-type providerSpec struct {
-	Name   string            `yaml:"name"`
-	Type   providerType      `yaml:"type"`
-	Labels map[string]string `yaml:"labels"`
-	Config any               `yaml:"config"` // *kubernetes.Provider, or not looked at
-}
-
-// providerType is what a platform provider is of in PipeCD.
-type providerType string
-
-func (providerType) Values() []string {
-	return []string{ProviderKubernetes, "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"}
-}
-
-// Variants implements schema.Varied.
-func (p *providerSpec) Variants() (by string, of map[string]any) {
-	return "type", map[string]any{ProviderKubernetes: &kubernetes.Provider{}}
-}
-
-// Variant implements strict.Variant.
-func (p *providerSpec) Variant() any {
-	_, of := p.Variants()
-	return of[string(p.Type)]
-}
-
 func defaultPipedSpec() pipedSpec {
 	return pipedSpec{
 		ProjectID:    "default",
@@ -113,9 +87,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 			d.Problemf(field, "expected a text, found an empty one")
 		}
 	}
-	if s.SyncInterval <= 0 {
-		d.Problemf("syncInterval", "expected a duration above 0, found %s", s.SyncInterval)
-	}
+	atLeastZero(d, "syncInterval", &s.SyncInterval, defaultPipedSpec().SyncInterval)
 	if s.Limits.Deployments < 1 {
 		d.Problemf("limits.deployments", "expected 1 or more, found %d", s.Limits.Deployments)
 	}
@@ -234,44 +206,6 @@ func completeRepositories(repos []Repository, d *strict.Document, r resolver) []
 		}
 	}
 	return repos
-}
-
-func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {
-	var out []PlatformProvider
-	seen := names{d: d}
-	add := func(list string, specs []providerSpec) {
-		for i, p := range specs {
-			at := fmt.Sprintf("%s[%d]", list, i)
-			seen.add(at, "name", p.Name)
-			if provider, ok := p.complete(at, d, r); ok {
-				out = append(out, provider)
-			}
-		}
-	}
-	add("platformProviders", s.Providers)
-	add("cloudProviders", s.CloudProviders)
-	return out
-}
-
-// complete reads the provider's config by its type. Not ok means that this
-// version deploys to no such platform; a warning has been noted.
-func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {
-	switch p.Type {
-	case ProviderKubernetes:
-	case "":
-		d.Problemf(at+".type", "required; expected %s", ProviderKubernetes)
-		return PlatformProvider{}, false
-	default:
-		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
-		return PlatformProvider{}, false
-	}
-	out := PlatformProvider{Name: p.Name, Type: string(p.Type), Labels: p.Labels}
-	if config, ok := p.Config.(*kubernetes.Provider); ok {
-		config.Complete(d, at+".config")
-		config.KubeConfigPath = r.path(at+".config.kubeConfigPath", config.KubeConfigPath)
-		out.Kubernetes = *config
-	}
-	return out, true
 }
 
 // resolver turns paths of the configuration into ones that can be opened.

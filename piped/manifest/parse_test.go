@@ -113,6 +113,15 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestManyProblemsAreCutShort(t *testing.T) {
+	for name, text := range map[string]string{"a.yaml": strings.Repeat("kind: K\n---\n", 60), "a.json": strings.Repeat("[]", 60)} {
+		_, err := Parse(name, []byte(text))
+		if n := len(strings.Split(err.Error(), "\n")); n != maxProblems {
+			t.Errorf("%s: %d problems are told, want %d", name, n, maxProblems)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, file := range cases(f) {
 		data, err := os.ReadFile(file)

@@ -8,7 +8,7 @@ import (
 
 // TestCheckExitCodes tells problems from mistakes in the command line.
 func TestCheckExitCodes(t *testing.T) {
-	good := filepath.Join("..", "..", "..", "examples", "apps", "simple")
+	good := filepath.Join("..", "..", "..", "examples", "apps")
 	bad := filepath.Join("..", "..", "config", "testdata", "piped", "values-out-of-range.yaml")
 	for _, c := range []struct {
 		name string

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// PlatformProvider is one place to deploy to.
+type PlatformProvider struct {
+	Name       string
+	Type       string // KUBERNETES
+	Labels     map[string]string
+	Kubernetes kubernetes.Provider
+}
+
+// ProviderKubernetes is the type of Kubernetes providers.
+const ProviderKubernetes = "KUBERNETES"
+
+// providerSpec is a platform provider as it is written.
+type providerSpec struct {
+	Name   string            `yaml:"name"`
+	Type   providerType      `yaml:"type"`
+	Labels map[string]string `yaml:"labels"`
+	Config any               `yaml:"config"` // *kubernetes.Provider, or not looked at
+}
+
+// providerType is what a platform provider is of in PipeCD.
+type providerType string
+
+func (providerType) Values() []string {
+	return []string{ProviderKubernetes, "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"}
+}
+
+// Variants implements schema.Varied.
+func (p *providerSpec) Variants() (by string, of map[string]any) {
+	return "type", map[string]any{ProviderKubernetes: &kubernetes.Provider{}}
+}
+
+// Variant implements strict.Variant.
+func (p *providerSpec) Variant() any {
+	_, of := p.Variants()
+	return of[string(p.Type)]
+}
+
+func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {
+	var out []PlatformProvider
+	seen := names{d: d}
+	add := func(list string, specs []providerSpec) {
+		for i, p := range specs {
+			at := fmt.Sprintf("%s[%d]", list, i)
+			seen.add(at, "name", p.Name)
+			if provider, ok := p.complete(at, d, r); ok {
+				out = append(out, provider)
+			}
+		}
+	}
+	add("platformProviders", s.Providers)
+	add("cloudProviders", s.CloudProviders)
+	return out
+}
+
+// complete reads the provider's config by its type. Not ok means that this
+// version deploys to no such platform; a warning has been noted.
+func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {
+	switch p.Type {
+	case ProviderKubernetes:
+	case "":
+		d.Problemf(at+".type", "required; expected %s", ProviderKubernetes)
+		return PlatformProvider{}, false
+	default:
+		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
+		return PlatformProvider{}, false
+	}
+	out := PlatformProvider{Name: p.Name, Type: string(p.Type), Labels: p.Labels}
+	if config, ok := p.Config.(*kubernetes.Provider); ok {
+		config.Complete(d, at+".config")
+		config.KubeConfigPath = r.path(at+".config.kubeConfigPath", config.KubeConfigPath)
+		out.Kubernetes = *config
+	}
+	return out, true
+}
