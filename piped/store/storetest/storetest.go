@@ -8,8 +8,11 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,13 +28,47 @@ func Key() []byte { return bytes.Repeat([]byte("k"), 32) }
 // A nil clock means time.Now.
 func New(t testing.TB, now func() time.Time) *store.Store {
 	t.Helper()
-	return Open(t, SQLite(t), now)
+	return Open(t, Ready(t), now)
 }
 
-// SQLite returns the DSN of a fresh SQLite file in the test's directory.
+// SQLite returns the DSN of a SQLite file in the test's directory that does not
+// exist yet.
 func SQLite(t testing.TB) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "piped.db")
 }
+
+// Ready returns the DSN of a fresh SQLite file that has its schema already.
+func Ready(t testing.TB) string {
+	t.Helper()
+	data, err := emptyStore()
+	if err != nil {
+		t.Fatalf("make an empty store: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "piped.db")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite://" + file
+}
+
+// emptyStore returns the file of a store that holds nothing. It is made once:
+// that costs more than most tests do.
+var emptyStore = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "storetest")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "piped.db")
+	s, err := store.Open(context.Background(), "sqlite://"+file, store.Options{Key: Key()})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
 
 // Open opens a store that is closed when the test ends.
 func Open(t testing.TB, dsn string, now func() time.Time) *store.Store {
