@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -101,12 +99,8 @@ func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
 }
 
 func newLab(t *testing.T) *lab {
-	file := filepath.Join(t.TempDir(), "piped.db")
-	if err := os.WriteFile(file, emptyDatabase, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	l := &lab{
-		t: t, dsn: "sqlite://" + file, providers: []string{"one", "two"}, storeNow: time.Now,
+		t: t, dsn: storetest.Ready(t), providers: []string{"one", "two"}, storeNow: time.Now,
 		executors: map[string]Executor{deploy.StageK8sSync: executor(succeed), "TWO": executor(succeed), deploy.StageRollback: executor(succeed)},
 	}
 	l.open()

@@ -50,7 +50,7 @@ type lab struct {
 func inBubble(t *testing.T, options string, test func(t *testing.T, l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, dsn: storetest.SQLite(t), log: &lines{}, start: time.Now(), saved: func() {}}
+		l := &lab{t: t, dsn: storetest.Ready(t), log: &lines{}, start: time.Now(), saved: func() {}}
 		l.open()
 		defer func() { l.closeStore() }()
 		l.deployment(options)
