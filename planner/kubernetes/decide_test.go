@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"gopkg.in/yaml.v3"
+	"pgregory.net/rapid"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
 )
 
@@ -45,7 +48,7 @@ func TestDecisions(t *testing.T) {
 			c := readCase(t, archive)
 			got := c.decide(t)
 			if *update {
-				c.write(t, file, archive, got)
+				rewrite(t, file, archive, got)
 				return
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -53,6 +56,28 @@ func TestDecisions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOrderOfManifests: a decision does not depend on the order in which objects
+// are declared, on either side.
+func TestOrderOfManifests(t *testing.T) {
+	files, err := filepath.Glob("testdata/decide/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		archive, err := txtar.ParseFile(rapid.SampledFrom(files).Draw(rt, "case"))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		c := readCase(t, archive)
+		plan, _, err := c.plan(t, func(objects []manifest.Object) {
+			copy(objects, rapid.Permutation(slices.Clone(objects)).Draw(rt, "order"))
+		})
+		if lines := strings.Split(c.want, "\n"); err == nil && (string(plan.Strategy) != lines[0] || plan.Summary != lines[1]) {
+			rt.Errorf("%s because %q, want\n%s", plan.Strategy, plan.Summary, c.want)
+		}
+	})
 }
 
 // decisionCase is one file of testdata/decide.
@@ -111,6 +136,21 @@ func readTrigger(t *testing.T, data []byte) deploy.Trigger {
 // decide returns the decision as the case states it.
 func (c decisionCase) decide(t *testing.T) string {
 	t.Helper()
+	plan, compared, err := c.plan(t, func([]manifest.Object) {})
+	looked := "what runs is not looked at"
+	if compared {
+		looked = "what runs is looked at"
+	}
+	if err != nil {
+		return fmt.Sprintf("%s error\n%s\n%s\n", deploy.KindOf(err), err, looked)
+	}
+	return fmt.Sprintf("%s\n%s\n%s\n", plan.Strategy, plan.Summary, looked)
+}
+
+// plan plans the case's deployment after the objects of either commit went
+// through arrange; compared is whether what runs was looked at.
+func (c decisionCase) plan(t *testing.T, arrange func([]manifest.Object)) (plan deploy.Plan, compared bool, err error) {
+	t.Helper()
 	loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) {
 		if commit == "old" && c.gone != "" {
 			return nil, deploy.Errorf(deploy.NotFound, "%s", c.gone)
@@ -122,23 +162,25 @@ func (c decisionCase) decide(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	arrange(target.Objects)
 	var app deploy.Application
 	if c.commits["old"] != nil {
 		app.LastSuccessful = &deploy.DeploymentRef{Trigger: deploy.Trigger{Commit: deploy.Commit{Hash: "old"}}}
 	}
-	looked := "what runs is not looked at"
-	plan, err := Decider{}.Decide(t.Context(), app, deploy.Deployment{Git: git, Trigger: c.trigger}, target,
+	plan, err = Decider{}.Decide(t.Context(), app, deploy.Deployment{Git: git, Trigger: c.trigger}, target,
 		func(ctx context.Context) (*source.Source, error) {
-			looked = "what runs is looked at"
-			return loader.Load(ctx, git, "old")
+			compared = true
+			running, err := loader.Load(ctx, git, "old")
+			if err == nil {
+				arrange(running.Objects)
+			}
+			return running, err
 		})
-	if err != nil {
-		return fmt.Sprintf("%s error\n%s\n%s\n", deploy.KindOf(err), err, looked)
-	}
-	return fmt.Sprintf("%s\n%s\n%s\n", plan.Strategy, plan.Summary, looked)
+	return plan, compared, err
 }
 
-func (c decisionCase) write(t *testing.T, file string, archive *txtar.Archive, want string) {
+// rewrite makes want what the case at file wants.
+func rewrite(t *testing.T, file string, archive *txtar.Archive, want string) {
 	t.Helper()
 	kept := archive.Files[:0]
 	for _, f := range archive.Files {

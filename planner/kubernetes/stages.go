@@ -99,17 +99,29 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool)
 		if !ok || script.OnRollback == "" {
 			continue
 		}
-		env, err := json.Marshal(script.Env)
+		undo, err := undoStage(s, script)
 		if err != nil {
-			return nil, fmt.Errorf("encode the environment of stage %s: %w", s.ID, err)
+			return nil, err
 		}
-		out = append(out, deploy.Stage{
-			ID: scriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
-			Rollback: true, Timeout: s.Timeout,
-			Metadata: map[string]string{
-				metaBaseStage: s.ID, metaOnRollback: script.OnRollback, metaEnv: string(env), metaOnInterrupted: string(script.OnInterrupted),
-			},
-		})
+		out = append(out, undo)
 	}
 	return out, nil
+}
+
+// undoStage returns the stage that undoes what a script did.
+func undoStage(s config.Stage, script *config.ScriptRunOptions) (deploy.Stage, error) {
+	metadata := map[string]string{
+		metaBaseStage: s.ID, metaOnRollback: script.OnRollback, metaOnInterrupted: string(script.OnInterrupted),
+	}
+	if len(script.Env) > 0 {
+		env, err := json.Marshal(script.Env)
+		if err != nil {
+			return deploy.Stage{}, fmt.Errorf("encode the environment of stage %s: %w", s.ID, err)
+		}
+		metadata[metaEnv] = string(env)
+	}
+	return deploy.Stage{
+		ID: scriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
+		Rollback: true, Timeout: s.Timeout, Metadata: metadata,
+	}, nil
 }

@@ -1,0 +1,98 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// TestPlans states whole plans: the cases are those of TestDecisions, but want
+// is everything that the plan holds.
+func TestPlans(t *testing.T) {
+	files, err := filepath.Glob("testdata/plan/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := readCase(t, archive)
+			plan, _, err := c.plan(t, func([]manifest.Object) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := describe(t, plan)
+			if *update {
+				rewrite(t, file, archive, got)
+				return
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s-want +got:\n%s", archive.Comment, diff)
+			}
+			checkLegal(t, plan)
+		})
+	}
+}
+
+// describe says everything a plan holds but its summary.
+func describe(t *testing.T, p deploy.Plan) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, at most %s; rollback at most %s", p.Strategy, p.Timeout, p.RollbackTimeout)
+	if p.NoAutoRollback {
+		b.WriteString(", only when asked for")
+	}
+	b.WriteString("\n")
+	for _, v := range p.Versions {
+		fmt.Fprintf(&b, "version %s %s %s %s\n", v.Kind, v.Name, v.Version, v.URL)
+	}
+	for _, s := range p.Stages {
+		fmt.Fprintf(&b, "\n%d %s %s\n", s.Index, s.ID, s.Name)
+		metadata := ""
+		if s.Metadata != nil {
+			text, err := json.Marshal(s.Metadata)
+			if err != nil {
+				t.Fatal(err)
+			}
+			metadata = string(text)
+		}
+		timeout := ""
+		if s.Timeout > 0 {
+			timeout = s.Timeout.String()
+		}
+		for _, line := range []struct{ name, value string }{
+			{"desc", s.Desc}, {"requires", strings.Join(s.Requires, " ")}, {"timeout", timeout},
+			{"options", string(s.Options)}, {"skipOn", string(s.SkipOn)}, {"metadata", metadata},
+			{"runs", map[bool]string{true: "on rollback"}[s.Rollback]}, {"shown", map[bool]string{true: "always"}[s.Visible]},
+		} {
+			if line.value != "" {
+				fmt.Fprintf(&b, "  %s: %s\n", line.name, line.value)
+			}
+		}
+	}
+	return b.String()
+}
+
+// checkLegal: the deployment accepts the plan, so its stages have IDs of their own.
+func checkLegal(t *testing.T, p deploy.Plan) {
+	t.Helper()
+	before := deploy.Deployment{ID: "d", Status: deploy.Pending}
+	after := before.Clone()
+	if err := after.Plan(p, before.CreatedAt); err != nil {
+		t.Fatal(err)
+	}
+	if err := after.CheckMove(&before); err != nil {
+		t.Error(err)
+	}
+}
