@@ -70,35 +70,17 @@ type App struct {
 // or Close releases everything.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{log: o.Logger, parts: parts{grace: o.Grace}}
+	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, live: newLive(cfg.DataDir, o)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-
-	unlock, err := lockDataDir(cfg.DataDir)
+	st, ownerKey, err := a.openState(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	a.parts.onClose("data directory", unlock)
-	key, err := storeKey(cfg.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger})
-	if err != nil {
-		return nil, err
-	}
-	a.parts.onClose("store", st.Close)
-	a.parts.add("store", st.Run)
-	ownerKey, err := ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
-	if err != nil {
-		return nil, err
-	}
-
-	live := newLive(cfg.DataDir, o)
-	a.live = live
+	live := a.live
 	a.parts.onClose("repositories", live.repositories.Close)
 	setup, problems, err := live.plan(cfg)
 	if err != nil {
@@ -108,6 +90,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
 	loader := &source.Loader{Tree: live.repositories.Tree, CacheBytes: sourceCacheBytes}
+
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
@@ -117,61 +100,97 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("trigger", live.follower.Run)
-	a.parts.add("planner", planner.New(planner.Config{
+	plans := planner.New(planner.Config{
 		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
 		Logger: o.Logger.With("component", "planner"), Now: o.Now,
-	}).Run)
-	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: live.clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
-	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
-	a.parts.add("approvals", approvals.Run)
-	scripts, err := script.New(script.Config{
-		Tree: live.repositories.Tree, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
-	})
+	a.parts.add("planner", plans.Run)
+	executors, err := a.executors(cfg, o, st, loader)
 	if err != nil {
 		return nil, err
 	}
 	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
-		Executors: map[string]scheduler.Executor{
-			deploy.StageK8sSync:           exec.Sync(),
-			deploy.StageRollback:          exec.Rollback(),
-			deploy.StageWait:              wait.New(wait.Config{Now: o.Now}),
-			deploy.StageWaitApproval:      approvals,
-			deploy.StageScriptRun:         scripts,
-			deploy.StageScriptRunRollback: scripts,
-		},
+		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("scheduler", live.scheduler.Run)
 
-	if a.api, err = control.New(control.Config{
-		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, Insecure: cfg.API.Insecure,
-		Store: st, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
-		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
-	}); err != nil {
+	if err := a.listen(cfg, o, st, plans); err != nil {
 		return nil, err
 	}
-	a.parts.onClose("control API", a.api.Close)
-	a.parts.add("control API", a.api.Run)
-	if a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Ready: a.isReady, Look: live.follower.Look, Logger: o.Logger.With("component", "web"),
-	}); err != nil {
-		return nil, err
-	}
-	a.parts.onClose("web", a.web.Close)
-	a.parts.add("web", a.web.Run)
-
 	a.parts.add("readiness", a.beReady)
-
-	live.api, live.web = a.api, a.web
 	live.begin(ctx, setup)
 	if o.ConfigFile != "" {
 		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, live, st, o).Run)
 	}
 	a.log.Info("agent ready to run", "version", o.Version, "api", a.api.Addr(), "web", a.web.Addr(), "ownerKey", ownerKey, "dataDir", cfg.DataDir)
 	return a, nil
+}
+
+// openState takes the data directory for this agent and opens the store. It
+// returns the path of the owner's key, too.
+func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *store.Store, ownerKey string, err error) {
+	unlock, err := lockDataDir(cfg.DataDir)
+	if err != nil {
+		return nil, "", err
+	}
+	a.parts.onClose("data directory", unlock)
+	key, err := storeKey(cfg.DataDir)
+	if err != nil {
+		return nil, "", err
+	}
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger})
+	if err != nil {
+		return nil, "", err
+	}
+	a.parts.onClose("store", st.Close)
+	a.parts.add("store", st.Run)
+	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
+	return st, ownerKey, err
+}
+
+// executors makes what runs the stages, by stage name.
+func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
+	exec := kubernetes.New(kubernetes.Config{
+		Store: st, Sources: loader, Clusters: a.live.clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
+	})
+	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
+	a.parts.add("approvals", approvals.Run)
+	scripts, err := script.New(script.Config{
+		Tree: a.live.repositories.Tree, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
+	})
+	return map[string]scheduler.Executor{
+		deploy.StageK8sSync:           exec.Sync(),
+		deploy.StageRollback:          exec.Rollback(),
+		deploy.StageWait:              wait.New(wait.Config{Now: o.Now}),
+		deploy.StageWaitApproval:      approvals,
+		deploy.StageScriptRun:         scripts,
+		deploy.StageScriptRunRollback: scripts,
+	}, err
+}
+
+// listen binds the addresses of the control API and of the HTTP server.
+func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans *planner.Planner) (err error) {
+	a.api, err = control.New(control.Config{
+		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, Insecure: cfg.API.Insecure,
+		Store: st, Planner: previews{plans, a.live.repositories}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
+	})
+	if err != nil {
+		return err
+	}
+	a.parts.onClose("control API", a.api.Close)
+	a.parts.add("control API", a.api.Run)
+	a.web, err = web.New(web.Config{
+		Address: cfg.Web.Address, Ready: a.isReady, Look: a.live.follower.Look, Logger: o.Logger.With("component", "web"),
+	})
+	if err != nil {
+		return err
+	}
+	a.parts.onClose("web", a.web.Close)
+	a.parts.add("web", a.web.Run)
+	a.live.api, a.live.web = a.api, a.web
+	return nil
 }
 
 func (o Options) withDefaults() Options {

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,17 +9,29 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
+// previews is a Planner that tells what it was asked for, and knows one commit
+// that cannot be planned.
+type previews struct{}
+
+func (previews) Preview(_ context.Context, app deploy.Application, commit string, s deploy.Strategy, subject string) (deploy.Deployment, string, error) {
+	if commit == "bad0000" {
+		return deploy.Deployment{}, "", deploy.Errorf(deploy.Invalid, "app.pipecd.yaml, line 3")
+	}
+	return deploy.Deployment{ApplicationID: app.ID, Summary: subject + " asked for " + commit + " " + string(s)}, "for a test", nil
+}
+
 // Of two deployments one has succeeded and one runs: what is possible becomes
 // exactly one command, what is not is refused at once.
 func TestRequestsOfControlService(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
-	agent := controltest.Start(t, t.TempDir())
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Planner = previews{} })
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
 	ctx := as(t, agent.ReadWrite)
 	app := agent.Application("web", nil)
@@ -70,6 +83,17 @@ func TestRequestsOfControlService(t *testing.T) {
 	if err != nil || plan.Plan.Strategy != modelv1.SyncStrategy_QUICK_SYNC || len(plan.Plan.Stages) != 2 || plan.Plan.Commit != hash {
 		t.Errorf("plan: %v, %v", plan, err)
 	}
+
+	would, err := client.GetPlan(as(t, agent.ReadOnly), &controlv1.GetPlanRequest{ApplicationId: app.ID, Commit: hash[:7]})
+	if err != nil || would.Plan.DeploymentId != "" || would.Plan.HoldReason != "for a test" || would.Plan.Summary != "watcher asked for "+hash[:7]+" AUTO" {
+		t.Errorf("plan of what is not made: %v, %v", would, err)
+	}
+	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{ApplicationId: app.ID, Commit: "bad0000"})
+	wantCode("plan of a commit that cannot be planned", err, codes.FailedPrecondition, "line 3")
+	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{ApplicationId: app.ID, DeploymentId: "runs"})
+	wantCode("plan of both", err, codes.InvalidArgument, "excludes")
+	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{})
+	wantCode("plan of nothing", err, codes.InvalidArgument, "give one of them")
 
 	_, err = client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Commit: "main"})
 	wantCode("sync to a name", err, codes.InvalidArgument, "first 7 digits")

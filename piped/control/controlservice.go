@@ -16,8 +16,9 @@ import (
 type controlService struct {
 	controlv1.UnimplementedControlServiceServer
 
-	store Store
-	newID func() string
+	store   Store
+	planner Planner
+	newID   func() string
 }
 
 // hashPrefix matches a commit hash and what may stand for one.
@@ -36,7 +37,7 @@ func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.Syn
 	wanted, ok := modelv1.SyncStrategy_name[int32(req.Strategy)]
 	switch {
 	case !ok:
-		return nil, deploy.Errorf(deploy.Invalid, "there is no sync strategy %d: use AUTO, QUICK_SYNC or PIPELINE", req.Strategy)
+		return nil, noStrategy(req.Strategy)
 	case req.Commit != "" && !hashPrefix.MatchString(req.Commit):
 		return nil, notAHash(req.Commit)
 	}
@@ -71,6 +72,10 @@ func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1
 		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID},
 	})
 	return &controlv1.RollbackApplicationResponse{CommandId: id, Commit: commit}, err
+}
+
+func noStrategy(number modelv1.SyncStrategy) error {
+	return deploy.Errorf(deploy.Invalid, "there is no sync strategy %d: use AUTO, QUICK_SYNC or PIPELINE", number)
 }
 
 func notAHash(commit string) error {

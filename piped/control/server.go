@@ -41,7 +41,8 @@ type Config struct {
 	// Insecure permits plaintext beyond loopback.
 	Insecure bool
 
-	Store Store
+	Store   Store
+	Planner Planner
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
@@ -95,7 +96,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	apiservice.RegisterAPIServiceServer(server, &apiService{
 		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID}, newID: s.cfg.NewID,
 	})
-	controlv1.RegisterControlServiceServer(server, &controlService{store: s.cfg.Store, newID: s.cfg.NewID})
+	controlv1.RegisterControlServiceServer(server, &controlService{store: s.cfg.Store, planner: s.cfg.Planner, newID: s.cfg.NewID})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	return server
 }

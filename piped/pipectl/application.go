@@ -84,9 +84,9 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 			if w.statuses, err = statusesFromNames(statuses); err != nil {
 				return err
 			}
-			number, ok := modelv1.SyncStrategy_value[strategy]
-			if !ok {
-				return hint(fmt.Errorf("invalid strategy: %s", strategy), "the strategies are: %s", strings.Join(namesOf(modelv1.SyncStrategy_name), ", "))
+			number, err := strategyFromName(strategy)
+			if err != nil {
+				return err
 			}
 			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy") || override
 			return w.with(cmd, conn, logs, func(ctx context.Context) error {
@@ -96,7 +96,7 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 						return resp.GetCommandId(), err
 					}
 					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
-						ApplicationId: id, Commit: commit, Strategy: modelv1.SyncStrategy(number), OverrideSyncWindows: override,
+						ApplicationId: id, Commit: commit, Strategy: number, OverrideSyncWindows: override,
 					})
 					return resp.GetCommandId(), err
 				})
@@ -106,8 +106,7 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&id, "app-id", "", "The application ID.")
 	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
-	flags.StringVar(&strategy, "strategy", modelv1.SyncStrategy_AUTO.String(),
-		fmt.Sprintf("How to deploy. (%s)", strings.Join(namesOf(modelv1.SyncStrategy_name), "|")))
+	registerStrategy(flags, &strategy)
 	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
 	flags.StringSliceVar(&statuses, "wait-status", nil,
 		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -74,6 +75,21 @@ func statusesFromNames(names []string) ([]modelv1.DeploymentStatus, error) {
 		out = append(out, modelv1.DeploymentStatus(number))
 	}
 	return out, nil
+}
+
+// registerStrategy adds the flag that says how to deploy, strategyFromName reads
+// its value.
+func registerStrategy(flags *pflag.FlagSet, name *string) {
+	flags.StringVar(name, "strategy", modelv1.SyncStrategy_AUTO.String(),
+		fmt.Sprintf("How to deploy. (%s)", strings.Join(namesOf(modelv1.SyncStrategy_name), "|")))
+}
+
+func strategyFromName(name string) (modelv1.SyncStrategy, error) {
+	number, ok := modelv1.SyncStrategy_value[name]
+	if !ok {
+		return 0, hint(fmt.Errorf("invalid strategy: %s", name), "the strategies are: %s", strings.Join(namesOf(modelv1.SyncStrategy_name), ", "))
+	}
+	return modelv1.SyncStrategy(number), nil
 }
 
 func statusNames() []string { return namesOf(modelv1.DeploymentStatus_name) }

@@ -90,22 +90,36 @@ func newDeploymentCancel(conn *connection, logs *logging) *cobra.Command {
 }
 
 func newDeploymentPlan(conn *connection) *cobra.Command {
-	var id string
+	req := &controlv1.GetPlanRequest{}
+	var strategy string
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show what a deployment does: strategy, summary and stages.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Short: "Show what a deployment does, or what a sync of an application would do: strategy, summary and stages.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if (req.DeploymentId == "") == (req.ApplicationId == "") {
+				return errors.New("give one of deployment-id and app-id")
+			}
+			if req.Strategy, err = strategyFromName(strategy); err != nil {
+				return err
+			}
 			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.Plan, error) {
-				resp, err := c.control.GetPlan(ctx, &controlv1.GetPlanRequest{DeploymentId: id})
-				if err != nil {
-					return nil, unknownDeployment(failed("failed to get the plan", err))
+				resp, err := c.control.GetPlan(ctx, req)
+				switch {
+				case err == nil:
+					return resp.Plan, nil
+				case req.ApplicationId != "":
+					return nil, unknownApplication(failed("failed to get the plan", err))
 				}
-				return resp.Plan, nil
+				return nil, unknownDeployment(failed("failed to get the plan", err))
 			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "deployment-id", "", "The deployment ID.")
-	return required(cmd, "deployment-id")
+	flags := cmd.Flags()
+	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
+	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID: plan a sync of it without deploying anything.")
+	flags.StringVar(&req.Commit, "commit", "", "With app-id, the commit: at least 7 digits of its hash. Empty means the branch's head.")
+	registerStrategy(flags, &strategy)
+	return required(cmd)
 }
 
 func newDeploymentChain(conn *connection) *cobra.Command {
