@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	_ "time/tzdata" // sync windows name time zones, whatever the machine knows of them
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
