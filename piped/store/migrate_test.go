@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"database/sql"
 	"os"
 	"strings"
 	"testing"
@@ -17,19 +16,15 @@ import (
 func TestEarlierSchemasAreMigrated(t *testing.T) {
 	engines(t, func(t *testing.T, dsn string) {
 		ctx := t.Context()
-		driver, name, kind := "pgx", dsn, goose.DialectPostgres
-		if path, ok := strings.CutPrefix(dsn, "sqlite://"); ok {
-			driver, name, kind = "sqlite", path, goose.DialectSQLite3
-		}
-		db, err := sql.Open(driver, name)
-		if err != nil {
-			t.Fatal(err)
+		db, dialect := rawDB(t, dsn), goose.DialectPostgres
+		if strings.HasPrefix(dsn, "sqlite://") {
+			dialect = goose.DialectSQLite3
 		}
 		first, err := os.ReadFile("migrations/0001_initial.sql")
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := goose.NewProvider(kind, db, fstest.MapFS{"0001_initial.sql": {Data: first}})
+		p, err := goose.NewProvider(dialect, db, fstest.MapFS{"0001_initial.sql": {Data: first}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +33,6 @@ func TestEarlierSchemasAreMigrated(t *testing.T) {
 		}
 		if _, err := db.ExecContext(ctx, `INSERT INTO applications (id, name, kind, repo_id, spec, sync_status, sync_state, created_at, updated_at)
 			VALUES ('a', 'web', 'KUBERNETES', 'repo', '{"provider":"local"}', 'OUT_OF_SYNC', '{"status":"OUT_OF_SYNC"}', 1, 2)`); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 
