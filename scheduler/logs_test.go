@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -164,6 +165,40 @@ func TestLogsOfAStoreThatFails(t *testing.T) {
 		log := l.log("d", "one")
 		if want := fmt.Sprintf("%d INFO after", maxLogPending); len(log) != maxLogPending+1 || log[maxLogPending] != want {
 			t.Errorf("%d lines, the last %q; want %d and %q", len(log), log[len(log)-1], maxLogPending+1, want)
+		}
+	})
+}
+
+// TestStageWhoseLogCannotBeStored: a stage that has ended waits with its end
+// until its log is stored, and is not run again for it.
+func TestStageWhoseLogCannotBeStored(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		db, err := sql.Open("sqlite", strings.TrimPrefix(l.dsn, "sqlite://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		l.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			if _, err := db.Exec("CREATE TRIGGER full BEFORE INSERT ON stage_logs BEGIN SELECT RAISE(FAIL, 'disk full'); END"); err != nil {
+				t.Error(err)
+			}
+			run.Log.Infof("what was done")
+			return succeed(ctx, run)
+		})
+		l.start()
+		l.planned("d")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		l.wantStage("d", "two", deploy.StageRunning, "")
+		if _, err := db.Exec("DROP TRIGGER full"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		l.wantRan("d/one", "d/two")
+		if diff := cmp.Diff([]string{"0 INFO what was done"}, l.log("d", "two")); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})
 }

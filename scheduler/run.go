@@ -197,7 +197,7 @@ func (r *run) startOrSkip(ctx, fctx context.Context, stage deploy.Stage) error {
 
 // carryOut runs a forward stage to its end, and moves the deployment on.
 func (r *run) carryOut(ctx, fctx context.Context, stage deploy.Stage) error {
-	result, err := r.runStage(fctx, stage)
+	result, err := r.runStage(ctx, fctx, stage)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (r *run) rollBack(ctx context.Context) error {
 			}
 			continue
 		}
-		result, err := r.runStage(rctx, *stage)
+		result, err := r.runStage(ctx, rctx, *stage)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -254,19 +254,30 @@ func (r *run) ended() {
 // move that cannot be written must not be taken; a move the table forbids and a
 // lost race are returned at once.
 func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Time) error) error {
+	return r.insist(ctx, "cannot write the deployment's state; trying again", func(ctx context.Context) error {
+		d, err := r.s.Store.UpdateDeployment(ctx, r.id, func(d *deploy.Deployment) error { return move(d, r.s.Now()) })
+		if err == nil {
+			r.d = d
+		}
+		return err
+	})
+}
+
+// insist does something again and again until it works, ctx ends, or the error
+// is one that no repetition mends.
+func (r *run) insist(ctx context.Context, failed string, do func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
 	for {
-		d, err := r.s.Store.UpdateDeployment(ctx, r.id, func(d *deploy.Deployment) error { return move(d, r.s.Now()) })
+		err := do(ctx)
 		switch deploy.KindOf(err) {
 		case deploy.Conflict, deploy.Illegal, deploy.NotFound, deploy.Invalid:
 			return err
 		}
 		if err == nil {
-			r.d = d
 			return nil
 		}
 		if ctx.Err() == nil {
-			r.log.Error("cannot write the deployment's state; trying again", "error", err)
+			r.log.Error(failed, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,19 +9,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// runStage runs one stage that is RUNNING and returns how it ended, with its
-// whole log stored. The result means nothing if the agent is shutting down.
-func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
+// runStage runs one stage that is RUNNING, within the part of the deployment
+// that pctx bounds, and returns how it ended, with its whole log stored. The
+// result means nothing if the agent is shutting down.
+func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
 	left := r.remaining(stage.ID, stage.ID == r.interrupted, stage.Deadline, stage.Timeout)
-	app, err := r.s.Store.Application(context.WithoutCancel(ctx), r.d.ApplicationID) // a stopped stage is told, too
+	app, err := r.s.Store.Application(ctx, r.d.ApplicationID)
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
-	log, err := r.s.logs.open(context.WithoutCancel(ctx), r.id, stage.ID, r.s.Now)
+	log, err := r.s.logs.open(ctx, r.id, stage.ID, r.s.Now)
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
-	sctx, stop := context.WithCancelCause(ctx)
+	sctx, stop := context.WithCancelCause(pctx)
 	defer stop(nil)
 	defer stopAfter(stop, left)()
 	r.enter(stage, stop)
@@ -29,7 +30,7 @@ func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageRes
 		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
 		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
 	})
-	result = explainStop(result, deploy.Stopped(sctx), r.limit(ctx, stage), r.skipped(stage.ID))
+	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipped(stage.ID))
 	switch {
 	case result.Reason == "" || result.Status == deploy.StageSuccess || deploy.Stopped(sctx) == deploy.StopShutdown:
 	case result.Status == deploy.StageSkipped:
@@ -37,14 +38,18 @@ func (r *run) runStage(ctx context.Context, stage deploy.Stage) (deploy.StageRes
 	default:
 		log.Errorf("%s", result.Reason)
 	}
+	if deploy.Stopped(ctx) == "" {
+		// What the stage did must not be done again because its log cannot be stored now.
+		return result, r.insist(ctx, "cannot store a stage's log; trying again", r.s.logs.flush)
+	}
 	return result, r.s.logs.flush(context.WithoutCancel(ctx))
 }
 
 // limit names the timeout that is over, or would be next: that of the part of
-// the deployment if ctx, the part's context, has timed out; else the stage's.
-func (r *run) limit(ctx context.Context, stage deploy.Stage) string {
+// the deployment if pctx, the part's context, has timed out; else the stage's.
+func (r *run) limit(pctx context.Context, stage deploy.Stage) string {
 	switch {
-	case deploy.Stopped(ctx) != deploy.StopTimedOut:
+	case deploy.Stopped(pctx) != deploy.StopTimedOut:
 		return fmt.Sprintf("timed out after %s", stage.Timeout)
 	case stage.Rollback:
 		return fmt.Sprintf("the rollback timed out after %s (spec.rollback.timeout)", r.d.RollbackTimeout)
