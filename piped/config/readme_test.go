@@ -142,7 +142,7 @@ func TestReferenceOfTheAgent(t *testing.T) {
 
 func TestReferenceOfApplications(t *testing.T) {
 	_, r := readReference(t)
-	spec := applicationSchema(schema.Limits{})["$defs"].(schema.Schema)["spec"].(schema.Schema)
+	spec := applicationSchema(schema.Refused{})["$defs"].(schema.Schema)["spec"].(schema.Schema)
 	compare(t, r, spec)
 	supported := 0
 	for i, example := range r.examples {

@@ -9,13 +9,13 @@ import (
 // ApplicationSchema returns the JSON Schema of application configurations, of
 // kind KubernetesApp and of kind Application, as this version takes them.
 func ApplicationSchema() schema.Schema {
-	return applicationSchema(schema.Limits{
+	return applicationSchema(schema.Refused{
 		Keys:   unsupportedFields(),
 		Values: map[string][]string{"pipeline.stages[].name": unsupportedStages()},
 	})
 }
 
-func applicationSchema(without schema.Limits) schema.Schema {
+func applicationSchema(without schema.Refused) schema.Schema {
 	app := Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
 	spec := schema.Object(&app, kubernetes.Rules(), without)
 	spec["properties"].(schema.Schema)["plugins"] = schema.Schema{
@@ -37,7 +37,7 @@ func applicationSchema(without schema.Limits) schema.Schema {
 func PipedSchema() schema.Schema {
 	spec := defaultPipedSpec()
 	return schema.Document("Configuration of piped", APIVersion, []string{KindPiped},
-		schema.Object(&spec, pipedRules(), schema.Limits{}))
+		schema.Object(&spec, pipedRules(), schema.Refused{}))
 }
 
 // Variants implements schema.Varied.

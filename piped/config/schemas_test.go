@@ -141,7 +141,7 @@ func withUnknownKeys(t *testing.T, file string) map[string][]byte {
 // the way the schema is made.
 func TestSchemaHasEveryKey(t *testing.T) {
 	known := map[string]bool{"apiVersion": true, "kind": true, "spec": true}
-	for _, s := range []schema.Schema{applicationSchema(schema.Limits{}), PipedSchema()} {
+	for _, s := range []schema.Schema{applicationSchema(schema.Refused{}), PipedSchema()} {
 		for _, key := range schema.Keys(s["$defs"].(schema.Schema)["spec"].(schema.Schema)) {
 			known[key[strings.LastIndex(key, ".")+1:]] = true
 		}
@@ -188,7 +188,7 @@ func TestSchemaDefaultsAreValid(t *testing.T) {
 			}
 		}
 	}
-	visit("application", applicationSchema(schema.Limits{}))
+	visit("application", applicationSchema(schema.Refused{}))
 	visit("piped", PipedSchema())
 	if found < 40 {
 		t.Errorf("found only %d defaults", found)

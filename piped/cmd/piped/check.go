@@ -17,8 +17,9 @@ and line. Nothing is asked over the network, and nothing is written.
 PATH is a file, a directory or a Git repository without a work tree, whose HEAD
 is read; the default is the current directory. Of a directory are checked, at any
 depth, app.pipecd.yaml and *.pipecd.yaml with the manifests they declare, and
-piped.yaml where it is an agent's configuration. When an agent's configuration is
-named itself, spec.platformProvider of the applications is checked against it.
+piped.yaml where it is an agent's configuration. When the file of an agent's
+configuration is a PATH, spec.platformProvider of the applications is checked
+against it.
 
 Problems go to the standard output, warnings to the standard error. The exit code
 is 1 when there are problems, and 2 when the command line is wrong or names

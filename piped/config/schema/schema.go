@@ -47,8 +47,8 @@ func Document(title, apiVersion string, kinds []string, spec Schema) Schema {
 	}
 }
 
-// Limits are what a version refuses although the types have it.
-type Limits struct {
+// Refused is what a version refuses although the types have it.
+type Refused struct {
 	// Keys are paths of fields, with list indices written [].
 	Keys []string
 	// Values are values of deciding fields, by the path of the field; see Varied.
@@ -57,13 +57,13 @@ type Limits struct {
 
 // Object returns the schema of what Decode reads into a struct. value points to
 // the struct and holds the defaults; the keys that rules ignore take anything.
-func Object(value any, rules strict.Rules, without Limits) Schema {
+func Object(value any, rules strict.Rules, without Refused) Schema {
 	return generator{rules, without}.object("", reflect.ValueOf(value).Elem())
 }
 
 type generator struct {
 	rules   strict.Rules
-	without Limits
+	without Refused
 }
 
 var (

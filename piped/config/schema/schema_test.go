@@ -71,7 +71,7 @@ func defaults() everything {
 func schemaOfEverything() Schema {
 	value := defaults()
 	return Object(&value, strict.Rules{Unsupported: []string{"never"}, Ignored: map[string]string{"old": "ignored", "shape.old": "ignored"}},
-		Limits{Keys: []string{"later"}, Values: map[string][]string{"shape.kind": {"line"}}})
+		Refused{Keys: []string{"later"}, Values: map[string][]string{"shape.kind": {"line"}}})
 }
 
 func TestSchemaOfEveryKindOfField(t *testing.T) {
