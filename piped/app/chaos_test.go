@@ -85,7 +85,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 		dsn = "sqlite://" + filepath.Join(dir, "piped", "piped.db")
 	}
 	report := c.verify(t, dsn, filepath.Join(dir, "piped"))
-	t.Logf("%s\n  %d kills, %d starts, %s", report, len(c.killed), c.starts, time.Since(began).Round(time.Second))
+	t.Logf("%s\n  %d kills and restarts, %s", report, len(c.killed), time.Since(began).Round(time.Second))
 }
 
 // keepLog copies the agent's log to where -artifacts keeps it.
@@ -115,7 +115,6 @@ type chaos struct {
 	random *rand.Rand    // chooses the moments; the world has its own
 	writes chan struct{} // holds one when the agent has written to the cluster
 
-	starts int
 	killed []time.Time
 }
 
@@ -130,10 +129,10 @@ func (c *chaos) saw(r *http.Request) {
 	}
 }
 
-// torment kills the agent until there were enough kills and enough deployments.
-// Beside it the world acts: once for each kill, so that the work lasts.
+// torment kills the agent until there were enough kills and enough deployments
+// that nothing newer cancelled. Beside it the world acts: once for each kill, so
+// that the work lasts.
 func (c *chaos) torment(t *testing.T) {
-	c.starts = 1
 	c.begin(t)
 	rounds, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -143,24 +142,29 @@ func (c *chaos) torment(t *testing.T) {
 		}
 	}()
 	defer func() { close(rounds); <-ended }()
-	for round := 0; (len(c.killed) < c.kills || c.count(t.Context()) < c.deployments) && !t.Failed(); round++ {
+	deadline := time.Now().Add(chaosLimit)
+	for made := 0; (len(c.killed) < c.kills || made < c.deployments) && !t.Failed(); {
 		select {
-		case rounds <- struct{}{}: // the round before may still wait for an answer
-		default:
-		}
-		if len(c.killed) >= c.kills {
-			time.Sleep(200 * time.Millisecond) // only deployments are missing
-			continue
+		case rounds <- struct{}{}:
+		default: // the round before still waits for an answer
 		}
 		c.await(t.Context(), c.moment())
+		if len(c.killed) >= c.kills {
+			made = c.count(t.Context())
+		}
 		c.agent.Kill()
 		c.killed = append(c.killed, time.Now())
 		if err := c.agent.Launch(); err != nil {
 			t.Fatal(err)
 		}
-		c.starts++
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s and %d kills there are %d of %d deployments", chaosLimit, len(c.killed), made, c.deployments)
+		}
 	}
 }
+
+// chaosLimit bounds the time of torment.
+const chaosLimit = 15 * time.Minute
 
 // moment is when the agent is killed: a condition, then a delay.
 type moment struct {

@@ -36,7 +36,6 @@ type chaosWorld struct {
 	head     string
 	contents map[string]map[string]int // by commit: each application's revision, by directory
 	commands []string                  // IDs of those whose call was answered
-	seen     int                       // deployments there were when they were last counted
 }
 
 // chaosApp is one application. Each commit that touches it raises the revision,
@@ -271,10 +270,11 @@ func (w *chaosWorld) list(ctx context.Context, statuses ...modelv1.DeploymentSta
 	return response.GetDeployments()
 }
 
-// count returns how many deployments there are, as far as is known.
+// count returns how many deployments there are, without those that were
+// cancelled, most of them because of a newer commit; 0 if there is no answer.
 func (w *chaosWorld) count(ctx context.Context) int {
-	w.seen = max(w.seen, len(w.list(ctx)))
-	return w.seen
+	return len(w.list(ctx, append(openStatuses(),
+		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)...))
 }
 
 func (w *chaosWorld) answers(ctx context.Context) bool {
