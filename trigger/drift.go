@@ -20,43 +20,70 @@ const (
 	healWindow = time.Hour
 )
 
-// selfHeal reviews the drifted applications that were handed over. In a pass
-// (head is what it found) it makes the deployments that are due; otherwise it
-// only says that there is one. It returns when the next self-heal is due, the
-// zero time if none is to be expected.
+// selfHeal reviews the drifted applications that were handed over or whose time
+// has come. In a pass (head is what it found) it makes the deployments that are
+// due; otherwise it only finds out that there is one. It returns when the next
+// one is due, the zero time if none is to be expected: then something is handed
+// over before, or the next pass tries again.
 func (w *watcher) selfHeal(ctx context.Context, head *deploy.Commit) (next time.Time, err error) {
-	if len(w.drifted) == 0 || w.catalog == nil {
-		return time.Time{}, nil
+	now := w.Now()
+	var ids []string
+	for id, at := range w.drifted {
+		if !at.After(now) {
+			ids = append(ids, id)
+		}
 	}
-	ids := make([]string, 0, len(w.drifted))
-	for id := range w.drifted {
-		ids = append(ids, id)
+	if len(ids) > 0 && w.catalog != nil {
+		err = w.reviewAll(ctx, ids, head)
 	}
+	for _, at := range w.drifted {
+		if past := !at.After(now); at.IsZero() || past && head != nil {
+			continue
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next, err
+}
+
+// reviewAll decides about these drifted applications and notes when to review
+// them again: not before they are handed over anew, if as things are they are not
+// to be healed.
+func (w *watcher) reviewAll(ctx context.Context, ids []string, head *deploy.Commit) error {
 	apps, err := w.Store.DriftedApplications(ctx, ids...)
 	if err != nil {
-		return time.Time{}, err
+		return err
 	}
-	clear(w.drifted) // those that drift no more
+	for _, id := range ids {
+		delete(w.drifted, id)
+	}
 	var rs []request
 	var errs []error
 	for _, app := range apps {
-		w.drifted[app.ID] = struct{}{}
 		due, r, err := w.reviewDrift(ctx, app, head)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("self-heal application %s: %w", app.Name, err))
 		}
-		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
+		if err != nil || !due.IsZero() {
+			w.drifted[app.ID] = due
 		}
 		if r != nil {
 			rs = append(rs, *r)
 		}
 	}
-	return next, errors.Join(append(errs, w.create(ctx, rs)...)...)
+	for i, err := range w.create(ctx, rs) {
+		if err != nil {
+			w.drifted[rs[i].Deployment.ApplicationID] = time.Time{}
+			errs = append(errs, fmt.Errorf("self-heal application %s: %w", rs[i].Deployment.ApplicationName, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // reviewDrift decides about one drifted application: it is healed by r, may be
-// healed when due comes, or not at all as things are (neither).
+// healed when due comes, which may be in the past, or not at all as things are
+// (neither).
 func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head *deploy.Commit) (due time.Time, r *request, err error) {
 	e, ok := w.catalog.entries[app.ID]
 	if !ok || app.Disabled {
@@ -76,11 +103,8 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 		return due, nil, err
 	}
 	due, ok = healDue(app, e.candidate.Config.Trigger.OnOutOfSync, last, w.Now())
-	if !ok || head == nil || due.After(w.Now()) {
-		return due, nil, nil
-	}
-	if app.EvaluatedCommit != head.Hash {
-		return time.Time{}, nil, nil // what the commits since ask for is not decided yet
+	if !ok || head == nil || due.After(w.Now()) || app.EvaluatedCommit != head.Hash {
+		return due, nil, nil // what the commits since ask for is decided first
 	}
 	r, err = w.heal(ctx, app, e, provider, *head)
 	return time.Time{}, r, err

@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,13 +21,16 @@ import (
 // crash comes at any reading of the clock, which is also inside of transactions,
 // and takes everything the trigger has in memory.
 func TestNothingIsLost(t *testing.T) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		must(t, f.Value.Set("40")) // the race detector makes a database slow
+	}
 	l := newLab(t)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
 		p := &play{l: l, rt: rt, ctx: context.Background(), dir: fmt.Sprint("r", round), commits: map[string]int{}, touched: map[string]int{}}
 		p.begin()
-		for _, s := range rapid.SliceOfN(rapid.SampledFrom(steps), 1, 25).Draw(rt, "steps") {
+		for _, s := range rapid.SliceOfN(rapid.SampledFrom(steps), 1, 40).Draw(rt, "steps") {
 			p.step(s)
 			p.checkActive()
 		}

@@ -11,7 +11,7 @@ import (
 // TestManyApplications: one commit that touches all of many applications is one
 // fetch and one pass, and each is deployed.
 func TestManyApplications(t *testing.T) {
-	const n = 1000
+	const n = 300
 	l := newLab(t)
 	files := map[string]string{}
 	for i := range n {

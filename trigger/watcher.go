@@ -32,7 +32,7 @@ type watcher struct {
 
 	catalog  *catalog             // of the last head that was looked at
 	settled  bool                 // the store agrees with the catalog
-	drifted  map[string]struct{}  // applications to be reviewed for self-healing
+	drifted  map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
 	due      time.Time            // when the first of them is to be healed; zero: none
 	roster   []deploy.Application // what chains choose from, read once in a pass
 	pinned   map[string]string    // by application ID: the commit kept as its last success
@@ -51,7 +51,7 @@ type inbox struct {
 func newWatcher(t *Trigger, r Repository) *watcher {
 	return &watcher{
 		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
-		drifted: map[string]struct{}{}, pinned: map[string]string{}, warned: map[string][]string{},
+		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
 	}
 }
 
@@ -165,7 +165,7 @@ func (w *watcher) look(ctx context.Context) {
 
 func (w *watcher) note(drifted []string) {
 	for _, id := range drifted {
-		w.drifted[id] = struct{}{}
+		w.drifted[id] = time.Time{}
 	}
 }
 
