@@ -99,12 +99,17 @@ func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
 }
 
 func newLab(t *testing.T) *lab {
-	l := &lab{
+	l := closedLab(t)
+	l.open()
+	return l
+}
+
+// closedLab returns a lab whose store is not open yet.
+func closedLab(t *testing.T) *lab {
+	return &lab{
 		t: t, dsn: storetest.Ready(t), providers: []string{"one", "two"}, storeNow: time.Now,
 		executors: map[string]Executor{deploy.StageK8sSync: executor(succeed), "TWO": executor(succeed), deploy.StageRollback: executor(succeed)},
 	}
-	l.open()
-	return l
 }
 
 func (l *lab) open() {

@@ -133,19 +133,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T, ends []ending) *world {
-	w := &world{lab: newLab(t), ends: ends, busy: map[string]bool{}, executed: map[string]bool{}}
+	w := &world{lab: closedLab(t), ends: ends, busy: map[string]bool{}, executed: map[string]bool{}}
 	w.changes = func(context.Context, string, string) ([]string, error) {
 		time.Sleep(500 * time.Millisecond)
 		return []string{"same/file"}, nil
-	}
-	w.reopen(func() error { return w.store.Close() }) // with a store that can break
-	return w
-}
-
-// reopen closes the store in some way and opens it again.
-func (w *world) reopen(shut func() error) {
-	if err := shut(); err != nil {
-		w.t.Error(err)
 	}
 	w.storeNow = func() time.Time {
 		if w.writes.Load() > 0 && w.writes.Add(-1) == 0 {
@@ -154,6 +145,7 @@ func (w *world) reopen(shut func() error) {
 		return time.Now()
 	}
 	w.open()
+	return w
 }
 
 func (w *world) start() {
@@ -185,11 +177,11 @@ func (w *world) shutdown() {
 // crash ends everything without another write.
 func (w *world) crash() {
 	w.writes.Store(0)
-	w.reopen(func() error {
-		err := w.store.Close()
-		w.shutdown()
-		return err
-	})
+	if err := w.store.Close(); err != nil {
+		w.t.Error(err)
+	}
+	w.shutdown()
+	w.open()
 }
 
 func (w *world) close() {
