@@ -13,12 +13,23 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// TestAbbreviatedCommits states which commit the beginning of a hash names.
+// TestAbbreviatedCommits states which commit the beginning of a hash names, of
+// objects copied one by one and of those fetched as packs.
 func TestAbbreviatedCommits(t *testing.T) {
-	up := gittest.New(t)
+	t.Run("loose", func(t *testing.T) {
+		up := gittest.New(t)
+		testAbbreviations(t, up, up.Dir)
+	})
+	t.Run("packed", func(t *testing.T) {
+		up := gittest.New(t)
+		testAbbreviations(t, up, up.HTTP(t, gittest.HTTPOptions{}).URL)
+	})
+}
+
+func testAbbreviations(t *testing.T, up *gittest.Repo, remote string) {
 	up.Now = func() time.Time { return time.Unix(1_700_000_000, 0).UTC() }
 	base := up.Push(t, "base", map[string]string{"a": "1"})
-	r := open(t, up.Dir)
+	r := open(t, remote)
 	mustSync(t, r, base, true)
 	one, two := collision(t, r, base)
 	var twins []string
