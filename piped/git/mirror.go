@@ -111,21 +111,22 @@ func writeOrigin(sto *filesystem.Storage, remote string) error {
 	return sto.SetConfig(cfg)
 }
 
-// ensureMirror opens the mirror, or makes it. One that cannot be used is moved
-// aside (to <dir>.corrupt, replacing an older one); one of another remote is
-// removed.
+// ensureMirror opens the mirror, or makes it. One of another remote becomes one
+// of this and keeps what it holds. One that cannot be used is moved aside (to
+// <dir>.corrupt, replacing an older one).
 func ensureMirror(c Config, remote string) (*objects, error) {
 	dir := mirrorDir(c.Dir, c.ID)
 	o, err := openMirror(dir, remote, c.Branch)
+	if errors.Is(err, errOtherRemote) {
+		c.Logger.Info("git mirror follows another remote", "repository", c.ID, "dir", dir, "remote", remote)
+		if err = redirectMirror(dir, remote); err == nil {
+			o, err = openMirror(dir, remote, c.Branch)
+		}
+	}
 	switch {
 	case err == nil:
 		return o, nil
 	case errors.Is(err, fs.ErrNotExist) && !exists(dir):
-	case errors.Is(err, errOtherRemote):
-		c.Logger.Info("git mirror is re-created because the remote changed", "repository", c.ID, "dir", dir, "remote", remote)
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, err
-		}
 	default:
 		aside := dir + ".corrupt"
 		c.Logger.Warn("git mirror cannot be used: moved aside and fetched again", "repository", c.ID, "dir", dir, "movedTo", aside, "error", err)
@@ -137,6 +138,12 @@ func ensureMirror(c Config, remote string) (*objects, error) {
 		}
 	}
 	return createMirror(dir, remote)
+}
+
+// redirectMirror makes the mirror at dir one of remote.
+func redirectMirror(dir, remote string) error {
+	o := openObjects(dir)
+	return errors.Join(o.setOrigin(remote), o.close())
 }
 
 func exists(path string) bool {

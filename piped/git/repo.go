@@ -63,9 +63,9 @@ const (
 )
 
 // Open opens the mirror of c, making it when it does not exist. It does not
-// touch the network. A mirror that cannot be read is moved aside, one of
-// another remote is removed; both are logged and begin anew. The caller closes
-// the Repo.
+// touch the network. A mirror of another remote follows this one from now on and
+// keeps what it holds; one that cannot be read is moved aside and begins anew.
+// Both are logged. The caller closes the Repo.
 func Open(c Config) (*Repo, error) {
 	c = c.withDefaults()
 	t, err := c.target()
