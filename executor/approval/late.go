@@ -85,7 +85,7 @@ func (e *Executor) verdict(ctx context.Context, c deploy.Command) (open bool, re
 		return false, deploy.Errorf(deploy.NotFound, "deployment %s has no stage %q", d.ID, c.StageID), nil
 	case stage.Name != deploy.StageWaitApproval:
 		return false, deploy.Errorf(deploy.Invalid, "stage %s is a %s stage; only %s can be approved or rejected", stage.ID, stage.Name, deploy.StageWaitApproval), nil
-	case !stage.Status.Completed() && !d.Status.Completed():
+	case !stage.Status.Completed() && !d.Status.Completed() && d.Status != deploy.RollingBack:
 		return true, nil, nil
 	}
 	r, err := recordOf(*stage)
@@ -95,7 +95,7 @@ func (e *Executor) verdict(ctx context.Context, c deploy.Command) (open bool, re
 	case r.holds(c.ID):
 		return false, nil, nil
 	case !stage.Status.Completed():
-		return false, deploy.Errorf(deploy.Invalid, "the deployment has ended (%s) and the stage did not run", d.Status), nil
+		return false, deploy.Errorf(deploy.Invalid, "the stage did not run and will not: the deployment is %s", d.Status), nil
 	}
 	return false, deploy.Errorf(deploy.Invalid, "the stage has ended already: it is %s", stage.Status), nil
 }

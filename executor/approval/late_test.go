@@ -38,9 +38,12 @@ func TestTooLate(t *testing.T) {
 		l.wantAnswer("too late", deploy.CommandFailed, "the stage has ended already: it is SUCCESS")
 		l.wantAnswer("early", deploy.CommandOpen, "")
 
-		l.update(func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) })
+		l.update(func(d *deploy.Deployment) error { return d.BeginRollback(deploy.Cancelled, "", time.Now()) })
 		synctest.Wait()
-		l.wantAnswer("early", deploy.CommandFailed, "the deployment has ended (CANCELLED) and the stage did not run")
+		l.wantAnswer("early", deploy.CommandFailed, "the stage did not run and will not: the deployment is ROLLING_BACK")
+		l.update(func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) })
+		l.ask("after the end", deploy.CommandApproveStage, "ann", "", on("d", "later"))
+		l.wantAnswer("after the end", deploy.CommandFailed, "the stage did not run and will not: the deployment is CANCELLED")
 	})
 }
 
