@@ -44,13 +44,14 @@ type lab struct {
 	plan  decide
 	stop  context.CancelFunc
 	ended chan error
-	ahead atomic.Int64 // by how much the planner's clock was set forward
+	scan  time.Duration // 0 is the default
+	ahead atomic.Int64  // by how much the planner's clock was set forward
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := store.Open(t.Context(), storetest.SQLite(t), store.Options{Key: storetest.Key()})
+		s, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func (l *lab) read(_ context.Context, git deploy.GitPath, commit string) (*sourc
 
 func (l *lab) start() {
 	p := New(Config{
-		Store: l.store, Now: l.now, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Store: l.store, Now: l.now, ScanEvery: l.scan, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
 		Sources: load(func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			return l.load(ctx, git, commit)
 		}),

@@ -11,24 +11,17 @@ import (
 )
 
 // judge decides what becomes of a pending deployment whose application has no
-// active one. An error means that it could not be found out now. A panic on what
-// the commit holds is the end of the deployment, not of the agent.
-func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.logger(d).Error("planning panicked", "panic", cause, "stack", string(debug.Stack()))
-			v, err = verdict{status: deploy.Failure, reason: fmt.Sprintf(
-				"Cannot be planned: internal error while planning: %v; please report it with the agent's log", cause)}, nil
-		}
-	}()
-	v, err = p.decide(ctx, d)
+// active one. An error means that it could not be found out now.
+func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (verdict, error) {
+	v, err := p.decide(ctx, d)
 	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
 		return verdict{status: deploy.Failure, reason: "Cannot be planned: " + err.Error()}, nil
 	}
 	return v, err
 }
 
-func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (verdict, error) {
+func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
+	defer p.survive(d, &err)
 	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
 		return v, err
 	}
@@ -41,6 +34,15 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (verdict, err
 	}
 	plan, err := p.plan(ctx, d, target)
 	return verdict{plan: plan}, err
+}
+
+// survive makes a panic on what a commit holds an error: it is the end of the
+// deployment, not of the agent. It is to be deferred.
+func (p *Planner) survive(d deploy.Deployment, err *error) {
+	if cause := recover(); cause != nil {
+		p.logger(d).Error("planning panicked", "panic", cause, "stack", string(debug.Stack()))
+		*err = deploy.Errorf(deploy.Invalid, "internal error while planning: %v; please report it with the agent's log", cause)
+	}
 }
 
 // target loads the application at the commit to deploy.
@@ -80,6 +82,7 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 // planned now; the second result says what it would have to wait for, "" if
 // nothing. It may be called while the planner runs, or before.
 func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned deploy.Deployment, hold string, err error) {
+	defer p.survive(d, &err)
 	target, err := p.target(ctx, d)
 	if err != nil {
 		return d, "", err
@@ -88,7 +91,8 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 	if err != nil {
 		return d, "", err
 	}
-	return d, p.windowTurn(d, target).hold, d.Plan(plan, p.Now())
+	err = d.Plan(plan, p.Now())
+	return d, p.windowTurn(d, target).hold, err
 }
 
 // end moves a deployment out of PENDING: to PLANNED, or to its end.

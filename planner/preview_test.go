@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func TestPreview(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.create("d", "web", time.Now())
 		l.spec["web"] = office
-		p := New(Config{Store: l.store, Now: l.now, Sources: l.load, Deciders: map[string]Decider{deploy.KindKubernetes: l.plan}})
+		p := New(Config{Store: l.store, Now: l.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Sources: l.load, Deciders: map[string]Decider{deploy.KindKubernetes: l.plan}})
 		wanted := l.get("d")
 		wanted.ID, wanted.Trigger.Kind = "", deploy.OnCommit
 		got, hold, err := p.Preview(t.Context(), wanted)
@@ -28,6 +29,10 @@ func TestPreview(t *testing.T) {
 		all, _, err := l.store.ListDeployments(t.Context(), store.DeploymentQuery{})
 		if err != nil || len(all) != 1 || all[0].Status != deploy.Pending {
 			t.Errorf("the store has %v, %v", all, err)
+		}
+		p.Deciders[deploy.KindKubernetes] = decide(func() (deploy.Plan, error) { panic("nil map") })
+		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
+			t.Errorf("of what makes planning panic: %v", err)
 		}
 		l.spec["web"] = "  nonsense: true\n"
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
