@@ -2,7 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,26 +70,41 @@ func TestRestart(t *testing.T) {
 // turn. After the restart every deployment ends as it would have without the
 // crash, and no stage ends twice.
 func TestCrashAtEveryWrite(t *testing.T) {
+	whole := func(l *lab) { l.planned("d") }
 	cases := map[string]struct {
-		two  executor
-		want deploy.Status
+		two   executor
+		setUp func(*lab)
+		want  deploy.Status
+		never string // the stage that must not run
 	}{
-		"of a success":   {succeed, deploy.Success},
-		"of a rollback":  {fail("no"), deploy.Failure},
-		"of a cancelled": {hang, deploy.Cancelled},
+		"of a success":   {two: succeed, setUp: whole, want: deploy.Success},
+		"of a rollback":  {two: fail("no"), setUp: whole, want: deploy.Failure},
+		"of a cancelled": {two: hang, setUp: (*lab).cancelledInOne, want: deploy.Cancelled, never: "two"},
+		"of skipped stages": {two: succeed, want: deploy.Success, never: "two", setUp: func(l *lab) {
+			l.planned("d", func(p *deploy.Plan) {
+				p.Stages[0].Name = deploy.StageWait
+				p.Stages[1].SkipOn = json.RawMessage(`{"paths":["docs"]}`)
+			})
+			l.askSkip("s", "d", "one")
+		}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for at, crashed := 1, true; crashed; at++ {
 				t.Run(fmt.Sprint(at), func(t *testing.T) {
 					inBubble(t, func(t *testing.T, l *lab) {
-						l.executors["TWO"] = c.two
-						crashed = l.crashAt(at, c.want == deploy.Cancelled)
+						l.changes = changed("docs/a")
+						l.executors["TWO"], l.executors[deploy.StageWait] = c.two, executor(hang)
+						c.setUp(l)
+						crashed = l.crashAt(at)
 						l.start()
 						time.Sleep(time.Minute)
 						synctest.Wait()
 						if d := l.get("d"); d.Status != c.want {
 							t.Errorf("the deployment is %s because %q, want %s", d.Status, d.StatusReason, c.want)
+						}
+						if never := "d/" + c.never; slices.ContainsFunc(l.ran(), func(ran string) bool { return strings.TrimSuffix(ran, "*") == never }) {
+							t.Errorf("executed %v", l.ran())
 						}
 						l.wantLegal("d")
 						open, err := l.store.OpenCommands(t.Context())
@@ -100,21 +118,24 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt runs a deployment until the store's clock is read for the nth time:
-// that is done once for each write. It reports whether that ever happened.
-func (l *lab) crashAt(n int, cancelled bool) bool {
+// cancelledInOne stores a deployment that runs its first stage, and its cancel:
+// one that waits would be cancelled at once.
+func (l *lab) cancelledInOne() {
 	l.t.Helper()
 	l.planned("d")
-	if cancelled {
-		l.askCancel("c", "d")
-		// A deployment that waits is cancelled at once; this one shall run.
-		l.update("d", func(d *deploy.Deployment) error {
-			if err := d.Start(time.Now()); err != nil {
-				return err
-			}
-			return d.StartStage("one", time.Now())
-		})
-	}
+	l.askCancel("c", "d")
+	l.update("d", func(d *deploy.Deployment) error {
+		if err := d.Start(time.Now()); err != nil {
+			return err
+		}
+		return d.StartStage("one", time.Now())
+	})
+}
+
+// crashAt runs the scheduler until the store's clock is read for the nth time:
+// that is done once for each write. It reports whether that ever happened.
+func (l *lab) crashAt(n int) bool {
+	l.t.Helper()
 	if err := l.store.Close(); err != nil {
 		l.t.Fatal(err)
 	}
