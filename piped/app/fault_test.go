@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -76,6 +77,17 @@ func (s *faultScene) push(t *testing.T) string {
 	return s.repo.Push(t, "calm v2", appFiles("calm", s.namespace, "v2", ""))
 }
 
+// mustHang checks that the fault is felt: a deployment has not ended.
+func (s *faultScene) mustHang(t *testing.T, dir, commit string) {
+	t.Helper()
+	for _, d := range s.agent.deployments(appID(dir)) {
+		if d.GetTrigger().GetCommit().GetHash() == commit && d.GetCompletedAtMs() == 0 {
+			return
+		}
+	}
+	t.Errorf("the deployment of %s ended in spite of the fault", dir)
+}
+
 // mustHaveLostNothing: what was under way and what came during the fault ends
 // as if there had been none, once.
 func (s *faultScene) mustHaveLostNothing(t *testing.T, calmCommit string) {
@@ -104,6 +116,7 @@ func TestFaultAPIServerStopped(t *testing.T) {
 	}
 	calm := s.push(t)
 	time.Sleep(outage(t))
+	s.mustHang(t, "calm", calm)
 	if err := cluster.StartComponent(t.Context(), "apiserver"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +146,7 @@ func TestFaultAPIServerSilent(t *testing.T) {
 	proxy.Silence()
 	calm := s.push(t)
 	time.Sleep(outage(t))
+	s.mustHang(t, "calm", calm)
 	proxy.Speak()
 	s.mustHaveLostNothing(t, calm)
 }
@@ -181,7 +195,7 @@ func holdUntil(back <-chan struct{}) gittest.Fault {
 }
 
 // TestFaultClockJumps sets the clock by more than the default timeout of a
-// deployment while one goes on and another begins, and then the other way:
+// deployment while one rolls out and another waits, and then the other way:
 // nothing ends early, nothing hangs.
 func TestFaultClockJumps(t *testing.T) {
 	for _, by := range []time.Duration{7 * time.Hour, -7 * time.Hour} {
@@ -193,9 +207,22 @@ func TestFaultClockJumps(t *testing.T) {
 				return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), now: now})
 			})
 			offset.Store(int64(by))
-			calm := s.push(t)
-			time.Sleep(outage(t) / 3)
+			wait := outage(t)
+			files := appFiles("calm", s.namespace, "v2", "")
+			files["calm/app.pipecd.yaml"] += fmt.Sprintf("  planner: {alwaysUsePipeline: true}\n  pipeline: {stages: [{name: WAIT, with: {duration: %s}}, {name: K8S_SYNC}]}\n", wait)
+			began := time.Now()
+			calm := repo.Push(t, "calm v2, after a wait", files)
+			s.agent.await(appID("calm"), "waits", func(d *modelv1.Deployment) bool {
+				return d.GetTrigger().GetCommit().GetHash() == calm && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_RUNNING
+			})
 			offset.Store(-int64(by))
+			d := s.agent.mustEnd(appID("calm"), calm, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+			if took := time.Since(began); took < wait {
+				t.Errorf("a deployment that waits for %s ended after %s", wait, took)
+			}
+			if jumped := time.Duration(d.GetCompletedAtMs()-d.GetCreatedAtMs()) * time.Millisecond; jumped.Abs() < 13*time.Hour {
+				t.Errorf("by the agent's clock the deployment took %s: the jump was not seen", jumped)
+			}
 			s.mustHaveLostNothing(t, calm)
 		})
 	}
