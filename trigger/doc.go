@@ -12,7 +12,8 @@
 //     (takeover.go),
 //  4. decides for each whether the commits since the last evaluated one touch it
 //     and makes a deployment if they do (commit.go, touched.go),
-//  5. heals those whose live state has drifted, unless a commit did (drift.go),
+//  5. heals those whose live state has drifted, unless a commit did (drift.go,
+//     guard.go),
 //  6. answers sync commands for the head it found, each once, with a deployment
 //     or with the reason why there is none (command.go).
 //
