@@ -25,10 +25,6 @@ type Running = func(context.Context) (*source.Source, error)
 // Decide plans a deployment of target. Running is asked only if the decision
 // depends on what runs, and never for an application without a last success.
 func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Running) (deploy.Plan, error) {
-	if len(target.Objects) == 0 {
-		return deploy.Plan{}, deploy.Errorf(deploy.Invalid,
-			"%s declares no manifests at commit %s: add some, or delete the application", d.Git.ConfigPath(), d.Trigger.Commit.Short())
-	}
 	c, err := choose(ctx, question{app: app, deployment: d, target: target, running: running})
 	if err != nil {
 		return deploy.Plan{}, err
