@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,6 +144,43 @@ func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 
 	commit = repo.Push(t, "web v3", webApp(ns, "v3", "")) // the only provider is another one now
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestReloadsLeaveNothingBehind: the watches of clusters that were replaced end,
+// and so do the connections to remotes that are no longer followed.
+func TestReloadsLeaveNothingBehind(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	server := repo.HTTP(t, gittest.HTTPOptions{})
+	data, err := os.ReadFile(cluster.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	replaceFile(t, kubeconfig, string(data))
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": server.URL}, providers: map[string]string{"local": kubeconfig}}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	var first int
+	const rounds = 5
+	for round := range rounds {
+		commit := repo.Push(t, "web", webApp(ns, fmt.Sprintf("v%d", round), ""))
+		agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		if round == 0 {
+			first = runtime.NumGoroutine()
+		}
+		replaceFile(t, kubeconfig, fmt.Sprintf("%s\n# rotation %d\n", data, round))
+		agent.awaitLog("changed=platformProviders", "a replaced or removed connection has ended")
+		s.more = fmt.Sprintf("  git: {username: user%d}\n", round)
+		agent.write(s, "changed=repositories")
+	}
+	last := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if last = runtime.NumGoroutine(); last < first+rounds {
+			return
+		}
+	}
+	t.Errorf("%d goroutines after the first deployment, %d after %d reloads", first, last, 2*rounds)
 }
 
 // TestKeyFileIsRotated exchanges the SSH key the way Kubernetes exchanges the

@@ -103,10 +103,10 @@ func (r *repositories) opened(repoID string) *git.Repo {
 func (r *repositories) use(ctx context.Context, next []repository) {
 	for i := range next {
 		n := &next[i]
-		if n.problem == nil {
-			n.problem = n.mirror.Follow(ctx, n.config.Remote, n.config.Branch, n.auth)
-		}
 		if n.problem != nil {
+			continue
+		}
+		if n.problem = n.mirror.Follow(ctx, n.config.Remote, n.config.Branch, n.auth); n.problem != nil {
 			r.logger.Error("a repository cannot be watched; trying again", "repo", n.config.RepoID, "error", n.problem)
 		}
 	}
