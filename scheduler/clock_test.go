@@ -54,7 +54,7 @@ func TestClockJump(t *testing.T) {
 func TestClockJumpAndAStoreThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.planned("d", func(p *deploy.Plan) { p.Timeout = 10 * time.Minute })
-		s := New(Config{Store: l.store, Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }, Logger: l.logger()})
+		s := New(Config{Store: l.store, Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }, Logger: l.logger})
 		r := newRun(s, l.get("d"))
 		deadline := time.Now().Add(10 * time.Minute)
 		if got := r.remaining(forwardPart, false, deadline, 10*time.Minute); got != 10*time.Minute {

@@ -81,7 +81,8 @@ type lab struct {
 	stop  context.CancelFunc // of the scheduler that runs
 	ended chan error
 
-	said bytes.Buffer // the scheduler's log, to be read after its end
+	logger *slog.Logger
+	said   bytes.Buffer // what was logged, to be read when nothing runs
 
 	mu   sync.Mutex
 	runs []string // see ran
@@ -106,10 +107,12 @@ func newLab(t *testing.T) *lab {
 
 // closedLab returns a lab whose store is not open yet.
 func closedLab(t *testing.T) *lab {
-	return &lab{
+	l := &lab{
 		t: t, dsn: storetest.Ready(t), providers: []string{"one", "two"}, storeNow: time.Now,
 		executors: map[string]Executor{deploy.StageK8sSync: executor(succeed), "TWO": executor(succeed), deploy.StageRollback: executor(succeed)},
 	}
+	l.logger = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &l.said), nil))
+	return l
 }
 
 func (l *lab) open() {
@@ -131,7 +134,7 @@ func (l *lab) start() {
 		})
 	}
 	s := New(Config{
-		Store: l.store, Executors: executors, Logger: l.logger(),
+		Store: l.store, Executors: executors, Logger: l.logger,
 		Providers: func() []string { return l.providers }, Limits: func() Limits { return l.limits }, Changes: l.changes,
 		Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 	})
@@ -139,10 +142,6 @@ func (l *lab) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ended = stop, make(chan error, 1)
 	go func() { l.ended <- s.Run(ctx) }()
-}
-
-func (l *lab) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(io.MultiWriter(l.t.Output(), &l.said), nil))
 }
 
 // clockAhead sets the scheduler's wall clock; no timer notices.

@@ -138,7 +138,7 @@ func TestLogLines(t *testing.T) {
 func TestLogsOfAStoreThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.planned("d")
-		sink := newLogSink(l.store, l.logger())
+		sink := newLogSink(l.store, l.logger)
 		first, err := sink.open(t.Context(), "d", "one", time.Now)
 		if err != nil {
 			t.Fatal(err)

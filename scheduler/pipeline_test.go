@@ -24,12 +24,12 @@ import (
 // agent's own.
 func inPipeline(t *testing.T, test func(t *testing.T, l *lab)) {
 	inBubble(t, func(t *testing.T, l *lab) {
-		approvals := approval.New(approval.Config{Store: l.store, Logger: l.logger()})
+		approvals := approval.New(approval.Config{Store: l.store, Logger: l.logger})
 		scripts, err := script.New(script.Config{
 			Tree: func(string, string) (fs.FS, error) {
 				return fstest.MapFS{"app-d/hello.txt": {Data: []byte("hello\n")}}, nil
 			},
-			Dir: filepath.Join(t.TempDir(), "scripts"), Logger: l.logger(),
+			Dir: filepath.Join(t.TempDir(), "scripts"), Logger: l.logger,
 		})
 		if err != nil {
 			t.Fatal(err)

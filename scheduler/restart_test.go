@@ -173,7 +173,7 @@ func TestOldReadingStartsNothing(t *testing.T) {
 		s := New(Config{Store: l.store, Executors: map[string]Executor{deploy.StageK8sSync: executor(func(context.Context, deploy.StageRun) deploy.StageResult {
 			t.Error("the stage was run again")
 			return deploy.StageResult{Status: deploy.StageFailure}
-		})}, Limits: func() Limits { return Limits{} }, Now: time.Now, Logger: l.logger()})
+		})}, Limits: func() Limits { return Limits{} }, Now: time.Now, Logger: l.logger})
 		s.consider(old)
 		for _, r := range s.startable() {
 			s.drive(t.Context(), r)

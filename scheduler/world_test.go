@@ -46,7 +46,7 @@ func newWorld(t *testing.T, ends []ending) *world {
 }
 
 func (w *world) start() {
-	approvals := approval.New(approval.Config{Store: w.store, Logger: w.logger()})
+	approvals := approval.New(approval.Config{Store: w.store, Logger: w.logger})
 	w.executors = map[string]Executor{}
 	for name, e := range map[string]Executor{
 		deploy.StageK8sSync: executor(w.pretend), deploy.StageScriptRun: executor(w.pretend),
