@@ -16,8 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// retryUnusable is how often what is configured and cannot be used is tried again.
-const retryUnusable = 30 * time.Second
+// retryLooks is after how many looks what is configured and cannot be used is
+// tried again.
+const retryLooks = 15
 
 // reloader is the component that follows the configuration: when the content of
 // its file, or of a file it names, changes, what it decides is put into effect.
@@ -54,21 +55,18 @@ func newReloader(path string, started *config.Piped, live *live, st *store.Store
 func (r *reloader) Run(ctx context.Context) error {
 	poll := time.NewTicker(r.every)
 	defer poll.Stop()
-	retry := time.NewTicker(retryUnusable)
-	defer retry.Stop()
-	for {
+	for looks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-poll.C:
 			r.look(ctx)
+			if looks++; looks%retryLooks == 0 && r.live.unusable() {
+				r.reload(ctx)
+			}
 		case <-r.ask:
 			r.log.Info("told to reload the configuration")
 			r.reload(ctx)
-		case <-retry.C:
-			if r.live.unusable() {
-				r.reload(ctx)
-			}
 		}
 		if err := r.dropRemoved(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot see what runs on platform providers that were removed; trying again", "error", err)

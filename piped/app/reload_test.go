@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
@@ -143,6 +145,25 @@ func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 	}
 
 	commit = repo.Push(t, "web v3", webApp(ns, "v3", "")) // the only provider is another one now
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+}
+
+// TestMirrorsAreTriedAgain: no file of the configuration changes when what stood
+// in the way of a mirror goes.
+func TestMirrorsAreTriedAgain(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns := cluster.Namespace(t)
+	repo := newRepo(t)
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()}}
+	obstacle := filepath.Join(s.dataDir, "git")
+	replaceFile(t, obstacle, "a file where the directory of the mirrors belongs")
+	agent := runReloading(t, s, 10*time.Millisecond)
+	agent.awaitLog("tried again; everything else goes on", "not a directory")
+	commit := repo.Push(t, "add web", webApp(ns, "v1", ""))
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	agent.awaitLog(inEffect, "changed=repositories")
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
@@ -303,6 +324,37 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 	replaceFile(t, agent.path, s.text())
 	agent.signal <- syscall.SIGHUP
 	agent.awaitLog("told to reload", inEffect, "changed=limits")
+}
+
+// TestHalfWrittenFileIsLeftAlone: what differs from one look to the next is
+// still being written.
+func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
+	s := spec{dataDir: t.TempDir()}
+	agent := runReloading(t, s, time.Hour)
+	cfg, _, err := config.LoadPiped(agent.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReloader(agent.path, cfg, agent.app.live, nil, Options{Logger: slog.New(slog.NewTextHandler(agent.log, nil))}.withDefaults())
+	look := func(text, want string) {
+		t.Helper()
+		if text != "" {
+			replaceFile(t, agent.path, text)
+		}
+		agent.log.Reset()
+		r.look(t.Context())
+		if log := agent.log.String(); want == "" && log != "" || !strings.Contains(log, want) {
+			t.Errorf("after a look the log tells %q, want %q", log, want)
+		}
+	}
+	s.more = "  limits: {deployments: 3}\n"
+	look(s.text()[:len(s.text())-10], "")
+	look(s.text(), "")
+	look("", inEffect)
+	look("", "")
+	look("kind: {", "")
+	look("", "is refused")
+	look("", "")
 }
 
 // TestWhatNeedsARestartIsNamed: everything else of the change is in effect.
