@@ -127,6 +127,44 @@ func TestHeldHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// TestOvertaken: what becomes of a held deployment that a later one has overtaken.
+func TestOvertaken(t *testing.T) {
+	cases := []struct {
+		name   string
+		commit string // of the later one
+		end    deploy.Status
+		want   deploy.Status
+		reason string
+	}{
+		{"by another commit that succeeds", "beef", deploy.Success, deploy.Cancelled,
+			"Overtaken while it was held: deployment new of commit beef has succeeded, and this one would undo it; to deploy commit c0ffee0 all the same, sync by hand"},
+		{"by another commit that fails", "beef", deploy.Failure, deploy.Pending, ""},
+		{"by the same commit", "c0ffee0123456789-old", deploy.Success, deploy.Pending, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, l *lab) {
+				l.spec["web"] = office
+				l.start()
+				l.create("old", "web", time.Now(), byGit)
+				synctest.Wait()
+				l.create("new", "web", time.Now().Add(time.Second), func(n *store.NewDeployment) { n.Deployment.Trigger.Commit.Hash = c.commit })
+				synctest.Wait()
+				l.finish("new", c.end)
+				synctest.Wait()
+				d := l.get("old")
+				if d.Status != c.want || c.reason != "" && d.StatusReason != c.reason {
+					t.Fatalf("it is %s because\n%q, want %s because\n%q", d.Status, d.StatusReason, c.want, c.reason)
+				}
+				l.wait(8 * time.Hour)
+				if d := l.get("old"); d.Status != c.want && d.Status != deploy.Planned {
+					t.Errorf("at 08:00 it is %s because %q", d.Status, d.StatusReason)
+				}
+			})
+		})
+	}
+}
+
 // chained makes a deployment the beginning of a chain: beside its own, a block
 // for each list of applications.
 func chained(blocks ...[]string) func(*store.NewDeployment) {
@@ -161,7 +199,9 @@ func TestChain(t *testing.T) {
 		l.create("web", "web", now, inBlock(1))
 		l.create("db", "db", now, inBlock(1))
 		l.create("edge", "edge", now, inBlock(2))
-		l.create("other", "edge", now.Add(time.Hour)) // not of the chain: need not wait
+		l.create("other", "edge", now.Add(time.Hour), func(n *store.NewDeployment) { // not of the chain: need not wait
+			n.Deployment.Trigger.Commit.Hash = "c0ffee0123456789-edge"
+		})
 		synctest.Wait()
 		ids := []string{"first", "web", "db", "edge", "other"}
 		steps := []struct {

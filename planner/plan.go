@@ -22,6 +22,9 @@ func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (verdict, erro
 
 func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
 	defer p.survive(d, &err)
+	if v, err := p.outdated(ctx, d); err != nil || v.status != "" {
+		return v, err
+	}
 	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
 		return v, err
 	}

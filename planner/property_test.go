@@ -21,7 +21,7 @@ func TestNothingWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		windows := rapid.SampledFrom([]string{"", office,
 			"  syncWindows: [{kind: deny, schedule: 30 * * * *, duration: 20m, manualSync: false}]\n"}).Draw(rt, "windows")
-		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 25).Draw(rt, "steps")
+		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 16).Draw(rt, "steps")
 		var err error
 		inBubble(t, func(t *testing.T, l *lab) {
 			l.spec["web"], l.scan = windows, 365*24*time.Hour

@@ -19,7 +19,7 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range pending {
+	for i, d := range pending {
 		if active != nil { // its end wakes the planner again
 			if err := p.hold(ctx, d, fmt.Sprintf("Waiting for the end of deployment %s of commit %s", active.ID, active.Trigger.Commit.Short())); err != nil {
 				return err
@@ -31,6 +31,9 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 			return err
 		}
 		if v.hold == "" {
+			if err := p.overtake(ctx, pending[:i], d, v); err != nil {
+				return err
+			}
 			return p.end(ctx, d, v)
 		}
 		if err := p.hold(ctx, d, v.hold); err != nil {
