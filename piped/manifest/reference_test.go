@@ -11,6 +11,7 @@ const everyReference = `{
     {name: a, env: [{name: X, valueFrom: {configMapKeyRef: {name: env-map, key: k}}}, {name: Y, valueFrom: {secretKeyRef: {name: env-secret, key: k}}}, {name: Z, value: z}],
      envFrom: [{configMapRef: {name: from-map}}, {secretRef: {name: from-secret}}]}],
   initContainers: [{name: i, envFrom: [{configMapRef: {name: init-map}}, {configMapRef: {name: from-map}}]}],
+  ephemeralContainers: [{name: e, envFrom: [{secretRef: {name: debug-secret}}]}],
   volumes: [
     {name: v1, configMap: {name: volume-map}}, {name: v2, secret: {secretName: volume-secret}}, {name: v3, emptyDir: {}},
     {name: v4, projected: {sources: [{configMap: {name: projected-map}}, {secret: {name: projected-secret}}, {serviceAccountToken: {path: t}}]}},
@@ -20,13 +21,16 @@ const everyReference = `{
 func TestReferences(t *testing.T) {
 	want := []Reference{
 		{"ConfigMap", "env-map"}, {"ConfigMap", "from-map"}, {"ConfigMap", "init-map"}, {"ConfigMap", "projected-map"}, {"ConfigMap", "volume-map"},
-		{"Secret", "csi-secret"}, {"Secret", "env-secret"}, {"Secret", "from-secret"}, {"Secret", "projected-secret"}, {"Secret", "pull-secret"}, {"Secret", "volume-secret"},
+		{"Secret", "csi-secret"}, {"Secret", "debug-secret"}, {"Secret", "env-secret"}, {"Secret", "from-secret"}, {"Secret", "projected-secret"}, {"Secret", "pull-secret"}, {"Secret", "volume-secret"},
 	}
-	for kind, text := range map[string]string{
-		"a Deployment": pod(everyReference),
-		"a Pod":        "{apiVersion: v1, kind: Pod, spec: " + everyReference + "}",
-		"a CronJob":    "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: " + everyReference + "}}}}}",
-	} {
+	texts := map[string]string{
+		"Pod":     "{apiVersion: v1, kind: Pod, spec: " + everyReference + "}",
+		"CronJob": "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: " + everyReference + "}}}}}",
+	}
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job"} {
+		texts[kind] = "{apiVersion: x/v1, kind: " + kind + ", spec: {template: {spec: " + everyReference + "}}}"
+	}
+	for kind, text := range texts {
 		if diff := cmp.Diff(want, References(fromYAML(t, text))); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", kind, diff)
 		}
