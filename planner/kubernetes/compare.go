@@ -38,7 +38,7 @@ func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) 
 		}) || len(refs) == 0 && o.GetKind() == "Deployment"
 	}
 	used := map[manifest.Reference]bool{}
-	for _, o := range slices.Concat(before, after) {
+	for _, o := range after { // what only ran before has left a pod template
 		if isWorkload(o) {
 			for _, r := range manifest.References(o.Unstructured) {
 				used[r] = true

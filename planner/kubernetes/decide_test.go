@@ -80,17 +80,32 @@ func TestOrderOfManifests(t *testing.T) {
 	})
 }
 
+// TestRunningThatCannotBeReadNow: what runs may be readable later, so nothing is
+// decided without it.
+func TestRunningThatCannotBeReadNow(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/decide/10-image-updated.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := readCase(t, archive)
+	c.gone, c.goneKind = "the disk is not there", deploy.Unavailable
+	if plan, _, err := c.plan(t, func([]manifest.Object) {}); !deploy.IsKind(err, deploy.Unavailable) {
+		t.Errorf("%s because %q, %v", plan.Strategy, plan.Summary, err)
+	}
+}
+
 // decisionCase is one file of testdata/decide.
 type decisionCase struct {
-	commits map[string]fstest.MapFS // by hash: old and new
-	trigger deploy.Trigger
-	gone    string
-	want    string
+	commits  map[string]fstest.MapFS // by hash: old and new
+	trigger  deploy.Trigger
+	gone     string
+	goneKind deploy.Kind
+	want     string
 }
 
 func readCase(t *testing.T, archive *txtar.Archive) decisionCase {
 	t.Helper()
-	c := decisionCase{commits: map[string]fstest.MapFS{"new": {}}, trigger: deploy.Trigger{Kind: deploy.OnCommit, Strategy: deploy.StrategyAuto}}
+	c := decisionCase{goneKind: deploy.NotFound, commits: map[string]fstest.MapFS{"new": {}}, trigger: deploy.Trigger{Kind: deploy.OnCommit, Strategy: deploy.StrategyAuto}}
 	for _, f := range archive.Files {
 		if strings.HasPrefix(f.Name, "old/") || f.Name == "gone" {
 			c.commits["old"] = fstest.MapFS{}
@@ -153,7 +168,7 @@ func (c decisionCase) plan(t *testing.T, arrange func([]manifest.Object)) (plan 
 	t.Helper()
 	loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) {
 		if commit == "old" && c.gone != "" {
-			return nil, deploy.Errorf(deploy.NotFound, "%s", c.gone)
+			return nil, deploy.Errorf(c.goneKind, "%s", c.gone)
 		}
 		return c.commits[commit], nil
 	}}
