@@ -85,7 +85,7 @@ func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject,
 		return nil, false, err
 	}
 	made, err := w.newRequest(ctx, s.app, s.entry, s.provider, deploy.Trigger{Kind: deploy.OnCommit, Commit: head, Strategy: deploy.StrategyAuto})
-	made.Supersede, made.reason = made.queue != config.QueueAll, reason
+	made.Supersede, made.Replace, made.reason = made.queue != config.QueueAll, made.queue == config.QueueReplace, reason
 	return &made, false, err
 }
 

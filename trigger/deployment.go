@@ -51,34 +51,6 @@ func (w *watcher) create(ctx context.Context, rs []request) []error {
 		}
 		w.log.Info("deployment triggered", "app", d.ApplicationName, "deployment", d.ID, "kind", d.Trigger.Kind,
 			"commit", d.Trigger.Commit.Short(), "reason", rs[i].reason)
-		if d.Trigger.Kind == deploy.OnCommit && rs[i].queue == config.QueueReplace {
-			errs[i] = w.cancelActive(ctx, d)
-		}
 	}
 	return errs
-}
-
-// cancelActive asks for the cancellation of the application's running
-// deployments in favour of d. Like superseding, it leaves manual syncs and what
-// a chain asked for alone.
-func (w *watcher) cancelActive(ctx context.Context, d deploy.Deployment) error {
-	active, _, err := w.Store.ListDeployments(ctx, store.DeploymentQuery{
-		ApplicationIDs: []string{d.ApplicationID}, Statuses: []deploy.Status{deploy.Running},
-	})
-	if err != nil {
-		return err
-	}
-	for _, old := range active {
-		if k := old.Trigger.Kind; k != deploy.OnCommit && k != deploy.OnOutOfSync {
-			continue
-		}
-		_, err = w.Store.CreateCommand(ctx, deploy.Command{
-			ID: w.NewID(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: old.ID,
-			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -154,7 +154,7 @@ func (w *watcher) look(ctx context.Context) {
 	if lookup == nil {
 		err = w.evaluate(ctx, head)
 	}
-	w.report(ctx, err)
+	w.report(ctx, lookup, err)
 	if ctx.Err() != nil {
 		return // open commands are handed over again after the restart
 	}
@@ -212,17 +212,24 @@ func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
 }
 
 // report logs an outage when it begins, when its cause changes and when it ends.
-func (w *watcher) report(ctx context.Context, err error) {
+// Only a repository that cannot be read is asked less often: an error of one
+// application must not slow down the others.
+func (w *watcher) report(ctx context.Context, lookup, err error) {
+	if lookup == nil {
+		w.failures = 0
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		w.failures++
+		if lookup != nil {
+			w.failures++
+		}
 		if text := err.Error(); text != w.lastErr {
 			w.log.Error("cannot follow the repository; trying again", "error", err)
 			w.lastErr = text
 		}
 	case w.lastErr != "":
 		w.log.Info("the repository can be followed again")
-		w.failures, w.lastErr = 0, ""
+		w.lastErr = ""
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/google/uuid"
+
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -19,6 +21,9 @@ type NewDeployment struct {
 	// drift triggered, with the chains they begin. Manual syncs and deployments
 	// that a chain asked for are left alone.
 	Supersede bool
+	// Replace asks, by a command for each, for the cancellation of the
+	// application's running deployments, with the exceptions of Supersede.
+	Replace bool
 	// Chain is the deployment chain that the deployment begins: its ID is the
 	// deployment's ChainID, its first block becomes the deployment itself. For
 	// each node of the later blocks a CommandChainSync of the node's CommandID
@@ -70,6 +75,11 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	if err := t.insertDeployment(ctx, &d); err != nil {
 		return d, err
 	}
+	if n.Replace {
+		if err := t.replace(ctx, &d); err != nil {
+			return d, err
+		}
+	}
 	if n.Chain != nil {
 		if err := t.beginChain(ctx, *n.Chain, &d); err != nil {
 			return d, err
@@ -94,6 +104,26 @@ func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
 		}
 		next.UpdatedAt, next.Revision = d.UpdatedAt, prev.Revision+1
 		if err := t.storeMove(ctx, prev, &next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace asks for the cancellation of what runs in the application of d, in
+// favour of d. What it left is not rolled back: d brings the next state.
+func (t *tx) replace(ctx context.Context, d *deploy.Deployment) error {
+	running, err := all(ctx, t, scanText, `SELECT id FROM deployments WHERE application_id = ? AND status = 'RUNNING'
+		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') ORDER BY id`, d.ApplicationID)
+	if err != nil {
+		return err
+	}
+	for _, id := range running {
+		_, err := t.insertCommand(ctx, deploy.Command{
+			ID: uuid.NewString(), Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: id,
+			Commander: fmt.Sprintf("trigger.queue: replace, for commit %s", d.Trigger.Commit.Short()), ForceNoRollback: true,
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -257,3 +257,43 @@ func testSupersede(t *testing.T, e *env) {
 		t.Errorf("%d events tell of a cancellation, want 4", cancelled)
 	}
 }
+
+// testReplace: with the new deployment, and only with it, comes a cancel of what
+// runs for Git or drift.
+func testReplace(t *testing.T, e *env) {
+	ctx := t.Context()
+	for kind, cancelled := range map[deploy.TriggerKind]bool{
+		deploy.OnCommit: true, deploy.OnOutOfSync: true, deploy.OnCommand: false, deploy.OnChain: false,
+	} {
+		a := e.putApp(t, string(kind))
+		running := e.deployment("running-"+string(kind), a, kind)
+		if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: running}); err != nil {
+			t.Fatal(err)
+		}
+		e.update(t, running.ID, func(d *deploy.Deployment) error { return d.Plan(plan(), e.clock.now()) })
+		e.update(t, running.ID, func(d *deploy.Deployment) error { return d.Start(e.clock.now()) })
+		newer := store.NewDeployment{Deployment: e.deployment("newer-"+string(kind), a, deploy.OnCommit), Replace: true}
+		if _, err := e.store.CreateDeployment(ctx, newer); err != nil {
+			t.Fatal(err)
+		}
+		_, err := e.store.CreateDeployment(ctx, newer)
+		wantKind(t, err, deploy.Exists, "exists already")
+
+		var got []deploy.Command
+		open, err := e.store.OpenCommands(ctx, deploy.CommandCancel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range open {
+			if c.ApplicationID == a.ID {
+				got = append(got, c)
+			}
+		}
+		switch {
+		case !cancelled && len(got) != 0:
+			t.Errorf("%s: cancelled by %+v", kind, got)
+		case cancelled && (len(got) != 1 || got[0].DeploymentID != running.ID || !got[0].ForceNoRollback || got[0].Commander != "trigger.queue: replace, for commit c0ffee0"):
+			t.Errorf("%s: the cancels are %+v", kind, got)
+		}
+	}
+}

@@ -99,6 +99,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"DeploymentPages", testDeploymentPages},
 		{"DeploymentCommand", testDeploymentCommand},
 		{"Supersede", testSupersede},
+		{"Replace", testReplace},
 		{"Chain", testChain},
 		{"ChainRefusals", testChainRefusals},
 		{"Candidates", testCandidates},
