@@ -79,6 +79,7 @@ func TestCancelWhileRunning(t *testing.T) {
 // TestCancelOptions states what a cancel's options do, whatever the application's
 // configuration says about rollbacks.
 func TestCancelOptions(t *testing.T) {
+	t.Parallel()
 	force := func(c *deploy.Command) { c.ForceRollback = true }
 	both := func(c *deploy.Command) { c.ForceRollback, c.ForceNoRollback = true, true }
 	byHand := "; not rolled back, because automatic rollback is off; to go back to commit beef012: pipectl application rollback --app-id=app-d --to=before"

@@ -52,6 +52,7 @@ func TestNoStages(t *testing.T) {
 
 // TestEnds states how deployments end whose first stage does not succeed.
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name       string
 		one        executor

@@ -15,6 +15,7 @@ import (
 // TestLimits: no more deployments run than allowed, the others follow oldest
 // first, and a full cluster holds up no other.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name      string
 		limits    Limits

@@ -15,7 +15,7 @@ import (
 const (
 	logFlushEvery = 200 * time.Millisecond
 	maxLogLine    = 64 << 10 // bytes; longer lines are cut
-	maxLogPending = 20000    // blocks kept while the store cannot be written
+	maxLogPending = 20_000   // blocks kept while the store cannot be written
 
 	logFlushTimeout = 10 * time.Second // a store that hangs must not hold a shutdown up for ever
 )
@@ -23,9 +23,10 @@ const (
 // logSink collects the lines of all running stages and stores them in batches,
 // so that a chatty stage costs few transactions and no line ever waits for one.
 type logSink struct {
-	store *store.Store
-	log   *slog.Logger
-	wake  chan struct{}
+	store      *store.Store
+	log        *slog.Logger
+	maxPending int
+	wake       chan struct{}
 
 	writing sync.Mutex // held while a batch is written, so that batches keep their order
 	mu      sync.Mutex
@@ -34,7 +35,7 @@ type logSink struct {
 }
 
 func newLogSink(s *store.Store, log *slog.Logger) *logSink {
-	return &logSink{store: s, log: log, wake: make(chan struct{}, 1)}
+	return &logSink{store: s, log: log, maxPending: maxLogPending, wake: make(chan struct{}, 1)}
 }
 
 // run flushes now and then until ctx ends; stages flush by themselves at their end.
@@ -92,7 +93,7 @@ func (l *logSink) flush(ctx context.Context) error {
 
 func (l *logSink) add(b deploy.LogBlock) {
 	l.mu.Lock()
-	if len(l.pending) < maxLogPending {
+	if len(l.pending) < l.maxPending {
 		l.pending = append(l.pending, b)
 	} else {
 		l.dropped++

@@ -139,11 +139,12 @@ func TestLogsOfAStoreThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.planned("d")
 		sink := newLogSink(l.store, l.logger)
+		sink.maxPending = 100
 		first, err := sink.open(t.Context(), "d", "one", time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range maxLogPending + 10 {
+		for i := range sink.maxPending + 10 {
 			first.Infof("line %d", i)
 		}
 		ended, cancel := context.WithCancel(t.Context())
@@ -163,8 +164,8 @@ func TestLogsOfAStoreThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := l.log("d", "one")
-		if want := fmt.Sprintf("%d INFO after", maxLogPending); len(log) != maxLogPending+1 || log[maxLogPending] != want {
-			t.Errorf("%d lines, the last %q; want %d and %q", len(log), log[len(log)-1], maxLogPending+1, want)
+		if want := fmt.Sprintf("%d INFO after", sink.maxPending); len(log) != sink.maxPending+1 || log[sink.maxPending] != want {
+			t.Errorf("%d lines, the last %q; want %d and %q", len(log), log[len(log)-1], sink.maxPending+1, want)
 		}
 	})
 }

@@ -87,6 +87,7 @@ func (l *lab) stages(id string) []string {
 
 // TestPipeline takes a deployment through its stages by what people ask for.
 func TestPipeline(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		people func(l *lab) // what happens once the gate is asked

@@ -22,6 +22,7 @@ import (
 // without being told so, what was promised to people is kept, every started
 // deployment ends, and every command is answered.
 func TestProperty(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 20).Draw(rt, "steps")
 		ends := rapid.SliceOfN(rapid.Custom(drawEnding), 1, 8).Draw(rt, "endings")

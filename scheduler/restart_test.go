@@ -19,6 +19,7 @@ import (
 // TestRestart: a stage in whose middle the agent ends, in whatever way, is run
 // again, marked so, with what it had saved, and ends once.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*lab){"shutdown": (*lab).shutdown, "crash": (*lab).crash} {
 		for _, stage := range []string{deploy.StageK8sSync, "TWO", deploy.StageRollback} {
 			t.Run(name+" in "+stage, func(t *testing.T) {
@@ -70,6 +71,7 @@ func TestRestart(t *testing.T) {
 // turn. After the restart every deployment ends as it would have without the
 // crash, and no stage ends twice.
 func TestCrashAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	whole := func(l *lab) { l.planned("d") }
 	cases := map[string]struct {
 		two   executor

@@ -29,6 +29,7 @@ func manual(p *deploy.Plan) { p.NoAutoRollback, p.RunningDeploymentID = true, "b
 // TestRollbackScripts: a script undoes what has begun, and only that, in a first
 // deployment, too.
 func TestRollbackScripts(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		plan   []func(*deploy.Plan)

@@ -19,6 +19,7 @@ func changed(files ...string) changes {
 
 // TestSkipOn states when a stage's skipOn skips it, and what is said about it.
 func TestSkipOn(t *testing.T) {
+	t.Parallel()
 	gone := deploy.Errorf(deploy.NotFound, "commit beef0123456789 is not in the mirror")
 	down := deploy.Errorf(deploy.Unavailable, "the mirror is being made again")
 	failing := func(err error, times int) changes {
