@@ -144,7 +144,7 @@ func TestOvertaken(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *lab) {
-				l.spec["web"] = office
+				l.spec["web"], l.scan = office, 365*24*time.Hour
 				l.start()
 				l.create("old", "web", time.Now(), byGit)
 				synctest.Wait()
