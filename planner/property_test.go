@@ -56,7 +56,7 @@ func drawStep(rt *rapid.T) step {
 		Kind:      rapid.SampledFrom([]deploy.TriggerKind{deploy.OnCommit, deploy.OnCommand}).Draw(rt, "kind"),
 		Override:  rapid.IntRange(0, 4).Draw(rt, "override") == 0,
 		Supersede: rapid.Bool().Draw(rt, "supersede"),
-		Minutes:   rapid.IntRange(1, 40).Draw(rt, "minutes"),
+		Minutes:   rapid.SampledFrom([]int{1, 10, 25, 40}).Draw(rt, "minutes"),
 	}
 }
 
