@@ -63,12 +63,7 @@ func measureSync(ctx context.Context, e *environment) error {
 
 // client returns a client without limits, and makes the namespaces.
 func (e *environment) client(ctx context.Context, namespaces ...string) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", e.cluster.Kubeconfig())
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
+	client, err := clientOf(e.cluster.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +73,16 @@ func (e *environment) client(ctx context.Context, namespaces ...string) (kuberne
 		}
 	}
 	return client, nil
+}
+
+// clientOf returns a client without limits of the cluster of a kubeconfig.
+func clientOf(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return kubernetes.NewForConfig(config)
 }
 
 // applyAndWatch is the floor: it returns how long it takes to apply the objects
