@@ -51,10 +51,11 @@ unit: build devcluster ## all tests of the agent, against real servers, with the
 devcluster-test: devcluster ## the tests of the development cluster itself
 	go -C examples/devcluster test -trimpath -timeout 10m ./...
 
-# PIPED_CHAOS and PIPED_OUTAGE say how much; PIPED_CHAOS_SEED repeats a run.
-chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, in full; minutes
-	PIPED_CHAOS='$(or $(PIPED_CHAOS),kills=100,deployments=200,applications=20)' PIPED_OUTAGE='$(or $(PIPED_OUTAGE),30s)' \
-	  go test -count=1 -v -timeout 60m -run '^Test(Chaos|Fault)' ./piped/app
+# How much, beside PIPED_CHAOS_SEED, which repeats a run.
+CHAOS ?= kills=100,deployments=200,applications=20
+OUTAGE ?= 30s
+chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs; CHAOS, OUTAGE say how much
+	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' go test -count=1 -v -timeout 60m -run '^Test(Chaos|Fault)' ./piped/app
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
