@@ -152,6 +152,11 @@ func (c *chaos) torment(t *testing.T) {
 		if len(c.killed) >= c.kills {
 			made = c.count(t.Context())
 		}
+		select {
+		case <-c.agent.Ended():
+			t.Fatal(c.agent.Failure()) // by itself
+		default:
+		}
 		c.agent.Kill()
 		c.killed = append(c.killed, time.Now())
 		if err := c.agent.Launch(); err != nil {

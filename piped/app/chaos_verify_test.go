@@ -50,6 +50,9 @@ func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
 	if len(e.deployments) < c.chaosSize.deployments {
 		t.Errorf("%d deployments, want at least %d", len(e.deployments), c.chaosSize.deployments)
 	}
+	if log, err := os.ReadFile(c.agent.LogFile); err != nil || bytes.Contains(log, []byte("panic")) {
+		t.Errorf("the agent's log tells of a panic (%v)", err)
+	}
 	e.checkOneActive(t)
 	e.checkOutbox(t)
 	c.checkCommands(t, e)
