@@ -25,12 +25,16 @@ type subject struct {
 // application that fails keeps no other from its deployment.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
 	subjects := w.subjects(head, apps)
-	running, err := w.takeOvers(ctx, head, subjects)
-	errs := []error{err}
+	running, failed := w.takeOvers(ctx, head, subjects)
+	var errs []error
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	var untouched []string
 	var rs []request
 	for _, s := range subjects {
+		if err := failed[s.app.ID]; err != nil { // it may not be new
+			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))
+			continue
+		}
 		r, waits, err := w.requestFor(ctx, head, s, running[s.app.ID], &changes)
 		switch {
 		case err != nil:

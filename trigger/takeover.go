@@ -29,14 +29,27 @@ const maxLookups = 16
 // tried once, and not with a commit that the application was deployed from here:
 // what a failed deployment left behind is no state to return to. Where a
 // cluster does not answer nothing is found, which is logged once in a pass: the
-// deployment that follows says the same.
-func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) (map[string]deploy.Commit, error) {
+// deployment that follows says the same. Failed says, by application ID, why it
+// could not be found out for another reason: then it is tried again.
+func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) (found map[string]deploy.Commit, failed map[string]error) {
+	found, failed = map[string]deploy.Commit{}, map[string]error{}
+	if w.Live == nil {
+		return found, failed
+	}
 	var mu sync.Mutex
-	found, silent := map[string]deploy.Commit{}, map[string]bool{}
-	g, ctx := errgroup.WithContext(ctx)
+	silent := map[string]bool{} // by provider
+	silence := func(provider string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !silent[provider] {
+			w.log.Warn("cannot look for what runs; applications are deployed as new", "provider", provider, "error", err)
+		}
+		silent[provider] = true
+	}
+	var g errgroup.Group
 	g.SetLimit(maxLookups)
 	for _, s := range subjects {
-		if w.Live == nil || s.app.LastSuccessful != nil || s.entry.candidate.Config.Trigger.OnCommit.Disabled {
+		if s.app.LastSuccessful != nil || s.entry.candidate.Config.Trigger.OnCommit.Disabled {
 			continue
 		}
 		g.Go(func() error {
@@ -47,26 +60,27 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 				return nil
 			}
 			hashes, err := w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
+			if deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil {
+				silence(s.provider, err)
+				return nil
+			}
 			var commit deploy.Commit
 			if err == nil {
 				commit, err = w.taken(ctx, s.app, head, hashes)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if deploy.IsKind(err, deploy.Unavailable) {
-				if !silent[s.provider] {
-					w.log.Warn("cannot look for what runs; applications are deployed as new", "provider", s.provider, "error", err)
-				}
-				silent[s.provider] = true
-				return nil
-			}
-			if commit.Hash != "" {
+			switch {
+			case err != nil:
+				failed[s.app.ID] = fmt.Errorf("find out what runs of it: %w", err)
+			case commit.Hash != "":
 				found[s.app.ID] = commit
 			}
-			return err
+			return nil
 		})
 	}
-	return found, g.Wait()
+	_ = g.Wait() // what fails is in failed: it ends no other lookup
+	return found, failed
 }
 
 // taken returns the newest of these commits that the branch has, without those
@@ -93,10 +107,7 @@ func (w *watcher) taken(ctx context.Context, app deploy.Application, head deploy
 		}
 	}
 	c, _, err := w.repo.Git.Newest(ctx, head.Hash, others)
-	if err != nil {
-		return c, fmt.Errorf("application %s: find what runs in the history of the branch: %w", app.Name, err)
-	}
-	return c, nil
+	return c, err
 }
 
 // takeOverRequest returns the deployment that takes over what runs at a commit,

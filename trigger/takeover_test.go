@@ -109,6 +109,34 @@ func TestNothingToTakeOver(t *testing.T) {
 	}
 }
 
+// TestLookThatFailsIsRepeated: an application of which it cannot be told what
+// runs is not deployed as new; the others are not held up.
+func TestLookThatFailsIsRepeated(t *testing.T) {
+	var running []string
+	broken := true
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(_, dir string) ([]string, error) {
+			if dir == "web" && broken {
+				return nil, deploy.Errorf(deploy.Internal, "the disk is broken")
+			}
+			return running, nil
+		})
+	})
+	running = []string{l.upstream.Push(t, "running", map[string]string{"web/app.pipecd.yaml": appFile("web"), "api/app.pipecd.yaml": appFile("api")})}
+	l.push("head", map[string]string{"web/a.yaml": "1", "api/a.yaml": "1"})
+	if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("api")); diff != "" {
+		t.Errorf("deployments of the other application (-want +got):\n%s", diff)
+	}
+	if got := l.deployments("web"); len(got) != 0 {
+		t.Errorf("deployments while it cannot be told what runs: %v", got)
+	}
+	broken = false
+	l.look()
+	if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments once it can (-want +got):\n%s", diff)
+	}
+}
+
 // TestOwnCommitsAreNotTakenOver: what a failed deployment of this agent left
 // behind is no state to return to.
 func TestOwnCommitsAreNotTakenOver(t *testing.T) {
