@@ -109,6 +109,29 @@ func TestNothingToTakeOver(t *testing.T) {
 	}
 }
 
+// TestSilentClusterIsAskedAgain: what came of the first look at a cluster that
+// did not answer failed with it; the next commit finds what runs.
+func TestSilentClusterIsAskedAgain(t *testing.T) {
+	var running []string
+	silent := true
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(string, string) ([]string, error) {
+			if silent {
+				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
+			}
+			return running, nil
+		})
+	})
+	running = []string{l.upstream.Push(t, "running", map[string]string{"web/app.pipecd.yaml": appFile("web")})}
+	l.push("head", map[string]string{"web/a.yaml": "1"})
+	l.end("web", deploy.Failure)
+	silent = false
+	l.push("next", map[string]string{"web/a.yaml": "2"})
+	if diff := cmp.Diff([]string{"head FAILURE", "running PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+}
+
 // TestLookThatFailsIsRepeated: an application of which it cannot be told what
 // runs is not deployed as new; the others are not held up.
 func TestLookThatFailsIsRepeated(t *testing.T) {
