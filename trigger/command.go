@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -110,14 +111,18 @@ func forbidden(c deploy.Command, e entry) string {
 
 // commandTrigger is what a deployment that a command asks for says of itself.
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
-	t := deploy.Trigger{Kind: deploy.OnCommand, Commit: commit, Commander: c.Commander, Strategy: c.Strategy, OverrideWindows: c.OverrideWindows}
-	if t.Strategy == "" {
-		t.Strategy = deploy.StrategyAuto
-	}
+	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
+	t.OverrideWindows = c.OverrideWindows
 	if c.Type == deploy.CommandChainSync {
 		t.Kind, t.StrategySummary = deploy.OnChain, fmt.Sprintf("Block %d of deployment chain %s", c.ChainBlock, c.ChainID)
-		return t
 	}
-	t.StrategySummary = fmt.Sprintf("Sync by hand (%s) asked for by %s", t.Strategy, c.Commander)
 	return t
+}
+
+// ByHand is what a deployment that a person asks for says of itself.
+func ByHand(commit deploy.Commit, strategy deploy.Strategy, subject string) deploy.Trigger {
+	return deploy.Trigger{
+		Kind: deploy.OnCommand, Commit: commit, Commander: subject, Strategy: strategy,
+		StrategySummary: fmt.Sprintf("Sync by hand (%s) asked for by %s", strategy, subject),
+	}
 }

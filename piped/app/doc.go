@@ -14,6 +14,8 @@
 //	follower.go        the trigger, stopped and made anew
 //	webhooks.go        the receivers of pushes
 //	reload.go        when that happens: the files changed, or a signal came
+//	running.go       what runs in the clusters, for the trigger
+//	preview.go       what a sync would do, for the control API
 //
 // To test with it, build an agent in the test's process with New, on a data
 // directory of the test's own and addresses with port 0.

@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/planner"
+	"github.com/c785c783/piped/trigger"
 )
 
 // previews tells what a sync would do. It is the control API's Planner.
@@ -22,10 +22,7 @@ func (p previews) Preview(ctx context.Context, app deploy.Application, hash stri
 	}
 	return p.planner.Preview(ctx, deploy.Deployment{
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
-		Trigger: deploy.Trigger{
-			Kind: deploy.OnCommand, Commit: commit, Commander: subject, Strategy: strategy,
-			StrategySummary: fmt.Sprintf("Sync by hand (%s) asked for by %s", strategy, subject),
-		},
+		Trigger: trigger.ByHand(commit, strategy, subject),
 	})
 }
 
