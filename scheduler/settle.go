@@ -72,14 +72,10 @@ func byHand(d *deploy.Deployment) string {
 	return fmt.Sprintf("to go back to commit %s: pipectl application rollback --app-id=%s --to=%s", deploy.ShortHash(d.RunningCommit), d.ApplicationID, to)
 }
 
-// metaBaseStage is the key of Stage.Metadata by which a rollback stage names the
-// forward stage that it undoes; the planner writes it, and its name is PipeCD's.
-const metaBaseStage = "baseStageID"
-
 // nothingToUndo says why a rollback stage does not run: what it undoes has not
 // begun. "" if it runs.
 func nothingToUndo(d *deploy.Deployment, s *deploy.Stage) string {
-	base := d.Stage(s.Metadata[metaBaseStage])
+	base := d.Stage(s.Metadata[deploy.MetaBaseStage])
 	if base == nil || !base.StartedAt.IsZero() {
 		return ""
 	}

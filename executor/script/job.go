@@ -7,15 +7,6 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Stage.Metadata of a SCRIPT_RUN_ROLLBACK, written by the planner; the
-// names are PipeCD's but for the last.
-const (
-	metaBaseStage     = "baseStageID"
-	metaOnRollback    = "onRollback"
-	metaEnv           = "env" // JSON object
-	metaOnInterrupted = "onInterrupted"
-)
-
 // rerun is the value of onInterrupted that runs an interrupted script again.
 const rerun = "rerun"
 
@@ -57,18 +48,18 @@ func jobOf(run deploy.StageRun) (job, error) {
 // rollbackJob undoes a SCRIPT_RUN stage, if that began.
 func rollbackJob(run deploy.StageRun) (job, error) {
 	m := run.Stage.Metadata
-	base := run.Deployment.Stage(m[metaBaseStage])
+	base := run.Deployment.Stage(m[deploy.MetaBaseStage])
 	if base == nil {
-		return job{}, deploy.Errorf(deploy.Internal, "the deployment has no stage %q whose script could be rolled back; please report it", m[metaBaseStage])
+		return job{}, deploy.Errorf(deploy.Internal, "the deployment has no stage %q whose script could be rolled back; please report it", m[deploy.MetaBaseStage])
 	}
-	j := job{script: m[metaOnRollback], rollback: true, rerun: m[metaOnInterrupted] == rerun}
+	j := job{script: m[deploy.MetaOnRollback], rollback: true, rerun: m[deploy.MetaOnInterrupted] == rerun}
 	switch {
 	case !began(base):
 		j.nothing = fmt.Sprintf("There is nothing to roll back: stage %s did not run", base.ID)
 	case j.script == "":
 		j.nothing = fmt.Sprintf("Stage %s has no onRollback script", base.ID)
-	case m[metaEnv] != "":
-		if err := json.Unmarshal([]byte(m[metaEnv]), &j.env); err != nil {
+	case m[deploy.MetaScriptEnv] != "":
+		if err := json.Unmarshal([]byte(m[deploy.MetaScriptEnv]), &j.env); err != nil {
 			return job{}, deploy.Errorf(deploy.Internal, "read the environment of the rollback script: %w", err)
 		}
 	}

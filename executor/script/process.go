@@ -79,7 +79,7 @@ func (c command) finish(ctx context.Context, group int) {
 		}
 	}
 	_ = signalGroup(group, syscall.SIGKILL) // an empty group is what is wanted
-	groupLives(group)
+	groupLives(group)                       // reaps what was killed
 	killMarked(c.mark)
 }
 

@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 
 func TestRollback(t *testing.T) {
 	meta := func(script string) map[string]string {
-		return map[string]string{metaBaseStage: "s", metaOnRollback: script, metaEnv: `{"WHAT": "undo"}`}
+		return map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: script, deploy.MetaScriptEnv: `{"WHAT": "undo"}`}
 	}
 	skipped := func(d *deploy.Deployment) error { return d.FinishStage("s", deploy.StageSkipped, "", d.CreatedAt) }
 	failed := func(d *deploy.Deployment) error { return d.FinishStage("s", deploy.StageFailure, "", d.CreatedAt) }
@@ -198,7 +198,7 @@ func TestRollback(t *testing.T) {
 			d.Stage("s").Metadata = map[string]string{metaIntent: "yes"}
 			return skipped(d)
 		}, deploy.StageSuccess, "", []string{"undo"}},
-		{"of no stage", map[string]string{metaBaseStage: "zzz"}, true, failed, deploy.StageFailure,
+		{"of no stage", map[string]string{deploy.MetaBaseStage: "zzz"}, true, failed, deploy.StageFailure,
 			`the deployment has no stage "zzz" whose script could be rolled back; please report it`, nil},
 	}
 	for _, c := range cases {

@@ -207,6 +207,15 @@ const (
 // StageAnalysis is PipeCD's stage that judges a deployment by its metrics.
 const StageAnalysis = "ANALYSIS"
 
+// Keys of the Stage.Metadata by which the planner tells a SCRIPT_RUN_ROLLBACK what
+// it undoes and how. The names are PipeCD's but for the last.
+const (
+	MetaBaseStage     = "baseStageID"   // the ID of the forward stage that it undoes
+	MetaOnRollback    = "onRollback"    // the script
+	MetaScriptEnv     = "env"           // the script's variables, a JSON object
+	MetaOnInterrupted = "onInterrupted" // what becomes of it when it is interrupted
+)
+
 // Skippable reports whether a person may skip stages of that name: those that
 // only let time pass or check. An approval is given or refused, never skipped.
 func Skippable(stageName string) bool { return stageName == StageWait || stageName == StageAnalysis }

@@ -17,14 +17,9 @@ const (
 	scriptRollbackID = "ScriptRunRollback" // followed by the ID of the stage whose script it takes back
 )
 
-// Keys of a stage's metadata, as in PipeCD but for the last.
-const (
-	metaApprovers     = "Approvers"
-	metaBaseStage     = "baseStageID"
-	metaOnRollback    = "onRollback"
-	metaEnv           = "env" // JSON object
-	metaOnInterrupted = "onInterrupted"
-)
+// metaApprovers is the key of Stage.Metadata that names the approvers for people to
+// read, as in PipeCD.
+const metaApprovers = "Approvers"
 
 // stagesOf returns the stages of a deployment in the order in which they run, then
 // those of its rollback: what was applied is put back if there was a success
@@ -111,14 +106,14 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool)
 // undoStage returns the stage that undoes what a script did.
 func undoStage(s config.Stage, script *config.ScriptRunOptions) (deploy.Stage, error) {
 	metadata := map[string]string{
-		metaBaseStage: s.ID, metaOnRollback: script.OnRollback, metaOnInterrupted: string(script.OnInterrupted),
+		deploy.MetaBaseStage: s.ID, deploy.MetaOnRollback: script.OnRollback, deploy.MetaOnInterrupted: string(script.OnInterrupted),
 	}
 	if len(script.Env) > 0 {
 		env, err := json.Marshal(script.Env)
 		if err != nil {
 			return deploy.Stage{}, fmt.Errorf("encode the environment of stage %s: %w", s.ID, err)
 		}
-		metadata[metaEnv] = string(env)
+		metadata[deploy.MetaScriptEnv] = string(env)
 	}
 	return deploy.Stage{
 		ID: scriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
