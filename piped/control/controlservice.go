@@ -141,9 +141,13 @@ func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Applicat
 			break
 		}
 	}
-	if found == nil {
+	switch {
+	case found != nil:
+		return *found, nil
+	case prefix == "":
 		return deploy.Deployment{}, deploy.Errorf(deploy.NotFound,
-			"application %s has no earlier successful deployment of commit %q: name another, or sync to the commit instead", app.ID, prefix)
+			"application %s has no earlier successful deployment to go back to: sync to a commit instead", app.ID)
 	}
-	return *found, nil
+	return deploy.Deployment{}, deploy.Errorf(deploy.NotFound,
+		"application %s has no successful deployment of commit %s: name another, or sync to the commit instead", app.ID, prefix)
 }
