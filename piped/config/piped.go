@@ -60,7 +60,7 @@ type API struct {
 	Insecure bool `yaml:"insecure"`
 }
 
-// Web is spec.web: where webhooks, health and metrics are served.
+// Web is spec.web: where webhooks and health are served.
 type Web struct {
 	Address string `yaml:"address"`
 }
@@ -116,16 +116,6 @@ type Limits struct {
 	Deployments int `yaml:"deployments"`
 	// PerCluster is the limit for each platform provider; 0 means none of its own.
 	PerCluster int `yaml:"perCluster"`
-}
-
-// Repository returns the repository with the given ID.
-func (p *Piped) Repository(id string) (Repository, bool) {
-	for _, r := range p.Repositories {
-		if r.RepoID == id {
-			return r, true
-		}
-	}
-	return Repository{}, false
 }
 
 // Files returns every file that the configuration names and the agent reads,

@@ -166,16 +166,6 @@ func TestRepositorySelects(t *testing.T) {
 	}
 }
 
-func TestRepositoryByID(t *testing.T) {
-	p := &Piped{Repositories: []Repository{{RepoID: "a"}, {RepoID: "b", Branch: "main"}}}
-	if r, ok := p.Repository("b"); !ok || r.Branch != "main" {
-		t.Errorf("got %v %t, want b", r, ok)
-	}
-	if _, ok := p.Repository("c"); ok {
-		t.Error("found a repository that is not there")
-	}
-}
-
 func TestLoadPiped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "piped.yaml")
 	_, _, err := LoadPiped(file)
