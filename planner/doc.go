@@ -9,10 +9,10 @@
 // A deployment is planned when its application has none that is planned,
 // running or rolling back, the oldest first; one that is held by its deployment
 // chain or by a sync window of its commit stays PENDING, says in its status
-// reason what it waits for, and holds up no other. When another one has succeeded
-// meanwhile, it is cancelled: it would bring back what was before. What cannot be planned because
-// of the commit itself (its configuration or manifests) ends in FAILURE with the
-// reason; what cannot be planned now is tried again.
+// reason what it waits for, and holds up no other. When another commit has
+// succeeded meanwhile, it is cancelled: it would bring back what was before. What
+// cannot be planned because of the commit itself (its configuration or manifests)
+// ends in FAILURE with the reason; what cannot be planned now is tried again.
 //
 // How an application of one platform is deployed is the business of a Decider,
 // one per application kind (see planner/kubernetes). The planner writes nothing
