@@ -5,6 +5,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // unsupportedFields are the fields of spec that are read and checked, but that
@@ -35,7 +36,7 @@ func unsupportedStages() []string {
 		kubernetes.StageBaselineRollout,
 		kubernetes.StageBaselineClean,
 		kubernetes.StageTrafficRouting,
-		stageAnalysis,
+		deploy.StageAnalysis,
 		stageCustomSync,
 	}
 }

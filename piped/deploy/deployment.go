@@ -207,6 +207,13 @@ const (
 // StageAnalysis is PipeCD's stage that judges a deployment by its metrics.
 const StageAnalysis = "ANALYSIS"
 
+// IDs of the rollback stages that the planner adds; no configuration may choose
+// them for others.
+const (
+	RollbackID       = "Rollback"
+	ScriptRollbackID = "ScriptRunRollback" // with - and the ID of the stage whose script it takes back
+)
+
 // Keys of the Stage.Metadata by which the planner tells a SCRIPT_RUN_ROLLBACK what
 // it undoes and how. The names are PipeCD's but for the last.
 const (

@@ -10,12 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// IDs of the stages that no configuration names, and none may choose.
-const (
-	quickSyncID      = "K8sSync"
-	rollbackID       = "Rollback"
-	scriptRollbackID = "ScriptRunRollback" // followed by the ID of the stage whose script it takes back
-)
+// quickSyncID is the ID of the only stage of a quick sync.
+const quickSyncID = "K8sSync"
 
 // metaApprovers is the key of Stage.Metadata that names the approvers for people to
 // read, as in PipeCD.
@@ -83,7 +79,7 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool)
 	var out []deploy.Stage
 	if succeeded {
 		out = append(out, deploy.Stage{
-			ID: rollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
+			ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
 		})
 	}
 	if strategy == deploy.StrategyQuickSync {
@@ -116,7 +112,7 @@ func undoStage(s config.Stage, script *config.ScriptRunOptions) (deploy.Stage, e
 		metadata[deploy.MetaScriptEnv] = string(env)
 	}
 	return deploy.Stage{
-		ID: scriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
+		ID: deploy.ScriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
 		Rollback: true, Timeout: s.Timeout, Metadata: metadata,
 	}, nil
 }
