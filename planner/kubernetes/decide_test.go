@@ -35,7 +35,13 @@ var update = flag.Bool("update", false, "rewrite what the cases want")
 //	gone          why the commit of the last success cannot be opened
 //	want          the decision, its reason, and whether what runs was looked at
 func TestDecisions(t *testing.T) {
-	files, err := filepath.Glob("testdata/decide/*.txtar")
+	eachCase(t, "decide", func(t *testing.T, c decisionCase) string { return c.decide(t) })
+}
+
+// eachCase holds what answer makes of the cases of a directory of testdata against
+// what they want, or rewrites that.
+func eachCase(t *testing.T, dir string, answer func(t *testing.T, c decisionCase) string) {
+	files, err := filepath.Glob("testdata/" + dir + "/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
@@ -46,7 +52,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := readCase(t, archive)
-			got := c.decide(t)
+			got := answer(t, c)
 			if *update {
 				rewrite(t, file, archive, got)
 				return

@@ -3,12 +3,8 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -17,32 +13,14 @@ import (
 // TestPlans states whole plans: the cases are those of TestDecisions, but want
 // is everything that the plan holds.
 func TestPlans(t *testing.T) {
-	files, err := filepath.Glob("testdata/plan/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := readCase(t, archive)
-			plan, _, err := c.plan(t, func([]manifest.Object) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := describe(t, plan)
-			if *update {
-				rewrite(t, file, archive, got)
-				return
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s-want +got:\n%s", archive.Comment, diff)
-			}
-			checkLegal(t, plan)
-		})
-	}
+	eachCase(t, "plan", func(t *testing.T, c decisionCase) string {
+		plan, _, err := c.plan(t, func([]manifest.Object) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLegal(t, plan)
+		return describe(t, plan)
+	})
 }
 
 // describe says everything a plan holds but its summary.
