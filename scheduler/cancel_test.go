@@ -217,13 +217,7 @@ func TestCancelSurvives(t *testing.T) {
 	for name, end := range map[string]func(*lab){"a shutdown": (*lab).shutdown, "a crash": (*lab).crash} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
-					<-ctx.Done()
-					if !run.Resumed {
-						time.Sleep(time.Second) // the agent ends meanwhile
-					}
-					return hang(ctx, run)
-				})
+				l.executors[deploy.StageK8sSync] = executor(slowToStop)
 				l.start()
 				l.planned("d")
 				synctest.Wait()

@@ -45,6 +45,16 @@ func hang(ctx context.Context, _ deploy.StageRun) deploy.StageResult {
 	return deploy.StageResult{Status: deploy.StageFailure, Reason: "told to stop: " + string(deploy.Stopped(ctx))}
 }
 
+// slowToStop hangs, and when it is told to stop takes a while, in which the agent
+// may end.
+func slowToStop(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	<-ctx.Done()
+	if !run.Resumed {
+		time.Sleep(time.Second)
+	}
+	return hang(ctx, run)
+}
+
 // lasting succeeds after a while.
 func lasting(d time.Duration) executor {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
