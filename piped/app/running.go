@@ -22,7 +22,7 @@ type running struct {
 // it is at the given commit, name as theirs. An application that cannot be
 // rendered has none: the deployment that follows says why.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error) {
-	src, err := r.sources.Load(ctx, git, commit)
+	src, err := r.load(ctx, git, commit)
 	switch deploy.KindOf(err) {
 	case deploy.Invalid, deploy.NotFound:
 		return nil, nil
@@ -38,4 +38,15 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 	ctx, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
 	return cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+}
+
+// load loads the application. A panic on what a commit holds is not the end of
+// the agent: the planner meets the same one, and the deployment says so.
+func (r running) load(ctx context.Context, git deploy.GitPath, commit string) (src *source.Source, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = deploy.Errorf(deploy.Invalid, "load %s at commit %s: internal error: %v", git.ConfigPath(), deploy.ShortHash(commit), cause)
+		}
+	}()
+	return r.sources.Load(ctx, git, commit)
 }

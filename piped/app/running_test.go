@@ -1,0 +1,26 @@
+package app
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// TestNothingRunsOfWhatCannotBeLoaded: even a panic on what a commit holds is left
+// to the deployment that follows.
+func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
+	for name, tree := range map[string]source.Tree{
+		"the commit is gone": func(string, string) (fs.FS, error) { return nil, deploy.Errorf(deploy.NotFound, "no such commit") },
+		"it panics":          func(string, string) (fs.FS, error) { panic("nil map") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := running{sources: &source.Loader{Tree: tree}}
+			commits, err := r.RunningCommits(t.Context(), "local", deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}, "beef")
+			if len(commits) > 0 || err != nil {
+				t.Errorf("%v, %v; want nothing", commits, err)
+			}
+		})
+	}
+}
