@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
@@ -61,16 +60,8 @@ func (e entry) problem(providers []string) (provider string, err error) {
 	if e.candidate.Err != nil {
 		return "", e.candidate.Err
 	}
-	wanted := e.candidate.Config.PlatformProvider
-	switch {
-	case wanted != "" && slices.Contains(providers, wanted):
-		return wanted, nil
-	case wanted != "":
-		return "", deploy.Errorf(deploy.Invalid, "%s: spec.platformProvider: no platform provider %q is configured; there are: %s", e.git.ConfigPath(), wanted, list(providers))
-	case len(providers) == 1:
-		return providers[0], nil
-	case len(providers) == 0:
-		return "", deploy.Errorf(deploy.Invalid, "%s: the agent has no platform provider: add one to spec.platformProviders of its configuration", e.git.ConfigPath())
+	if provider, err = e.candidate.Config.Provider(providers); err != nil {
+		return "", fmt.Errorf("%s: %w", e.git.ConfigPath(), err)
 	}
-	return "", deploy.Errorf(deploy.Invalid, "%s: spec.platformProvider is missing, and the agent has several to choose from: %s", e.git.ConfigPath(), list(providers))
+	return provider, nil
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -159,11 +158,4 @@ func (w *watcher) warn(app deploy.Application, e entry) {
 	for _, text := range warnings {
 		w.log.Warn("application configuration has no effect in part", "app", app.Name, "commit", w.catalog.commit.Short(), "warning", text)
 	}
-}
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }

@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // PlatformProvider is one place to deploy to.
@@ -42,6 +45,25 @@ func (p *providerSpec) Variants() (by string, of map[string]any) {
 func (p *providerSpec) Variant() any {
 	_, of := p.Variants()
 	return of[string(p.Type)]
+}
+
+// Provider returns which of an agent's platform providers the application is
+// deployed to: the one it names, else the only one there is. The error, of kind
+// deploy.Invalid, says what to change.
+func (g *Generic) Provider(configured []string) (string, error) {
+	wanted := g.PlatformProvider
+	there := strings.Join(slices.Sorted(slices.Values(configured)), ", ")
+	switch {
+	case wanted != "" && slices.Contains(configured, wanted):
+		return wanted, nil
+	case len(configured) == 0:
+		return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider: the agent has no platform provider: add one to spec.platformProviders of its configuration")
+	case wanted != "":
+		return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider: no platform provider %q is configured; there are: %s", wanted, there)
+	case len(configured) == 1:
+		return configured[0], nil
+	}
+	return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider is missing, and the agent has several to choose from: %s", there)
 }
 
 func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {

@@ -164,24 +164,20 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 func (c *checker) provider(t tree, name string, app *config.Application) []string {
 	var all []string
 	for _, agent := range c.agents {
+		var own []string
 		for _, p := range agent.Providers {
-			if p.Name == app.PlatformProvider || app.PlatformProvider == "" && len(agent.Providers) == 1 {
-				return nil
-			}
-			all = append(all, p.Name)
+			own = append(own, p.Name)
 		}
+		if _, err := app.Provider(own); err == nil {
+			return nil
+		}
+		all = append(all, own...)
 	}
-	at := t.show(name) + t.providerLine(name) + ": spec.platformProvider: "
-	switch there := strings.Join(all, ", "); {
-	case len(c.agents) == 0:
+	if len(c.agents) == 0 {
 		return nil
-	case there == "":
-		return []string{at + "the agent has no platform provider: add one to spec.platformProviders of its configuration"}
-	case app.PlatformProvider == "":
-		return []string{at + "missing, and the agent has several to choose from: " + there}
-	default:
-		return []string{fmt.Sprintf("%sno platform provider %q is configured; there are: %s", at, app.PlatformProvider, there)}
 	}
+	_, err := app.Provider(all)
+	return []string{fmt.Sprintf("%s%s: %v", t.show(name), t.providerLine(name), err)}
 }
 
 var position = regexp.MustCompile(`^(.*?):(\d+): `)
