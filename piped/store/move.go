@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// NewDeployment is what CreateDeployment makes.
+// NewDeployment is a deployment to be made, and what is done with it.
 type NewDeployment struct {
 	Deployment deploy.Deployment
 	// CommandID names the command that asked for it, if one did.
@@ -37,10 +37,12 @@ type NewDeployment struct {
 
 // CreateDeployment stores a new PENDING deployment and returns it as stored. In
 // the same transaction it becomes the application's last triggered one, its
-// commit (or n.Evaluated) the evaluated one, the command (if any) succeeds with the deployment's
-// ID in its metadata, and those it supersedes are cancelled, naming it. Exists
-// if there is a deployment of that ID; NotFound without the application or the
-// command; Conflict if the command was answered before. Then nothing is written.
+// commit (or n.Evaluated) the evaluated one, the command (if any) succeeds with
+// the deployment's ID in its metadata, the chain it begins is stored, those it
+// supersedes are cancelled, naming it, and of those it replaces the cancellation
+// is asked for. Exists if there is a deployment of that ID; NotFound without the
+// application or the command; Conflict if the command was answered before. Then
+// nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
