@@ -225,8 +225,11 @@ func TestConcurrentStages(t *testing.T) {
 	l.deployment(options{Run: "echo mine > $HOME/f; echo mine > hello.txt; ls $HOME"}, nil)
 	l.startStage("s")
 	results := make(chan deploy.StageResult, 4)
+	var runs []deploy.StageRun
 	for range cap(results) {
-		run := l.stageRun("s", false)
+		runs = append(runs, l.stageRun("s", false)) // before one of them has stored its intent
+	}
+	for _, run := range runs {
 		go func() { results <- l.executor.Execute(t.Context(), run) }()
 	}
 	for range cap(results) {
