@@ -81,8 +81,10 @@ func TestPatternsMatchConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for _, file := range []string{"a/x.md", "x/b", "c/y", "d/z", "e/f"} {
-				ps.MatchCombined(file)
+			for file, want := range map[string]bool{"a/x.md": true, "x/b": true, "c/y": true, "d/z": true, "e/f": false} {
+				if got := ps.MatchCombined(file); got != want {
+					t.Errorf("%s matches: %t, want %t", file, got, want)
+				}
 			}
 		})
 	}
