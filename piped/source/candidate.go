@@ -49,9 +49,15 @@ func Candidates(fsys fs.FS) ([]Candidate, error) {
 }
 
 // CandidateAt returns the application configuration at a path of the tree. Its
-// error is of kind deploy.NotFound when there is no such file.
-func CandidateAt(fsys fs.FS, name string) Candidate {
-	c := Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
+// error is of kind deploy.NotFound when there is no such file. A panic on what the
+// file holds is the error of that file alone.
+func CandidateAt(fsys fs.FS, name string) (c Candidate) {
+	c = Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.Config, c.Err = nil, deploy.Errorf(deploy.Invalid, "%s: internal error while reading it: %v; please report it with the file", name, cause)
+		}
+	}()
 	c.Config, c.Err = readConfig(fsys, name)
 	return c
 }

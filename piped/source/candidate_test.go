@@ -121,3 +121,33 @@ func TestCandidatesOfATreeThatCannotBeWalked(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// explosive is a tree in which one file cannot be opened without a panic.
+type explosive struct {
+	fs.FS
+	file string
+}
+
+func (e explosive) Open(name string) (fs.File, error) {
+	if name == e.file {
+		panic("boom")
+	}
+	return e.FS.Open(name)
+}
+
+// TestPanicSpoilsOneCandidate: whatever a file does to its reader, the others are
+// found.
+func TestPanicSpoilsOneCandidate(t *testing.T) {
+	good := []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n")
+	tree := explosive{fstest.MapFS{"a/app.pipecd.yaml": {Data: good}, "b/app.pipecd.yaml": {Data: good}}, "a/app.pipecd.yaml"}
+	found, err := Candidates(tree)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	if !deploy.IsKind(found[0].Err, deploy.Invalid) || found[0].Config != nil {
+		t.Errorf("the bad one: %v", found[0].Err)
+	}
+	if found[1].Err != nil || found[1].Config.Name != "web" {
+		t.Errorf("the good one: %v", found[1].Err)
+	}
+}
