@@ -53,7 +53,8 @@ func TestRollbackScripts(t *testing.T) {
 		},
 		{
 			name: "a script that fails", plan: []func(*deploy.Plan){scripts}, one: succeed, undo: fail("exit 1"),
-			reason: "Stage TWO failed: no; the rollback failed too: exit 1; the cluster is in neither state",
+			reason: "Stage TWO failed: no; rolled back to commit beef012, " +
+				"but not all that scripts did was undone (undo-one: exit 1; undo-two: exit 1): see the stage's log",
 			ran:    []string{"d/one", "d/two", "d/back", "d/undo-one", "d/undo-two"},
 			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageFailure, "undo-two": deploy.StageFailure},
 		},
@@ -62,6 +63,13 @@ func TestRollbackScripts(t *testing.T) {
 			reason: "Stage K8S_SYNC failed: no; its onRollback scripts have run",
 			ran:    []string{"d/one", "d/undo-one"},
 			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess, "undo-two": deploy.StageSkipped},
+		},
+		{
+			name: "a script of a first deployment that fails", plan: []func(*deploy.Plan){onlyScripts}, one: fail("no"), undo: fail("exit 1"),
+			reason: "Stage K8S_SYNC failed: no; its onRollback scripts have run, " +
+				"but not all that scripts did was undone (undo-one: exit 1): see the stage's log",
+			ran:    []string{"d/one", "d/undo-one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageFailure, "undo-two": deploy.StageSkipped},
 		},
 		{
 			name: "a first deployment whose scripts did not begin", one: fail("no"), undo: succeed,

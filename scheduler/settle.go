@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -151,15 +152,24 @@ func cancelReason(cancel *cancellation, reason string) string {
 }
 
 // rollbackReason is the final reason of a deployment that was rolled back: why
-// it fell, and whether the rollback worked.
+// it fell, and whether what it applied and what its scripts did was undone.
 func rollbackReason(d *deploy.Deployment) string {
+	reason := d.OutcomeReason + "; its onRollback scripts have run" // a first deployment: only scripts had something to undo
+	if d.RunningCommit != "" {
+		reason = fmt.Sprintf("%s; rolled back to commit %s", d.OutcomeReason, deploy.ShortHash(d.RunningCommit))
+	}
+	var scripts []string
 	for _, s := range d.RollbackStages() {
-		if s.Status != deploy.StageSuccess && s.Status != deploy.StageSkipped {
+		switch {
+		case s.Status == deploy.StageSuccess, s.Status == deploy.StageSkipped:
+		case s.Name == deploy.StageRollback:
 			return fmt.Sprintf("%s; the rollback failed too: %s; the cluster is in neither state", d.OutcomeReason, s.StatusReason)
+		default:
+			scripts = append(scripts, fmt.Sprintf("%s: %s", s.ID, s.StatusReason))
 		}
 	}
-	if d.RunningCommit == "" { // a first deployment: only scripts had something to undo
-		return d.OutcomeReason + "; its onRollback scripts have run"
+	if len(scripts) > 0 {
+		reason += fmt.Sprintf(", but not all that scripts did was undone (%s): see the stage's log", strings.Join(scripts, "; "))
 	}
-	return fmt.Sprintf("%s; rolled back to commit %s", d.OutcomeReason, deploy.ShortHash(d.RunningCommit))
+	return reason
 }
