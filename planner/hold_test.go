@@ -36,7 +36,7 @@ func TestSyncWindow(t *testing.T) {
 		{"a chain outside of a window", office, []func(*store.NewDeployment){by(deploy.OnChain)}, closed},
 		{"a sync by hand passes", office, nil, ""},
 		{"but not where it is denied as well", firm, nil,
-			"Held: a sync window (0 0 * * * for 3h0m0s, UTC) denies deployments: next opens at 2000-01-01 03:00 UTC; syncs by hand are held as well"},
+			"Held: a sync window (0 0 * * * for 3h0m0s, UTC) denies deployments: next opens at 2000-01-01 03:00 UTC; syncs by hand are held as well, unless with --override-sync-windows"},
 		{"unless it overrides windows", firm, []func(*store.NewDeployment){override}, ""},
 		{"whoever overrides them", office, []func(*store.NewDeployment){byGit, override}, ""},
 		{"inside of a window", "  syncWindows: [{kind: allow, schedule: 0 0 * * *, duration: 1h}]\n", []func(*store.NewDeployment){byGit}, ""},
@@ -207,12 +207,13 @@ func TestChain(t *testing.T) {
 		steps := []struct {
 			end  string
 			want []string
+			edge string // the block it waits for
 		}{
-			{"", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other PLANNED"}},
-			{"other", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other SUCCESS"}},
-			{"first", []string{"first SUCCESS", "web PLANNED", "db PLANNED", "edge PENDING", "other SUCCESS"}},
-			{"db", []string{"first SUCCESS", "web PLANNED", "db SUCCESS", "edge PENDING", "other SUCCESS"}},
-			{"web", []string{"first SUCCESS", "web SUCCESS", "db SUCCESS", "edge PLANNED", "other SUCCESS"}},
+			{"", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other PLANNED"}, ""},
+			{"other", []string{"first PLANNED", "web PENDING", "db PENDING", "edge PENDING", "other SUCCESS"}, "0"},
+			{"first", []string{"first SUCCESS", "web PLANNED", "db PLANNED", "edge PENDING", "other SUCCESS"}, "1"},
+			{"db", []string{"first SUCCESS", "web PLANNED", "db SUCCESS", "edge PENDING", "other SUCCESS"}, "1"},
+			{"web", []string{"first SUCCESS", "web SUCCESS", "db SUCCESS", "edge PLANNED", "other SUCCESS"}, ""},
 		}
 		for _, s := range steps {
 			if s.end != "" {
@@ -222,10 +223,8 @@ func TestChain(t *testing.T) {
 			if diff := cmp.Diff(s.want, l.statuses(ids...)); diff != "" {
 				t.Errorf("after the success of %q (-want +got):\n%s", s.end, diff)
 			}
-			if s.end == "other" {
-				if got, want := l.get("edge").StatusReason, "Waiting for block 0 of the deployment chain"; got != want {
-					t.Errorf("edge says %q, want %q", got, want)
-				}
+			if s.edge != "" && l.get("edge").StatusReason != "Waiting for block "+s.edge+" of the deployment chain" {
+				t.Errorf("after the success of %q edge says %q, want block %s", s.end, l.get("edge").StatusReason, s.edge)
 			}
 		}
 	})

@@ -111,7 +111,8 @@ func (p *Planner) follow(ctx context.Context, changes []deploy.Change) {
 	}
 }
 
-// followChain enqueues the applications whose turn in a deployment chain has come.
+// followChain enqueues the applications that wait in a deployment chain: their turn
+// has come, or they say from now on which other block they wait for.
 func (p *Planner) followChain(ctx context.Context, id string) {
 	chain, err := p.Store.Chain(ctx, id)
 	if err != nil {
@@ -120,10 +121,7 @@ func (p *Planner) followChain(ctx context.Context, id string) {
 		}
 		return
 	}
-	for i, block := range chain.Blocks {
-		if turn, _ := chain.Turn(i); turn == deploy.ChainWait {
-			return // and so do the blocks behind
-		}
+	for _, block := range chain.Blocks {
 		for _, node := range block.Nodes {
 			if node.Status == deploy.Pending && node.DeploymentID != "" {
 				p.queue.Add(node.ApplicationID)

@@ -77,6 +77,7 @@ func TestClockJumpIsTold(t *testing.T) {
 		for range 100 { // slewed: 15 ms in each scan
 			l.ahead.Add(int64(15 * time.Millisecond))
 			time.Sleep(30 * time.Second)
+			synctest.Wait() // the scan that is due now comes before the next step
 		}
 		l.clockAhead(time.Hour)
 		time.Sleep(10 * time.Minute)

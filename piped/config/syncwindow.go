@@ -90,7 +90,7 @@ func (w SyncWindows) Hold(now time.Time, manual bool) (until time.Time, reason s
 	}
 	how := "sync by hand with pipectl application sync to override"
 	if w.forSync(true).obstacle(now) != nil {
-		how = "syncs by hand are held as well"
+		how = "syncs by hand are held as well, unless with --override-sync-windows"
 	}
 	return until, fmt.Sprintf("%s: %s%s; %s", first.why(), next, until.In(first.TimeZone.Location()).Format("2006-01-02 15:04 MST"), how)
 }

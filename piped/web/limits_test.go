@@ -27,7 +27,9 @@ func TestDeliveryTooLarge(t *testing.T) {
 		"just fits":                 {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
 		"one byte more":             {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
 		"one byte more, not told":   {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
-		"unsigned is not even read": {strings.Repeat("x", 1<<20), func(s string) io.Reader { return strings.NewReader(s) }, 401},
+		// Short enough that net/http drains it: a longer one may be cut off with a
+		// reset before the client has read the answer.
+		"unsigned is not even read": {strings.Repeat("x", 100<<10), func(s string) io.Reader { return strings.NewReader(s) }, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := header(secret, tc.body)
