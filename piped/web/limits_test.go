@@ -24,9 +24,9 @@ func TestDeliveryTooLarge(t *testing.T) {
 		as   func(string) io.Reader
 		code int
 	}{
-		"just fits":                 {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
-		"one byte more":             {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
-		"one byte more, not told":   {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
+		"just fits":               {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
+		"one byte more":           {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
+		"one byte more, not told": {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
 		// Short enough that net/http drains it: a longer one may be cut off with a
 		// reset before the client has read the answer.
 		"unsigned is not even read": {strings.Repeat("x", 100<<10), func(s string) io.Reader { return strings.NewReader(s) }, 401},
