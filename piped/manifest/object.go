@@ -16,6 +16,7 @@ import (
 type Object struct {
 	*unstructured.Unstructured
 	Origin Origin
+	Hook   Hook // zero for what the application consists of
 }
 
 // Origin says where an object was written.
@@ -34,7 +35,7 @@ func (o Origin) String() string {
 
 // Clone returns a copy that shares nothing with o.
 func (o Object) Clone() Object {
-	return Object{Unstructured: o.DeepCopy(), Origin: o.Origin}
+	return Object{Unstructured: o.DeepCopy(), Origin: o.Origin, Hook: o.Hook}
 }
 
 // Clone returns copies that share nothing with objs.
