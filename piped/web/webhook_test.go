@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -118,7 +119,7 @@ func (b *lab) send(method, path string, h http.Header, body io.Reader) (code int
 		b.t.Fatal(err)
 	}
 	req.Header = h
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 20 * time.Second}}
 	resp, err := client.Do(req)
 	if err != nil {
 		b.t.Fatal(err)
