@@ -8,20 +8,32 @@ import (
 )
 
 // report prints figures.
-type report struct{ out io.Writer }
+type report struct {
+	out    io.Writer
+	missed []string // the ratios that missed their target
+}
 
 // info prints a figure that has no target.
-func (r report) info(name string, value float64, unit string) {
+func (r *report) info(name string, value float64, unit string) {
 	fmt.Fprintf(r.out, "%s\t%.2f\t%s\t-\t-\n", name, value, unit)
 }
 
 // atMost prints a figure that passes if it is no larger than target.
-func (r report) atMost(name string, value float64, unit string, target float64) {
+func (r *report) atMost(name string, value float64, unit string, target float64) {
 	verdict := "pass"
 	if value > target {
 		verdict = "miss"
 	}
 	fmt.Fprintf(r.out, "%s\t%.2f\t%s\t<= %g\t%s\n", name, value, unit, target, verdict)
+}
+
+// ratio prints how a figure stands to its floor of the same run. One that misses
+// its target makes the program fail.
+func (r *report) ratio(name string, value, floor, target float64) {
+	r.atMost(name, value/floor, "x", target)
+	if value/floor > target {
+		r.missed = append(r.missed, name)
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// fleet is a number of applications of the same shape.
+type fleet struct {
+	dir       string // of all of them in the repository
+	namespace string
+	count     int
+	replicas  int
+	template  string // of an application's objects: name, namespace, replicas, tag
+}
+
+// web is the template of a Deployment, a Service and a ConfigMap.
+const web = objects
+
+// scaled is the template of a Deployment, a Service, a ServiceAccount and an
+// Ingress.
+const scaled = `apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[1]s, namespace: %[2]s}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: %[2]s}
+spec: {selector: {app: %[1]s}, ports: [{port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  rules:
+    - host: %[1]s.example.com
+      http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: %[1]s, port: {number: 80}}}}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  replicas: %[3]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec: {serviceAccountName: %[1]s, containers: [{name: web, image: "registry.example/web:%[4]s"}]}
+`
+
+// in returns the fleet in another namespace.
+func (f fleet) in(namespace string) fleet {
+	f.namespace = namespace
+	return f
+}
+
+func (f fleet) name(i int) string { return fmt.Sprintf("app-%04d", i) }
+
+// text returns the objects of an application.
+func (f fleet) text(i int, tag string) string {
+	return fmt.Sprintf(f.template, f.name(i), f.namespace, f.replicas, tag)
+}
+
+// files returns the files of all applications, with a comment in each.
+func (f fleet) files(tag, comment string) map[string]string {
+	all := map[string]string{}
+	for i := range f.count {
+		maps.Copy(all, f.filesOf(i, tag, comment))
+	}
+	return all
+}
+
+func (f fleet) filesOf(i int, tag, comment string) map[string]string {
+	dir := filepath.Join(f.dir, f.name(i))
+	return map[string]string{
+		filepath.Join(dir, "app.pipecd.yaml"): fmt.Sprintf(applicationConfig, f.name(i)),
+		filepath.Join(dir, "objects.yaml"):    "# " + comment + "\n" + f.text(i, tag),
+	}
+}
+
+// objects returns the objects of each application as the reference runs send them.
+func (f fleet) objects(tag string) ([][]*unstructured.Unstructured, error) {
+	all := make([][]*unstructured.Unstructured, f.count)
+	for i := range all {
+		for document := range strings.SplitSeq(f.text(i, tag), "---\n") {
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), u); err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], u)
+		}
+	}
+	return all, nil
+}
+
+// applicationID returns the ID of an application.
+func (f fleet) applicationID(i int) string { return appID(filepath.Join(f.dir, f.name(i))) }
+
+// passage is one commit's way through the agent.
+type passage struct {
+	took        time.Duration // from the push to the end of the last deployment
+	cpu         time.Duration // the agent used
+	deployments []*modelv1.Deployment
+}
+
+// pass pushes files and returns when the commit's n deployments have succeeded.
+func (s *scene) pass(ctx context.Context, message string, files map[string]string, n int) (passage, error) {
+	var p passage
+	if err := s.repo.Write(files); err != nil {
+		return p, err
+	}
+	before, err := cpuTime(s.agent.PID())
+	if err != nil {
+		return p, err
+	}
+	commit, err := s.repo.Commit(message)
+	began := time.Now() // the commit is there for the agent to see a moment before
+	if err != nil {
+		return p, err
+	}
+	if err := s.quiet(ctx, n); err != nil {
+		return p, err
+	}
+	after, err := cpuTime(s.agent.PID())
+	if err != nil {
+		return p, err
+	}
+	p.cpu = after - before
+	p.deployments, err = s.deploymentsOf(ctx, commit, []modelv1.DeploymentStatus{modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS})
+	if err == nil && len(p.deployments) != n {
+		err = fmt.Errorf("%d deployments of commit %q succeeded, %d should", len(p.deployments), message, n)
+	}
+	if err == nil {
+		p.took = latest(p.deployments, completed).Sub(began)
+	}
+	return p, err
+}
+
+// open are the statuses of a deployment that has not ended.
+var open = []string{
+	modelv1.DeploymentStatus_DEPLOYMENT_PENDING.String(), modelv1.DeploymentStatus_DEPLOYMENT_PLANNED.String(),
+	modelv1.DeploymentStatus_DEPLOYMENT_RUNNING.String(), modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK.String(),
+}
+
+// quiet returns when deployments have begun and none is open any more. It asks
+// seldom and for little: answers cost what is measured.
+func (s *scene) quiet(ctx context.Context, n int) error {
+	begun := false
+	return s.agent.Await(ctx, fmt.Sprintf("%d deployments to end", n), 10*time.Minute, func(ctx context.Context) (bool, error) {
+		time.Sleep(200 * time.Millisecond)
+		answer, err := s.agent.API.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Statuses: open, Limit: 1})
+		if err != nil {
+			return false, err
+		}
+		some := len(answer.GetDeployments()) > 0
+		done := begun && !some
+		begun = begun || some
+		return done, nil
+	})
+}
+
+// stageEnds returns when the stage of each application's deployment ended.
+func stageEnds(deployments []*modelv1.Deployment) map[string]time.Time {
+	ends := map[string]time.Time{}
+	for _, d := range deployments {
+		ends[d.GetApplicationName()] = time.UnixMilli(d.GetStages()[0].GetCompletedAtMs())
+	}
+	return ends
+}
