@@ -65,6 +65,9 @@ type Trigger struct {
 	// TakeOver: the commit is the one that was found running when the application
 	// was first seen; deploying it makes the live objects this agent's.
 	TakeOver bool `json:"takeOver,omitempty"`
+	// PermitPrune are objects whose deletion a person permitted, although they are
+	// more than a prune may delete.
+	PermitPrune []ObjectRef `json:"permitPrune,omitempty"`
 }
 
 // ArtifactVersion is one artifact a deployment brings, such as an image.
@@ -222,6 +225,10 @@ const (
 	MetaScriptEnv     = "env"           // the script's variables, a JSON object
 	MetaOnInterrupted = "onInterrupted" // what becomes of it when it is interrupted
 )
+
+// MetaPruneRefused is the key of the Stage.Metadata under which a stage that would
+// have deleted too much names what: a JSON array of ObjectRef.
+const MetaPruneRefused = "pruneRefused"
 
 // Skippable reports whether a person may skip stages of that name: those that
 // only let time pass or check. An approval is given or refused, never skipped.

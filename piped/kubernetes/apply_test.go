@@ -211,7 +211,7 @@ spec:
 	crd = strings.ReplaceAll(crd, "example.com", group)
 	result := l.apply(t, crd)
 	t.Cleanup(func() {
-		if err := l.Delete(context.Background(), l.items(), l.log); err != nil {
+		if _, err := l.Delete(context.Background(), "piped-1", l.items(), l.log); err != nil {
 			t.Error(err)
 		}
 	})
@@ -431,7 +431,7 @@ func TestNamespaceInTheSetComesFirst(t *testing.T) {
 	req := func(r *ApplyRequest) { r.Objects[0].SetNamespace(fresh) }
 	result := l.apply(t, manifests, req)
 	t.Cleanup(func() {
-		if err := l.Delete(context.Background(), l.items(), l.log); err != nil {
+		if _, err := l.Delete(context.Background(), "piped-1", l.items(), l.log); err != nil {
 			t.Error(err)
 		}
 	})

@@ -30,29 +30,33 @@ const goneFor = time.Minute
 // finalizer that nobody serves is said in the log, not waited for).
 //
 // Only the very object that was applied is deleted: one with another UID, or
-// annotated as another application's since, is left alone and said so. Objects
-// already gone are fine. Items that fail do not keep others from being deleted;
-// the error names every one.
-func (c *Cluster) Delete(ctx context.Context, items []deploy.InventoryItem, log deploy.StageLog) error {
+// marked as another application's or another agent's since, is left alone and
+// said so. Objects already gone are fine. Items that fail do not keep others from
+// being deleted; the error names every one. Ended are the items that are over for
+// the application: gone, or no longer its own. The others are still there.
+func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
 	slices.Reverse(groups)
 	var errs []error
 	for _, group := range groups {
-		failures := make([]error, len(group))
+		failures, over := make([]error, len(group)), make([]bool, len(group))
 		var g errgroup.Group
 		g.SetLimit(concurrency)
 		for i, item := range group {
 			g.Go(func() error {
-				failures[i] = c.deleteItem(ctx, item, log)
+				over[i], failures[i] = c.deleteItem(ctx, pipedID, item, log)
 				return nil
 			})
 		}
-		if err := g.Wait(); err != nil {
-			return err
+		_ = g.Wait() // what fails is in failures
+		for i, item := range group {
+			if over[i] {
+				ended = append(ended, item)
+			}
 		}
 		errs = append(errs, failures...)
 	}
-	return together(errs)
+	return ended, together(errs)
 }
 
 func groupKind(r deploy.ObjectRef) schema.GroupKind {
@@ -63,40 +67,38 @@ func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 }
 
-func (c *Cluster) deleteItem(ctx context.Context, item deploy.InventoryItem, log deploy.StageLog) error {
+// deleteItem deletes one object; over tells whether it has ended for its
+// application.
+func (c *Cluster) deleteItem(ctx context.Context, pipedID string, item deploy.InventoryItem, log deploy.StageLog) (over bool, err error) {
 	resource, err := c.discovery.lookupKind(ctx, gvkOf(item.Object))
 	if errors.Is(err, errUnknownKind) {
-		return nil // its definition is gone, and every object of it with that
+		return true, nil // its definition is gone, and every object of it with that
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+		return false, fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
 	}
 	client := c.metadataOf(resource, item.Object.Namespace)
-	deleted := false
-	err = c.retry(ctx, nil, func(ctx context.Context) error {
-		left, err := deleteOwn(ctx, client, item)
-		if left != "" {
-			log.Infof("left %s alone: %s", item.Object, left)
-		}
-		deleted = err == nil && left == ""
+	left := ""
+	err = c.retry(ctx, nil, func(ctx context.Context) (err error) {
+		left, err = deleteOwn(ctx, client, pipedID, item)
 		return err
 	})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		log.Infof("%s is gone already", item.Object)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
-	}
-	if !deleted {
-		return nil
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+	case left != "":
+		log.Infof("left %s alone: %s", item.Object, left)
+		return true, nil
 	}
 	return c.awaitGone(ctx, client, item, log)
 }
 
 // deleteOwn deletes the object unless it is not the one that was applied any
 // more; left then says why.
-func deleteOwn(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, err error) {
+func deleteOwn(ctx context.Context, client metadata.ResourceInterface, pipedID string, item deploy.InventoryItem) (left string, err error) {
 	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -104,8 +106,14 @@ func deleteOwn(ctx context.Context, client metadata.ResourceInterface, item depl
 	if string(live.UID) != item.UID {
 		return "another object has taken its name", nil
 	}
-	if owner := live.Annotations[manifest.AnnotationApplication]; owner != item.ApplicationID {
-		return fmt.Sprintf("it is not application %s's any more (annotation %s is %q)", item.ApplicationID, manifest.AnnotationApplication, owner), nil
+	for _, mark := range []struct{ what, key, is, want string }{
+		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
+		{"label", manifest.LabelApplication, live.Labels[manifest.LabelApplication], item.ApplicationID},
+		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], pipedID},
+	} {
+		if mark.is != mark.want {
+			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), nil
+		}
 	}
 	uid, background := types.UID(item.UID), metav1.DeletePropagationBackground
 	return "", client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
@@ -113,10 +121,10 @@ func deleteOwn(ctx context.Context, client metadata.ResourceInterface, item depl
 	})
 }
 
-// awaitGone waits until the object has disappeared.
-func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem, log deploy.StageLog) error {
+// awaitGone waits until the object has disappeared; gone tells whether it has.
+func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem, log deploy.StageLog) (gone bool, err error) {
 	var finalizers []string
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, goneFor, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, goneFor, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
@@ -130,12 +138,12 @@ func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 	switch {
 	case err == nil:
 		log.Infof("deleted %s", item.Object)
+		return true, nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("wait for %s to be gone: %w", item.Object, context.Cause(ctx))
-	default:
-		log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
+		return false, fmt.Errorf("wait for %s to be gone: %w", item.Object, context.Cause(ctx))
 	}
-	return nil
+	log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
+	return false, nil
 }
 
 func (c *Cluster) metadataOf(r ServedKind, namespace string) metadata.ResourceInterface {

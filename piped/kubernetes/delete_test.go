@@ -49,13 +49,13 @@ metadata: {name: taken}
 	}
 	l.log.take()
 
-	if err := l.Delete(ctx, items, l.log); err != nil {
+	if _, err := l.Delete(ctx, "piped-1", items, l.log); err != nil {
 		t.Fatal(err)
 	}
 	wantLog := []string{
 		"ConfigMap NS/gone is gone already", "deleted ConfigMap NS/ours",
 		"left ConfigMap NS/recreated alone: another object has taken its name",
-		`left ConfigMap NS/taken alone: it is not application app-1's any more (annotation pipecd.dev/application is "app-2")`,
+		`left ConfigMap NS/taken alone: it is not application app-1's any more (annotation pipecd.dev/application is "app-2" instead of "app-1")`,
 	}
 	if diff := cmp.Diff(wantLog, l.logged()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
@@ -72,7 +72,7 @@ func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, web)
 	l.requests.take()
-	if err := l.Delete(context.Background(), l.items(), l.log); err != nil {
+	if _, err := l.Delete(context.Background(), "piped-1", l.items(), l.log); err != nil {
 		t.Fatal(err)
 	}
 	var deletes []string

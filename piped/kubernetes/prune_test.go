@@ -11,7 +11,7 @@ import (
 
 func TestPlanPrune(t *testing.T) {
 	item := func(kind, name string) deploy.InventoryItem {
-		return deploy.InventoryItem{Object: deploy.ObjectRef{Kind: kind, Namespace: "shop", Name: name}, UID: kind + name}
+		return deploy.InventoryItem{ApplicationID: "app", Object: deploy.ObjectRef{Kind: kind, Namespace: "shop", Name: name}, UID: kind + name}
 	}
 	many := func(n int) (items []deploy.InventoryItem) {
 		for i := range n {
@@ -19,6 +19,8 @@ func TestPlanPrune(t *testing.T) {
 		}
 		return items
 	}
+	elsewhere := item("ConfigMap", "far")
+	elsewhere.Cluster = "other"
 	moved := item("Ingress", "web")
 	moved.Object.Group, moved.Object.Version = "extensions", "v1beta1"
 	movedTo := item("Ingress", "web")
@@ -28,6 +30,12 @@ func TestPlanPrune(t *testing.T) {
 	neverSeen := item("ConfigMap", "ghost")
 	neverSeen.UID = ""
 
+	refs := func(items []deploy.InventoryItem) (out []deploy.ObjectRef) {
+		for _, i := range items {
+			out = append(out, i.Object)
+		}
+		return out
+	}
 	cases := map[string]struct {
 		request PruneRequest
 		deletes []deploy.InventoryItem
@@ -72,16 +80,29 @@ func TestPlanPrune(t *testing.T) {
 		},
 		"eleven of twelve are too many": {
 			request: PruneRequest{Inventory: many(12), Applied: many(1)},
-			refused: "prune would delete 11 of 12 objects, more than the limit of 10; check that Git still holds what it should; if it does, delete them by hand or prune in smaller commits. Objects: " +
+			refused: "prune would delete 11 of 12 objects, more than the limit of 10, so nothing is deleted; check that Git still holds what it should; " +
+				"if these are to go, permit it: pipectl application sync --app-id=app --confirm-prune. Objects: " +
 				"ConfigMap shop/c01, ConfigMap shop/c02, ConfigMap shop/c03, ConfigMap shop/c04, ConfigMap shop/c05, ConfigMap shop/c06, ConfigMap shop/c07, ConfigMap shop/c08, ConfigMap shop/c09, ConfigMap shop/c10, ConfigMap shop/c11",
 		},
 		"a fifth of a hundred is not too many": {
 			request: PruneRequest{Inventory: many(100), Applied: many(80)},
 			deletes: many(100)[80:],
 		},
-		"confirmed lifts the limit": {
-			request: PruneRequest{Inventory: many(12), Applied: many(1), Confirmed: true},
+		"what was permitted does not count": {
+			request: PruneRequest{Inventory: many(12), Applied: many(1), Permitted: refs(many(12)[1:])},
 			deletes: many(12)[1:],
+		},
+		"the limit is for what is beyond it": {
+			request: PruneRequest{Inventory: many(32), Applied: many(1), Permitted: refs(many(22))},
+			deletes: many(32)[1:],
+		},
+		"others than those permitted are too many": {
+			request: PruneRequest{Inventory: many(15), Applied: many(1), Permitted: refs(many(4))},
+			refused: "prune would delete 14 of 15 objects, more than the limit of 10, so nothing is deleted; check that Git still holds what it should; " +
+				"if these are to go, permit it: pipectl application sync --app-id=app --confirm-prune. Objects: " + names(many(15)[1:]),
+		},
+		"another cluster's objects stay": {
+			request: PruneRequest{Inventory: []deploy.InventoryItem{elsewhere}, Applied: many(1)},
 		},
 	}
 	for name, c := range cases {
