@@ -14,6 +14,8 @@ type Encryption struct {
 	EncryptedSecrets map[string]string `yaml:"encryptedSecrets"` // by the name that templates use
 	// DecryptionTargets are files inside the application's directory.
 	DecryptionTargets []string `yaml:"decryptionTargets"`
+	// Position is where the block stands, as file:line.
+	Position string `yaml:"-"`
 }
 
 // Attachment is spec.attachment: files of the application that are templates
@@ -21,9 +23,12 @@ type Encryption struct {
 type Attachment struct {
 	Sources map[string]string `yaml:"sources"` // files, by the name that templates use
 	Targets []string          `yaml:"targets"`
+	// Position is where the block stands, as file:line.
+	Position string `yaml:"-"`
 }
 
 func (e *Encryption) complete(d *strict.Document) {
+	e.Position = d.Position("encryption")
 	for name, text := range e.EncryptedSecrets {
 		checkNamed(d, "encryption.encryptedSecrets", name, text)
 	}
@@ -31,6 +36,7 @@ func (e *Encryption) complete(d *strict.Document) {
 }
 
 func (a *Attachment) complete(d *strict.Document) {
+	a.Position = d.Position("attachment")
 	for name, file := range a.Sources {
 		if checkNamed(d, "attachment.sources", name, file) {
 			checkFile(d, "attachment.sources."+name, file)

@@ -31,6 +31,7 @@ type Piped struct {
 	Webhooks     []Webhook
 	Providers    []PlatformProvider
 	Limits       Limits
+	Tenancy      Tenancy
 
 	// The following are checked, and not used by this version.
 	ChartRepositories []ChartRepository
@@ -129,6 +130,10 @@ func (p *Piped) Files() []string {
 	}
 	for _, hook := range p.Webhooks {
 		files = append(files, hook.SecretFile)
+	}
+	files = append(files, p.SecretManagement.files()...)
+	for _, rule := range p.Tenancy {
+		files = append(files, rule.VerifyCommits.files()...)
 	}
 	files = slices.DeleteFunc(files, func(name string) bool { return name == "" })
 	slices.Sort(files)

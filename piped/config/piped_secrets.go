@@ -7,18 +7,26 @@ import (
 // SecretManagement is spec.secretManagement: how the secrets in Git are
 // encrypted. The zero value means that there are none.
 type SecretManagement struct {
-	Type    SecretManagementType `yaml:"type"`
-	KeyPair KeyPair              `yaml:"config"`
+	Type SecretManagementType `yaml:"type"`
+	// Config is a *KeyPair or *Age, as Type says; nil when there is no type.
+	Config any `yaml:"config"`
 }
 
 // SecretManagementType says what encrypts.
 type SecretManagementType string
 
-// SecretManagementKeyPair encrypts with a pair of RSA keys.
-const SecretManagementKeyPair SecretManagementType = "KEY_PAIR"
+// The types of secret management.
+const (
+	// SecretManagementKeyPair encrypts with a pair of RSA keys, as PipeCD does.
+	SecretManagementKeyPair SecretManagementType = "KEY_PAIR"
+	// SecretManagementAge encrypts to an age recipient.
+	SecretManagementAge SecretManagementType = "AGE"
+)
 
 // Values returns every type.
-func (SecretManagementType) Values() []string { return []string{string(SecretManagementKeyPair)} }
+func (SecretManagementType) Values() []string {
+	return []string{string(SecretManagementKeyPair), string(SecretManagementAge)}
+}
 
 // KeyPair is the config of type KEY_PAIR: one of file and data for each key.
 // Keys are decoded: what the file holds in base64 is plain here.
@@ -29,13 +37,44 @@ type KeyPair struct {
 	PublicKeyData  strict.Secret `yaml:"publicKeyData"`
 }
 
+// Age is the config of type AGE: one of file and data for the identity, which is
+// what age-keygen writes or an SSH private key. It is decoded: what the file holds
+// in base64 is plain here.
+type Age struct {
+	IdentityFile string        `yaml:"identityFile"`
+	IdentityData strict.Secret `yaml:"identityData"`
+	// Recipient is the public side of the identity, age1... or an SSH public key.
+	Recipient string `yaml:"recipient"`
+}
+
+// Variants implements schema.Varied.
+func (s *SecretManagement) Variants() (by string, of map[string]any) {
+	return "type", map[string]any{
+		string(SecretManagementKeyPair): &KeyPair{},
+		string(SecretManagementAge):     &Age{},
+	}
+}
+
+// Variant implements strict.Variant.
+func (s *SecretManagement) Variant() any {
+	_, of := s.Variants()
+	return of[string(s.Type)]
+}
+
 func (s SecretManagement) complete(d *strict.Document, r resolver) SecretManagement {
-	switch {
-	case !d.Has("secretManagement"):
-	case s.Type == "":
-		d.Problemf("secretManagement.type", "required; expected %s", SecretManagementKeyPair)
+	if !d.Has("secretManagement") {
+		return s
+	}
+	if s.Config == nil {
+		s.Config = s.Variant()
+	}
+	switch config := s.Config.(type) {
+	case *KeyPair:
+		config.complete(d, r, "secretManagement.config")
+	case *Age:
+		config.complete(d, r, "secretManagement.config")
 	default:
-		s.KeyPair.complete(d, r, "secretManagement.config")
+		d.Problemf("secretManagement.type", "required; expected %s", strict.Alternatives(s.Type.Values()))
 	}
 	return s
 }
@@ -46,4 +85,22 @@ func (k *KeyPair) complete(d *strict.Document, r resolver, at string) {
 	k.PrivateKeyFile, k.PublicKeyFile = r.path(at+".privateKeyFile", k.PrivateKeyFile), r.path(at+".publicKeyFile", k.PublicKeyFile)
 	k.PrivateKeyData = base64Secret(d, at+".privateKeyData", k.PrivateKeyData)
 	k.PublicKeyData = base64Secret(d, at+".publicKeyData", k.PublicKeyData)
+}
+
+func (a *Age) complete(d *strict.Document, r resolver, at string) {
+	exactlyOne(d, field{at + ".identityFile", a.IdentityFile != ""}, field{at + ".identityData", !a.IdentityData.IsEmpty()})
+	required(d, at+".recipient", a.Recipient)
+	a.IdentityFile = r.path(at+".identityFile", a.IdentityFile)
+	a.IdentityData = base64Secret(d, at+".identityData", a.IdentityData)
+}
+
+// files are those that the config names.
+func (s SecretManagement) files() []string {
+	switch config := s.Config.(type) {
+	case *KeyPair:
+		return []string{config.PrivateKeyFile, config.PublicKeyFile}
+	case *Age:
+		return []string{config.IdentityFile}
+	}
+	return nil
 }

@@ -107,7 +107,7 @@ func TestPipedEveryField(t *testing.T) {
 				{Name: "web-2", Webhook: &WebhookReceiver{URL: "http://x", SignatureKey: "X-Key", SignatureValueFile: "/etc/piped/signature"}},
 			},
 		},
-		SecretManagement: SecretManagement{Type: SecretManagementKeyPair, KeyPair: KeyPair{PrivateKeyFile: "/etc/piped/private", PublicKeyData: secret}},
+		SecretManagement: SecretManagement{Type: SecretManagementKeyPair, Config: &KeyPair{PrivateKeyFile: "/etc/piped/private", PublicKeyData: secret}},
 		EventWatcher: EventWatcher{CheckInterval: 10 * time.Minute, GitRepos: []EventWatcherRepository{
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},

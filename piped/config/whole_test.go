@@ -13,8 +13,8 @@ import (
 
 func TestEveryFieldOfLaterVersions(t *testing.T) {
 	want := defaults()
-	want.Encryption = &Encryption{EncryptedSecrets: map[string]string{"password": "AbC"}, DecryptionTargets: []string{"secret.yaml"}}
-	want.Attachment = &Attachment{Sources: map[string]string{"conf": "files/app.conf"}, Targets: []string{"config.yaml"}}
+	want.Encryption = &Encryption{EncryptedSecrets: map[string]string{"password": "AbC"}, DecryptionTargets: []string{"secret.yaml"}, Position: "app.pipecd.yaml:5"}
+	want.Attachment = &Attachment{Sources: map[string]string{"conf": "files/app.conf"}, Targets: []string{"config.yaml"}, Position: "app.pipecd.yaml:6"}
 	want.EventWatcher = []EventRule{
 		{
 			Matcher: EventMatcher{Name: "image", Labels: map[string]string{"app": "web"}},

@@ -235,6 +235,16 @@ func (d *Document) Has(field string) bool {
 	return ok
 }
 
+// Position returns where the field at the given path of the spec stands, as
+// file:line.
+func (d *Document) Position(field string) string {
+	line, ok := d.keys[field]
+	if !ok {
+		line = d.place(field).line
+	}
+	return fmt.Sprintf("%s:%d", d.File, line)
+}
+
 func (d *Document) place(field string) place {
 	if p, ok := d.places[field]; ok {
 		return p

@@ -1,0 +1,103 @@
+package secret
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Keys decrypt the secrets in Git, and encrypt what is to be put there. They
+// never change and are safe for concurrent use.
+type Keys struct {
+	cipher      encryption
+	fingerprint string
+}
+
+// encryption is one way of encrypting. Its errors show neither key nor plaintext.
+type encryption interface {
+	open(ciphertext string) ([]byte, error)
+	seal(plaintext []byte) (string, error)
+}
+
+func newKeys(c encryption, identity []byte) *Keys {
+	sum := sha256.Sum256(identity)
+	return &Keys{cipher: c, fingerprint: hex.EncodeToString(sum[:])}
+}
+
+// LoadKeys reads the keys that the agent's configuration holds or names; nil
+// when it has no secretManagement. Errors are of kind Invalid, and say which
+// field or file to mend.
+func LoadKeys(m config.SecretManagement) (*Keys, error) {
+	switch c := m.Config.(type) {
+	case *config.KeyPair:
+		private, err := keyText("privateKey", c.PrivateKeyFile, c.PrivateKeyData)
+		if err != nil {
+			return nil, err
+		}
+		public, err := keyText("publicKey", c.PublicKeyFile, c.PublicKeyData)
+		if err != nil {
+			return nil, err
+		}
+		return KeyPair(private, public)
+	case *config.Age:
+		identities, err := keyText("identity", c.IdentityFile, c.IdentityData)
+		if err != nil {
+			return nil, err
+		}
+		return Age(identities, c.Recipient)
+	}
+	return nil, nil
+}
+
+// keyText returns what a key's file holds, or its data.
+func keyText(name, file string, text strict.Secret) (strict.Secret, error) {
+	if file == "" {
+		return text, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return strict.Secret{}, deploy.Errorf(deploy.Invalid, "spec.secretManagement.config.%sFile: %w", name, err)
+	}
+	return strict.NewSecret(string(content)), nil
+}
+
+// Encrypt returns plaintext in the form that spec.encryption.encryptedSecrets
+// holds. It is another one at each call.
+func (k *Keys) Encrypt(plaintext []byte) (string, error) { return k.cipher.seal(plaintext) }
+
+// decrypt returns the secrets of an application by name.
+func (k *Keys) decrypt(enc *config.Encryption) (map[string]string, error) {
+	secrets := map[string]string{}
+	if len(enc.EncryptedSecrets) == 0 {
+		return secrets, nil
+	}
+	if k == nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.encryption: the agent has no keys to decrypt secrets with; "+
+			"add secretManagement to its configuration, or remove spec.encryption here", enc.Position)
+	}
+	var problems []error
+	for _, name := range sortedKeys(enc.EncryptedSecrets) {
+		plain, err := k.cipher.open(enc.EncryptedSecrets[name])
+		if err != nil {
+			problems = append(problems, deploy.Errorf(deploy.Invalid, "%s: spec.encryption.encryptedSecrets.%s: %w", enc.Position, name, err))
+		}
+		secrets[name] = string(plain)
+	}
+	return secrets, errors.Join(problems...)
+}
+
+// Placeholders returns keys that take any ciphertext and make the same meaningless
+// text of it: templates can be checked with them where the real keys are not.
+func Placeholders() *Keys { return &Keys{cipher: placeholders{}, fingerprint: "placeholders"} }
+
+type placeholders struct{}
+
+func (placeholders) open(string) ([]byte, error) { return []byte("placeholder"), nil }
+func (placeholders) seal(p []byte) (string, error) {
+	return "", errors.New("placeholders encrypt nothing")
+}

@@ -1,0 +1,194 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// renderTimeout bounds the rendering of one application's templates.
+const renderTimeout = 20 * time.Second
+
+// Renderer renders the templates of applications with the keys it has at that
+// moment. It is safe for concurrent use. A nil Renderer has no keys.
+type Renderer struct{ keys atomic.Pointer[Keys] }
+
+// New returns a Renderer with the given keys; nil means none.
+func New(keys *Keys) *Renderer {
+	r := &Renderer{}
+	r.Use(keys)
+	return r
+}
+
+// Use exchanges the keys for what is rendered from now on; nil means none.
+func (r *Renderer) Use(keys *Keys) { r.keys.Store(keys) }
+
+// Fingerprint identifies the keys without saying anything of them: it is the same
+// exactly as long as the same ciphertexts can be decrypted; "" without keys.
+func (r *Renderer) Fingerprint() string {
+	if keys := r.current(); keys != nil {
+		return keys.fingerprint
+	}
+	return ""
+}
+
+func (r *Renderer) current() *Keys {
+	if r == nil {
+		return nil
+	}
+	return r.keys.Load()
+}
+
+// Tree returns the files of tree with the targets of enc and att, which may be
+// nil, rendered. Both name files relative to dir, the application's directory. It
+// returns tree itself when there is nothing to render: an encryption without
+// secrets and an attachment without sources leave their targets as they are.
+//
+// Secrets are decrypted first. A target has both data roots, .encryptedSecrets and
+// .attachment, by name; one of both lists is rendered once. The text of a source
+// is what stands there after decryption, so that a decryption target sees only
+// the sources that are none themselves.
+//
+// Errors are of kind Invalid, name the file, the line and what to change, and
+// never show a secret; several are joined. Any other comes from ctx or the tree.
+func (r *Renderer) Tree(ctx context.Context, tree fs.FS, dir string, enc *config.Encryption, att *config.Attachment) (fs.FS, error) {
+	if enc == nil || len(enc.EncryptedSecrets) == 0 {
+		enc = &config.Encryption{}
+	}
+	if att == nil || len(att.Sources) == 0 {
+		att = &config.Attachment{}
+	}
+	if len(enc.EncryptedSecrets) == 0 && len(att.Sources) == 0 {
+		return tree, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
+	defer cancel()
+	a := &application{meter: meter{ctx: ctx, left: budget}, files: newOverlay(tree), enc: enc, att: att, keys: r.current()}
+	if err := a.render(dir); err != nil {
+		return nil, err
+	}
+	return a.files, nil
+}
+
+// application is one whose templates are being rendered.
+type application struct {
+	meter meter
+	files *overlay
+	enc   *config.Encryption
+	att   *config.Attachment
+	keys  *Keys
+	data  data
+}
+
+// render renders the decryption targets, then the attachment's.
+func (a *application) render(dir string) (err error) {
+	if a.data.secrets, err = a.keys.decrypt(a.enc); err != nil {
+		return err
+	}
+	sources, err := a.locate(dir, a.att.Position, "attachment.sources.", a.att.Sources)
+	if err != nil {
+		return err
+	}
+	decrypted, err := a.locate(dir, a.enc.Position, "encryption.decryptionTargets", indexed(a.enc.DecryptionTargets))
+	if err != nil {
+		return err
+	}
+	attached, err := a.locate(dir, a.att.Position, "attachment.targets", indexed(a.att.Targets))
+	if err != nil {
+		return err
+	}
+	for name, file := range sources {
+		if slices.Contains(values(attached), file) {
+			return deploy.Errorf(deploy.Invalid, "%s: spec.attachment.sources.%s: %s is among the targets, too; a file is one of both", a.att.Position, name, file)
+		}
+	}
+	first := slices.DeleteFunc(values(decrypted), func(file string) bool { return slices.Contains(values(attached), file) })
+	if err := a.attach(sources, first); err != nil {
+		return err
+	}
+	if err := a.fill(first); err != nil {
+		return err
+	}
+	if err := a.attach(sources, nil); err != nil {
+		return err
+	}
+	return a.fill(values(attached))
+}
+
+// locate returns where files of the application are in the tree, by their name or
+// index in the field of the configuration that lists them.
+func (a *application) locate(dir, position, field string, files map[string]string) (map[string]string, error) {
+	at := map[string]string{}
+	var problems []error
+	for _, name := range sortedKeys(files) {
+		found, err := a.files.locate(dir, files[name])
+		switch {
+		case deploy.IsKind(err, deploy.Invalid):
+			problems = append(problems, fmt.Errorf("%s: spec.%s%s: %w", position, field, name, err))
+		case err != nil:
+			return nil, err
+		}
+		at[name] = found
+	}
+	return at, errors.Join(problems...)
+}
+
+// attach reads the text of the sources that are not still to be rendered.
+func (a *application) attach(sources map[string]string, pending []string) error {
+	a.data.attachments = map[string]string{}
+	for _, name := range sortedKeys(sources) {
+		if slices.Contains(pending, sources[name]) {
+			continue
+		}
+		text, err := a.files.text(sources[name])
+		if err != nil {
+			return err
+		}
+		a.data.attachments[name] = text
+	}
+	return nil
+}
+
+// fill renders targets.
+func (a *application) fill(targets []string) error {
+	var problems []error
+	for _, file := range targets {
+		text, err := a.files.text(file)
+		if err == nil {
+			text, err = a.data.render(&a.meter, file, text)
+		}
+		switch {
+		case deploy.IsKind(err, deploy.Invalid):
+			problems = append(problems, err)
+		case err != nil:
+			return err
+		default:
+			a.files.rendered[file] = []byte(text)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// values returns each value of m once, sorted.
+func values(m map[string]string) []string {
+	return slices.Compact(slices.Sorted(maps.Values(m)))
+}
+
+// indexed returns a list by the index in it, as errors write it.
+func indexed(list []string) map[string]string {
+	m := map[string]string{}
+	for i, text := range list {
+		m[fmt.Sprintf("[%d]", i)] = text
+	}
+	return m
+}
