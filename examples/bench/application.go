@@ -88,7 +88,7 @@ func (e *environment) newRepo(name string) (*gittest.Repo, error) {
 
 // start starts an agent that follows repo.
 func (e *environment) start(ctx context.Context, name string, repo *gittest.Repo, o agenttest.Options) (*agenttest.Agent, error) {
-	o.Binary, o.Dir = filepath.Join(e.bin, "piped"), filepath.Join(e.dir, name)
+	o.Binary, o.Dir = e.piped, filepath.Join(e.dir, name)
 	if o.Remote == "" {
 		o.Remote = repo.Dir
 	}

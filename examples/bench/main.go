@@ -35,8 +35,8 @@ func benchmarks() []benchmark {
 		{"requests", measureRequests},
 		{"idle", measureIdle},
 		{"rollouts", measureRollouts},
-		{"touch50", measureTouch(50, 3*time.Second)},
-		{"touch200", measureTouch(200, 10*time.Second)},
+		{"touch50", measureTouch(50, 3, 3*time.Second)},
+		{"touch200", measureTouch(200, 2, 10*time.Second)},
 		{"flat", measureFlat},
 	}
 }
@@ -44,7 +44,7 @@ func benchmarks() []benchmark {
 // environment is what every benchmark starts from.
 type environment struct {
 	*report
-	bin     string // the folder of the programs
+	piped   string // the agent's program
 	dir     string // for everything the run writes
 	cluster *clustertest.Cluster
 }
@@ -60,7 +60,11 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
+	if dir := os.Getenv(profileDir); dir != "" {
+		return runProfiled(ctx, dir, os.Args[len(os.Args)-1])
+	}
 	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
+	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")
 	selection := flag.String("run", "", "a regular expression: run only the benchmarks it matches")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
@@ -80,7 +84,12 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer cluster.Stop()
-	e := &environment{report: &report{out: os.Stdout}, bin: *bin, dir: dir, cluster: cluster}
+	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, cluster: cluster}
+	if *profiles != "" {
+		if err := e.profileTo(*profiles); err != nil {
+			return err
+		}
+	}
 	for _, b := range benchmarks() {
 		if !selected.MatchString(b.name) {
 			continue

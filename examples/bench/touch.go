@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 )
-
-// touchRounds is how often each way is measured, one after the other.
-const touchRounds = 3
 
 // phases are what a commit does to all applications, and the kinds of the objects
 // it changes.
@@ -29,7 +27,7 @@ type took struct{ agent, cpu, kubectl, loop, plain []time.Duration }
 // it changes their images. Beside it go the same objects applied and waited for as
 // kubectl does, by a loop that does what the agent does, and by one that only
 // applies.
-func measureTouch(n int, cpu time.Duration) func(context.Context, *environment) error {
+func measureTouch(n, rounds int, cpu time.Duration) func(context.Context, *environment) error {
 	return func(ctx context.Context, e *environment) error {
 		t := &touch{environment: e, name: fmt.Sprintf("touch%d", n), all: make([]took, len(phases))}
 		t.fleet = fleet{count: n, replicas: 1, template: web}
@@ -37,7 +35,7 @@ func measureTouch(n int, cpu time.Duration) func(context.Context, *environment) 
 			return err
 		}
 		defer t.agent.Close()
-		for round := range touchRounds {
+		for round := range rounds {
 			if err := t.round(ctx, round); err != nil {
 				return err
 			}
@@ -98,6 +96,8 @@ func (t *touch) round(ctx context.Context, round int) error {
 		if err != nil {
 			return err
 		}
+		fmt.Fprintf(os.Stderr, "%s %s: agent %.2fs (cpu %.2fs) kubectl %.2fs loop %.2fs plain %.2fs\n", t.name, phase.name,
+			seconds(p.took), seconds(p.cpu), seconds(kubectl), seconds(loop), seconds(plain))
 		sample.agent, sample.cpu = append(sample.agent, p.took), append(sample.cpu, p.cpu)
 		sample.kubectl, sample.loop, sample.plain = append(sample.kubectl, kubectl), append(sample.loop, loop), append(sample.plain, plain)
 	}

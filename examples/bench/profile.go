@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+
+	"github.com/c785c783/piped/piped/app"
+	"github.com/c785c783/piped/piped/config"
+)
+
+// profileDir is the environment variable that names the folder for profiles, and
+// by which this program, started again, knows that it is the agent.
+const profileDir = "PIPED_BENCH_PROFILE"
+
+// profileTo makes this program the agent.
+func (e *environment) profileTo(dir string) (err error) {
+	if e.piped, err = os.Executable(); err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	return os.Setenv(profileDir, dir)
+}
+
+// runProfiled is the agent, started as `piped run --config FILE`, with a profile
+// of its processor time from its start to its end, and one of its memory then.
+func runProfiled(ctx context.Context, dir, file string) (err error) {
+	cfg, _, err := config.LoadPiped(file)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, filepath.Base(filepath.Dir(file)))
+	cpu, err := os.Create(name + ".cpu")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cpu.Close()) }()
+	if err := pprof.StartCPUProfile(cpu); err != nil {
+		return err
+	}
+	agent, err := app.New(ctx, cfg, app.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), ConfigFile: file})
+	if err != nil {
+		return err
+	}
+	written := make(chan error, 1)
+	context.AfterFunc(ctx, func() { written <- writeHeap(name + ".heap") })
+	err = agent.Run(ctx)
+	pprof.StopCPUProfile()
+	return errors.Join(err, <-written)
+}
+
+// writeHeap writes what memory is in use, and what was allocated.
+func writeHeap(path string) error {
+	runtime.GC()
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
+}
