@@ -14,17 +14,17 @@ import (
 // Keys decrypt the secrets in Git, and encrypt what is to be put there. They
 // never change and are safe for concurrent use.
 type Keys struct {
-	cipher      encryption
+	cipher      cryptosystem
 	fingerprint string
 }
 
-// encryption is one way of encrypting. Its errors show neither key nor plaintext.
-type encryption interface {
+// cryptosystem is one way of encrypting. Its errors show neither key nor plaintext.
+type cryptosystem interface {
 	open(ciphertext string) ([]byte, error)
 	seal(plaintext []byte) (string, error)
 }
 
-func newKeys(c encryption, identity []byte) *Keys {
+func newKeys(c cryptosystem, identity []byte) *Keys {
 	sum := sha256.Sum256(identity)
 	return &Keys{cipher: c, fingerprint: hex.EncodeToString(sum[:])}
 }

@@ -9,9 +9,11 @@ import (
 
 const (
 	// budget is what the templates of one application may spend together: one for
-	// each byte and item that a function is given or makes, for each byte that is
-	// written and for each turn of a range.
+	// each byte and item that a function is given or makes and for each byte that is
+	// written, and step for each call and each turn of a range. All of it is spent
+	// within a second or two.
 	budget = 1 << 25
+	step   = 32
 	// templateCall is what one {{template}} costs beside what it does.
 	templateCall = 4 << 10
 	// maxDepth bounds how lists and dicts are nested. One that holds itself has no
@@ -77,6 +79,7 @@ func (m *meter) limit(fn any, more func(args []reflect.Value) float64) any {
 		call = f.CallSlice
 	}
 	return reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
+		m.spend(step)
 		for _, arg := range args {
 			m.weigh(arg, 0)
 		}

@@ -56,7 +56,7 @@ func (o *overlay) Open(name string) (fs.File, error) {
 	text, ok := o.find(name)
 	if !ok {
 		if list, ok := f.(fs.ReadDirFile); ok {
-			return &dir{ReadDirFile: list, name: name, files: o}, nil
+			return &listing{ReadDirFile: list, name: name, files: o}, nil
 		}
 		return f, nil
 	}
@@ -120,13 +120,13 @@ type entry struct {
 
 func (e entry) Info() (fs.FileInfo, error) { return e.files.Lstat(e.name) }
 
-type dir struct {
+type listing struct {
 	fs.ReadDirFile
 	name  string
 	files *overlay
 }
 
-func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
+func (d *listing) ReadDir(n int) ([]fs.DirEntry, error) {
 	entries, err := d.ReadDirFile.ReadDir(n)
 	return d.files.entries(d.name, entries), err
 }

@@ -68,7 +68,7 @@ func (w *writer) Write(p []byte) (int, error) {
 // guards are the functions that instrument adds calls of.
 func guards(m *meter) template.FuncMap {
 	return template.FuncMap{
-		tickFunc: func() string { m.spend(1); return "" },
+		tickFunc: func() string { m.spend(step); return "" },
 		callFunc: func() string { m.spend(templateCall); return "" },
 		emitFunc: func(v any) any { m.weigh(reflect.ValueOf(v), 0); return v },
 	}
