@@ -150,14 +150,19 @@ func (o *objects) size(h plumbing.Hash) (int64, error) {
 // blob returns a file's content in a slice of the caller's own. The content of
 // a file beyond limit may be streamed but is never held.
 func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
+	return o.content(plumbing.BlobObject, "the file", h, limit)
+}
+
+// content returns the content of an object of a type; what names it in errors.
+func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, limit int64) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	obj, err := o.sto.EncodedObject(plumbing.BlobObject, h)
+	obj, err := o.sto.EncodedObject(of, h)
 	if err != nil {
 		return nil, fmt.Errorf("read object %s: %w", h, err)
 	}
 	if obj.Size() > limit {
-		return nil, fmt.Errorf("the file has %d bytes, more than the limit of %d", obj.Size(), limit)
+		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %d", what, obj.Size(), limit)
 	}
 	r, err := obj.Reader()
 	if err != nil {

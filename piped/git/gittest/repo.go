@@ -32,6 +32,9 @@ type Repo struct {
 	Dir string
 	// Now gives the times of commits; NewRepo sets time.Now.
 	Now func() time.Time
+	// Sign, when set, signs the commits that are made: it returns the armored
+	// signature over a commit object.
+	Sign func(object []byte) (string, error)
 
 	sto    *filesystem.Storage
 	head   plumbing.Hash
@@ -163,6 +166,9 @@ func (r *Repo) Commit(message string) (string, error) {
 	c := &object.Commit{Author: who, Committer: who, Message: message, TreeHash: tree}
 	if !r.head.IsZero() {
 		c.ParentHashes = []plumbing.Hash{r.head}
+	}
+	if err := r.sign(c); err != nil {
+		return "", fmt.Errorf("sign commit %q: %w", message, err)
 	}
 	h, err := r.save(c)
 	if err == nil {
