@@ -12,6 +12,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/scheduler"
 	"github.com/c785c783/piped/trigger"
@@ -25,6 +26,7 @@ type live struct {
 	clusters     *clusters
 	repositories *repositories
 	follower     *follower
+	secrets      *secret.Renderer
 	limits       atomic.Pointer[scheduler.Limits]
 
 	// Set before begin is called.
@@ -44,10 +46,11 @@ type setup struct {
 	limits       scheduler.Limits
 	certificate  *tls.Certificate // nil without TLS
 	webhooks     []webhook
+	keys         *secret.Keys // nil when secrets cannot be decrypted
 }
 
 func newLive(dataDir string, o Options) *live {
-	return &live{clusters: newClusters(o), repositories: newRepositories(dataDir, o), follower: newFollower()}
+	return &live{clusters: newClusters(o), repositories: newRepositories(dataDir, o), follower: newFollower(), secrets: secret.New(nil)}
 }
 
 // plan returns what cfg asks for. Problems joins which of its providers and
@@ -56,12 +59,13 @@ func newLive(dataDir string, o Options) *live {
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.interval = cfg.SyncInterval
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [4]error
+	var errs [5]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
+	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[3] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.certificate, errs[4] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
@@ -70,6 +74,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 func (l *live) begin(ctx context.Context, s setup) {
 	l.clusters.use(s.connections)
 	l.repositories.use(ctx, s.repositories)
+	l.secrets.Use(s.keys)
 	l.limits.Store(&s.limits)
 	l.follower.set(l.newTrigger(s.interval))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
@@ -81,6 +86,10 @@ func (l *live) begin(ctx context.Context, s setup) {
 func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	was := l.used
 	l.used = next
+	if was.keys.Fingerprint() != next.keys.Fingerprint() {
+		changed = append(changed, "secretManagement")
+		l.secrets.Use(next.keys)
+	}
 	providers := l.clusters.Names()
 	if !maps.Equal(was.connections, next.connections) {
 		changed = append(changed, "platformProviders")

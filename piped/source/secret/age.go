@@ -28,7 +28,7 @@ func Age(identities strict.Secret, recipient string) (*Keys, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement.config.recipient: %w", err)
 	}
-	keys := newKeys(ageFile{ids, to}, []byte("age\n"+identities.Reveal()))
+	keys := newKeys(ageFile{ids, to}, []byte("age\n"+recipient+"\n"+identities.Reveal()))
 	if err := keys.check(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement.config.recipient: it does not belong to the identity; age-keygen -y prints the one that does")
 	}

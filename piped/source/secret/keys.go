@@ -29,6 +29,15 @@ func newKeys(c cryptosystem, identity []byte) *Keys {
 	return &Keys{cipher: c, fingerprint: hex.EncodeToString(sum[:])}
 }
 
+// Fingerprint identifies the keys without showing them, whatever way they were
+// read; "" for nil.
+func (k *Keys) Fingerprint() string {
+	if k == nil {
+		return ""
+	}
+	return k.fingerprint
+}
+
 // LoadKeys reads the keys that the agent's configuration holds or names; nil
 // when it has no secretManagement. Errors are of kind Invalid, and say which
 // field or file to mend.

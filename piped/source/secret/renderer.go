@@ -14,8 +14,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// renderTimeout bounds the rendering of one application's templates.
+// renderTimeout bounds the rendering of one application's templates. What they may
+// spend ends them long before, on a machine that has time for them.
 const renderTimeout = 20 * time.Second
+
+var errSlow = fmt.Errorf("the application's templates are not rendered after %s; use smaller loops and texts, or try again", renderTimeout)
 
 // Renderer renders the templates of applications with the keys it has at that
 // moment. It is safe for concurrent use. A nil Renderer has no keys.
@@ -31,14 +34,9 @@ func New(keys *Keys) *Renderer {
 // Use exchanges the keys for what is rendered from now on; nil means none.
 func (r *Renderer) Use(keys *Keys) { r.keys.Store(keys) }
 
-// Fingerprint identifies the keys without saying anything of them: it is the same
-// exactly as long as the same ciphertexts can be decrypted; "" without keys.
-func (r *Renderer) Fingerprint() string {
-	if keys := r.current(); keys != nil {
-		return keys.fingerprint
-	}
-	return ""
-}
+// Fingerprint is that of the keys: what is rendered stays the same as long as it
+// does; "" without keys.
+func (r *Renderer) Fingerprint() string { return r.current().Fingerprint() }
 
 func (r *Renderer) current() *Keys {
 	if r == nil {
@@ -69,7 +67,7 @@ func (r *Renderer) Tree(ctx context.Context, tree fs.FS, dir string, enc *config
 	if len(enc.EncryptedSecrets) == 0 && len(att.Sources) == 0 {
 		return tree, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, renderTimeout, errSlow)
 	defer cancel()
 	a := &application{meter: meter{ctx: ctx, left: budget}, files: newOverlay(tree), enc: enc, att: att, keys: r.current()}
 	if err := a.render(dir); err != nil {

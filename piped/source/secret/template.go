@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -42,7 +43,7 @@ func (d data) render(m *meter, file, text string) (out string, err error) {
 	}
 	w := &writer{meter: m}
 	err = t.Execute(w, map[string]map[string]string{"encryptedSecrets": d.secrets, "attachment": d.attachments})
-	if cause := m.ctx.Err(); cause != nil && err != nil {
+	if cause := context.Cause(m.ctx); cause != nil && err != nil {
 		return "", fmt.Errorf("render %s: %w", file, cause)
 	}
 	if err != nil {
