@@ -89,7 +89,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if problems != nil {
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
-	loader := &source.Loader{Tree: live.repositories.Tree, CacheBytes: sourceCacheBytes}
+	loader := &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, CacheBytes: sourceCacheBytes}
 
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()

@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/secret"
 )
 
 // Tree returns a repository's files at a commit. The files never change.
@@ -34,6 +35,9 @@ type Source struct {
 // a copy must not be made after the first use.
 type Loader struct {
 	Tree Tree
+	// Secrets fills in the application's encryption and attachments. Without keys,
+	// or nil, an application with encrypted secrets is refused.
+	Secrets *secret.Renderer
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
 	// none. It must not be changed after the first use.
 	CacheBytes int64
@@ -44,7 +48,7 @@ type Loader struct {
 // Config returns the application's configuration at a commit. It is shared and
 // must not be changed. See Load for the errors.
 func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (*config.Application, error) {
-	if s, ok := l.cache.get(keyOf(at, commit)); ok {
+	if s, ok := l.cache.get(l.key(at, commit)); ok {
 		return s.Config, nil
 	}
 	fsys, err := l.tree(ctx, at, commit)
@@ -60,7 +64,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 // must be changed in Git. Both are the same at each call. Any other comes from
 // the tree or from ctx.
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
-	key := keyOf(at, commit)
+	key := l.key(at, commit)
 	if s, ok := l.cache.get(key); ok {
 		return s.clone(), nil
 	}
@@ -70,6 +74,9 @@ func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*S
 	}
 	cfg, err := readConfig(fsys, at.ConfigPath())
 	if err != nil {
+		return nil, err
+	}
+	if fsys, err = l.Secrets.Tree(ctx, fsys, at.Dir, cfg.Encryption, cfg.Attachment); err != nil {
 		return nil, err
 	}
 	objects, size, err := plain(ctx, fsys, at, cfg.Kubernetes.Input.Manifests)
@@ -125,8 +132,8 @@ func digest(objects []manifest.Object) string {
 }
 
 // key identifies a source for the cache.
-type key struct{ repoID, commit, config string }
+type key struct{ repoID, commit, config, secrets string }
 
-func keyOf(at deploy.GitPath, commit string) key {
-	return key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath())}
+func (l *Loader) key(at deploy.GitPath, commit string) key {
+	return key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}
 }

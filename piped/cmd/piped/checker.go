@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/secret"
 )
 
 // checker reads files as the agent would and collects what is wrong with them.
@@ -122,7 +123,9 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 			c.agent(t.show(name), data)
 		}
 	}
-	loader := &source.Loader{Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }}
+	loader := &source.Loader{
+		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()),
+	}
 	for _, name := range files.applications {
 		if !c.begin(t.show(name)) {
 			continue

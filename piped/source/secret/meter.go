@@ -12,7 +12,7 @@ const (
 	// each byte and item that a function is given or makes and for each byte that is
 	// written, and step for each call and each turn of a range. All of it is spent
 	// within a second or two.
-	budget = 1 << 25
+	budget = 1 << 24
 	step   = 32
 	// templateCall is what one {{template}} costs beside what it does.
 	templateCall = 4 << 10
