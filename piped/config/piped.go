@@ -32,13 +32,14 @@ type Piped struct {
 	Providers    []PlatformProvider
 	Limits       Limits
 	Tenancy      Tenancy
+	// SecretManagement says how the secrets in Git are encrypted.
+	SecretManagement SecretManagement
 
 	// The following are checked, and not used by this version.
 	ChartRepositories []ChartRepository
 	ChartRegistries   []ChartRegistry
 	AnalysisProviders []AnalysisProvider
 	Notifications     Notifications
-	SecretManagement  SecretManagement
 	EventWatcher      EventWatcher
 	PlanPreview       PlanPreview
 	// AppSelector is in PipeCD the labels an application must have to be

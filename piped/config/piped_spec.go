@@ -76,7 +76,7 @@ func pipedRules() strict.Rules {
 // this version. One goes from here when its feature comes.
 func unusedFields() []string {
 	return []string{"chartRepositories", "chartRegistries", "analysisProviders", "notifications",
-		"secretManagement", "eventWatcher", "planPreview", "appSelector"}
+		"eventWatcher", "planPreview", "appSelector"}
 }
 
 // complete checks every value, reports what makes no sense to d, and returns

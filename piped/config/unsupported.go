@@ -20,8 +20,6 @@ func unsupportedFields() []string {
 		"input.helmChart",
 		"input.helmOptions",
 		"input.kustomizeOptions",
-		"encryption",
-		"attachment",
 		"eventWatcher",
 		"driftDetection.ignoreRules",
 	}
