@@ -83,6 +83,16 @@ func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider
 	return out
 }
 
+// providerNames returns the names of all providers that are written, of whatever
+// type.
+func (s *pipedSpec) providerNames() []string {
+	var out []string
+	for _, p := range slices.Concat(s.Providers, s.CloudProviders) {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
 // complete reads the provider's config by its type. Not ok means that this
 // version deploys to no such platform; a warning has been noted.
 func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {

@@ -30,6 +30,7 @@ type pipedSpec struct {
 	Providers      []providerSpec `yaml:"platformProviders"`
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
+	Tenancy        []TenancyRule  `yaml:"tenancy"`
 
 	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
 	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
@@ -59,7 +60,7 @@ func defaultPipedSpec() pipedSpec {
 // pipedRules returns the keys of spec that are known but not read. One goes from
 // here when its feature comes.
 func pipedRules() strict.Rules {
-	rules := strict.Rules{Unsupported: []string{"tenancy", "adopt"}, Ignored: map[string]string{}}
+	rules := strict.Rules{Unsupported: []string{"adopt"}, Ignored: map[string]string{}}
 	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
 		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
 	}
@@ -100,6 +101,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		}
 	}
 	dataDir := r.path("dataDir", s.DataDir)
+	repositories, providers := completeRepositories(s.Repositories, d, r), s.providers(d, r)
 	return &Piped{
 		ProjectID: s.ProjectID, PipedID: s.PipedID, Name: s.Name, DataDir: dataDir,
 		Store:        s.Store.complete(d, r, dataDir),
@@ -107,10 +109,11 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Web:          s.Web.complete(d),
 		SyncInterval: s.SyncInterval,
 		Git:          s.Git.complete(d, r),
-		Repositories: completeRepositories(s.Repositories, d, r),
+		Repositories: repositories,
 		Webhooks:     completeWebhooks(s.Webhooks, d, r),
-		Providers:    s.providers(d, r),
+		Providers:    providers,
 		Limits:       s.Limits,
+		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
 		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),
 		ChartRegistries:   completeChartRegistries(s.ChartRegistries, d),
