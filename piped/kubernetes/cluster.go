@@ -46,6 +46,7 @@ type ClusterConfig struct {
 // concurrent use. All its clients share one transport.
 type Cluster struct {
 	name      string
+	user      string // in whose name requests are made; "" is the agent's own
 	config    *rest.Config
 	http      *http.Client
 	typed     kubernetes.Interface
@@ -88,6 +89,16 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return err
 	}
+	kinds, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, client)
+	if err != nil {
+		return err
+	}
+	c.discovery = newDiscovery(kinds, c.now)
+	return c.makeClients(client)
+}
+
+// makeClients makes the clients of objects.
+func (c *Cluster) makeClients(client *http.Client) error {
 	// Typed objects travel as protobuf, which is about half the work of JSON;
 	// kinds that have no protobuf form are answered as JSON.
 	binary := rest.CopyConfig(c.config)
@@ -105,12 +116,7 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return err
 	}
-	kinds, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, client)
-	if err != nil {
-		return err
-	}
 	c.http, c.typed, c.dynamic, c.metadata = client, typed, dyn, meta
-	c.discovery = newDiscovery(kinds, c.now)
 	return nil
 }
 
