@@ -23,6 +23,7 @@ const maxSymlinks = 40 // in one path, as on Linux
 type overlay struct {
 	tree     fs.FS
 	rendered map[string][]byte // by the file's path in the tree, free of symbolic links
+	redactor *Redactor
 }
 
 func newOverlay(tree fs.FS) *overlay { return &overlay{tree: tree, rendered: map[string][]byte{}} }
