@@ -99,12 +99,7 @@ func (c *Cluster) connect() error {
 
 // makeClients makes the clients of objects.
 func (c *Cluster) makeClients(client *http.Client) error {
-	// Typed objects travel as protobuf, which is about half the work of JSON;
-	// kinds that have no protobuf form are answered as JSON.
-	binary := rest.CopyConfig(c.config)
-	binary.ContentType = "application/vnd.kubernetes.protobuf"
-	binary.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	typed, err := kubernetes.NewForConfigAndClient(binary, client)
+	typed, err := kubernetes.NewForConfigAndClient(asProtobuf(c.config), client)
 	if err != nil {
 		return err
 	}
@@ -118,6 +113,16 @@ func (c *Cluster) makeClients(client *http.Client) error {
 	}
 	c.http, c.typed, c.dynamic, c.metadata = client, typed, dyn, meta
 	return nil
+}
+
+// asProtobuf returns a configuration by which typed objects travel as protobuf,
+// which is about half the work of JSON; kinds that have no protobuf form are
+// answered as JSON.
+func asProtobuf(rc *rest.Config) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	rc.ContentType = "application/vnd.kubernetes.protobuf"
+	rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return rc
 }
 
 func restConfig(cfg ClusterConfig) (*rest.Config, error) {

@@ -8,44 +8,85 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
 // informer makes an informer that has not been started. It resyncs never: who
 // needs a second look asks for it.
-func (c *Cluster) informer(r Watched) cache.SharedIndexInformer {
-	var client any = c.dynamic
-	var example runtime.Object = &unstructured.Unstructured{}
-	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.dynamic.Resource(r.GroupVersionResource).List(ctx, o)
-	}
-	open := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		return c.dynamic.Resource(r.GroupVersionResource).Watch(ctx, o)
-	}
-	if r.Metadata {
-		client, example = c.metadata, &metav1.PartialObjectMetadata{}
-		list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return c.metadata.Resource(r.GroupVersionResource).List(ctx, o)
-		}
-		open = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.metadata.Resource(r.GroupVersionResource).Watch(ctx, o)
-		}
+func (c *Cluster) informer(r Watched) (cache.SharedIndexInformer, error) {
+	from, err := c.informed(r)
+	if err != nil {
+		return nil, err
 	}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = r.Selector
-			return list(ctx, o)
+			return from.list(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = r.Selector
-			w, err := open(ctx, o)
+			w, err := from.watch(ctx, o)
 			return w, stoppable(err, o)
 		},
 	}
-	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, client), example,
-		cache.SharedIndexInformerOptions{Indexers: r.Indexes, ObjectDescription: r.GroupVersionResource.String()})
+	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, from.client), from.example,
+		cache.SharedIndexInformerOptions{Indexers: r.Indexes, ObjectDescription: r.GroupVersionResource.String()}), nil
+}
+
+// informed is how an informer lists and watches.
+type informed struct {
+	client  any
+	example runtime.Object
+	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func (c *Cluster) informed(r Watched) (informed, error) {
+	switch {
+	case r.Typed != nil:
+		return c.informedTyped(r)
+	case r.Metadata:
+		resource := c.metadata.Resource(r.GroupVersionResource)
+		return informed{c.metadata, &metav1.PartialObjectMetadata{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, o)
+		}, resource.Watch}, nil
+	}
+	resource := c.dynamic.Resource(r.GroupVersionResource)
+	return informed{c.dynamic, &unstructured.Unstructured{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return resource.List(ctx, o)
+	}, resource.Watch}, nil
+}
+
+func (c *Cluster) informedTyped(r Watched) (informed, error) {
+	client, err := c.typedClient(r.GroupVersion())
+	if err != nil {
+		return informed{}, err
+	}
+	request := func(o metav1.ListOptions) *rest.Request {
+		return client.Get().Resource(r.Resource).VersionedParams(&o, scheme.ParameterCodec)
+	}
+	return informed{client, r.Typed, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return request(o).Do(ctx).Get()
+	}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.Watch = true
+		return request(o).Watch(ctx)
+	}}, nil
+}
+
+// typedClient returns a client of one group, whose objects travel as protobuf.
+func (c *Cluster) typedClient(gv schema.GroupVersion) (rest.Interface, error) {
+	config := asProtobuf(c.config)
+	config.GroupVersion, config.NegotiatedSerializer = &gv, scheme.Codecs.WithoutConversion()
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	return rest.RESTClientForConfigAndClient(config, c.http)
 }
 
 // stoppable hides what some errors of a watch that was to bring the initial state

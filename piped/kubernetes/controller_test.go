@@ -261,7 +261,7 @@ func TestWatchKeepsWhatItIsTold(t *testing.T) {
 	}
 	w, err := l.Watch(Watched{
 		GroupVersionResource: configMaps, Selector: l.selector(),
-		Transform: func(obj any) (any, error) {
+		Transform: func(obj, _ any) (any, error) {
 			u, ok := obj.(*unstructured.Unstructured)
 			if !ok {
 				return obj, nil

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -32,12 +33,18 @@ const (
 // byOwner indexes ReplicaSets by the UID of their controller.
 const byOwner = "owner"
 
-// workloadResources are the resources of the kinds that have rollouts.
-var workloadResources = map[string]schema.GroupVersionResource{
-	rollout.KindDeployment:  {Group: "apps", Version: "v1", Resource: "deployments"},
-	rollout.KindStatefulSet: {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	rollout.KindDaemonSet:   {Group: "apps", Version: "v1", Resource: "daemonsets"},
-}
+// workloadResources are the resources of the kinds that have rollouts, and
+// workloadTypes their Go types.
+var (
+	workloadResources = map[string]schema.GroupVersionResource{
+		rollout.KindDeployment:  {Group: "apps", Version: "v1", Resource: "deployments"},
+		rollout.KindStatefulSet: {Group: "apps", Version: "v1", Resource: "statefulsets"},
+		rollout.KindDaemonSet:   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	}
+	workloadTypes = map[string]runtime.Object{
+		rollout.KindDeployment: &appsv1.Deployment{}, rollout.KindStatefulSet: &appsv1.StatefulSet{}, rollout.KindDaemonSet: &appsv1.DaemonSet{},
+	}
+)
 
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 
@@ -78,7 +85,9 @@ func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
 	if !ok {
 		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
 	}
-	w, err := o.controller.Watch(Watched{GroupVersionResource: gvr, Selector: manifest.LabelApplication, Transform: keepWorkload})
+	w, err := o.controller.Watch(Watched{
+		GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +100,7 @@ func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
 // watchSets returns the watch of ReplicaSets, started on first use.
 func (o *Observer) watchSets() (*Watch, error) {
 	w, err := o.controller.Watch(Watched{
-		GroupVersionResource: replicaSets, Transform: keepSet,
+		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
 		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
 			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
 				return []string{set.revision.OwnerUID}, nil
@@ -296,35 +305,39 @@ func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.
 }
 
 // keepWorkload reduces a workload to what the cache keeps.
-func keepWorkload(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil
+func keepWorkload(obj, before any) (any, error) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		var older rollout.Workload
+		if kept, ok := before.(*keptWorkload); ok {
+			older = kept.workload
+		}
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older)}, nil
+	case *appsv1.StatefulSet:
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o)}, nil
+	case *appsv1.DaemonSet:
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDaemonSet(o)}, nil
 	}
-	w, err := rollout.WorkloadFrom(u)
-	if err != nil {
-		return nil, err
-	}
-	return &keptWorkload{ObjectMeta: keptMeta(u), workload: w}, nil
+	return obj, nil
 }
 
 // keepSet reduces a ReplicaSet to what the cache keeps.
-func keepSet(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
+func keepSet(obj, before any) (any, error) {
+	set, ok := obj.(*appsv1.ReplicaSet)
 	if !ok {
 		return obj, nil
 	}
-	r, err := rollout.RevisionFrom(u)
-	if err != nil {
-		return nil, err
+	var older rollout.Revision
+	if kept, ok := before.(*keptSet); ok {
+		older = kept.revision
 	}
-	kept := &keptSet{ObjectMeta: keptMeta(u), revision: r}
-	if owner := metav1.GetControllerOf(u); owner != nil {
-		kept.owner = subscription(owner.Kind, u.GetNamespace(), owner.Name)
+	kept := &keptSet{ObjectMeta: keptMeta(set), revision: rollout.FromReplicaSetAfter(set, older)}
+	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
+		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
 	}
 	return kept, nil
 }
 
-func keptMeta(u *unstructured.Unstructured) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}
+func keptMeta(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }

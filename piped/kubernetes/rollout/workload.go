@@ -90,9 +90,16 @@ type Revision struct {
 }
 
 // FromDeployment reads a Deployment.
-func FromDeployment(d *appsv1.Deployment) Workload {
+func FromDeployment(d *appsv1.Deployment) Workload { return FromDeploymentAfter(d, Workload{}) }
+
+// FromDeploymentAfter is FromDeployment for who has read an older state of d,
+// before: a template that is still the same is not identified again.
+func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
-	w.Template = templateOf(&d.Spec.Template)
+	w.Template = before.Template
+	if before.UID != w.UID || before.Generation != w.Generation {
+		w.Template = templateOf(&d.Spec.Template)
+	}
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Paused = d.Spec.Paused
 	w.Replicas = orOne(d.Spec.Replicas)
@@ -150,9 +157,17 @@ func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 }
 
 // FromReplicaSet reads a ReplicaSet.
-func FromReplicaSet(rs *appsv1.ReplicaSet) Revision {
+func FromReplicaSet(rs *appsv1.ReplicaSet) Revision { return FromReplicaSetAfter(rs, Revision{}) }
+
+// FromReplicaSetAfter is FromReplicaSet for who has read an older state of rs,
+// before: a template that is still the same is not identified again.
+func FromReplicaSetAfter(rs *appsv1.ReplicaSet, before Revision) Revision {
+	template := before.Template
+	if before.UID != string(rs.UID) || before.Generation != rs.Generation {
+		template = templateOf(&rs.Spec.Template)
+	}
 	r := Revision{
-		UID: string(rs.UID), Name: rs.Name, Created: rs.CreationTimestamp.Time, Template: templateOf(&rs.Spec.Template),
+		UID: string(rs.UID), Name: rs.Name, Created: rs.CreationTimestamp.Time, Template: template,
 		Generation: rs.Generation, ObservedGeneration: rs.Status.ObservedGeneration, Deleting: rs.DeletionTimestamp != nil,
 		Desired: orOne(rs.Spec.Replicas), Total: rs.Status.Replicas,
 		Ready: rs.Status.ReadyReplicas, Available: rs.Status.AvailableReplicas,
