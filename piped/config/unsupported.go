@@ -19,7 +19,6 @@ func unsupportedFields() []string {
 		"healthChecks",
 		"input.helmChart",
 		"input.helmOptions",
-		"input.kustomizeOptions",
 		"eventWatcher",
 		"driftDetection.ignoreRules",
 	}

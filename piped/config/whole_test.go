@@ -96,7 +96,7 @@ func TestHelmAndKustomize(t *testing.T) {
 				ReleaseName: "web", SetValues: map[string]string{"a": "1"}, ValueFiles: []string{"values.yaml", "https://example.com/v.yaml"},
 				SetFiles: map[string]string{"b": "b.txt"}, APIVersions: []string{"v1"}, KubeVersion: "1.30",
 			},
-			KustomizeOptions: map[string]string{"enable-helm": ""},
+			KustomizeOptions: map[string]string{"reorder": "none"},
 		},
 	}
 	for name, want := range tests {

@@ -11,7 +11,19 @@ const (
 	memoryOverhead = 4 << 10
 )
 
-// cache keeps the sources that were used last, up to a number of bytes. Sources
+// key identifies a source.
+type key struct{ repoID, commit, config, secrets string }
+
+// outcome is what loading a source gave.
+type outcome struct {
+	source *Source // nil with an error
+	err    error
+	size   int64 // of the text of the source, or of the error
+	// fixed reports that loading again would give the same.
+	fixed bool
+}
+
+// cache keeps the outcomes that were used last, up to a number of bytes. Sources
 // in it are never changed. The zero value is empty and ready.
 type cache struct {
 	mu      sync.Mutex
@@ -21,40 +33,46 @@ type cache struct {
 }
 
 type entry struct {
-	key    key
-	source *Source
-	bytes  int64
+	key     key
+	outcome outcome
+	bytes   int64
 }
 
-func (c *cache) get(k key) (*Source, bool) {
+func (c *cache) get(k key) (outcome, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[k]
 	if !ok {
-		return nil, false
+		return outcome{}, false
 	}
 	c.recent.MoveToFront(e)
-	return e.Value.(*entry).source, true
+	return e.Value.(*entry).outcome, true
 }
 
-// put keeps s, whose text has the given size, and drops what was used longest
-// ago until no more than limit bytes are kept.
-func (c *cache) put(k key, s *Source, size, limit int64) {
+// put keeps o in place of what is there, and drops what was used longest ago
+// until no more than limit bytes are kept.
+func (c *cache) put(k key, o outcome, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bytes := size*memoryFactor + memoryOverhead
-	if _, ok := c.entries[k]; ok || bytes > limit {
+	if e, ok := c.entries[k]; ok {
+		c.remove(e)
+	}
+	bytes := o.size*memoryFactor + memoryOverhead
+	if bytes > limit {
 		return
 	}
 	if c.entries == nil {
 		c.entries = map[key]*list.Element{}
 	}
-	c.entries[k] = c.recent.PushFront(&entry{key: k, source: s, bytes: bytes})
+	c.entries[k] = c.recent.PushFront(&entry{key: k, outcome: o, bytes: bytes})
 	c.bytes += bytes
 	for c.bytes > limit {
-		oldest := c.recent.Back()
-		e := c.recent.Remove(oldest).(*entry)
-		delete(c.entries, e.key)
-		c.bytes -= e.bytes
+		c.remove(c.recent.Back())
 	}
+}
+
+func (c *cache) remove(element *list.Element) {
+	e := c.recent.Remove(element).(*entry)
+	delete(c.entries, e.key)
+	c.bytes -= e.bytes
 }

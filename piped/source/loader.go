@@ -4,15 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/kustomize"
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
@@ -32,24 +35,29 @@ type Source struct {
 }
 
 // Loader loads sources and remembers the latest. It is safe for concurrent use;
-// a copy must not be made after the first use.
+// its fields are set before the first use, and a copy must not be made after it.
 type Loader struct {
 	Tree Tree
 	// Secrets fills in the application's encryption and attachments. Without keys,
 	// or nil, an application with encrypted secrets is refused.
 	Secrets *secret.Renderer
+	// Remotes gives the trees of remote bases of kustomizations; nil refuses them.
+	Remotes kustomize.Remotes
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
-	// none. It must not be changed after the first use.
+	// none.
 	CacheBytes int64
 
-	cache cache
+	cache   cache
+	flights flights[key, outcome]
+	once    sync.Once
+	builder *kustomize.Builder // after once
 }
 
 // Config returns the application's configuration at a commit. It is shared and
 // must not be changed. See Load for the errors.
 func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (*config.Application, error) {
-	if s, ok := l.cache.get(l.key(at, commit)); ok {
-		return s.Config, nil
+	if o, ok := l.cache.get(l.key(at, commit)); ok && o.err == nil {
+		return o.source.Config, nil
 	}
 	fsys, err := l.tree(ctx, at, commit)
 	if err != nil {
@@ -61,35 +69,79 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 // Load returns the application's configuration and objects at a commit. An
 // error of kind deploy.NotFound means the commit has no such configuration
 // file; one of kind deploy.Invalid names the file, mostly the line, and what
-// must be changed in Git. Both are the same at each call. Any other comes from
-// the tree or from ctx.
+// must be changed in Git. Both are the same at each call, unless they are about
+// another repository or the time that rendering takes. Any other comes from the
+// tree, from a server that cannot be reached, or from ctx.
+//
+// Concurrent calls for the same source share the work; one that is cancelled
+// spoils it for no other.
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
-	if s, ok := l.cache.get(key); ok {
-		return s.clone(), nil
+	o, ok := l.cache.get(key)
+	if !ok {
+		var err error
+		o, err = l.flights.do(ctx, key, func() (outcome, error) {
+			o := l.load(ctx, at, commit)
+			if o.fixed {
+				l.cache.put(key, o, l.CacheBytes)
+			}
+			return o, o.err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	fsys, err := l.tree(ctx, at, commit)
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.source.clone(), nil
+}
+
+// load is the way from a commit to a source.
+func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o outcome) {
+	defer guard(at, &o)
+	files, err := l.tree(ctx, at, commit)
 	if err != nil {
-		return nil, err
+		return outcome{err: err}
 	}
-	cfg, err := readConfig(fsys, at.ConfigPath())
+	cfg, err := readConfig(files, at.ConfigPath())
 	if err != nil {
-		return nil, err
+		return failed(err, true)
 	}
-	if fsys, err = l.Secrets.Tree(ctx, fsys, at.Dir, cfg.Encryption, cfg.Attachment); err != nil {
-		return nil, err
+	if files, err = l.Secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment); err != nil {
+		return failed(err, false)
 	}
-	objects, size, err := plain(ctx, fsys, at, cfg.Kubernetes.Input.Manifests)
+	r, err := l.render(ctx, files, at, cfg)
 	if err != nil {
-		return nil, err
+		return failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow))
 	}
-	if err := manifest.CheckUnique(objects); err != nil {
-		return nil, err
+	if err := check(r.objects, at); err != nil {
+		return failed(err, !r.remote)
 	}
-	sortByOrder(objects)
-	s := &Source{Commit: commit, Config: cfg, Objects: objects, Digest: digest(objects)}
-	l.cache.put(key, s.clone(), size, l.CacheBytes)
-	return s, nil
+	sortByOrder(r.objects)
+	s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects)}
+	return outcome{source: s, size: r.bytes, fixed: true}
+}
+
+// failed is the outcome of an error; fixed says that what is wrong with the
+// commit is wrong whenever one looks.
+func failed(err error, fixed bool) outcome {
+	return outcome{err: err, size: int64(len(err.Error())), fixed: fixed && deploy.IsKind(err, deploy.Invalid)}
+}
+
+// guard makes a panic on what a commit holds the error of its application alone.
+func guard(at deploy.GitPath, o *outcome) {
+	if cause := recover(); cause != nil {
+		*o = failed(deploy.Errorf(deploy.Invalid, "%s: internal error while rendering it: %v; please report it with the files", at.ConfigPath(), cause), true)
+	}
+}
+
+// check holds objects against what one application may declare.
+func check(objects []manifest.Object, at deploy.GitPath) error {
+	if len(objects) > manifest.MaxObjects {
+		return deploy.Errorf(deploy.Invalid, "%s: the application declares %d objects; expected at most %d", at.ConfigPath(), len(objects), manifest.MaxObjects)
+	}
+	return manifest.CheckUnique(objects)
 }
 
 func (l *Loader) tree(ctx context.Context, at deploy.GitPath, commit string) (fs.FS, error) {
@@ -130,9 +182,6 @@ func digest(objects []manifest.Object) string {
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
-
-// key identifies a source for the cache.
-type key struct{ repoID, commit, config, secrets string }
 
 func (l *Loader) key(at deploy.GitPath, commit string) key {
 	return key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}

@@ -97,6 +97,27 @@ func TestLoad(t *testing.T) {
 			},
 		},
 		{
+			"a kustomization", at,
+			files(
+				"apps/web/app.pipecd.yaml", head+"  name: web\n",
+				"apps/web/kustomization.yaml", "resources: [b.yaml, ../../base]\nnamePrefix: web-\n",
+				"apps/web/b.yaml", object("Service", "b"),
+				"apps/web/unnamed.yaml", "broken: {",
+				"base/kustomization.yaml", "resources: [a.yaml]\n",
+				"base/a.yaml", object("Service", "a"),
+			),
+			[]string{"Service web-a @ apps/web/kustomization.yaml", "Service web-b @ apps/web/kustomization.yaml"},
+		},
+		{
+			"named manifests beside a kustomization", at,
+			files(
+				"apps/web/app.pipecd.yaml", head+"  name: web\n  input: {manifests: [a.yaml]}\n",
+				"apps/web/Kustomization", "broken: {",
+				"apps/web/a.yaml", object("Service", "a"),
+			),
+			[]string{"Service a @ apps/web/a.yaml:1"},
+		},
+		{
 			"at the repository's root", deploy.GitPath{RepoID: "repo", Dir: ".", ConfigFile: "app.pipecd.yaml"},
 			files("app.pipecd.yaml", head+"  name: web\n", "a.yaml", object("Service", "a"), "apps/b.yaml", "broken: {"),
 			[]string{"Service a @ a.yaml:1"},
@@ -151,10 +172,10 @@ func TestLoadRefuses(t *testing.T) {
 			`apps/web/app.pipecd.yaml:5: spec.input.manifests[0]: expected the name of a file inside the application's directory, found "../api/a.yaml"`},
 		{"one object twice", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", object("Service", "a"), "apps/web/b.yaml", object("Service", "a")), deploy.Invalid,
 			"apps/web/b.yaml:1: Service a is declared already at apps/web/a.yaml:1; an application declares each object once"},
-		{"kustomization", files("apps/web/app.pipecd.yaml", minimal, "apps/web/kustomization.yaml", "resources: [a.yaml]\n"), deploy.Invalid,
-			"apps/web/kustomization.yaml: Kustomize is not supported by this version of piped; use plain manifests"},
-		{"kustomization, whatever is named", files("apps/web/app.pipecd.yaml", head+"  name: web\n  input: {manifests: [a.yaml]}\n", "apps/web/Kustomization", "", "apps/web/a.yaml", object("Service", "a")), deploy.Invalid,
-			"apps/web/Kustomization: Kustomize is not supported by this version of piped; use plain manifests"},
+		{"a kustomization of what is missing", files("apps/web/app.pipecd.yaml", minimal, "apps/web/kustomization.yaml", "resources: [a.yaml]\n"), deploy.Invalid,
+			"apps/web/kustomization.yaml: resources[0]: there is no apps/web/a.yaml"},
+		{"a kustomization without objects", files("apps/web/app.pipecd.yaml", minimal, "apps/web/kustomization.yaml", "namePrefix: a-\n"), deploy.Invalid,
+			"apps/web/app.pipecd.yaml: the kustomization declares no objects; expected resources or generators"},
 		{"an oversized manifest", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", strings.Repeat("#", manifest.MaxFileSize+5)), deploy.Invalid,
 			"apps/web/a.yaml: the file has 8388609 bytes; expected at most 8388608"},
 	}
@@ -275,7 +296,7 @@ func TestCacheForgetsWhatWasUsedLongestAgo(t *testing.T) {
 	const limit = 3 * (100*memoryFactor + memoryOverhead)
 	k := func(i int) key { return key{commit: fmt.Sprint(i)} }
 	for i := range 3 {
-		c.put(k(i), &Source{}, 100, limit)
+		c.put(k(i), outcome{size: 100}, limit)
 	}
 	kept := func(want ...int) {
 		t.Helper()
@@ -291,12 +312,12 @@ func TestCacheForgetsWhatWasUsedLongestAgo(t *testing.T) {
 	}
 	kept(0, 1, 2)
 	c.get(k(0))
-	c.put(k(3), &Source{}, 100, limit)
+	c.put(k(3), outcome{size: 100}, limit)
 	kept(0, 2, 3)
-	c.put(k(3), &Source{}, 100, limit)   // it is there already
-	c.put(k(4), &Source{}, limit, limit) // it does not fit at all
+	c.put(k(3), outcome{size: 100}, limit)   // it is there already
+	c.put(k(4), outcome{size: limit}, limit) // it does not fit at all
 	kept(0, 2, 3)
-	c.put(k(5), &Source{}, 0, memoryOverhead) // a smaller limit
+	c.put(k(5), outcome{}, memoryOverhead) // a smaller limit
 	kept(5)
 	if c.bytes != memoryOverhead || c.recent.Len() != 1 {
 		t.Errorf("got %d bytes in %d entries, want %d in 1", c.bytes, c.recent.Len(), memoryOverhead)

@@ -14,16 +14,18 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
+// maxSize bounds the manifests of one application, in bytes.
+const maxSize = 32 << 20
+
 // plain returns the objects of plain manifest files, and the files' size: the
 // named ones, or every manifest directly in the application's directory. What is
 // wrong with one file does not hide what is wrong with another.
 func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) ([]manifest.Object, int64, error) {
-	found, err := manifestNames(fsys, at)
-	if err != nil {
-		return nil, 0, err
-	}
 	if len(names) == 0 {
-		names = found
+		var err error
+		if names, err = manifestNames(fsys, at); err != nil {
+			return nil, 0, err
+		}
 	}
 	var objects []manifest.Object
 	var size int64
@@ -40,7 +42,9 @@ func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) (
 			return nil, 0, err
 		}
 		objects = append(objects, more...)
-		size += n
+		if size += n; size > maxSize {
+			return nil, 0, deploy.Errorf(deploy.Invalid, "%s: the manifests have more than %d bytes; split the application", at.ConfigPath(), maxSize)
+		}
 	}
 	if len(problems) > 0 {
 		return nil, 0, errors.Join(problems...)
@@ -69,7 +73,7 @@ func plainFile(fsys fs.FS, at deploy.GitPath, name string) ([]manifest.Object, i
 }
 
 // manifestNames returns the names of the manifests directly in the application's
-// directory, sorted. A kustomization among them is refused.
+// directory, sorted.
 func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 	entries, err := fs.ReadDir(fsys, path.Clean(at.Dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,18 +86,12 @@ func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case e.IsDir():
-		case isKustomization(name):
-			return nil, deploy.Errorf(deploy.Invalid, "%s: Kustomize is not supported by this version of piped; use plain manifests", path.Join(at.Dir, name))
 		case isManifest(name):
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-func isKustomization(name string) bool {
-	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
 }
 
 // isManifest reports whether a file is taken for a manifest by its name alone;

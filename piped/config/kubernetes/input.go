@@ -25,7 +25,8 @@ type Input struct {
 	// HelmChart is the chart to render; nil when not written.
 	HelmChart   *HelmChart   `yaml:"helmChart"`
 	HelmOptions *HelmOptions `yaml:"helmOptions"` // nil when not written
-	// KustomizeOptions are flags of kustomize build without their dashes.
+	// KustomizeOptions are flags of kustomize build without their dashes; see
+	// KustomizeBuild for those that are honoured.
 	KustomizeOptions map[string]string `yaml:"kustomizeOptions"`
 }
 
@@ -74,6 +75,7 @@ func (in *Input) complete(d *strict.Document) {
 			d.Warnf("input.helmOptions", "has no effect without input.helmChart")
 		}
 	}
+	in.completeKustomize(d)
 	if in.HelmChart != nil && len(in.KustomizeOptions) > 0 {
 		d.Warnf("input.kustomizeOptions", "has no effect with input.helmChart")
 	}

@@ -1,0 +1,13 @@
+// Package kustomize builds kustomizations of a commit in memory, with Kustomize
+// as a library.
+//
+// A build has two steps. The first reads every kustomization it will need,
+// fetches remote bases through Remotes and rewrites each reference to a path of
+// one virtual file system that holds the commit and the fetched trees. The second
+// lets Kustomize build from that file system. Kustomize itself would run git and
+// ask HTTP servers for whatever looks like a URL to it; after the first step
+// nothing does, for every path it sees begins with "./" or "../".
+//
+// The package reads nothing outside of the commit and of remote bases, runs no
+// program, plugin or container, renders no chart, and writes nothing.
+package kustomize

@@ -1,0 +1,168 @@
+package kustomize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// remotesDir is where remote bases are in the virtual file system. No commit
+// holds a file of that name.
+const remotesDir = "/.git/remotes/"
+
+// mount is a tree in the virtual file system.
+type mount struct {
+	id    string // of a remote base: its remote and commit
+	at    string // absolute; "/" for the application's repository
+	show  string // what stands before a file of it in messages
+	tree  fs.FS
+	depth int // 0 for the application's repository, 1 for its remote bases, and so on
+}
+
+// path returns where a file of the mount is in the virtual file system.
+func (m *mount) path(name string) string { return path.Join(m.at, name) }
+
+// named returns a file of the mount as messages name it.
+func (m *mount) named(name string) string { return m.show + name }
+
+// virtual returns where a directory of the application's repository is.
+func virtual(dir string) string { return path.Join("/", dir) }
+
+// files is the virtual file system of one build, as Kustomize sees it: read
+// only, and with kustomizations as the plan has rewritten them. What Kustomize
+// does not use is that of an empty file system.
+type files struct {
+	filesys.FileSystem
+	ctx            context.Context // when it ends, no file is read any more
+	mounts         []*mount        // the application's repository first
+	kustomizations map[string][]byte
+	schema         bool // one of them sets the OpenAPI schema
+	left           Limits
+	limits         Limits
+	failure        error // why a file was refused: Kustomize hides it behind its own
+}
+
+// locate returns the mount a path belongs to, and the name there.
+func (f *files) locate(file string) (m *mount, name string) {
+	file = path.Join("/", file)
+	for _, m := range f.mounts[1:] {
+		if rest, ok := strings.CutPrefix(file, m.at); ok && (rest == "" || rest[0] == '/') {
+			return m, path.Join(".", rest)
+		}
+	}
+	return f.mounts[0], path.Join(".", file)
+}
+
+// refuse keeps the first reason not to build.
+func (f *files) refuse(err error) error {
+	if f.failure == nil {
+		f.failure = err
+	}
+	return err
+}
+
+// ReadFile implements filesys.FileSystem.
+func (f *files) ReadFile(file string) ([]byte, error) {
+	if f.ctx.Err() != nil {
+		return nil, context.Cause(f.ctx)
+	}
+	m, name := f.locate(file)
+	data, ok := f.kustomizations[m.path(name)]
+	if !ok {
+		if isKustomization(path.Base(name)) { // not one that the plan came across
+			return nil, fmt.Errorf("read %s: %w", file, fs.ErrNotExist)
+		}
+		var err error
+		if data, err = readFile(m, name, f.left.Bytes); err != nil {
+			if deploy.IsKind(err, deploy.Invalid) {
+				return nil, f.refuse(err)
+			}
+			return nil, err
+		}
+		if err := checkAliases(data); err != nil {
+			return nil, f.refuse(deploy.Errorf(deploy.Invalid, "%s: %w", m.named(name), err))
+		}
+	}
+	if f.left.Objects -= countKinds(data); f.left.Objects < 0 {
+		return nil, f.refuse(deploy.Errorf(deploy.Invalid, "%s: the files of the build hold more than %d objects; split the application", m.named(name), f.limits.Objects))
+	}
+	f.left.Bytes -= int64(len(data))
+	f.left.Files--
+	if f.left.Bytes < 0 || f.left.Files < 0 {
+		return nil, f.refuse(deploy.Errorf(deploy.Invalid, "%s: the build reads more than %d bytes or %d files; split the application",
+			m.named(name), f.limits.Bytes, f.limits.Files))
+	}
+	return data, nil
+}
+
+// CleanedAbs implements filesys.FileSystem. Symbolic links are not resolved: the
+// trees follow those that stay inside.
+func (f *files) CleanedAbs(file string) (filesys.ConfirmedDir, string, error) {
+	if f.ctx.Err() != nil {
+		return "", "", context.Cause(f.ctx)
+	}
+	m, name := f.locate(file)
+	info, err := fs.Stat(m.tree, name)
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", m.named(name), err)
+	}
+	full := m.path(name)
+	if info.IsDir() {
+		return filesys.ConfirmedDir(full), "", nil
+	}
+	return filesys.ConfirmedDir(path.Dir(full)), path.Base(full), nil
+}
+
+// explain returns why Kustomize failed, with files named as the user knows them.
+func (f *files) explain(err error) string {
+	text := withoutDumps(err.Error())
+	for _, m := range f.mounts[1:] {
+		text = strings.ReplaceAll(text, m.at+"/", m.show)
+	}
+	return text
+}
+
+var inlinePatch = regexp.MustCompile(`\[patch: ".*"\]`)
+
+// withoutDumps leaves out what Kustomize quotes of its input, which may hold
+// secrets.
+func withoutDumps(text string) string {
+	const begin, end = "with config: `", "\n`: "
+	if from, to := strings.Index(text, begin), strings.LastIndex(text, end); from >= 0 && to > from {
+		text = text[:from] + "from this file: " + text[to+len(end):]
+	}
+	return firstLine(inlinePatch.ReplaceAllString(text, "an inline patch"))
+}
+
+// readFile returns a file of at most limit bytes. The kind of an error is Invalid
+// when the file is larger, or is a symbolic link that leads out.
+func readFile(m *mount, name string, limit int64) ([]byte, error) {
+	in, err := m.tree.Open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: a symbolic link points out of the repository", m.named(name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", m.named(name)))
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", m.named(name), err)
+	}
+	if int64(len(data)) > limit {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the files of the build have more bytes than the %d that are left to it; split the application", m.named(name), limit)
+	}
+	return data, nil
+}

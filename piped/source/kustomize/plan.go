@@ -1,0 +1,161 @@
+package kustomize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxDepth is how deep remote bases may refer to remote bases.
+const maxDepth = 5
+
+// IsKustomization reports whether a file of this name makes its directory one
+// that Kustomize builds.
+func IsKustomization(name string) bool { return isKustomization(name) }
+
+func isKustomization(name string) bool {
+	for _, known := range konfig.RecognizedKustomizationFileNames() {
+		if name == known {
+			return true
+		}
+	}
+	return false
+}
+
+// plan is the first step of a build: it reads and rewrites kustomizations from
+// one directory to the next.
+type plan struct {
+	ctx     context.Context
+	remotes Remotes
+	limits  Limits
+	left    Limits
+
+	mounts    []*mount // the application's repository first
+	remote    bool     // a remote base was asked for
+	rewritten map[string][]byte
+	known     map[string]string // kustomization files by directory, those being read included
+	schema    bool              // one of them sets the OpenAPI schema
+}
+
+func newPlan(ctx context.Context, remotes Remotes, limits Limits, tree fs.FS) *plan {
+	return &plan{
+		ctx: ctx, remotes: remotes, limits: limits, left: limits,
+		mounts: []*mount{{at: "/", tree: tree}}, rewritten: map[string][]byte{}, known: map[string]string{},
+	}
+}
+
+// files returns the file system for the second step.
+func (p *plan) files() *files {
+	return &files{
+		FileSystem: filesys.MakeFsInMemory(), ctx: p.ctx, mounts: p.mounts, kustomizations: p.rewritten, schema: p.schema,
+		left: p.limits, limits: p.limits,
+	}
+}
+
+// directory plans the kustomization in a directory of a mount and all it refers
+// to, once. It returns the kustomization's file.
+func (p *plan) directory(m *mount, dir string) (file string, err error) {
+	at := m.path(dir)
+	if file, ok := p.known[at]; ok {
+		return file, nil // Kustomize reports a cycle
+	}
+	k, file, err := p.read(m, dir)
+	if err != nil {
+		return "", err
+	}
+	p.known[at] = file
+	p.schema = p.schema || len(k.OpenAPI) > 0
+	r := &rewriter{plan: p, mount: m, dir: dir, file: file}
+	data, err := r.rewrite(k)
+	if err != nil {
+		return "", err
+	}
+	p.rewritten[m.path(file)] = data
+	return file, nil
+}
+
+// read returns the kustomization in a directory.
+func (p *plan) read(m *mount, dir string) (*types.Kustomization, string, error) {
+	if p.ctx.Err() != nil {
+		return nil, "", context.Cause(p.ctx)
+	}
+	if p.left.Kustomizations--; p.left.Kustomizations < 0 {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s: the build consists of more than %d kustomizations; split the application, or remove a symbolic link that leads to itself",
+			m.named(dir), p.limits.Kustomizations)
+	}
+	file, err := find(m, dir)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := readFile(m, file, p.left.Bytes)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the commit: %w", err)
+	}
+	p.left.Bytes -= int64(len(data))
+	k := new(types.Kustomization)
+	if err := k.Unmarshal(data); err != nil {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s: %s", m.named(file), firstLine(err.Error()))
+	}
+	k.FixKustomization()
+	return k, file, nil
+}
+
+// find returns the kustomization file of a directory.
+func find(m *mount, dir string) (string, error) {
+	entries, err := fs.ReadDir(m.tree, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", deploy.Errorf(deploy.Invalid, "%s: there is no such directory in the commit", m.named(dir))
+	}
+	if err != nil {
+		return "", fmt.Errorf("list %s: %w", m.named(dir), err)
+	}
+	file := ""
+	for _, e := range entries {
+		if !isKustomization(e.Name()) {
+			continue
+		}
+		if file != "" {
+			return "", deploy.Errorf(deploy.Invalid, "%s: stands beside %s; expected one kustomization in a directory", m.named(path.Join(dir, e.Name())), path.Base(file))
+		}
+		file = path.Join(dir, e.Name())
+	}
+	if file == "" {
+		return "", deploy.Errorf(deploy.Invalid, "%s: the directory has no kustomization.yaml, which a base or component needs", m.named(dir))
+	}
+	return file, nil
+}
+
+// fetch returns the tree of a remote base that a kustomization of m refers to.
+func (p *plan) fetch(m *mount, ref remoteRef) (*mount, error) {
+	p.remote = true
+	if p.remotes == nil {
+		return nil, deploy.Errorf(deploy.Invalid, "remote bases are not available here; commit the base")
+	}
+	if m.depth == maxDepth {
+		return nil, deploy.Errorf(deploy.Invalid, "remote bases refer to remote bases more than %d deep", maxDepth)
+	}
+	tree, commit, err := p.remotes.At(p.ctx, ref.remote, ref.ref)
+	if err != nil {
+		return nil, err
+	}
+	id := ref.remote + " " + commit
+	for _, known := range p.mounts {
+		if known.id == id {
+			return known, nil
+		}
+	}
+	next := &mount{
+		id: id, at: fmt.Sprintf("%s%d", remotesDir, len(p.mounts)), tree: tree, depth: m.depth + 1,
+		show: fmt.Sprintf("%s@%s:", redacted(ref.remote), deploy.ShortHash(commit)),
+	}
+	p.mounts = append(p.mounts, next)
+	return next, nil
+}

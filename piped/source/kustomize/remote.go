@@ -1,0 +1,123 @@
+package kustomize
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// remoteRef is a reference to a directory of another repository.
+type remoteRef struct {
+	remote string // as a Git remote
+	ref    string // "" is the default branch
+	dir    string // of the repository, slash-separated; "." is its root
+}
+
+var scpUser = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*@`)
+
+// isRemote reports whether Kustomize could take a path for something to fetch:
+// git::, a URL scheme, user@host:path, or github.com without a scheme.
+func isRemote(entry string) bool {
+	lower := strings.ToLower(entry)
+	for _, prefix := range []string{"git::", "github.com/", "github.com:"} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	if scpUser.MatchString(entry) || strings.Contains(entry, "://") {
+		return true
+	}
+	u, err := url.Parse(entry)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// parseRemote reads a reference in Kustomize's ways to write one:
+//
+//	https://host/org/repo//dir?ref=v1   https://host/org/repo.git/dir?ref=v1
+//	https://host/org/repo/dir           ssh://git@host/org/repo//dir
+//	git@host:org/repo//dir?ref=v1       github.com/org/repo/dir   git::<any of these>
+//
+// Why says what is wrong with one that cannot be read.
+func parseRemote(entry string) (r remoteRef, why string) {
+	rest, query, _ := strings.Cut(trimFold(entry, "git::"), "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return r, "its query cannot be read; write ?ref=<branch, tag or commit>"
+	}
+	r.ref = values.Get("version")
+	if ref := values.Get("ref"); ref != "" {
+		r.ref = ref
+	}
+	host, rest, why := cutHost(rest)
+	if why != "" {
+		return r, why
+	}
+	repo, dir, ok := cutRepository(rest)
+	if !ok {
+		return r, "expected a repository as in https://host/org/repo//dir?ref=v1"
+	}
+	r.remote, r.dir = host+repo, path.Clean(strings.TrimPrefix(dir, "/"))
+	switch ext := path.Ext(r.dir); {
+	case r.dir == ".." || strings.HasPrefix(r.dir, "../"):
+		return r, "it leads out of its repository"
+	case ext == ".yaml" || ext == ".yml" || ext == ".json":
+		return r, "single files are not fetched; commit the file, or refer to a directory with a kustomization in a Git repository"
+	}
+	return r, ""
+}
+
+// cutHost splits behind the host: scheme and user belong to it.
+func cutHost(text string) (host, rest, why string) {
+	for _, scheme := range []string{"https://", "http://", "ssh://"} {
+		if after := trimFold(text, scheme); after != text {
+			host, rest, ok := strings.Cut(after, "/")
+			if !ok || host == "" {
+				return "", "", "it names no repository"
+			}
+			if user, _, ok := strings.Cut(host, "@"); ok && strings.Contains(user, ":") {
+				return "", "", "it holds a password, which everyone can read; use git.username and git.password of the agent"
+			}
+			return scheme + host + "/", rest, ""
+		}
+	}
+	if strings.Contains(text, "://") {
+		return "", "", "expected https, ssh or user@host:path"
+	}
+	for _, short := range []string{"github.com/", "github.com:"} {
+		if after := trimFold(text, short); after != text {
+			return "https://github.com/", after, ""
+		}
+	}
+	host, rest, ok := strings.Cut(text, ":")
+	if !ok || strings.Contains(host, "/") || rest == "" {
+		return "", "", "expected https, ssh or user@host:path"
+	}
+	return host + ":", rest, ""
+}
+
+// cutRepository splits what follows the host at the end of the repository: at
+// _git/<name>, at //, at .git, or else behind two parts.
+func cutRepository(text string) (repo, dir string, ok bool) {
+	if at := strings.Index(text, "_git/"); at >= 0 {
+		name, dir, _ := strings.Cut(text[at+len("_git/"):], "/")
+		return text[:at] + "_git/" + name, dir, name != ""
+	}
+	if repo, dir, ok := strings.Cut(text, "//"); ok {
+		return repo, dir, repo != ""
+	}
+	if at := strings.Index(text, ".git"); at >= 0 {
+		return text[:at+len(".git")], text[at+len(".git"):], at > 0
+	}
+	org, rest, ok := strings.Cut(text, "/")
+	name, dir, _ := strings.Cut(rest, "/")
+	return org + "/" + name, dir, ok && org != "" && name != ""
+}
+
+// trimFold removes a prefix, whatever the case of its letters.
+func trimFold(text, prefix string) string {
+	if len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
+		return text[len(prefix):]
+	}
+	return text
+}
