@@ -32,6 +32,9 @@ type Source struct {
 	Objects []manifest.Object
 	// Digest is the SHA-256 of what the objects declare, in their order.
 	Digest string
+	// Redactor takes the secrets that were decrypted for the objects out of messages
+	// about them; nil without any.
+	Redactor *secret.Redactor
 }
 
 // Loader loads sources and remembers the latest. It is safe for concurrent use;
@@ -99,6 +102,8 @@ func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*S
 
 // load is the way from a commit to a source.
 func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o outcome) {
+	var redactor *secret.Redactor
+	defer func() { o.err = redactor.Error(o.err) }()
 	defer guard(at, &o)
 	files, err := l.tree(ctx, at, commit)
 	if err != nil {
@@ -111,6 +116,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o 
 	if files, err = l.Secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment); err != nil {
 		return failed(err, false)
 	}
+	redactor = secret.RedactorOf(files)
 	r, err := l.render(ctx, files, at, cfg)
 	if err != nil {
 		return failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow))
@@ -119,7 +125,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o 
 		return failed(err, !r.remote)
 	}
 	sortByOrder(r.objects)
-	s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects)}
+	s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor}
 	return outcome{source: s, size: r.bytes, fixed: true}
 }
 
