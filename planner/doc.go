@@ -5,6 +5,7 @@
 //	turn.go      which deployment of an application goes, and what the others wait for
 //	overtake.go  what becomes of a held one when a later one has gone before it
 //	plan.go      from a deployment to its plan, or to its end without one
+//	tenancy.go   what the agent's configuration permits the application
 //
 // A deployment is planned when its application has none that is planned,
 // running or rolling back, the oldest first; one that is held by its deployment

@@ -28,6 +28,9 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, e
 	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
 		return v, err
 	}
+	if err := p.permit(ctx, d); err != nil {
+		return verdict{}, err
+	}
 	target, err := p.target(ctx, d)
 	if err != nil {
 		return verdict{}, err
@@ -72,6 +75,9 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 		at.ConfigFile = app.LastSuccessful.ConfigFile
 		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
 	})
+	if err == nil {
+		err = p.permitStages(d, plan.Stages)
+	}
 	if err != nil {
 		return deploy.Plan{}, err
 	}
@@ -86,6 +92,9 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 // nothing. It may be called while the planner runs, or before.
 func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned deploy.Deployment, hold string, err error) {
 	defer p.survive(d, &err)
+	if err := p.permit(ctx, d); err != nil {
+		return d, "", err
+	}
 	target, err := p.target(ctx, d)
 	if err != nil {
 		return d, "", err

@@ -32,6 +32,7 @@ type Config struct {
 	Store     *store.Store
 	Sources   Sources
 	Deciders  map[string]Decider // by application kind
+	Tenancy   Tenancy            // nil permits everything
 	Workers   int                // how many applications are looked at at once; default 4
 	ScanEvery time.Duration      // the safety net behind the change feed and the timers; default 30 s
 	Logger    *slog.Logger

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -17,21 +18,25 @@ type catalog struct {
 type entry struct {
 	git       deploy.GitPath
 	candidate source.Candidate
+	refused   error // why the commit does not count for it; then the candidate holds nothing else
 }
 
 // readCatalog finds every application configuration in the commit.
-func readCatalog(r Repository, head deploy.Commit) (*catalog, error) {
-	tree, err := r.Git.At(head.Hash)
+func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog, error) {
+	tree, err := w.repo.Git.At(head.Hash)
 	if err != nil {
 		return nil, err
 	}
 	found, err := source.Candidates(tree)
 	if err != nil {
-		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", r.Config.RepoID, head.Short(), err)
+		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}
 	c := &catalog{commit: head, entries: make(map[string]entry, len(found))}
 	for _, candidate := range found {
-		e := newEntry(r, candidate)
+		e := newEntry(w.repo, candidate)
+		if err := w.screen(ctx, &e, head.Hash); err != nil {
+			return nil, fmt.Errorf("find out who signed commit %s: %w", head.Short(), err)
+		}
 		c.entries[deploy.ApplicationID(e.git)] = e
 	}
 	return c, nil
@@ -39,13 +44,14 @@ func readCatalog(r Repository, head deploy.Commit) (*catalog, error) {
 
 // readEntry returns one application configuration of a commit; ok is false when
 // it is not there.
-func readEntry(r Repository, commit deploy.Commit, p deploy.GitPath) (e entry, ok bool, err error) {
-	tree, err := r.Git.At(commit.Hash)
+func (w *watcher) readEntry(ctx context.Context, commit deploy.Commit, p deploy.GitPath) (e entry, ok bool, err error) {
+	tree, err := w.repo.Git.At(commit.Hash)
 	if err != nil {
 		return e, false, err
 	}
 	candidate := source.CandidateAt(tree, p.ConfigPath())
-	return newEntry(r, candidate), !deploy.IsKind(candidate.Err, deploy.NotFound), nil
+	e = newEntry(w.repo, candidate)
+	return e, !deploy.IsKind(candidate.Err, deploy.NotFound), w.screen(ctx, &e, commit.Hash)
 }
 
 func newEntry(r Repository, c source.Candidate) entry {

@@ -61,8 +61,15 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if refusal = forbidden(c, e); refusal != "" {
 		return r, refusal, nil
 	}
+	refused, err := w.refusal(ctx, app.Git, head.Hash)
+	if err != nil {
+		return r, "", err
+	}
 	r, err = w.newRequest(ctx, app, e, provider, commandTrigger(c, commit))
 	r.CommandID, r.Evaluated, r.reason = c.ID, head.Hash, r.Deployment.Trigger.StrategySummary
+	if refused != nil {
+		r.Evaluated = app.EvaluatedCommit // the head was not evaluated
+	}
 	if c.Type == deploy.CommandChainSync {
 		r.Deployment.ChainID, r.Deployment.ChainBlock = c.ChainID, c.ChainBlock
 	}
@@ -87,7 +94,7 @@ func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash str
 	}
 	e, ok := w.catalog.entries[app.ID]
 	if commit.Hash != w.catalog.commit.Hash {
-		e, ok, err = readEntry(w.repo, commit, app.Git)
+		e, ok, err = w.readEntry(ctx, commit, app.Git)
 	}
 	if err == nil && !ok {
 		refusal = fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), commit.Short())

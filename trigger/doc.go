@@ -5,7 +5,8 @@
 // One goroutine per repository watches the head of its branch, so that a slow
 // or dead repository delays no other (watcher.go). A pass over the repository
 //
-//  1. finds the application configurations of the head commit (catalog.go),
+//  1. finds the application configurations of the head commit (catalog.go) and
+//     drops those for which it is not signed as it must be (signature.go),
 //  2. registers the applications the agent is configured to take (register.go)
 //     and lists the others (candidate.go),
 //  3. looks for what runs of applications that are new here, and takes it over

@@ -27,6 +27,12 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 		if known.Deleted || !ok && !w.takes(e) {
 			continue // a deleted application returns only when it is added again
 		}
+		if ok {
+			errs = append(errs, w.sayRefused(ctx, known, e.refused))
+		}
+		if e.refused != nil {
+			continue // not registered by it, nor changed
+		}
 		app, problem := w.describe(known, e, id)
 		if !ok || !app.SameSpec(known) {
 			puts = append(puts, app)
@@ -38,11 +44,24 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 	}
 	for id, app := range apps {
 		if _, ok := w.catalog.entries[id]; !ok && !app.Deleted {
-			errs = append(errs, w.setValidity(ctx, app, deploy.Errorf(deploy.Invalid,
-				"%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), w.catalog.commit.Short())))
+			errs = append(errs, w.setMissing(ctx, app))
 		}
 	}
 	return errors.Join(append(errs, w.put(ctx, puts, apps)...)...)
+}
+
+// setMissing states on an application that the commit has it no more, if the
+// commit counts for it.
+func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error {
+	refused, err := w.refusal(ctx, app.Git, w.catalog.commit.Hash)
+	if err == nil {
+		err = w.sayRefused(ctx, app, refused)
+	}
+	if refused != nil || err != nil {
+		return err
+	}
+	return w.setValidity(ctx, app, deploy.Errorf(deploy.Invalid,
+		"%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), w.catalog.commit.Short()))
 }
 
 // put stores applications and notes in apps those that were stored.

@@ -113,7 +113,7 @@ func (w *watcher) taken(ctx context.Context, app deploy.Application, head deploy
 // takeOverRequest returns the deployment that takes over what runs at a commit,
 // nil when the application cannot be deployed from there.
 func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, running deploy.Commit) (*request, error) {
-	e, ok, err := readEntry(w.repo, running, app.Git)
+	e, ok, err := w.readEntry(ctx, running, app.Git)
 	if err != nil || !ok {
 		return nil, err
 	}

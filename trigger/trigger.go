@@ -28,6 +28,7 @@ type Config struct {
 	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
 	Providers    []string         // names of the configured platform providers
 	Live         Live             // nil: every application counts as new
+	Signatures   Signatures       // nil: every commit counts
 	Interval     time.Duration    // between two looks at a repository's head
 	Logger       *slog.Logger
 	Now          func() time.Time

@@ -178,7 +178,7 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	if w.catalog != nil && w.catalog.commit.Hash == head.Hash {
 		return head, nil
 	}
-	catalog, err := readCatalog(w.repo, head)
+	catalog, err := w.readCatalog(ctx, head)
 	if err != nil {
 		return deploy.Commit{}, err
 	}

@@ -5,6 +5,7 @@
 //	set.go       the set of objects a stage applies, and how it is kept
 //	apply.go     applying a set, with a rollout record for each workload
 //	await.go     waiting for the records, and what their ends mean for a stage
+//	tenancy.go   what the agent's configuration permits the application
 //	prune.go     deleting what Git does not have any more
 //	sync.go      K8S_SYNC
 //	rollback.go  ROLLBACK

@@ -37,6 +37,7 @@ type Config struct {
 	Store    *store.Store
 	Sources  Sources
 	Clusters Clusters
+	Tenancy  Tenancy // nil permits everything
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
 	Now      func() time.Time
@@ -78,7 +79,19 @@ func openCluster(_ context.Context, w *work) error {
 		return &stageError{reason: err.Error(), noRollback: isFirst(w.run)}
 	}
 	w.cluster, w.release = c, release
-	return nil
+	return w.impersonate()
+}
+
+// impersonate has objects read and written as the service account that tenancy
+// rules name, if they do.
+func (w *work) impersonate() error {
+	account, err := w.tenant().Account()
+	if err != nil || account.User() == "" {
+		return w.refuse(err)
+	}
+	w.log.Infof("Objects are read and written as service account %s", account)
+	w.cluster.Cluster, err = w.cluster.As(account.User())
+	return err
 }
 
 // isFirst reports whether no stage of the deployment ran before this one.

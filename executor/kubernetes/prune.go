@@ -30,7 +30,10 @@ func limitPrune(ctx context.Context, w *work) error {
 	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), desired), isFirst(w.run))
 }
 
+// pruneRequest is about those items of the inventory that tenancy lets the
+// application touch.
 func (w *work) pruneRequest(inventory []deploy.InventoryItem) cluster.PruneRequest {
+	inventory = w.permitted(inventory, func(string) {})
 	return cluster.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
 }
 
@@ -60,6 +63,7 @@ func prune(ctx context.Context, w *work) error {
 	}
 	request := w.pruneRequest(w.before)
 	request.Applied = w.items
+	w.sayForbidden()
 	if !w.set.Spec.Prune {
 		if left, held := cluster.Leftovers(request); len(left)+len(held) > 0 {
 			w.log.Infof("No longer in Git, and left alone because prune is off: %s", list(append(left, held...)))

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
 )
@@ -29,10 +30,14 @@ const recordTimeout = 10 * time.Second
 // Config is what an Executor needs.
 type Config struct {
 	Tree   source.Tree   // finds a commit's files
+	Tenant Tenant        // nil permits every script
 	Dir    string        // where scripts run: the executor's own, such as <data directory>/scripts
 	Grace  time.Duration // from SIGTERM to SIGKILL; default 10 s
 	Logger *slog.Logger
 }
+
+// Tenant returns the tenancy rules for the application configured at a place.
+type Tenant func(at deploy.GitPath) config.Tenant
 
 // Executor runs SCRIPT_RUN and SCRIPT_RUN_ROLLBACK stages. It is safe for
 // concurrent use.
@@ -61,6 +66,11 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 	j, err := jobOf(run)
 	if err != nil {
 		return failure(err)
+	}
+	if e.Tenant != nil && j.nothing == "" {
+		if err := e.Tenant(run.Deployment.Git).CheckScripts(run.Stage.ID); err != nil {
+			return failure(err)
+		}
 	}
 	if j.nothing != "" {
 		run.Log.Infof("%s", j.nothing)

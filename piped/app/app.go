@@ -95,14 +95,14 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
 			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval,
-			Live: running{sources: loader, clusters: live.clusters}, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
+			Live: running{sources: loader, clusters: live.clusters, tenants: live.tenants}, Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("trigger", live.follower.Run)
 	plans := planner.New(planner.Config{
 		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
-		Logger: o.Logger.With("component", "planner"), Now: o.Now,
+		Tenancy: live.tenants, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
 	a.parts.add("planner", plans.Run)
 	executors, err := a.executors(cfg, o, st, loader)
@@ -152,12 +152,12 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 // executors makes what runs the stages, by stage name.
 func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
 	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: a.live.clusters, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
+		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
 	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
-		Tree: a.live.repositories.Tree, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
+		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
 	})
 	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:           exec.Sync(),

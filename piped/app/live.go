@@ -27,6 +27,7 @@ type live struct {
 	repositories *repositories
 	follower     *follower
 	secrets      *secret.Renderer
+	tenants      *tenants
 	limits       atomic.Pointer[scheduler.Limits]
 
 	// Set before begin is called.
@@ -47,10 +48,15 @@ type setup struct {
 	certificate  *tls.Certificate // nil without TLS
 	webhooks     []webhook
 	keys         *secret.Keys // nil when secrets cannot be decrypted
+	tenancy      *tenancy
 }
 
 func newLive(dataDir string, o Options) *live {
-	return &live{clusters: newClusters(o), repositories: newRepositories(dataDir, o), follower: newFollower(), secrets: secret.New(nil)}
+	repositories := newRepositories(dataDir, o)
+	return &live{
+		clusters: newClusters(o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil),
+		tenants: newTenants(repositories.CommitObject),
+	}
 }
 
 // plan returns what cfg asks for. Problems joins which of its providers and
@@ -59,13 +65,14 @@ func newLive(dataDir string, o Options) *live {
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.interval = cfg.SyncInterval
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [5]error
+	var errs [6]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
+	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[4] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.certificate, errs[5] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
@@ -75,6 +82,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.clusters.use(s.connections)
 	l.repositories.use(ctx, s.repositories)
 	l.secrets.Use(s.keys)
+	l.tenants.use(s.tenancy)
 	l.limits.Store(&s.limits)
 	l.follower.set(l.newTrigger(s.interval))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
@@ -102,7 +110,12 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.interval != next.interval {
 		changed = append(changed, "syncInterval")
 	}
-	if repositories || was.interval != next.interval || !slices.Equal(providers, l.clusters.Names()) {
+	tenancy := !was.tenancy.same(next.tenancy)
+	if tenancy {
+		changed = append(changed, "tenancy")
+		l.tenants.use(next.tenancy)
+	}
+	if repositories || tenancy || was.interval != next.interval || !slices.Equal(providers, l.clusters.Names()) {
 		l.follower.replace(ctx, func() *trigger.Trigger {
 			l.repositories.use(ctx, next.repositories)
 			return l.newTrigger(next.interval)

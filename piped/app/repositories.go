@@ -151,6 +151,16 @@ func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to s
 	return mirror.Changed(ctx, from, to)
 }
 
+// CommitObject returns the bytes of a commit object in the mirror of its
+// repository.
+func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {
+	mirror, err := r.mirror(repoID)
+	if err != nil {
+		return nil, err
+	}
+	return mirror.CommitObject(commit)
+}
+
 // mirror returns the open mirror of a repository.
 func (r *repositories) mirror(repoID string) (*git.Repo, error) {
 	r.mu.Lock()

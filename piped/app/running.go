@@ -16,6 +16,7 @@ const lookTimeout = 10 * time.Second
 type running struct {
 	sources  *source.Loader
 	clusters *clusters
+	tenants  *tenants
 }
 
 // RunningCommits returns the commits that the live objects of an application, as
@@ -35,6 +36,15 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 		return nil, deploy.Errorf(deploy.Unavailable, "%w", err)
 	}
 	defer release()
+	account, err := r.tenants.Tenant(git).Account()
+	if err != nil {
+		return nil, nil // the deployment that follows says why
+	}
+	if user := account.User(); user != "" {
+		if cluster.Cluster, err = cluster.As(user); err != nil {
+			return nil, err
+		}
+	}
 	ctx, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
 	return cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)

@@ -125,6 +125,22 @@ func joined(globs []Glob) string {
 	return strings.Join(texts, ", ")
 }
 
+// ForbidsNewNamespaces names the rule that forbids to create the namespaces that
+// objects need, "" if none does. A rule that names the namespaces itself allows it,
+// unless it says no to cluster-scoped objects or to the kind.
+func (t Tenant) ForbidsNewNamespaces() string {
+	for _, r := range t {
+		if len(r.Namespaces) > 0 && r.ClusterScoped == nil {
+			yes := true
+			r.ClusterScoped = &yes
+		}
+		if r.forbids(deploy.ObjectRef{Kind: "Namespace"}) != "" {
+			return r.Name
+		}
+	}
+	return ""
+}
+
 // Account returns the service account as which the application's objects are read
 // and written; the zero value is the agent itself. Two rules that say something
 // else make it an error.
