@@ -79,8 +79,9 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 		err = p.permitStages(d, plan.Stages)
 	}
 	if err != nil {
-		return deploy.Plan{}, err
+		return deploy.Plan{}, target.Redactor.Error(err)
 	}
+	plan.Summary = target.Redactor.Text(plan.Summary)
 	if last := app.LastSuccessful; last != nil {
 		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
 	}

@@ -13,6 +13,7 @@ import (
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -29,6 +30,7 @@ type work struct {
 	cluster Cluster
 	release func() // gives the cluster back
 	set     set
+	hide    *secret.Redactor // takes the set's secrets out of what the stage says
 
 	before []deploy.InventoryItem // the application's inventory before the stage
 	items  []deploy.InventoryItem // of the set, as applied

@@ -64,7 +64,9 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 		defer func() { w.release() }()
 		for _, step := range steps {
 			if err := step(ctx, w); err != nil {
-				return failure(err)
+				result := failure(err)
+				result.Reason = w.hide.Text(result.Reason)
+				return result
 			}
 		}
 		return deploy.StageResult{Status: deploy.StageSuccess}
