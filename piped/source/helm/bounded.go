@@ -1,0 +1,225 @@
+package helm
+
+import (
+	"reflect"
+)
+
+// Bounds of what functions take and make.
+const (
+	maxCount   = 1_000_000 // of what until, randAlphaNum and the like make
+	maxResult  = 16 << 20  // bytes of what one function makes
+	maxNodes   = 1_000_000 // of a value that is written as text
+	maxNesting = 1000      // of such a value
+)
+
+// set is a set of function names.
+type set map[string]bool
+
+func names(all ...string) set {
+	out := set{}
+	for _, name := range all {
+		out[name] = true
+	}
+	return out
+}
+
+// hazards are the functions that could make much of little, and what is looked
+// at before they are called.
+type hazards struct {
+	counts     set // numbers say how much they make
+	multiplies set // they make as much as the product of two arguments
+	merges     set // they change their first argument
+	writes     set // they walk a value to its ends
+}
+
+func newHazards() hazards {
+	return hazards{
+		counts: names("until", "untilStep", "seq", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes"),
+		multiplies: names("repeat", "indent", "nindent", "replace", "join", "regexReplaceAll", "mustRegexReplaceAll",
+			"regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", "wrapWith"),
+		merges: names("set", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"),
+		writes: names("toYaml", "mustToYaml", "toYamlPretty", "toJson", "mustToJson", "toPrettyJson", "mustToPrettyJson", "toRawJson",
+			"mustToRawJson", "toToml", "mustToToml", "print", "printf", "println", "toString", "toStrings", "quote", "squote", "cat",
+			"deepCopy", "mustDeepCopy", "deepEqual", "html", "js", "urlquery"),
+	}
+}
+
+// bounded returns f with its arguments and its result looked at.
+func (g *guard) bounded(name string, f any) any {
+	fn := reflect.ValueOf(f)
+	typ := fn.Type()
+	in := make([]reflect.Type, typ.NumIn())
+	for i := range in {
+		in[i] = typ.In(i)
+	}
+	failure := reflect.TypeFor[error]()
+	out := []reflect.Type{typ.Out(0), failure}
+	call := fn.Call
+	if typ.IsVariadic() {
+		call = fn.CallSlice
+	}
+	return reflect.MakeFunc(reflect.FuncOf(in, out, typ.IsVariadic()), func(args []reflect.Value) []reflect.Value {
+		err := g.before(name, args)
+		var result reflect.Value
+		if err == nil {
+			results := call(args)
+			result = results[0]
+			if len(results) == 2 && !results[1].IsNil() {
+				err = results[1].Interface().(error)
+			} else {
+				err = g.after(result)
+			}
+		}
+		if err != nil {
+			return []reflect.Value{reflect.Zero(out[0]), reflect.ValueOf(&err).Elem()}
+		}
+		return []reflect.Value{result, reflect.Zero(failure)}
+	}).Interface()
+}
+
+// before refuses arguments from which a function would make too much.
+func (g *guard) before(name string, args []reflect.Value) error {
+	if err := g.alive(); err != nil {
+		return err
+	}
+	switch {
+	case g.hazards.counts[name]:
+		if n := largest(args); n > maxCount {
+			return limitf("%s is called with %d; expected at most %d", name, n, maxCount)
+		}
+	case g.hazards.multiplies[name]:
+		if n := product(args); n > 4*maxResult {
+			return limitf("%s would make up to %d bytes; expected at most %d", name, n, 4*maxResult)
+		}
+	case g.hazards.merges[name]:
+		return acyclic(name, args)
+	}
+	if !g.hazards.writes[name] {
+		return nil
+	}
+	for left := maxNodes; len(args) > 0; args = args[1:] {
+		if !fits(args[0], &left, maxNesting) {
+			return limitf("%s is called with a value of more than %d parts", name, maxNodes)
+		}
+	}
+	return nil
+}
+
+// after counts what a function made.
+func (g *guard) after(result reflect.Value) error {
+	n := weight(result)
+	if n > maxResult {
+		return limitf("a function makes %d bytes at once; expected at most %d", n, maxResult)
+	}
+	return g.spend(n)
+}
+
+// acyclic refuses to put a value into a map that holds this map: whatever walks
+// it would never end.
+func acyclic(name string, args []reflect.Value) error {
+	into := bare(args[0])
+	left := maxNodes
+	for _, arg := range args[1:] {
+		if holds(arg, into.Pointer(), &left) {
+			return limitf("%s would put a value into itself, or has more than %d parts", name, maxNodes)
+		}
+	}
+	return nil
+}
+
+// holds reports whether v is or holds the map at the address, or is too large to
+// tell.
+func holds(v reflect.Value, address uintptr, left *int) bool {
+	v = bare(v)
+	if *left--; *left < 0 {
+		return true
+	}
+	if v.Kind() == reflect.Map && v.Pointer() == address {
+		return true
+	}
+	return anyPart(v, func(part reflect.Value) bool { return holds(part, address, left) })
+}
+
+// fits reports whether v has no more than left parts and is not nested deeper
+// than deep.
+func fits(v reflect.Value, left *int, deep int) bool {
+	if *left--; *left < 0 || deep < 0 {
+		return false
+	}
+	return !anyPart(bare(v), func(part reflect.Value) bool { return !fits(part, left, deep-1) })
+}
+
+// anyPart reports whether is is true of a part of a map or list.
+func anyPart(v reflect.Value, is func(reflect.Value) bool) bool {
+	switch v.Kind() {
+	case reflect.Map:
+		for parts := v.MapRange(); parts.Next(); {
+			if is(parts.Value()) {
+				return true
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return false
+		}
+		for i := range v.Len() {
+			if is(v.Index(i)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bare is what is in an interface.
+func bare(v reflect.Value) reflect.Value {
+	for v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	return v
+}
+
+// weight is about how many bytes a value holds itself.
+func weight(v reflect.Value) int {
+	switch v = bare(v); v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Slice:
+		return v.Len() * int(v.Type().Elem().Size())
+	}
+	return 0
+}
+
+// largest returns the largest number among arguments, by amount.
+func largest(args []reflect.Value) (most int64) {
+	for _, arg := range args {
+		switch arg = bare(arg); {
+		case arg.CanInt():
+			most = max(most, arg.Int(), -arg.Int())
+		case arg.Kind() == reflect.Slice: // of the last, variadic parameter
+			for i := range arg.Len() {
+				most = max(most, largest([]reflect.Value{arg.Index(i)}))
+			}
+		}
+	}
+	return most
+}
+
+// product is that of the two arguments that are the largest numbers or have the
+// most bytes.
+func product(args []reflect.Value) int64 {
+	first, second := int64(1), int64(1)
+	for _, arg := range args {
+		n := max(int64(weight(arg)), largest([]reflect.Value{arg}))
+		switch {
+		case n > first:
+			first, second = n, first
+		case n > second:
+			second = n
+		}
+	}
+	if first > 0 && second > (1<<62)/first {
+		return 1 << 62
+	}
+	return first * second
+}

@@ -1,0 +1,119 @@
+package helm
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// cache keeps downloaded charts on disk: each content once, named by its SHA-256,
+// and beside it which chart has which content. What is broken or cannot be
+// written counts as not there. When it is full the oldest files go.
+type cache struct {
+	dir   string // "" keeps nothing
+	limit int64
+	mu    sync.Mutex // held while files are written and removed
+}
+
+func newCache(dir string, limit int64) (*cache, error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory of downloaded Helm charts: %w", err)
+		}
+	}
+	return &cache{dir: dir, limit: limit}, nil
+}
+
+// get returns the archive of a chart, which the words of its key name.
+func (c *cache) get(key ...string) ([]byte, bool) {
+	if c.dir == "" {
+		return nil, false
+	}
+	digest, err := os.ReadFile(c.reference(key))
+	if err != nil || len(digest) != hex.EncodedLen(sha256.Size) {
+		return nil, false
+	}
+	data, err := os.ReadFile(c.content(string(digest)))
+	if err != nil || hexSum(data) != string(digest) {
+		return nil, false
+	}
+	return data, true
+}
+
+// put keeps the archive of a chart. It is not an error if it cannot.
+func (c *cache) put(data []byte, key ...string) {
+	if c.dir == "" || int64(len(data)) > c.limit {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	digest := hexSum(data)
+	if c.write(c.content(digest), data) == nil && c.write(c.reference(key), []byte(digest)) == nil {
+		_ = c.shrink() // the next one tries again
+	}
+}
+
+// write makes a file, whole or not at all.
+func (c *cache) write(name string, data []byte) error {
+	f, err := os.CreateTemp(c.dir, "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
+}
+
+// shrink removes the oldest files until the rest is within the limit.
+func (c *cache) shrink() error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	var files []fs.FileInfo
+	var size int64
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			files = append(files, info)
+			size += info.Size()
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int {
+		return cmp.Or(a.ModTime().Compare(b.ModTime()), strings.Compare(a.Name(), b.Name()))
+	})
+	for _, oldest := range files {
+		if size <= c.limit {
+			return nil
+		}
+		if err := os.Remove(filepath.Join(c.dir, oldest.Name())); err != nil {
+			return err
+		}
+		size -= oldest.Size()
+	}
+	return nil
+}
+
+func (c *cache) content(digest string) string { return filepath.Join(c.dir, digest+".tgz") }
+
+func (c *cache) reference(key []string) string {
+	return filepath.Join(c.dir, hexSum(fmt.Appendf(nil, "%q", key))+".ref")
+}
+
+func hexSum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

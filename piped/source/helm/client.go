@@ -1,0 +1,159 @@
+package helm
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// client downloads files. Credentials go to the host they belong to and to no
+// other, wherever that one redirects to.
+type client struct {
+	secure, insecure *http.Client
+	timeout          time.Duration
+}
+
+const (
+	maxRedirects = 5
+	attempts     = 3                      // of one request
+	firstPause   = 200 * time.Millisecond // between them; it doubles
+)
+
+func newClient(limits Limits) *client {
+	return &client{secure: httpClient(false), insecure: httpClient(true), timeout: limits.Download}
+}
+
+func httpClient(insecure bool) *http.Client {
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 30 * time.Second,
+		IdleConnTimeout:       15 * time.Second,
+		MaxIdleConnsPerHost:   2,
+		ForceAttemptHTTP2:     true,
+	}
+	if insecure {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // chartRepositories[].insecure
+	}
+	return &http.Client{Transport: retrying{transport}, CheckRedirect: redirect}
+}
+
+// redirect follows to servers only, and takes the credentials off on the way to
+// another one.
+func redirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
+		return fmt.Errorf("it redirects to an address of scheme %q", next.URL.Scheme)
+	case first.URL.Scheme == "https" && next.URL.Scheme == "http":
+		return errors.New("it redirects from https to http")
+	}
+	if next.URL.Host != first.URL.Host {
+		next.Header.Del("Authorization")
+		next.Header.Del("Cookie")
+	}
+	return nil
+}
+
+// retrying repeats requests that have no body after failures that pass.
+type retrying struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t retrying) RoundTrip(req *http.Request) (*http.Response, error) {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		resp, err := t.next.RoundTrip(req)
+		passing := err != nil || resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
+		if !passing || attempt == attempts || req.Context().Err() != nil || req.Body != nil && req.Body != http.NoBody {
+			return resp, err
+		}
+		if resp != nil {
+			_ = resp.Body.Close() // its content is not wanted
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-req.Context().Done():
+			timer.Stop()
+			return nil, context.Cause(req.Context())
+		}
+		pause *= 2
+	}
+}
+
+// get downloads a file of at most limit bytes. The error is of kind Unavailable
+// if another attempt may succeed, else Invalid.
+func (c *client) get(ctx context.Context, address string, how access, limit int64) ([]byte, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, deploy.Errorf(deploy.Unavailable, "it takes longer than %s", c.timeout))
+	defer stop()
+	shown := withoutSecrets(address)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil || !isWeb(address) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: expected an address that begins with https://", shown)
+	}
+	if how.username != "" && req.URL.Host == how.host {
+		req.SetBasicAuth(how.username, how.password)
+	}
+	use := c.secure
+	if how.insecure && req.URL.Host == how.host {
+		use = c.insecure
+	}
+	resp, err := use.Do(req)
+	if err != nil {
+		return nil, unreachable(ctx, shown, err)
+	}
+	defer resp.Body.Close()
+	if err := refused(shown, resp.StatusCode); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, unreachable(ctx, shown, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has more than %d bytes", shown, limit)
+	}
+	return data, nil
+}
+
+// unreachable is the error of a request that got no answer.
+func unreachable(ctx context.Context, shown string, err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // the rest of it is the address, maybe with secrets
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+		if !deploy.IsKind(err, deploy.Unavailable) {
+			return err // who asked is gone
+		}
+	}
+	return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", shown, err)
+}
+
+// refused is the error of an answer other than 200.
+func refused(shown string, status int) error {
+	switch {
+	case status == http.StatusOK:
+		return nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return deploy.Errorf(deploy.Invalid,
+			"%s refuses the credentials, or wants some (%d): set username and password in chartRepositories or chartRegistries of the piped configuration", shown, status)
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return deploy.Errorf(deploy.Invalid, "%s does not exist (%d)", shown, status)
+	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
+		return deploy.Errorf(deploy.Unavailable, "%s answers %d", shown, status)
+	}
+	return deploy.Errorf(deploy.Invalid, "%s answers %d", shown, status)
+}

@@ -1,0 +1,75 @@
+package helm
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// complete gets the dependencies that Chart.yaml names and charts/ lacks, in the
+// versions of Chart.lock where there is one, as helm dependency build does.
+func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) error {
+	for _, d := range c.Metadata.Dependencies {
+		vendored := slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool {
+			return have.Name() == d.Name && chartutil.IsCompatibleRange(d.Version, have.Metadata.Version)
+		})
+		if vendored {
+			continue
+		}
+		version, err := locked(c, d)
+		if err != nil {
+			return err
+		}
+		got, err := r.dependency(ctx, d, version, at)
+		if err != nil {
+			return fmt.Errorf("get its dependency %s %s: %w", d.Name, version, err)
+		}
+		c.AddDependency(got)
+	}
+	return nil
+}
+
+// locked is the version of a dependency in Chart.lock, or what Chart.yaml wants.
+func locked(c *chart.Chart, d *chart.Dependency) (string, error) {
+	if c.Lock == nil {
+		return d.Version, nil
+	}
+	for _, l := range c.Lock.Dependencies {
+		if l != nil && l.Name == d.Name && l.Repository == d.Repository && (d.Version == "" || chartutil.IsCompatibleRange(d.Version, l.Version)) {
+			return l.Version, nil
+		}
+	}
+	return "", deploy.Errorf(deploy.Invalid,
+		"the Chart.lock of %s has no version of the dependency %s that fits its Chart.yaml: run helm dependency update and commit the result", c.Name(), d.Name)
+}
+
+func (r *rendering) dependency(ctx context.Context, d *chart.Dependency, version string, at place) (*chart.Chart, error) {
+	below := place{depth: at.depth + 1}
+	if below.depth > maxDependencies {
+		return nil, deploy.Errorf(deploy.Invalid, "charts depend on each other more than %d deep", maxDependencies)
+	}
+	dir, local := strings.CutPrefix(d.Repository, "file://")
+	switch {
+	case d.Repository == "":
+		return nil, deploy.Errorf(deploy.Invalid, "it is not in charts/ and Chart.yaml names no repository for it")
+	case local:
+		below.tree, below.dir = at.tree, path.Join(at.dir, dir)
+		if at.tree == nil || path.IsAbs(dir) || !fs.ValidPath(below.dir) {
+			return nil, deploy.Errorf(deploy.Invalid, "its repository %s is not inside the chart's repository", d.Repository)
+		}
+		return r.treeChart(ctx, below, below.dir)
+	}
+	data, label, err := r.fetch(ctx, d.Repository, d.Name, version)
+	if err != nil {
+		return nil, err
+	}
+	return r.archive(ctx, label, data, below)
+}

@@ -1,0 +1,137 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/url"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// listed is a version of a chart in the index of a repository.
+type listed struct {
+	Version string   `json:"version"`
+	URLs    []string `json:"urls"`
+	Digest  string   `json:"digest"`
+}
+
+type listing []listed
+
+func (l listing) choose(want string) (listed, error) {
+	versions := make([]string, len(l))
+	for i, v := range l {
+		versions[i] = v.Version
+	}
+	at, err := choose(versions, want)
+	if err != nil {
+		return listed{}, err
+	}
+	return l[at], nil
+}
+
+// index returns the versions of a chart in a repository, whose index is asked for
+// once in a rendering.
+func (r *rendering) index(ctx context.Context, address string, how access, name string) (listing, error) {
+	shown := withoutSecrets(address)
+	data, ok := r.indexes[address]
+	if !ok {
+		at, err := inRepository(address, "index.yaml")
+		if err != nil {
+			return nil, err
+		}
+		if data, err = r.remotes.client.get(ctx, at, how, r.limits.Index); err != nil {
+			return nil, err
+		}
+		if r.indexes == nil {
+			r.indexes = map[string][]byte{}
+		}
+		r.indexes[address] = data
+	}
+	var index struct {
+		Entries map[string]listing `json:"entries"`
+	}
+	if err := yaml.Unmarshal(excerpt(data, name), &index); err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s/index.yaml is not the index of a chart repository: %w", shown, err)
+	}
+	if len(index.Entries[name]) == 0 {
+		return nil, deploy.Errorf(deploy.Invalid, "chart repository %s has no chart %q", shown, name)
+	}
+	return index.Entries[name], nil
+}
+
+// excerpt returns as much of an index as has the entry of one chart: an index of
+// megabytes takes hundreds of them to be read. One that is not laid out as Helm
+// does it is returned as it is.
+func excerpt(index []byte, name string) []byte {
+	const head = "\nentries:\n"
+	at := bytes.Index(append([]byte("\n"), index...), []byte(head))
+	if at < 0 || bytes.Contains(index, []byte("&")) { // an anchor may stand elsewhere
+		return index
+	}
+	body := index[at+len(head)-1:]
+	key := "  " + name + ":"
+	var out []byte
+	for line := range bytes.Lines(body) {
+		text := string(bytes.TrimRight(line, "\r\n"))
+		entry := strings.HasPrefix(text, "  ") && !strings.HasPrefix(text, "   ") && !strings.HasPrefix(text, "  -")
+		switch {
+		case out == nil && text == key:
+			out = append([]byte("entries:\n"), line...)
+		case out != nil && (entry || text != "" && text[0] != ' '):
+			return out
+		case out != nil:
+			out = append(out, line...)
+		}
+	}
+	if out == nil {
+		return index
+	}
+	return out
+}
+
+// download gets a listed chart, and checks that it is the one that was listed.
+func (r *rendering) download(ctx context.Context, address string, how access, chart listed) ([]byte, error) {
+	if len(chart.URLs) == 0 {
+		return nil, deploy.Errorf(deploy.Invalid, "chart repository %s names no address of version %s", withoutSecrets(address), chart.Version)
+	}
+	if reference, ok := strings.CutPrefix(chart.URLs[0], ociScheme); ok {
+		data, _, err := r.pull(ctx, reference)
+		return data, err
+	}
+	from, err := inRepository(address, chart.URLs[0])
+	if err != nil {
+		return nil, err
+	}
+	data, err := r.remotes.client.get(ctx, from, how, r.limits.Archive)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	if want := strings.TrimPrefix(chart.Digest, "sha256:"); want != "" && !strings.EqualFold(want, hex.EncodeToString(sum[:])) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s is not what the index of its repository lists: its SHA-256 is %x, not %s", withoutSecrets(from), sum, want)
+	}
+	return data, nil
+}
+
+// inRepository returns the address of something that a repository names by its
+// whole address or from its own one on.
+func inRepository(address, name string) (string, error) {
+	base, err := url.Parse(strings.TrimSuffix(address, "/") + "/")
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "the address of a chart repository is not valid")
+	}
+	ref, err := url.Parse(name)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "chart repository %s names an address that is not valid", withoutSecrets(address))
+	}
+	out := base.ResolveReference(ref)
+	if out.RawQuery == "" && out.Host == base.Host {
+		out.RawQuery = base.RawQuery
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,124 @@
+package helm
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"sigs.k8s.io/yaml"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// objects returns the objects of a chart's crds/ and of what its templates
+// rendered to.
+func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
+	var result Result
+	add := func(name, text string) ([]manifest.Object, error) {
+		if result.Bytes += int64(len(text)); result.Bytes > limit {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: the chart renders to more than %d bytes", name, limit)
+		}
+		return parseRendered(name, text)
+	}
+	for _, f := range crds(c) {
+		more, err := add(f.name, f.text)
+		if err != nil {
+			return Result{}, err
+		}
+		result.Objects = append(result.Objects, more...)
+	}
+	var own, hooks []manifest.Object
+	for _, f := range rendered {
+		more, err := add(f.name, f.text)
+		if err != nil {
+			return Result{}, err
+		}
+		for _, o := range more {
+			if o.Hook = hookOf(o); o.Hook.Phase == manifest.HookNone {
+				own = append(own, o)
+			} else {
+				hooks = append(hooks, o)
+			}
+		}
+	}
+	rank := ranks()
+	byKind := func(a, b manifest.Object) int {
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
+	}
+	slices.SortStableFunc(own, byKind)
+	slices.SortStableFunc(hooks, func(a, b manifest.Object) int { return cmp.Or(byHook(a.Hook, b.Hook), byKind(a, b)) })
+	result.Objects = slices.Concat(result.Objects, own, hooks)
+	if len(result.Objects) == 0 {
+		return Result{}, deploy.Errorf(deploy.Invalid, "it renders to no objects with these values")
+	}
+	return result, nil
+}
+
+// crds are the files of crds/, the chart's own first. They are no templates.
+func crds(c *chart.Chart) []output {
+	var out []output
+	for _, f := range c.CRDObjects() {
+		out = append(out, output{name: f.Filename, text: string(f.File.Data)})
+	}
+	return out
+}
+
+// ranks returns the place of a kind in Helm's order of installation; unknown ones
+// come last.
+func ranks() func(manifest.Object) int {
+	order := map[string]int{}
+	for i, kind := range releaseutil.InstallOrder {
+		order[kind] = i
+	}
+	return func(o manifest.Object) int {
+		if n, ok := order[o.GetKind()]; ok {
+			return n
+		}
+		return len(order)
+	}
+}
+
+// separator is where Helm cuts a text into documents: even where a template's
+// trimming has left content right behind the dashes.
+var separator = regexp.MustCompile(`(?m)^---[ \t]*`)
+
+// parseRendered returns the objects of a rendered text. Of a key that stands twice in a
+// mapping the last counts, as for Helm: many charts have such.
+func parseRendered(name, text string) ([]manifest.Object, error) {
+	var out []manifest.Object
+	begin := 0
+	for _, cut := range append(separator.FindAllStringIndex(text, -1), []int{len(text), len(text)}) {
+		line := 1 + strings.Count(text[:begin], "\n")
+		more, err := document(name, text[begin:cut[0]], line)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+		begin = cut[1]
+	}
+	return out, nil
+}
+
+func document(name, text string, line int) ([]manifest.Object, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+		return nil, deploy.Errorf(deploy.Invalid,
+			"%s: what it renders to is not valid YAML, in the document from line %d of the result: %s; mostly the indentation of a value is wrong", name, line, why)
+	}
+	objects, err := manifest.Parse(name, data)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "in the document from line %d of what a template renders to: %w", line, err)
+	}
+	for i := range objects {
+		objects[i].Origin.Line = 0
+	}
+	return objects, nil
+}

@@ -1,0 +1,145 @@
+package helm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// What a chart is in a registry; the second is that of Helm before 3.7.
+const (
+	chartLayer       = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+	legacyChartLayer = "application/tar+gzip"
+
+	maxManifest = 1 << 20
+)
+
+// fetchOCI returns the archive of a chart in a registry; name has no scheme.
+func (r *rendering) fetchOCI(ctx context.Context, name, version string) ([]byte, string, error) {
+	if !exact(version) {
+		chosen, err := r.newest(ctx, name, version)
+		if err != nil {
+			return nil, "", err
+		}
+		version = chosen
+	}
+	label := ociScheme + name + ":" + version
+	if data, ok := r.cache.get(ociScheme+name, version); ok {
+		return data, label, nil
+	}
+	// A tag holds no plus sign; Helm writes an underscore.
+	data, tag, err := r.pull(ctx, name+":"+strings.ReplaceAll(version, "+", "_"))
+	if err != nil {
+		return nil, "", err
+	}
+	r.cache.put(data, ociScheme+name, version)
+	return data, ociScheme + tag, nil
+}
+
+// repositoryOf prepares access to a repository of a registry. Loopback addresses
+// are spoken to without TLS.
+func (r *rendering) repositoryOf(reference string) (*remote.Repository, error) {
+	repo, err := remote.NewRepository(reference)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s%s: not the name of a chart in a registry: %w", ociScheme, reference, err)
+	}
+	how := r.remotes.registry(reference)
+	repo.PlainHTTP = isLoopback(repo.Reference.Registry)
+	repo.Client = &auth.Client{
+		Client:     r.remotes.client.secure,
+		Cache:      auth.NewCache(),
+		Credential: auth.StaticCredential(repo.Reference.Registry, auth.Credential{Username: how.username, Password: how.password}),
+	}
+	return repo, nil
+}
+
+// pull returns the chart behind a reference with a tag or digest.
+func (r *rendering) pull(ctx context.Context, reference string) ([]byte, string, error) {
+	repo, err := r.repositoryOf(reference)
+	if err != nil {
+		return nil, "", err
+	}
+	shown := ociScheme + reference
+	_, body, err := repo.Manifests().FetchReference(ctx, repo.Reference.Reference)
+	if err != nil {
+		return nil, "", registryError(ctx, shown, err)
+	}
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxManifest))
+	if err != nil {
+		return nil, "", registryError(ctx, shown, err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s has no valid manifest: %w", shown, err)
+	}
+	at := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.MediaType == chartLayer || l.MediaType == legacyChartLayer })
+	if at < 0 {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s is no Helm chart: it has no layer of type %s", shown, chartLayer)
+	}
+	layer := m.Layers[at]
+	if layer.Size > r.limits.Archive {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s has %d bytes; expected at most %d", shown, layer.Size, r.limits.Archive)
+	}
+	data, err = content.FetchAll(ctx, repo, layer) // checks size and digest
+	if err != nil {
+		return nil, "", registryError(ctx, shown, err)
+	}
+	return data, reference, nil
+}
+
+// newest returns the highest version of a chart that satisfies a constraint.
+func (r *rendering) newest(ctx context.Context, name, want string) (string, error) {
+	repo, err := r.repositoryOf(name)
+	if err != nil {
+		return "", err
+	}
+	var versions []string
+	err = repo.Tags(ctx, "", func(tags []string) error {
+		for _, tag := range tags {
+			versions = append(versions, strings.ReplaceAll(tag, "_", "+"))
+		}
+		if len(versions) > r.limits.Files {
+			return deploy.Errorf(deploy.Invalid, "it has more than %d tags; name an exact version", r.limits.Files)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", registryError(ctx, ociScheme+name, err)
+	}
+	at, err := choose(versions, want)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s%s: %w", ociScheme, name, err)
+	}
+	return versions[at], nil
+}
+
+// registryError gives an error of the registry's client its kind.
+func registryError(ctx context.Context, shown string, err error) error {
+	var answer *errcode.ErrorResponse
+	switch {
+	case errors.As(err, &answer):
+		return refused(shown, answer.StatusCode)
+	case errors.Is(err, errdef.ErrNotFound):
+		return deploy.Errorf(deploy.Invalid, "%s does not exist", shown)
+	case errors.Is(err, auth.ErrBasicCredentialNotFound):
+		return refused(shown, 401)
+	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrInvalidDescriptorSize), errors.Is(err, content.ErrTrailingData):
+		return deploy.Errorf(deploy.Invalid, "%s is not what its manifest lists: %w", shown, err)
+	case deploy.IsKind(err, deploy.Invalid):
+		return deploy.Errorf(deploy.Invalid, "%s: %w", shown, err)
+	}
+	return unreachable(ctx, shown, err)
+}

@@ -1,0 +1,83 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// checkSchemas checks the values of a chart and its dependencies against their
+// values.schema.json. Such a schema may name others on the web, but no files:
+// they would be the agent's.
+func (r *rendering) checkSchemas(ctx context.Context, c *chart.Chart, values map[string]any) error {
+	var problems []error
+	if len(c.Schema) > 0 {
+		if err := r.checkSchema(ctx, c, values); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, d := range c.Dependencies() {
+		var below map[string]any
+		switch v := values[d.Name()].(type) {
+		case common.Values:
+			below = v
+		case map[string]any:
+			below = v
+		default:
+			continue
+		}
+		if err := r.checkSchemas(ctx, d, below); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[string]any) error {
+	name := c.ChartFullPath() + "/values.schema.json"
+	const at = "chart:///values.schema.json"
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.Schema))
+	if err != nil {
+		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
+	}
+	web := webSchemas{ctx: ctx, client: r.remotes.client}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(jsonschema.SchemeURLLoader{"http": web, "https": web})
+	if err := compiler.AddResource(at, document); err != nil {
+		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
+	}
+	schema, err := compiler.Compile(at)
+	if err != nil {
+		if deploy.IsKind(err, deploy.Unavailable) {
+			return deploy.Errorf(deploy.Unavailable, "%s: %w", name, err)
+		}
+		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
+	}
+	if err := schema.Validate(values); err != nil {
+		why := strings.TrimSpace(strings.TrimPrefix(err.Error(), "jsonschema validation failed with '"+at+"#'"))
+		return deploy.Errorf(deploy.Invalid, "the values do not fit %s: %s", name, strings.ReplaceAll(why, "\n", ";"))
+	}
+	return nil
+}
+
+// webSchemas loads schemas that others name.
+type webSchemas struct {
+	ctx    context.Context
+	client *client
+}
+
+// Load implements jsonschema.URLLoader.
+func (w webSchemas) Load(url string) (any, error) {
+	data, err := w.client.get(w.ctx, url, access{}, maxValues)
+	if err != nil {
+		return nil, err
+	}
+	return jsonschema.UnmarshalJSON(bytes.NewReader(data))
+}

@@ -1,0 +1,171 @@
+package helm
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/ignore"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// file is one file of a chart; its name begins at the chart's directory.
+type file = archive.BufferedFile
+
+// budget is what the files of a chart and its dependencies may still take.
+type budget struct {
+	files int
+	bytes int64
+}
+
+// take counts a file that is read from in.
+func (b *budget) take(name string, in io.Reader) (*file, error) {
+	if b.files--; b.files < 0 {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the chart with its dependencies has too many files", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(in, b.bytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if b.bytes -= int64(len(data)); b.bytes < 0 {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the chart with its dependencies has too many bytes", name)
+	}
+	return &file{Name: name, Data: bytes.TrimPrefix(data, []byte("\ufeff"))}, nil
+}
+
+// maxDirectories is how deep the directories of a chart may be nested; links
+// could make a tree that has no end.
+const maxDirectories = 32
+
+// readTree returns the files of a chart's directory, but for those that its
+// .helmignore names, sorted.
+func readTree(ctx context.Context, fsys fs.FS, dir string, left *budget) ([]*file, error) {
+	rules, err := ignored(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	t := treeReader{ctx: ctx, fsys: fsys, root: dir, rules: rules, left: left}
+	if err := t.dir("", maxDirectories); err != nil {
+		return nil, err
+	}
+	return t.files, nil
+}
+
+// ignored reads the .helmignore of a chart.
+func ignored(fsys fs.FS, dir string) (*ignore.Rules, error) {
+	rules := ignore.Empty()
+	name := path.Join(dir, ignore.HelmIgnore)
+	data, err := fs.ReadFile(fsys, name)
+	if err == nil {
+		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	rules.AddDefaults()
+	return rules, nil
+}
+
+type treeReader struct {
+	ctx   context.Context
+	fsys  fs.FS
+	root  string
+	rules *ignore.Rules
+	left  *budget
+	files []*file
+}
+
+// dir reads a directory, whose name begins at the root.
+func (t *treeReader) dir(name string, depth int) error {
+	if err := t.ctx.Err(); err != nil {
+		return context.Cause(t.ctx)
+	}
+	at := path.Join(t.root, name)
+	if depth == 0 {
+		return deploy.Errorf(deploy.Invalid, "%s: the directories of the chart are nested more than %d deep", at, maxDirectories)
+	}
+	entries, err := fs.ReadDir(t.fsys, at)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		below := path.Join(name, entry.Name())
+		info, err := fs.Stat(t.fsys, path.Join(t.root, below)) // follows links, as far as they stay inside
+		if err != nil {
+			return deploy.Errorf(deploy.Invalid, "%s: %w", path.Join(t.root, below), err)
+		}
+		switch {
+		case t.rules.Ignore(below, info):
+		case info.IsDir():
+			err = t.dir(below, depth-1)
+		default:
+			err = t.read(below)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *treeReader) read(name string) error {
+	in, err := t.fsys.Open(path.Join(t.root, name))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	f, err := t.left.take(name, in)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, f)
+	return nil
+}
+
+// unpack returns the files of a chart archive, whose names all begin with the
+// directory of the chart, which is left out.
+func unpack(data []byte, left *budget) ([]*file, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "it is not a gzipped archive: %w", err)
+	}
+	var files []*file
+	for tr := tar.NewReader(zr); ; {
+		header, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "the archive is broken: %w", err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue // a directory, a link, or something about the archive
+		}
+		name := strings.ReplaceAll(header.Name, `\`, "/")
+		_, inside, _ := strings.Cut(strings.TrimPrefix(name, "./"), "/")
+		if inside == "" || !filepath.IsLocal(inside) || path.IsAbs(name) {
+			return nil, deploy.Errorf(deploy.Invalid, "the archive holds %q, which is not inside a chart's directory", header.Name)
+		}
+		f, err := left.take(path.Clean(inside), tr)
+		switch {
+		case err != nil && deploy.KindOf(err) == deploy.Internal:
+			return nil, deploy.Errorf(deploy.Invalid, "the archive is broken: %w", err)
+		case err != nil:
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	slices.SortStableFunc(files, func(a, b *file) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
+}

@@ -1,0 +1,115 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/strvals"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxValues is how many bytes a file of values may have.
+const maxValues = 4 << 20
+
+// values returns the values of the options: those of the files in their order,
+// then setValues and setFiles, each in the order of their keys. What comes later
+// counts.
+func (r *rendering) values(ctx context.Context) (map[string]any, error) {
+	out := map[string]any{}
+	for _, name := range r.Options.ValueFiles {
+		data, err := r.valueFile(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		more, err := loader.LoadValues(bytes.NewReader(data))
+		if err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: the values are not valid YAML: %w", r.shown(name), err)
+		}
+		out = loader.MergeMaps(out, more)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Options.SetValues)) {
+		if err := strvals.ParseInto(key+"="+r.Options.SetValues[key], out); err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "input.helmOptions.setValues.%s: %w", key, withoutValue(err))
+		}
+	}
+	read := func(name []rune) (any, error) {
+		data, err := r.ownFile(string(name))
+		return string(data), err
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Options.SetFiles)) {
+		if err := strvals.ParseIntoFile(key+"="+r.Options.SetFiles[key], out, read); err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "input.helmOptions.setFiles.%s: %w", key, err)
+		}
+	}
+	return out, nil
+}
+
+func (r *rendering) valueFile(ctx context.Context, name string) ([]byte, error) {
+	if !isWeb(name) {
+		data, err := r.ownFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("input.helmOptions.valueFiles: %w", err)
+		}
+		return data, nil
+	}
+	r.remote = true
+	data, err := r.remotes.client.get(ctx, name, access{}, maxValues)
+	if err != nil {
+		return nil, fmt.Errorf("input.helmOptions.valueFiles: %w", err)
+	}
+	return data, nil
+}
+
+// ownFile reads a file of the application's directory.
+func (r *rendering) ownFile(name string) ([]byte, error) {
+	if !filepath.IsLocal(name) {
+		return nil, deploy.Errorf(deploy.Invalid, "%q is not inside the application's directory", name)
+	}
+	at := path.Join(r.Dir, name)
+	in, err := r.Tree.Open(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: there is no such file in the commit", at)
+	}
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: %w", at, err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, maxValues+1))
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: %w", at, err)
+	}
+	if len(data) > maxValues {
+		return nil, deploy.Errorf(deploy.Invalid, "%s: the file has more than %d bytes", at, maxValues)
+	}
+	return data, nil
+}
+
+// shown names a file of values in errors.
+func (r *rendering) shown(name string) string {
+	if isWeb(name) {
+		return withoutSecrets(name)
+	}
+	return path.Join(r.Dir, name)
+}
+
+func isWeb(name string) bool {
+	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+}
+
+// withoutValue keeps of an error what may be shown: values may be secret, and the
+// parser repeats them.
+func withoutValue(err error) error {
+	text, _, _ := strings.Cut(err.Error(), `"`)
+	return errors.New(strings.TrimSpace(text) + " (expected Helm's --set syntax; escape commas with a backslash)")
+}
