@@ -1,0 +1,75 @@
+package app
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// TestExamplesAreDeployed deploys every application below examples/apps as a
+// reader would who copies the folder.
+func TestExamplesAreDeployed(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns, client := cluster.Namespace(t), cluster.Client(t)
+	repo := newRepo(t)
+	keys, err := filepath.Abs("../../examples/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := runReloading(t, spec{
+		dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()},
+		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+	}, time.Hour)
+	files, apps := exampleApps(t, ns)
+	for _, app := range []string{"gated", "kustomize", "multi", "secret", "simple"} {
+		if !strings.Contains(fmt.Sprint(apps), app) {
+			t.Errorf("there is no application %s in %v", app, apps)
+		}
+	}
+	commit := repo.Push(t, "the examples", files)
+	for _, app := range apps {
+		agent.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+
+	secret, err := client.CoreV1().Secrets(ns).Get(t.Context(), "secret", metav1.GetOptions{})
+	if err != nil || string(secret.Data["password"]) != "example-password" {
+		t.Errorf("the live Secret holds %q, %v", secret.Data["password"], err)
+	}
+	config, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "secret", metav1.GetOptions{})
+	if err != nil || config.Data["settings.ini"] != files["secret/files/settings.ini"] {
+		t.Errorf("the live ConfigMap holds %q, %v", config.Data["settings.ini"], err)
+	}
+}
+
+// exampleApps returns the files below examples/apps, with the namespace demo
+// replaced, and the directories of the applications.
+func exampleApps(t *testing.T, namespace string) (files map[string]string, apps []string) {
+	t.Helper()
+	files = map[string]string{}
+	root := os.DirFS("../../examples/apps")
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(root, name)
+		files[name] = strings.ReplaceAll(string(text), "namespace: demo\n", "namespace: "+namespace+"\n")
+		if path.Base(name) == "app.pipecd.yaml" {
+			apps = append(apps, path.Dir(name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, apps
+}
