@@ -42,6 +42,7 @@ type lab struct {
 	spec  map[string]string // by application, what its configuration says beyond its name
 	load  load
 	plan  decide
+	rules Tenancy
 	stop  context.CancelFunc
 	ended chan error
 	scan  time.Duration // 0 is the default
@@ -83,6 +84,7 @@ func (l *lab) start() {
 			return l.load(ctx, git, commit)
 		}),
 		Deciders: map[string]Decider{deploy.KindKubernetes: decide(func() (deploy.Plan, error) { return l.plan() })},
+		Tenancy:  l.rules,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ended = stop, make(chan error, 1)
