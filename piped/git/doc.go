@@ -3,8 +3,11 @@
 // in, and a commit as an fs.FS read from the object database. There is no
 // worktree, no checkout and no copy of sources.
 //
+// Remotes reads single commits of repositories that nobody watches, but that
+// kustomizations and charts refer to, from mirrors without history.
+//
 // The package owns the directory that holds the mirrors; one Repo per mirror,
-// one process per directory. It asks the remote only in RemoteHead and Sync;
+// one process per directory. It asks the remote only in RemoteHead, Sync and Remotes.At;
 // everything else is answered from the mirror. It never runs a git binary,
 // never trusts an SSH host key that known_hosts does not hold, never starts a
 // goroutine that outlives the call, and never puts a credential into an error,

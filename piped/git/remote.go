@@ -81,12 +81,16 @@ func (r *Repo) ask(w *watchdog) (session, plumbing.Hash, error) {
 	return s, h, nil
 }
 
-// unavailable says in our words why the remote did not do what was asked: its
-// own may be a page of HTML.
 func (r *Repo) unavailable(w *watchdog, doing string, err error) error {
+	return unavailable(w, r.cfg.Timeout, doing, r.Remote(), err)
+}
+
+// unavailable says in our words why a remote did not do what was asked: its own
+// may be a page of HTML.
+func unavailable(w *watchdog, timeout time.Duration, doing, remote string, err error) error {
 	switch {
 	case context.Cause(w) == errSilent:
-		err = fmt.Errorf("no answer within %s", r.cfg.Timeout)
+		err = fmt.Errorf("no answer within %s", timeout)
 	case w.Err() != nil:
 		err = w.Err()
 	case errors.Is(err, transport.ErrAuthenticationRequired):
@@ -96,7 +100,7 @@ func (r *Repo) unavailable(w *watchdog, doing string, err error) error {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		err = errors.New("repository not found: check the remote, and that the credentials may read it")
 	}
-	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, r.Remote(), err)
+	return deploy.Errorf(deploy.Unavailable, "%s of %s: %w", doing, remote, err)
 }
 
 // watchdog is a context that ends when nothing touched it for a while.

@@ -2,8 +2,10 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -41,18 +43,26 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	req := packp.NewUploadPackRequestFromCapabilities(s.capabilities)
 	req.Wants = []plumbing.Hash{want}
 	req.Haves = into.haves()
+	_, err := s.receive(w, req, into, math.MaxInt64)
+	return err
+}
+
+// receive stores the pack that answers a request, which is refused beyond limit
+// bytes, and returns the commits that the server sent without their parents
+// because it was asked to.
+func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into *objects, limit int64) ([]plumbing.Hash, error) {
 	res, err := s.UploadPack(w, req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Close()
-	var pack io.Reader = &touchingReader{r: res, w: w}
+	var pack io.Reader = &touchingReader{r: res, w: w, left: limit}
 	if req.Capabilities.Supports(capability.Sideband64k) {
 		pack = sideband.NewDemuxer(sideband.Sideband64k, pack)
 	} else if req.Capabilities.Supports(capability.Sideband) {
 		pack = sideband.NewDemuxer(sideband.Sideband, pack)
 	}
-	return into.addPack(func(to io.Writer) error {
+	return res.Shallows, into.addPack(func(to io.Writer) error {
 		n, err := io.Copy(to, pack)
 		w.rest() // indexing is our own work
 		if err == nil && n == 0 {
@@ -65,16 +75,23 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	})
 }
 
-// touchingReader touches the watchdog on every read that brought something.
+// touchingReader touches the watchdog on every read that brought something, and
+// fails once more came than is left.
 type touchingReader struct {
-	r io.Reader
-	w *watchdog
+	r    io.Reader
+	w    *watchdog
+	left int64
 }
+
+var errTooLarge = errors.New("the remote sent more than may be kept")
 
 func (t *touchingReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	if n > 0 {
 		t.w.touch()
+	}
+	if t.left -= int64(n); t.left < 0 {
+		return 0, errTooLarge
 	}
 	return n, err
 }

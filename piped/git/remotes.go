@@ -1,0 +1,299 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// RemotesConfig describes the mirrors of Remotes.
+type RemotesConfig struct {
+	Dir string // holds the mirrors and nothing else; made when missing
+
+	// MaxBytes and MaxMirrors bound what is kept on disk, but for what is in use.
+	// Zero means 1 GiB and 200.
+	MaxBytes   int64
+	MaxMirrors int
+
+	// MaxFileSize, Timeout, Logger and Now are as those of Config.
+	MaxFileSize int64
+	Timeout     time.Duration
+	Logger      *slog.Logger
+	Now         func() time.Time
+}
+
+// Remotes reads commits of repositories that are not watched, but that what is
+// deployed refers to: bases of kustomizations, charts. It keeps a bare mirror of
+// each, which holds the commits that were asked for, without their history where
+// the server can leave it out. Its methods are safe for concurrent use.
+type Remotes struct {
+	cfg RemotesConfig
+
+	mu      sync.Mutex
+	hosts   []string
+	auth    func(remote string) (Auth, error)
+	mirrors map[string]*remoteMirror // by directory name
+}
+
+const (
+	// freshFor is how long a branch is taken to be where it was.
+	freshFor = 10 * time.Second
+	// usedFor is how long what At returned may be read.
+	usedFor = 10 * time.Minute
+
+	defaultRemotesBytes   = 1 << 30
+	defaultRemotesMirrors = 200
+)
+
+// OpenRemotes returns the Remotes of a directory. No host is allowed until Allow.
+// The caller closes it.
+func OpenRemotes(c RemotesConfig) (*Remotes, error) {
+	base := Config{MaxFileSize: c.MaxFileSize, Timeout: c.Timeout, Logger: c.Logger, Now: c.Now}.withDefaults()
+	c.MaxFileSize, c.Timeout, c.Logger, c.Now = base.MaxFileSize, base.Timeout, base.Logger, base.Now
+	c.MaxBytes, c.MaxMirrors = cmp.Or(c.MaxBytes, defaultRemotesBytes), cmp.Or(c.MaxMirrors, defaultRemotesMirrors)
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "make the directory of remote repositories: %w", err)
+	}
+	return &Remotes{cfg: c, mirrors: map[string]*remoteMirror{}}, nil
+}
+
+// Allow says which hosts may be asked from now on, and with which credentials. A
+// host is a name, or name:port for that port alone; http:// in front of it allows
+// unencrypted HTTP, which is else allowed to this machine only.
+func (r *Remotes) Allow(hosts []string, auth func(remote string) (Auth, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hosts, r.auth = slices.Clone(hosts), auth
+}
+
+// At returns the files of a repository at a branch, a tag, a full commit hash, or
+// the default branch when ref is "", and the commit's hash. The files may be read
+// for ten minutes and are as those of Repo.At.
+//
+// A commit or tag that is there already costs no network: a tag is taken to stay
+// where it was seen. A branch is asked for again after ten seconds. The kind of an
+// error is Invalid when the host is not allowed or the remote has no such ref,
+// else as of Repo.Sync.
+func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, commit string, err error) {
+	a, err := parseAddress(remote)
+	if err != nil {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%w", err)
+	}
+	auth, err := r.allowed(a, remote)
+	if err != nil {
+		return nil, "", err
+	}
+	m, err := r.enter(ctx, a)
+	if err != nil {
+		return nil, "", err
+	}
+	defer m.leave()
+	h, err := m.find(ctx, ref, auth)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := m.objects.commit(h)
+	if err != nil {
+		return nil, "", deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", h, a.text, err)
+	}
+	return &treeFS{objects: m.objects, root: c.TreeHash, maxSize: r.cfg.MaxFileSize, at: c.Committer.When.UTC()}, h.String(), nil
+}
+
+// allowed returns the credentials for a remote whose host is allowed.
+func (r *Remotes) allowed(a address, remote string) (Auth, error) {
+	ep := a.endpoint
+	if ep.Protocol == "file" {
+		return Auth{}, deploy.Errorf(deploy.Invalid, "%s is a path of the agent's machine; expected https, ssh or user@host:path", a.text)
+	}
+	r.mu.Lock()
+	hosts, auth := r.hosts, r.auth
+	r.mu.Unlock()
+	host := strings.ToLower(strings.Trim(ep.Host, "[]"))
+	names := []string{host, net.JoinHostPort(host, fmt.Sprint(ep.Port))}
+	known, plain := false, false
+	for _, allowed := range hosts {
+		name, http := strings.CutPrefix(strings.ToLower(allowed), "http://")
+		if slices.Contains(names, name) {
+			known, plain = true, plain || http
+		}
+	}
+	switch {
+	case !known:
+		return Auth{}, deploy.Errorf(deploy.Invalid, "the host %s is not allowed; add it to git.remoteHosts of the agent, or copy what is needed into this repository", host)
+	case ep.Protocol == "http" && !plain && !loopback(host):
+		return Auth{}, deploy.Errorf(deploy.Invalid, "%s is reached without encryption; use https or ssh, or allow http://%s in git.remoteHosts of the agent", a.text, host)
+	}
+	return auth(remote)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// enter returns the mirror of a remote for the caller alone, who leaves it.
+func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
+	sum := sha256.Sum256([]byte(a.text))
+	name := hex.EncodeToString(sum[:16])
+	for {
+		r.mu.Lock()
+		m := r.mirrors[name]
+		if m == nil {
+			m = &remoteMirror{remotes: r, address: a, dir: filepath.Join(r.cfg.Dir, name+".git"), turn: make(chan struct{}, 1), seen: map[string]sighting{}}
+			r.mirrors[name] = m
+		}
+		m.used = r.cfg.Now()
+		r.mu.Unlock()
+		select {
+		case m.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if m.removed {
+			m.leave()
+			continue
+		}
+		if err := m.open(); err != nil {
+			m.leave()
+			return nil, deploy.Errorf(deploy.Internal, "open the mirror of %s: %w", a.text, err)
+		}
+		_ = os.Chtimes(m.dir, time.Time{}, m.used) // for the sweep after a restart
+		return m, nil
+	}
+}
+
+// Close releases all mirrors. What At returned must not be read after it.
+func (r *Remotes) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for name, m := range r.mirrors {
+		m.turn <- struct{}{}
+		m.removed = true
+		if m.objects != nil {
+			errs = append(errs, m.objects.close())
+		}
+		delete(r.mirrors, name)
+		m.leave()
+	}
+	return errors.Join(errs...)
+}
+
+// remoteMirror is the mirror of one remote. Whoever has its turn uses it.
+type remoteMirror struct {
+	remotes *Remotes
+	address address
+	dir     string
+	used    time.Time // under Remotes.mu
+
+	turn    chan struct{} // holds the token of who has the turn
+	removed bool
+	objects *objects // nil until opened
+	seen    map[string]sighting
+}
+
+// sighting is where a branch was.
+type sighting struct {
+	commit plumbing.Hash
+	at     time.Time
+}
+
+func (m *remoteMirror) leave() { <-m.turn }
+
+// open opens the mirror. One that cannot be read begins anew.
+func (m *remoteMirror) open() error {
+	if m.objects != nil {
+		return nil
+	}
+	o, err := openMirror(m.dir, m.address.text, "none")
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			m.remotes.cfg.Logger.Warn("the mirror of a remote repository cannot be used; fetched again", "remote", m.address.text, "error", err)
+		}
+		if err := os.RemoveAll(m.dir); err != nil {
+			return err
+		}
+		if o, err = createMirror(m.dir, m.address.text); err != nil {
+			return err
+		}
+	}
+	m.objects = o
+	return nil
+}
+
+// tagRefs are where tags were seen.
+const tagRefs = "refs/piped/tags/"
+
+// find returns the commit that ref names, which the mirror then holds.
+func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbing.Hash, error) {
+	if h, ok := m.known(ref); ok {
+		return h, nil
+	}
+	d, err := newDialer(m.address, auth)
+	if err != nil {
+		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "reach %s: %w", m.address.text, err)
+	}
+	defer d.close()
+	w := watch(ctx, m.remotes.cfg.Timeout)
+	defer w.stop()
+	refs, err := m.list(w, d)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	h, name, ok := refs.resolve(ref)
+	if !ok {
+		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "remote %s has no branch, tag or commit %q; correct the reference, or push it", m.address.text, ref)
+	}
+	if !m.objects.has(h) {
+		if err := m.fetch(w, d, refs, h, ref); err != nil {
+			return plumbing.ZeroHash, err
+		}
+		m.remotes.sweep(m)
+	}
+	return h, m.remember(ref, name, h)
+}
+
+// known returns the commit of a ref that need not be asked for.
+func (m *remoteMirror) known(ref string) (plumbing.Hash, bool) {
+	if plumbing.IsHash(ref) {
+		h := plumbing.NewHash(ref)
+		return h, m.objects.has(h)
+	}
+	if h, err := m.objects.ref(tagRef(ref)); err == nil && m.objects.has(h) {
+		return h, true
+	}
+	s, ok := m.seen[ref]
+	return s.commit, ok && m.remotes.cfg.Now().Sub(s.at) < freshFor
+}
+
+func tagRef(tag string) plumbing.ReferenceName {
+	return plumbing.ReferenceName(tagRefs + strings.TrimPrefix(tag, "refs/tags/"))
+}
+
+// remember keeps where ref was.
+func (m *remoteMirror) remember(ref string, name plumbing.ReferenceName, h plumbing.Hash) error {
+	if !name.IsTag() {
+		m.seen[ref] = sighting{h, m.remotes.cfg.Now()}
+		return nil
+	}
+	if err := m.objects.setRef(tagRef(name.String()), h); err != nil {
+		return deploy.Errorf(deploy.Internal, "record tag %s of %s: %w", ref, m.address.text, err)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// remoteRefs are the references a remote advertises.
+type remoteRefs struct{ *packp.AdvRefs }
+
+// resolve returns the commit that ref names, and the reference's full name, "" for
+// the default branch and for a commit's hash.
+func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, bool) {
+	if ref == "" {
+		if r.Head == nil {
+			return plumbing.ZeroHash, "", false
+		}
+		return *r.Head, "", true
+	}
+	for _, name := range []string{ref, "refs/" + ref, "refs/tags/" + ref, "refs/heads/" + ref} {
+		if h, ok := r.Peeled[name]; ok {
+			return h, plumbing.ReferenceName(name), true
+		}
+		if h, ok := r.References[name]; ok {
+			return h, plumbing.ReferenceName(name), true
+		}
+	}
+	return plumbing.NewHash(ref), "", plumbing.IsHash(ref)
+}
+
+// list asks the remote for its references.
+func (m *remoteMirror) list(w *watchdog, d dialer) (remoteRefs, error) {
+	s, err := dialServer(w, d)
+	if err != nil {
+		return remoteRefs{}, m.unavailable(w, "list branches", err)
+	}
+	defer s.Close()
+	refs, err := s.AdvertisedReferencesContext(w)
+	if errors.Is(err, transport.ErrEmptyRemoteRepository) {
+		return remoteRefs{packp.NewAdvRefs()}, nil
+	}
+	if err != nil {
+		return remoteRefs{}, m.unavailable(w, "list branches", err)
+	}
+	return remoteRefs{refs}, nil
+}
+
+// dialServer opens a conversation with a server; a path, which is none, was not
+// allowed.
+func dialServer(w *watchdog, d dialer) (*uploadSession, error) {
+	s, err := d.dial(w)
+	if err != nil {
+		return nil, err
+	}
+	return s.(*uploadSession), nil
+}
+
+func (m *remoteMirror) unavailable(w *watchdog, doing string, err error) error {
+	return unavailable(w, m.remotes.cfg.Timeout, doing, m.address.text, err)
+}
+
+// fetch adds the commit h to the mirror: it alone if the server can leave out its
+// history, and everything if the server does not give h by its hash.
+func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) error {
+	start := m.remotes.cfg.Now()
+	wants, depth := []plumbing.Hash{h}, 1
+	if !refs.gives(h) {
+		wants, depth = refs.all(), 0
+	}
+	if err := m.receive(w, d, wants, depth); err != nil {
+		return m.unavailable(w, "fetch "+ref, err)
+	}
+	err := checkCommit(m.objects, h)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return deploy.Errorf(deploy.Invalid, "remote %s has no commit %s on any branch or tag; correct the reference", m.address.text, h)
+	}
+	if err != nil {
+		return m.unavailable(w, "fetch "+ref, fmt.Errorf("the remote sent an incomplete commit: %w", err))
+	}
+	m.remotes.cfg.Logger.Info("remote git repository fetched", "remote", m.address.text, "ref", ref, "commit", h.String(), "took", m.remotes.cfg.Now().Sub(start))
+	return nil
+}
+
+// gives reports whether the server sends a commit that is asked for by its hash.
+func (r remoteRefs) gives(h plumbing.Hash) bool {
+	for _, c := range []capability.Capability{capability.AllowReachableSHA1InWant, "allow-any-sha1-in-want"} {
+		if r.Capabilities.Supports(c) {
+			return true
+		}
+	}
+	return slices.Contains(r.all(), h)
+}
+
+// all returns the commits of all branches and tags.
+func (r remoteRefs) all() []plumbing.Hash {
+	var out []plumbing.Hash
+	for name, h := range r.References {
+		if !strings.HasPrefix(name, "refs/heads/") && !strings.HasPrefix(name, "refs/tags/") {
+			continue
+		}
+		if peeled, ok := r.Peeled[name]; ok {
+			h = peeled
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) })
+	return slices.Compact(out)
+}
+
+// receive fetches commits in a conversation of its own. It says nothing of what
+// the mirror holds: the history of that is not there.
+func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, depth int) error {
+	w.touch()
+	s, err := dialServer(w, d)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	refs, err := s.AdvertisedReferencesContext(w)
+	if err != nil {
+		return err
+	}
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	req.Wants = wants
+	if depth > 0 && refs.Capabilities.Supports(capability.Shallow) {
+		if err := req.Capabilities.Set(capability.Shallow); err != nil {
+			return err
+		}
+		req.Depth = packp.DepthCommits(depth)
+	}
+	shallow, err := s.receive(w, req, m.objects, m.remotes.cfg.MaxBytes)
+	if err != nil {
+		return err
+	}
+	return m.objects.addShallow(shallow)
+}
+
+// addShallow notes commits whose parents are not there, as Git does.
+func (o *objects) addShallow(commits []plumbing.Hash) error {
+	if len(commits) == 0 {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known, err := o.sto.Shallow()
+	if err != nil {
+		return fmt.Errorf("read which commits are shallow: %w", err)
+	}
+	set := map[plumbing.Hash]bool{}
+	for _, h := range append(known, commits...) {
+		set[h] = true
+	}
+	return o.sto.SetShallow(slices.Collect(maps.Keys(set)))
+}
