@@ -1,0 +1,36 @@
+package script
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestForbiddenScriptsDoNotRun: the rules of the moment count, also for a script
+// that was planned when they were others, and for one that undoes another.
+func TestForbiddenScriptsDoNotRun(t *testing.T) {
+	l := newLab(t)
+	count := "printf x >> " + l.count
+	l.deployment(options{Run: count}, map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: count})
+	l.startStage("s")
+	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
+	l.wantRuns(1)
+
+	var asked deploy.GitPath
+	l.executor.Tenant = func(at deploy.GitPath) config.Tenant {
+		asked = at
+		return config.Tenant{{Name: "team"}}
+	}
+	for _, stage := range []string{"s", "back"} {
+		result := l.executor.Execute(t.Context(), l.stageRun(stage, false))
+		if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, `tenancy "team" does not allow scripts, which stage `+stage+" runs") {
+			t.Errorf("got %s: %s", result.Status, result.Reason)
+		}
+		if asked.RepoID != "r" || asked.Dir != "apps/web" {
+			t.Errorf("asked about %+v", asked)
+		}
+	}
+	l.wantRuns(1)
+}
