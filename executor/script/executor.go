@@ -67,17 +67,17 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 	if err != nil {
 		return failure(err)
 	}
-	if e.Tenant != nil && j.nothing == "" {
-		if err := e.Tenant(run.Deployment.Git).CheckScripts(run.Stage.ID); err != nil {
-			return failure(err)
-		}
-	}
 	if j.nothing != "" {
 		run.Log.Infof("%s", j.nothing)
 		return deploy.StageResult{Status: deploy.StageSuccess}
 	}
 	if result, ended := earlier(run, j); ended {
 		return result
+	}
+	if e.Tenant != nil {
+		if err := e.Tenant(run.Deployment.Git).CheckScripts(run.Stage.ID); err != nil {
+			return failure(err)
+		}
 	}
 	result, err := e.attempt(ctx, run, j)
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 )
 
 // TestForbiddenScriptsDoNotRun: the rules of the moment count, also for a script
-// that was planned when they were others, and for one that undoes another.
+// that was planned when they were others, and for one that undoes another. One that
+// has run keeps its end.
 func TestForbiddenScriptsDoNotRun(t *testing.T) {
 	l := newLab(t)
 	count := "printf x >> " + l.count
 	l.deployment(options{Run: count}, map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: count})
 	l.startStage("s")
-	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
-	l.wantRuns(1)
-
 	var asked deploy.GitPath
-	l.executor.Tenant = func(at deploy.GitPath) config.Tenant {
+	forbid := func(at deploy.GitPath) config.Tenant {
 		asked = at
 		return config.Tenant{{Name: "team"}}
 	}
-	for _, stage := range []string{"s", "back"} {
+	wantForbidden := func(stage string) {
+		t.Helper()
+		asked, l.executor.Tenant = deploy.GitPath{}, forbid
 		result := l.executor.Execute(t.Context(), l.stageRun(stage, false))
 		if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, `tenancy "team" does not allow scripts, which stage `+stage+" runs") {
 			t.Errorf("got %s: %s", result.Status, result.Reason)
@@ -32,5 +32,13 @@ func TestForbiddenScriptsDoNotRun(t *testing.T) {
 			t.Errorf("asked about %+v", asked)
 		}
 	}
+	wantForbidden("s")
+	l.wantRuns(0)
+	for _, tenant := range []Tenant{nil, forbid} {
+		l.executor.Tenant = tenant
+		wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
+		l.wantRuns(1)
+	}
+	wantForbidden("back")
 	l.wantRuns(1)
 }
