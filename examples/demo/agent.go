@@ -21,13 +21,22 @@ type agent struct {
 	started time.Time
 }
 
+const keysText = `  secretManagement:
+    type: KEY_PAIR
+    config:
+      privateKeyFile: %q
+      publicKeyFile: %q
+`
+
 // startAgent writes the agent's configuration below dir, starts it and returns
-// when its control API answers.
-func startAgent(ctx context.Context, bin, dir, kubeconfig, remote string) (*agent, error) {
+// when its control API answers. Keys is the folder with the keys to decrypt
+// secrets with.
+func startAgent(ctx context.Context, bin, dir, kubeconfig, remote, keys string) (*agent, error) {
 	a := &agent{bin: bin, started: time.Now()}
 	var err error
 	a.Agent, err = agenttest.Start(ctx, agenttest.Options{
 		Binary: filepath.Join(bin, "piped"), Dir: dir, Remote: remote, Kubeconfig: kubeconfig, Interval: time.Second,
+		More: fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem")),
 	})
 	if err != nil {
 		return nil, err

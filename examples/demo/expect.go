@@ -97,16 +97,69 @@ func (d *demo) awaitApproval(ctx context.Context, app string) (id string, err er
 	return id, err
 }
 
-// expectImage checks in the cluster that all pods of an application run the
-// image. Pods of the version before may still be ending for a moment.
-func (d *demo) expectImage(ctx context.Context, app, tag string) error {
+// client returns a client of the cluster.
+func (d *demo) client() (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", d.cluster.Kubeconfig())
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+	}
+	return client, nil
+}
+
+// expectSecret checks that the cluster has the password that Git holds encrypted.
+func (d *demo) expectSecret(ctx context.Context) error {
+	client, err := d.client()
+	if err != nil {
+		return err
+	}
+	live, err := client.CoreV1().Secrets(namespace).Get(ctx, encrypted, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		d.differ("Secret %s/%s: %s", namespace, encrypted, err)
+	case string(live.Data["password"]) != password:
+		d.differ("Secret %s/%s does not hold the decrypted password", namespace, encrypted)
+	default:
+		d.tell.good("seen in the cluster: Secret %s/%s holds it decrypted, %d characters", namespace, encrypted, len(password))
+	}
+	return nil
+}
+
+// expectGreeting checks that the kustomized workload uses the generated ConfigMap
+// with the changed greeting.
+func (d *demo) expectGreeting(ctx context.Context) error {
+	client, err := d.client()
+	if err != nil {
+		return err
+	}
+	const workload = "kustomize-web"
+	live, err := client.AppsV1().Deployments(namespace).Get(ctx, workload, metav1.GetOptions{})
+	if err != nil {
+		d.differ("Deployment %s/%s: %s", namespace, workload, err)
+		return nil
+	}
+	name := live.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name
+	config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		d.differ("ConfigMap %s/%s: %s", namespace, name, err)
+	case config.Data["greeting"] != nextGreeting:
+		d.differ("ConfigMap %s/%s holds %q", namespace, name, config.Data["greeting"])
+	default:
+		d.tell.good("seen in the cluster: the pods of Deployment %s/%s use ConfigMap %s", namespace, workload, name)
+	}
+	return nil
+}
+
+// expectImage checks in the cluster that all pods of an application run the
+// image. Pods of the version before may still be ending for a moment.
+func (d *demo) expectImage(ctx context.Context, app, tag string) error {
+	client, err := d.client()
+	if err != nil {
+		return err
 	}
 	image := imageName + ":" + tag
 	err = d.agent.Await(ctx, "the pods of "+app+" to run "+image, imageTimeout, func(ctx context.Context) (bool, error) {

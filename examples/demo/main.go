@@ -29,6 +29,7 @@ func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) 
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "bin", "folder with the programs piped, pipectl and devcluster")
 	apps := flags.String("apps", filepath.Join("examples", "apps"), "folder whose content becomes the Git repository")
+	keys := flags.String("keys", filepath.Join("examples", "keys"), "folder with the keys to decrypt their secrets with")
 	once := flags.Bool("once", false, "end after the script instead of staying up until Ctrl-C")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -36,7 +37,7 @@ func run(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) 
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
-	d, err := newDemo(*bin, *apps, newNarrator(stdout))
+	d, err := newDemo(*bin, *apps, *keys, newNarrator(stdout))
 	if err != nil {
 		fmt.Fprintln(stderr, "demo:", err)
 		return 1

@@ -22,6 +22,13 @@ const (
 	mendedTag = "v1.1.1"
 
 	firstMessage = "Add the applications"
+
+	encrypted  = "secret" // has an encrypted password
+	password   = "example-password"
+	kustomized = "kustomize" // has a generated ConfigMap
+	// What stands in it, and what a commit changes it to.
+	firstGreeting = "hello from the overlay"
+	nextGreeting  = "hello again"
 )
 
 // repository is the bare Git repository the agent watches.
@@ -52,19 +59,38 @@ func newRepository(dir, apps string) (*repository, error) {
 
 // commitImage commits another tag of an application's image.
 func (r *repository) commitImage(app, tag, message string) error {
-	first, err := fs.ReadFile(r.files, workload(app))
+	return r.commitChange(workload(app), imageName+":"+firstTag, imageName+":"+tag, message)
+}
+
+// commitChange commits a file as it was first, with another text in one place.
+func (r *repository) commitChange(file, was, is, message string) error {
+	first, err := fs.ReadFile(r.files, file)
 	if err != nil {
-		return fmt.Errorf("read the manifest to change: %w", err)
+		return fmt.Errorf("read the file to change: %w", err)
 	}
-	manifest := strings.Replace(string(first), imageName+":"+firstTag, imageName+":"+tag, 1)
-	if manifest == string(first) {
-		return fmt.Errorf("%s does not have the image %s:%s", workload(app), imageName, firstTag)
+	text := strings.Replace(string(first), was, is, 1)
+	if text == string(first) {
+		return fmt.Errorf("%s does not hold %q", file, was)
 	}
-	if err := r.Write(map[string]string{workload(app): manifest}); err != nil {
+	if err := r.Write(map[string]string{file: text}); err != nil {
 		return err
 	}
 	_, err = r.Commit(message)
 	return err
+}
+
+// ciphertext is how the password stands in Git, shortened.
+func (r *repository) ciphertext() (string, error) {
+	file := encrypted + "/app.pipecd.yaml"
+	text, err := fs.ReadFile(r.files, file)
+	if err != nil {
+		return "", fmt.Errorf("read the encrypted password: %w", err)
+	}
+	_, rest, found := strings.Cut(string(text), "password: ")
+	if !found || len(rest) < 40 {
+		return "", fmt.Errorf("%s has no encrypted password", file)
+	}
+	return file + "  password: " + rest[:40] + "...", nil
 }
 
 // workload is the file of an application's Deployment.

@@ -20,9 +20,9 @@ const (
 
 // demo is one run of the script.
 type demo struct {
-	bin, apps string
-	dir       string // holds everything the demo makes
-	tell      *narrator
+	bin, apps, keys string
+	dir             string // holds everything the demo makes
+	tell            *narrator
 
 	cluster *clustertest.Cluster
 	repo    *repository
@@ -35,10 +35,13 @@ type demo struct {
 }
 
 // newDemo makes the working folder. Whoever calls it calls close.
-func newDemo(bin, apps string, tell *narrator) (*demo, error) {
+func newDemo(bin, apps, keys string, tell *narrator) (*demo, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
 		return nil, fmt.Errorf("find the programs: %w", err)
+	}
+	if keys, err = filepath.Abs(keys); err != nil {
+		return nil, fmt.Errorf("find the keys: %w", err)
 	}
 	for _, program := range []string{"piped", "pipectl", "devcluster"} {
 		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
@@ -52,7 +55,7 @@ func newDemo(bin, apps string, tell *narrator) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the working folder: %w", err)
 	}
-	return &demo{bin: bin, apps: apps, dir: dir, tell: tell}, nil
+	return &demo{bin: bin, apps: apps, keys: keys, dir: dir, tell: tell}, nil
 }
 
 // play tells the story. What is not as it should be is noted in differences; an
@@ -66,6 +69,8 @@ func (d *demo) play(ctx context.Context) error {
 		{"A Git repository with the applications", d.makeRepository},
 		{"The agent, watching both", d.startAgent},
 		{"It finds the applications and deploys them", d.firstDeployments},
+		{"A secret that Git has encrypted", d.showSecret},
+		{"A commit changes a setting of a kustomization", d.changeSetting},
 		{"A commit changes an image", d.changeImage},
 		{"A commit that cannot roll out", d.breakImage},
 		{"A commit that mends it", d.mendImage},
@@ -111,7 +116,7 @@ func (d *demo) makeRepository(context.Context) error {
 
 func (d *demo) startAgent(ctx context.Context) error {
 	var err error
-	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir); err != nil {
+	if d.agent, err = startAgent(ctx, d.bin, d.dir, d.cluster.Kubeconfig(), d.repo.Dir, d.keys); err != nil {
 		return err
 	}
 	d.tell.command("piped run --config " + d.agent.Config)
@@ -139,6 +144,30 @@ func (d *demo) firstDeployments(ctx context.Context) error {
 		}
 	}
 	return d.expectImage(ctx, subject, firstTag)
+}
+
+func (d *demo) showSecret(ctx context.Context) error {
+	ciphertext, err := d.repo.ciphertext()
+	if err != nil {
+		return err
+	}
+	d.tell.fact("in Git", ciphertext)
+	return d.expectSecret(ctx)
+}
+
+// changeSetting commits another content of a generated ConfigMap, which then has
+// another name: new pods are started with it.
+func (d *demo) changeSetting(ctx context.Context) error {
+	if err := d.repo.commitChange(kustomized+"/kustomization.yaml", firstGreeting, nextGreeting, "Greet "+nextGreeting); err != nil {
+		return err
+	}
+	d.tellCommit("Greet " + nextGreeting)
+	d.tell.fact("setting", "greeting="+nextGreeting)
+	d.tell.gap()
+	if _, err := d.expect(ctx, kustomized, onCommit, success); err != nil {
+		return err
+	}
+	return d.expectGreeting(ctx)
 }
 
 func (d *demo) changeImage(ctx context.Context) error { return d.rollOut(ctx, nextTag) }
@@ -207,11 +236,16 @@ func (d *demo) commitImage(app, tag, message string) error {
 	if err := d.repo.commitImage(app, tag, message); err != nil {
 		return err
 	}
-	d.watch.since(d.repo.Head(), time.Now())
-	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+message)
+	d.tellCommit(message)
 	d.tell.fact("image", imageName+":"+tag)
 	d.tell.gap()
 	return nil
+}
+
+// tellCommit tells the head commit, which has just been made.
+func (d *demo) tellCommit(message string) {
+	d.watch.since(d.repo.Head(), time.Now())
+	d.tell.fact("commit", shortHash(d.repo.Head())+"  "+message)
 }
 
 // stayUp says how to go on by hand, and tells what the agent does until the

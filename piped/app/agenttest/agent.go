@@ -31,6 +31,7 @@ type Options struct {
 	Interval   time.Duration // between two looks at the repository
 	DSN        string        // "" is SQLite in the data directory
 	Limit      int           // of deployments that run at once; 0 is none
+	More       string        // further lines of the configuration's spec, indented
 }
 
 // Agent is an agent process and a client of its control API, authorised by the
@@ -89,6 +90,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	if o.DSN != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", o.DSN)
 	}
+	text += o.More
 	if err := os.WriteFile(a.Config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the agent's configuration: %w", err)
 	}
