@@ -20,7 +20,8 @@ import (
 type place struct {
 	tree  fs.FS
 	dir   string
-	depth int // of charts that depend on each other
+	above []string // the directories of the charts that depend on it
+	depth int      // of charts that depend on each other
 }
 
 // maxDependencies is how deep charts may depend on each other.

@@ -65,6 +65,10 @@ func (r *rendering) dependency(ctx context.Context, d *chart.Dependency, version
 		if at.tree == nil || path.IsAbs(dir) || !fs.ValidPath(below.dir) {
 			return nil, deploy.Errorf(deploy.Invalid, "its repository %s is not inside the chart's repository", d.Repository)
 		}
+		if below.dir == at.dir || slices.Contains(at.above, below.dir) {
+			return nil, deploy.Errorf(deploy.Invalid, "%s depends on itself", below.dir)
+		}
+		below.above = append(slices.Clone(at.above), at.dir)
 		return r.treeChart(ctx, below, below.dir)
 	}
 	data, label, err := r.fetch(ctx, d.Repository, d.Name, version)

@@ -1,9 +1,11 @@
 package helm
 
 import (
+	"bytes"
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	chart "helm.sh/helm/v4/pkg/chart/v2"
@@ -92,8 +94,9 @@ func parseRendered(name, text string) ([]manifest.Object, error) {
 	var out []manifest.Object
 	begin := 0
 	for _, cut := range append(separator.FindAllStringIndex(text, -1), []int{len(text), len(text)}) {
-		line := 1 + strings.Count(text[:begin], "\n")
-		more, err := document(name, text[begin:cut[0]], line)
+		end := cut[0]
+		content := begin + len(text[begin:end]) - len(strings.TrimLeft(text[begin:end], "\r\n"))
+		more, err := document(name, text[content:end], 1+strings.Count(text[:content], "\n"))
 		if err != nil {
 			return nil, err
 		}
@@ -103,22 +106,32 @@ func parseRendered(name, text string) ([]manifest.Object, error) {
 	return out, nil
 }
 
+// yamlLine is where an error of the YAML parser says in which line it is.
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// document returns the objects of one document, which begins at a line of what a
+// template rendered to.
 func document(name, text string, line int) ([]manifest.Object, error) {
+	const where = "in what a template renders to: "
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	data, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
 		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
-		return nil, deploy.Errorf(deploy.Invalid,
-			"%s: what it renders to is not valid YAML, in the document from line %d of the result: %s; mostly the indentation of a value is wrong", name, line, why)
+		if at := yamlLine.FindStringSubmatchIndex(why); at != nil {
+			n, _ := strconv.Atoi(why[at[2]:at[3]])
+			line, why = line+n-1, why[at[1]:]
+		}
+		return nil, deploy.Errorf(deploy.Invalid, where+"%s:%d: not valid YAML: %s; mostly the indentation of a value is wrong", name, line, why)
 	}
-	objects, err := manifest.Parse(name, data)
+	// Of the place of the document only its line is left.
+	objects, err := manifest.Parse(name, append(bytes.Repeat([]byte("\n"), line-1), data...))
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "in the document from line %d of what a template renders to: %w", line, err)
+		return nil, deploy.Errorf(deploy.Invalid, where+"%w", err)
 	}
 	for i := range objects {
-		objects[i].Origin.Line = 0
+		objects[i].Origin.Line = 0 // of no file
 	}
 	return objects, nil
 }

@@ -16,7 +16,7 @@ type steps struct{ turn, enter, leave parse.Node }
 
 func newSteps() steps {
 	node := func(name string) parse.Node {
-		known := map[string]any{stepTurn: nil, stepEnter: nil, stepLeave: nil}
+		known := map[string]any{name: true}
 		trees, err := parse.Parse(name, "{{"+name+"}}", "", "", known)
 		if err != nil {
 			panic(err) // the text is constant

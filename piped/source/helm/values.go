@@ -40,7 +40,8 @@ func (r *rendering) values(ctx context.Context) (map[string]any, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Options.SetValues)) {
 		if err := strvals.ParseInto(key+"="+r.Options.SetValues[key], out); err != nil {
-			return nil, deploy.Errorf(deploy.Invalid, "input.helmOptions.setValues.%s: %w", key, withoutValue(err))
+			// The parser's error repeats the value, which may be a secret.
+			return nil, deploy.Errorf(deploy.Invalid, "input.helmOptions.setValues.%s: expected the syntax of helm --set; a comma that belongs to the value has a backslash in front", key)
 		}
 	}
 	read := func(name []rune) (any, error) {
@@ -105,11 +106,4 @@ func (r *rendering) shown(name string) string {
 
 func isWeb(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
-}
-
-// withoutValue keeps of an error what may be shown: values may be secret, and the
-// parser repeats them.
-func withoutValue(err error) error {
-	text, _, _ := strings.Cut(err.Error(), `"`)
-	return errors.New(strings.TrimSpace(text) + " (expected Helm's --set syntax; escape commas with a backslash)")
 }
