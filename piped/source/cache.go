@@ -12,13 +12,15 @@ const (
 )
 
 // key identifies a source.
-type key struct{ repoID, commit, config, secrets string }
+type key struct{ repoID, commit, config, secrets, charts string }
 
 // outcome is what loading a source gave.
 type outcome struct {
 	source *Source // nil with an error
 	err    error
 	size   int64 // of the text of the source, or of the error
+	// capabilities identify what a chart saw of the cluster; "" without a chart.
+	capabilities string
 	// fixed reports that loading again would give the same.
 	fixed bool
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/source/kustomize"
 	"github.com/c785c783/piped/piped/source/secret"
 )
@@ -37,6 +38,14 @@ type Source struct {
 	Redactor *secret.Redactor
 }
 
+// Charts renders charts. The fingerprint is that of its configuration: what a
+// request renders to stays the same as long as it does, but for what servers
+// answer.
+type Charts interface {
+	Render(ctx context.Context, req helm.Request) (helm.Result, error)
+	Fingerprint() string
+}
+
 // Loader loads sources and remembers the latest. It is safe for concurrent use;
 // its fields are set before the first use, and a copy must not be made after it.
 type Loader struct {
@@ -44,6 +53,11 @@ type Loader struct {
 	// Secrets fills in the application's encryption and attachments. Without keys,
 	// or nil, an application with encrypted secrets is refused.
 	Secrets *secret.Renderer
+	// Charts renders charts; nil refuses them.
+	Charts Charts
+	// Capabilities are what charts see of an application's cluster where the
+	// application does not say so itself; nil is Helm's own.
+	Capabilities func(app *config.Application) helm.Capabilities
 	// Remotes gives the trees of remote bases of kustomizations; nil refuses them.
 	Remotes kustomize.Remotes
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
@@ -59,7 +73,7 @@ type Loader struct {
 // Config returns the application's configuration at a commit. It is shared and
 // must not be changed. See Load for the errors.
 func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (*config.Application, error) {
-	if o, ok := l.cache.get(l.key(at, commit)); ok && o.err == nil {
+	if o, ok := l.cache.get(l.key(at, commit)); ok && o.source != nil {
 		return o.source.Config, nil
 	}
 	fsys, err := l.tree(ctx, at, commit)
@@ -81,7 +95,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
-	if !ok {
+	if !ok || o.capabilities != l.seen(o.source) {
 		var err error
 		o, err = l.flights.do(ctx, key, func() (outcome, error) {
 			o := l.load(ctx, at, commit)
@@ -126,7 +140,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o 
 	}
 	sortByOrder(r.objects)
 	s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor}
-	return outcome{source: s, size: r.bytes, fixed: true}
+	return outcome{source: s, size: r.bytes, fixed: true, capabilities: r.capabilities}
 }
 
 // failed is the outcome of an error; fixed says that what is wrong with the
@@ -190,5 +204,9 @@ func digest(objects []manifest.Object) string {
 }
 
 func (l *Loader) key(at deploy.GitPath, commit string) key {
-	return key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}
+	k := key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}
+	if l.Charts != nil {
+		k.charts = l.Charts.Fingerprint()
+	}
+	return k
 }

@@ -2,12 +2,16 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"path"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/source/kustomize"
 )
 
@@ -18,18 +22,67 @@ type rendered struct {
 	// remote reports that they, or the error beside them, depend on more than the
 	// commit.
 	remote bool
+	// capabilities identify what a chart saw of the cluster.
+	capabilities string
 }
 
 // render makes the objects out of an application's files, in PipeCD's way to
-// choose: with Kustomize where a kustomization stands in the directory and no
+// choose: with Helm where a chart is configured; with Kustomize where a kustomization stands in the directory and no
 // manifests are named; as they are otherwise.
 func (l *Loader) render(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	in := cfg.Kubernetes.Input
+	if in.HelmChart != nil {
+		return l.chart(ctx, files, at, cfg)
+	}
 	if len(in.Manifests) == 0 && hasKustomization(files, at.Dir) {
 		return l.kustomize(ctx, files, at, cfg)
 	}
 	objects, size, err := plain(ctx, files, at, in.Manifests)
 	return rendered{objects: objects, bytes: size}, err
+}
+
+// chart renders the application's chart. Whether it is all in the commit, only
+// Helm knows.
+func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
+	if l.Charts == nil {
+		return rendered{}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
+	}
+	in := cfg.Kubernetes.Input
+	req := helm.Request{
+		Tree: files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: cfg.Name, Namespace: in.Namespace, Capabilities: l.capabilities(cfg),
+	}
+	if in.HelmOptions != nil {
+		req.Options = *in.HelmOptions
+	}
+	r, err := l.Charts.Render(ctx, req)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", at.ConfigPath(), err)
+	}
+	if err == nil && len(r.Objects) == 0 {
+		err = deploy.Errorf(deploy.Invalid, "%s: the chart renders no objects with these values", at.ConfigPath())
+	}
+	return rendered{objects: r.Objects, bytes: r.Bytes, remote: true, capabilities: fingerprint(req.Capabilities)}, err
+}
+
+// capabilities are what the application's chart sees of its cluster.
+func (l *Loader) capabilities(cfg *config.Application) helm.Capabilities {
+	if l.Capabilities == nil {
+		return helm.Capabilities{}
+	}
+	return l.Capabilities(cfg)
+}
+
+// seen identifies what the chart of a source would see of its cluster now.
+func (l *Loader) seen(s *Source) string {
+	if s == nil || s.Config.Kubernetes.Input.HelmChart == nil {
+		return ""
+	}
+	return fingerprint(l.capabilities(s.Config))
+}
+
+func fingerprint(c helm.Capabilities) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", c.KubeVersion, c.APIVersions))
+	return hex.EncodeToString(sum[:])
 }
 
 func (l *Loader) kustomize(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
