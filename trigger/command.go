@@ -119,9 +119,15 @@ func forbidden(c deploy.Command, e entry) string {
 // commandTrigger is what a deployment that a command asks for says of itself.
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
-	t.OverrideWindows = c.OverrideWindows
-	if c.Type == deploy.CommandChainSync {
+	t.OverrideWindows, t.PermitPrune = c.OverrideWindows, c.PermitPrune
+	switch c.Type {
+	case deploy.CommandChainSync:
 		t.Kind, t.StrategySummary = deploy.OnChain, fmt.Sprintf("Block %d of deployment chain %s", c.ChainBlock, c.ChainID)
+	case deploy.CommandRetry:
+		t.StrategySummary = fmt.Sprintf("Deployment %s once more, asked for by %s", c.DeploymentID, c.Commander)
+		if n := len(c.PermitPrune); n > 0 {
+			t.StrategySummary += fmt.Sprintf("; it may delete %d objects", n)
+		}
 	}
 	return t
 }

@@ -169,7 +169,7 @@ func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
 // dispatch hands every open sync command to the watcher of its application's
 // repository, and answers those that have none.
 func (t *Trigger) dispatch(ctx context.Context) error {
-	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandChainSync)
+	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandRetry, deploy.CommandChainSync)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -84,5 +85,62 @@ func TestPrune(t *testing.T) {
 	live, err := client.CoreV1().Namespaces().Get(t.Context(), extra, metav1.GetOptions{})
 	if err == nil && live.DeletionTimestamp == nil {
 		t.Errorf("the Namespace is still there although pruneKinds names it:\n%s", agent.logs(d.GetId()))
+	}
+}
+
+// TestConfirmedPrune: a commit that loses most of an application changes nothing;
+// repeated with a person's permission it deletes what it named.
+func TestConfirmedPrune(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns, client := cluster.Namespace(t), cluster.Client(t)
+	repo := newRepo(t)
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
+	web := appID("web")
+	files := webApp(ns, "v1", "")
+	files["web/app.pipecd.yaml"] += "  quickSync: {prune: true}\n"
+	many := ""
+	for i := range 12 {
+		many += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: many-%02d}\n", i)
+	}
+	files["web/many.yaml"] = many
+	agent.mustEnd(web, repo.Push(t, "add web", files), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	if err := repo.Remove("web/many.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	image := func() string {
+		t.Helper()
+		d, err := client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Spec.Template.Spec.Containers[0].Image
+	}
+	files = webApp(ns, "v2", "")
+	files["web/app.pipecd.yaml"] += "  quickSync: {prune: true}\n"
+	lost := repo.Push(t, "lose most of it", files)
+	d := agent.mustEnd(web, lost, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "prune would delete 12 of 14 objects", "many-11", "--app-id="+web+" --confirm-prune")
+	if got := image(); !strings.HasSuffix(got, ":v1") {
+		t.Errorf("the refused deployment changed the image to %s", got)
+	}
+
+	confirmed, err := agent.control.ConfirmPrune(agent.ctx, &controlv1.ConfirmPruneRequest{ApplicationId: web})
+	if err != nil || len(confirmed.GetObjects()) != 12 {
+		t.Fatalf("confirm: %v, %v", confirmed, err)
+	}
+	command := agent.answer(confirmed.GetCommandId())
+	again := agent.await(web, "was repeated and ended", func(d *modelv1.Deployment) bool {
+		return d.GetId() == command.GetMetadata()["TriggeredDeploymentID"] && d.GetStatus() >= modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS
+	})
+	if again.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS || again.GetTrigger().GetCommit().GetHash() != lost {
+		t.Fatalf("repeated, it ended %s: %s", again.GetStatus(), again.GetStatusReason())
+	}
+	left, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{LabelSelector: "pipecd.dev/application=" + web})
+	if err != nil || len(left.Items) != 1 {
+		t.Errorf("%d ConfigMaps are left, want 1: %v", len(left.Items), err)
+	}
+	if got := image(); !strings.HasSuffix(got, ":v2") {
+		t.Errorf("the image is %s", got)
 	}
 }

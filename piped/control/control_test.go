@@ -95,6 +95,10 @@ func TestRequestsOfControlService(t *testing.T) {
 	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{})
 	wantCode("plan of nothing", err, codes.InvalidArgument, "give one of them")
 
+	_, err = client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID})
+	wantCode("confirm the prune of one that runs", err, codes.FailedPrecondition, "did not fail because it would delete too much")
+	_, err = client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID, DeploymentId: "done"})
+	wantCode("confirm the prune of an older one", err, codes.FailedPrecondition, "is not the newest")
 	_, err = client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Commit: "main"})
 	wantCode("sync to a name", err, codes.InvalidArgument, "first 7 digits")
 	_, err = client.RollbackApplication(ctx, &controlv1.RollbackApplicationRequest{ApplicationId: app.ID, DeploymentId: "runs"})
@@ -116,4 +120,34 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("reject of an unknown stage", err, codes.NotFound, controltest.SyncStage)
 	_, err = client.SkipStage(ctx, &controlv1.SkipStageRequest{DeploymentId: "runs", StageId: controltest.SyncStage})
 	wantCode("skip of a sync", err, codes.FailedPrecondition, "not a running WAIT")
+}
+
+// TestConfirmPrune: what a stage was refused to delete is permitted by a command
+// that repeats the deployment.
+func TestConfirmPrune(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	ctx := as(t, agent.ReadWrite)
+	app := agent.Application("web", nil)
+	_, err := client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("without a deployment: %v", err)
+	}
+	agent.Deployment("refused", app, "")
+	agent.Move("refused", deploy.Running, "")
+	agent.RefusePrune("refused", deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "one"})
+	agent.Move("refused", deploy.Failure, "too much")
+
+	would, err := client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID, DryRun: true})
+	if err != nil || would.CommandId != "" || len(would.Objects) != 1 || would.Objects[0].Name != "one" {
+		t.Fatalf("dry run: %v, %v", would, err)
+	}
+	did, err := client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID, DeploymentId: "refused"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := agent.OpenCommand()
+	if c.ID != did.CommandId || c.Type != deploy.CommandRetry || c.DeploymentID != "refused" || c.Commit == "" || len(c.PermitPrune) != 1 || c.PermitPrune[0].Name != "one" {
+		t.Errorf("stored %+v", c)
+	}
 }

@@ -178,6 +178,8 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 		m.SyncApplication = &modelv1.Command_SyncApplication{
 			ApplicationId: text(d.ApplicationID), SyncStrategy: strategy(d.Strategy), Commit: text(d.Commit), OverrideSyncWindows: d.OverrideWindows,
 		}
+	case deploy.CommandRetry:
+		m.RetryDeployment = &modelv1.Command_RetryDeployment{DeploymentId: text(d.DeploymentID), ConfirmPrune: len(d.PermitPrune) > 0}
 	case deploy.CommandChainSync:
 		m.ChainSyncApplication = &modelv1.Command_ChainSyncApplication{
 			DeploymentChainId: text(d.ChainID), BlockIndex: uint32(d.ChainBlock),

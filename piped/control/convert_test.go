@@ -159,7 +159,7 @@ func ignored[T any](convert func(T) proto.Message) []string {
 					inner = f.Index(0)
 				}
 			}
-			if inner.Kind() == reflect.Struct && inner.Type() != reflect.TypeFor[time.Time]() {
+			if inner.Kind() == reflect.Struct && inner.Type() != reflect.TypeFor[time.Time]() && inner.Type() != reflect.TypeFor[deploy.ObjectRef]() {
 				walk(inner, name)
 				continue
 			}
@@ -186,11 +186,13 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
+				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
 			},
 		},
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
+				"Trigger.PermitPrune", // told to who permits it
 				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Strategy",                 // told by GetPlan
 				"Outcome", "OutcomeReason", // told as status and reason once reached
@@ -198,21 +200,28 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		},
 		"command": {
 			got:  ignored(func(c deploy.Command) proto.Message { return testConverter.command(c) }),
-			want: []string{"Strategy", "Commit", "Reason", "OverrideWindows", "ChainID", "ChainBlock"}, // the filled one is a cancel
+			want: []string{"Strategy", "Commit", "Reason", "OverrideWindows", "ChainID", "ChainBlock", "PermitPrune"}, // the filled one is a cancel
 		},
 		"sync command": {
 			got: ignored(func(c deploy.Command) proto.Message {
 				c.Type = deploy.CommandSync
 				return testConverter.command(c)
 			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock"},
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "PermitPrune"},
 		},
 		"chain sync command": {
 			got: ignored(func(c deploy.Command) proto.Message {
 				c.Type = deploy.CommandChainSync
 				return testConverter.command(c)
 			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "Commit", "OverrideWindows"},
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "Commit", "OverrideWindows", "PermitPrune"},
+		},
+		"retry command": {
+			got: ignored(func(c deploy.Command) proto.Message {
+				c.Type = deploy.CommandRetry
+				return testConverter.command(c)
+			}),
+			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows"},
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),

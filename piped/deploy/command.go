@@ -18,6 +18,8 @@ const (
 
 	// CommandRejectStage is our own: it ends a stage that waits for approval.
 	CommandRejectStage CommandType = "REJECT_STAGE"
+	// CommandRetry is our own: it repeats the deployment it names.
+	CommandRetry CommandType = "RETRY_DEPLOYMENT"
 )
 
 // CommandTypes lists PipeCD's command types in the order of its enum numbers.
@@ -64,11 +66,15 @@ type Command struct {
 	StageID       string
 	Commander     string // subject of the API key
 	Strategy      Strategy
-	Commit        string // of a sync: a full hash to deploy in place of the head, "" for the head
+	Commit        string // of a sync or retry: a hash to deploy in place of the head, "" for the head
 	Reason        string // of a reject: why, for the people who read the stage
 
 	// OverrideWindows: the deployment runs even if a sync window denies it.
 	OverrideWindows bool
+
+	// PermitPrune of a CommandRetry are objects that the repeated deployment may
+	// delete although they are more than a prune may.
+	PermitPrune []ObjectRef
 
 	// ChainID and ChainBlock are those of the deployment that a CommandChainSync
 	// asks for.

@@ -74,7 +74,7 @@ func newApplicationList(conn *connection) *cobra.Command {
 
 func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 	var id, commit, strategy string
-	var override bool
+	var override, confirmPrune bool
 	var statuses []string
 	w := wait{}
 	cmd := &cobra.Command{
@@ -87,6 +87,9 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 			number, err := strategyFromName(strategy)
 			if err != nil {
 				return err
+			}
+			if confirmPrune {
+				return w.with(cmd, conn, logs, func(ctx context.Context) error { return w.confirmPrune(ctx, id) })
 			}
 			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy") || override
 			return w.with(cmd, conn, logs, func(ctx context.Context) error {
@@ -108,10 +111,27 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
 	registerStrategy(flags, &strategy)
 	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
+	flags.BoolVar(&confirmPrune, "confirm-prune", false,
+		"Repeat the newest deployment, which failed because it would have deleted too much, and permit that.")
 	flags.StringSliceVar(&statuses, "wait-status", nil,
 		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
 	w.register(flags, 5*time.Minute)
+	for _, other := range []string{"commit", "strategy", "override-sync-windows"} {
+		cmd.MarkFlagsMutuallyExclusive("confirm-prune", other)
+	}
 	return required(cmd, "app-id")
+}
+
+// confirmPrune repeats a deployment with the permission to delete what it failed
+// for, and names that.
+func (w *wait) confirmPrune(ctx context.Context, app string) error {
+	return w.sync(ctx, func(ctx context.Context) (string, error) {
+		resp, err := w.client.control.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app})
+		for _, o := range resp.GetObjects() {
+			w.log.infof("Permitted to delete: %s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+		}
+		return resp.GetCommandId(), err
+	})
 }
 
 func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {

@@ -65,6 +65,9 @@ func TestScripts(t *testing.T) {
 			"move": play("id status reason", 3, func(a *controltest.Agent, args []string) {
 				a.Move(args[0], deploy.Status(args[1]), args[2])
 			}),
+			"refuse-prune": play("id name", 2, func(a *controltest.Agent, args []string) {
+				a.RefusePrune(args[0], deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: args[1]})
+			}),
 			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
 				a.Log(args[0], args[1], args[2:]...)
 			}),

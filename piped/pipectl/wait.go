@@ -96,7 +96,7 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 	if command == nil {
 		return "", false, fmt.Errorf("the agent's answer holds no command %s", commandID)
 	}
-	if command.GetType() != modelv1.Command_SYNC_APPLICATION {
+	if t := command.GetType(); t != modelv1.Command_SYNC_APPLICATION && t != modelv1.Command_RETRY_DEPLOYMENT {
 		w.log.errorf("Unexpected command type %s", command.GetType())
 		return "", false, errNoDeployment
 	}

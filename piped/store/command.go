@@ -10,21 +10,22 @@ import (
 
 // commandBody is what is only carried of a command.
 type commandBody struct {
-	Commander       string          `json:"commander,omitempty"`
-	Strategy        deploy.Strategy `json:"strategy,omitempty"`
-	Commit          string          `json:"commit,omitempty"`
-	Reason          string          `json:"reason,omitempty"`
-	ForceRollback   bool            `json:"forceRollback,omitempty"`
-	ForceNoRollback bool            `json:"forceNoRollback,omitempty"`
-	OverrideWindows bool            `json:"overrideWindows,omitempty"`
-	ChainID         string          `json:"chainID,omitempty"`
-	ChainBlock      int             `json:"chainBlock,omitempty"`
+	Commander       string             `json:"commander,omitempty"`
+	Strategy        deploy.Strategy    `json:"strategy,omitempty"`
+	Commit          string             `json:"commit,omitempty"`
+	Reason          string             `json:"reason,omitempty"`
+	ForceRollback   bool               `json:"forceRollback,omitempty"`
+	ForceNoRollback bool               `json:"forceNoRollback,omitempty"`
+	OverrideWindows bool               `json:"overrideWindows,omitempty"`
+	PermitPrune     []deploy.ObjectRef `json:"permitPrune,omitempty"`
+	ChainID         string             `json:"chainID,omitempty"`
+	ChainBlock      int                `json:"chainBlock,omitempty"`
 }
 
 func bodyOf(c deploy.Command) commandBody {
 	return commandBody{
 		Commander: c.Commander, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
-		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows,
+		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
 	}
 }
@@ -44,7 +45,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	}
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows = body.Commit, body.Reason, body.OverrideWindows
-	c.ChainID, c.ChainBlock = body.ChainID, body.ChainBlock
+	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }

@@ -6,6 +6,7 @@ package controltest
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -191,6 +192,17 @@ func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) 
 		}
 	}
 	return d.Complete(to, reason, now)
+}
+
+// RefusePrune notes on a deployment's sync stage that it would delete too much.
+func (a *Agent) RefusePrune(id string, refs ...deploy.ObjectRef) {
+	text, err := json.Marshal(refs)
+	a.check(err)
+	_, err = a.Store.UpdateDeployment(context.Background(), id, func(d *deploy.Deployment) error {
+		d.Stage(SyncStage).Metadata = map[string]string{deploy.MetaPruneRefused: string(text)}
+		return nil
+	})
+	a.check(err)
 }
 
 // Log appends lines to a stage's log.
