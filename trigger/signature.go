@@ -45,10 +45,10 @@ const unsigned = "The head is not deployed: "
 // count for it, or (nil) that it does again.
 func (w *watcher) sayRefused(ctx context.Context, app deploy.Application, refused error) error {
 	notice := ""
-	switch {
-	case refused != nil:
+	if refused != nil {
 		notice = unsigned + refused.Error()
-	case !strings.HasPrefix(app.Notice, unsigned):
+	}
+	if notice == app.Notice || refused == nil && !strings.HasPrefix(app.Notice, unsigned) {
 		return nil
 	}
 	changed, err := w.Store.SetNotice(ctx, app.ID, notice, nil)
