@@ -112,6 +112,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Commands", testCommands},
 		{"StageLogs", testStageLogs},
 		{"Inventory", testInventory},
+		{"Capabilities", testCapabilities},
 		{"AppliedSets", testAppliedSets},
 		{"Rollouts", testRollouts},
 		{"APIKeys", testAPIKeys},
