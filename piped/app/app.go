@@ -18,6 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
@@ -82,6 +83,13 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	live := a.live
 	a.parts.onClose("repositories", live.repositories.Close)
+	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
+		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.parts.onClose("remote repositories", live.remotes.Close)
 	setup, problems, err := live.plan(cfg)
 	if err != nil {
 		return nil, err
@@ -89,7 +97,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if problems != nil {
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
-	loader := &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, CacheBytes: sourceCacheBytes}
+	loader := &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, CacheBytes: sourceCacheBytes}
 
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()

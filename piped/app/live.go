@@ -12,6 +12,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/scheduler"
@@ -28,6 +29,7 @@ type live struct {
 	follower     *follower
 	secrets      *secret.Renderer
 	tenants      *tenants
+	remotes      *git.Remotes // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
 
 	// Set before begin is called.
@@ -49,6 +51,7 @@ type setup struct {
 	webhooks     []webhook
 	keys         *secret.Keys // nil when secrets cannot be decrypted
 	tenancy      *tenancy
+	remotes      *remotes
 }
 
 func newLive(dataDir string, o Options) *live {
@@ -65,14 +68,15 @@ func newLive(dataDir string, o Options) *live {
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.interval = cfg.SyncInterval
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [6]error
+	var errs [7]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
+	s.remotes, errs[5] = planRemotes(cfg)
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[5] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.certificate, errs[6] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
@@ -83,6 +87,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.repositories.use(ctx, s.repositories)
 	l.secrets.Use(s.keys)
 	l.tenants.use(s.tenancy)
+	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
 	l.limits.Store(&s.limits)
 	l.follower.set(l.newTrigger(s.interval))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
@@ -97,6 +102,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.keys.Fingerprint() != next.keys.Fingerprint() {
 		changed = append(changed, "secretManagement")
 		l.secrets.Use(next.keys)
+	}
+	if !was.remotes.same(next.remotes) {
+		changed = append(changed, "remotes")
+		l.remotes.Allow(next.remotes.hosts, next.remotes.auth)
 	}
 	providers := l.clusters.Names()
 	if !maps.Equal(was.connections, next.connections) {

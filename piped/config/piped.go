@@ -82,6 +82,10 @@ type Git struct {
 	HostName string `yaml:"hostName"`
 	// KnownHostsFile holds the SSH host keys; "" means the user's and the system's.
 	KnownHostsFile string `yaml:"knownHostsFile"`
+	// RemoteHosts are hosts that kustomizations and charts may refer to, beside
+	// those of repositories and chart repositories: a name, or name:port for that
+	// port alone; with http:// in front, unencrypted HTTP is allowed, too.
+	RemoteHosts []string `yaml:"remoteHosts"`
 }
 
 // Repository is one watched branch.

@@ -188,6 +188,12 @@ func (g Git) complete(d *strict.Document, r resolver) Git {
 	if g.HostName == "" {
 		g.HostName = g.Host
 	}
+	for i, host := range g.RemoteHosts {
+		u, err := url.Parse("//" + strings.TrimPrefix(host, "http://"))
+		if err != nil || u.Hostname() == "" || u.User != nil || strings.HasSuffix(u.Host, ":") || u.Host != strings.TrimPrefix(host, "http://") {
+			d.Problemf(fmt.Sprintf("git.remoteHosts[%d]", i), "expected a host such as github.com or git.example.com:8443, found %q", host)
+		}
+	}
 	g.SSHKeyFile, g.KnownHostsFile = r.path("git.sshKeyFile", g.SSHKeyFile), r.path("git.knownHostsFile", g.KnownHostsFile)
 	return g
 }

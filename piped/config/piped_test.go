@@ -58,7 +58,7 @@ func TestPipedEveryField(t *testing.T) {
 		SyncInterval: 3 * time.Second,
 		Git: Git{
 			Username: "bot", Email: "bot@example.com", SSHKeyData: secret,
-			Host: "git.example.com", HostName: "10.0.0.1", KnownHostsFile: "/etc/piped/known",
+			Host: "git.example.com", HostName: "10.0.0.1", KnownHostsFile: "/etc/piped/known", RemoteHosts: []string{"git.example.org"},
 		},
 		Repositories: []Repository{
 			{RepoID: "a", Remote: "/etc/repo", Branch: "main", Discover: &Discover{}},
