@@ -63,7 +63,7 @@ func ageRecipient(text string) (age.Recipient, error) {
 	if strings.HasPrefix(text, "ssh-") {
 		to, err := agessh.ParseRecipient(text)
 		if err != nil {
-			return nil, errors.New("expected an SSH public key, ssh-ed25519 or ssh-rsa, or age1...")
+			return nil, errors.New("expected an SSH public key, ssh-ed25519 or ssh-rsa, or the age1... of an identity")
 		}
 		return to, nil
 	}

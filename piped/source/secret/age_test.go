@@ -165,7 +165,7 @@ func TestAgeKeysThatMakeNoSense(t *testing.T) {
 		{strict.NewSecret(id.String()[:30]), id.Recipient().String(), noIdentity},
 		{text, "", noRecipient},
 		{text, id.String(), noRecipient},
-		{text, "ssh-ed25519 x", "spec.secretManagement.config.recipient: expected an SSH public key, ssh-ed25519 or ssh-rsa, or age1..."},
+		{text, "ssh-ed25519 x", "spec.secretManagement.config.recipient: expected an SSH public key, ssh-ed25519 or ssh-rsa, or the age1... of an identity"},
 		{text, other.Recipient().String(), "spec.secretManagement.config.recipient: it does not belong to the identity; age-keygen -y prints the one that does"},
 	}
 	for _, tt := range tests {

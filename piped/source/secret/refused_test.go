@@ -129,9 +129,8 @@ func TestWithoutSecretsErrorsSayWhy(t *testing.T) {
 }
 
 // TestTemplatesThatComputeTooMuch: each would take the memory or the time of the
-// agent, or end it by a stack without end.
+// agent, or end it by a stack without end. They may spend less here than they may.
 func TestTemplatesThatComputeTooMuch(t *testing.T) {
-	keys, _ := ageKeys(t)
 	tests := map[string]error{
 		"{{ range 1000000000000 }}{{ end }}":                                        errBudget,
 		"{{ range until 1000000000 }}{{ end }}":                                     errBudget,
@@ -157,10 +156,28 @@ func TestTemplatesThatComputeTooMuch(t *testing.T) {
 		"{{ range until 1000 }}{{ . | toString | repeat 1000000 }}{{ end }}":                                                                            errBudget,
 	}
 	for text, want := range tests {
-		_, err := New(keys).Tree(t.Context(), files("apps/web/a.yaml", text), dir, encryption(t, keys, "a.yaml"), nil)
+		_, err := data{}.render(&meter{ctx: t.Context(), left: budget / 8}, "a.yaml", text)
 		if err == nil || !strings.HasSuffix(err.Error(), ": "+want.Error()) || !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("%.80s: got %v, want %v", text, err, want)
 		}
+	}
+}
+
+// TestBudgetIsShared: the targets of one application spend it together.
+func TestBudgetIsShared(t *testing.T) {
+	tree := files("apps/web/a.yaml", "{{ $s := repeat 1000000 `x` }}{{ $s }}", "apps/web/conf", "")
+	var targets []string
+	for i := range 20 {
+		name := fmt.Sprintf("%d.yaml", i)
+		tree["apps/web/"+name] = tree["apps/web/a.yaml"]
+		targets = append(targets, name)
+	}
+	_, err := New(nil).Tree(t.Context(), tree, dir, nil, attachment(map[string]string{"conf": "conf"}, targets...))
+	if err == nil || !strings.Contains(err.Error(), errBudget.Error()) {
+		t.Errorf("got %v, want %v", err, errBudget)
+	}
+	if _, err := New(nil).Tree(t.Context(), tree, dir, nil, attachment(map[string]string{"conf": "conf"}, targets[:2]...)); err != nil {
+		t.Error(err)
 	}
 }
 
