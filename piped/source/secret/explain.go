@@ -44,8 +44,9 @@ var (
 		`nil data; no entry for key "[^"]*"`,
 		`template "[^"]*" not defined`,
 		`exceeded maximum template depth \(\d+\)`,
-		`error calling \w+: incompatible types for comparison`,
 	}, "|") + `)$`)
+	// What text/template says about the data, in which anything may follow.
+	telling = regexp.MustCompile(`>: (range can't iterate over|if/with can't use|can't use) `)
 	failed  = regexp.MustCompile(`>: error calling (\w+): `)
 	missing = regexp.MustCompile(`(?s)^\d+: executing .* at <[$]?\.(encryptedSecrets|attachment)\.(\S+?)>: map has no entry for key`)
 )
@@ -58,15 +59,18 @@ func (d data) explainExec(file string, err error) error {
 	line, text := position(file, err)
 	limited := exceeded(err)
 	name, call := missing.FindStringSubmatch(text), failed.FindStringSubmatch(text)
+	hide := len(d.secrets) > 0
 	switch {
 	case limited != nil:
 		text = limited.Error()
+	case hide && call != nil:
+		text = "the function " + call[1] + " failed" + notShown
+	case hide && telling.MatchString(text):
+		text = "the template cannot be rendered" + notShown
 	case name != nil:
 		text = d.absent(name[1], name[2])
-	case len(d.secrets) == 0:
+	case !hide:
 		_, text, _ = strings.Cut(text, ": ") // the column
-	case call != nil && !strings.HasSuffix(text, ": incompatible types for comparison"):
-		text = "the function " + call[1] + " failed" + notShown
 	case harmless.MatchString(text):
 		text = harmless.FindStringSubmatch(text)[1]
 	default:

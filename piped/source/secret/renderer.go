@@ -166,7 +166,7 @@ func (a *application) fill(targets []string) error {
 		}
 		switch {
 		case deploy.IsKind(err, deploy.Invalid):
-			problems = append(problems, err)
+			problems = append(problems, a.files.redactor.Error(err))
 		case err != nil:
 			return err
 		default:
