@@ -21,6 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/planner"
@@ -90,6 +91,10 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	a.parts.onClose("remote repositories", live.remotes.Close)
+	live.charts, err = helm.New(helm.Config{Git: live.remotes, Dir: filepath.Join(cfg.DataDir, "charts")})
+	if err != nil {
+		return nil, err
+	}
 	setup, problems, err := live.plan(cfg)
 	if err != nil {
 		return nil, err
@@ -97,7 +102,14 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if problems != nil {
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
-	loader := &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, CacheBytes: sourceCacheBytes}
+	serves, err := newCapabilities(ctx, st, live.clusters, o)
+	if err != nil {
+		return nil, err
+	}
+	loader := &source.Loader{
+		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: serves.For,
+		CacheBytes: sourceCacheBytes,
+	}
 
 	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
@@ -107,6 +119,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		})
 	}
 	a.parts.add("clusters", live.clusters.Run)
+	a.parts.add("capabilities", serves.Run)
 	a.parts.add("trigger", live.follower.Run)
 	plans := planner.New(planner.Config{
 		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},

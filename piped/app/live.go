@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/scheduler"
@@ -30,6 +31,7 @@ type live struct {
 	secrets      *secret.Renderer
 	tenants      *tenants
 	remotes      *git.Remotes // set before plan is called
+	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
 
 	// Set before begin is called.
@@ -52,6 +54,7 @@ type setup struct {
 	keys         *secret.Keys // nil when secrets cannot be decrypted
 	tenancy      *tenancy
 	remotes      *remotes
+	charts       charts
 }
 
 func newLive(dataDir string, o Options) *live {
@@ -75,6 +78,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
 	s.remotes, errs[5] = planRemotes(cfg)
+	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries}
 	if cfg.API.TLSCertFile != "" {
 		s.certificate, errs[6] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
@@ -88,6 +92,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.secrets.Use(s.keys)
 	l.tenants.use(s.tenancy)
 	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
+	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
 	l.follower.set(l.newTrigger(s.interval))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
@@ -106,6 +111,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if !was.remotes.same(next.remotes) {
 		changed = append(changed, "remotes")
 		l.remotes.Allow(next.remotes.hosts, next.remotes.auth)
+	}
+	if !was.charts.same(next.charts) {
+		changed = append(changed, "chartRepositories and chartRegistries")
+		l.charts.Use(next.charts.repositories, next.charts.registries)
 	}
 	providers := l.clusters.Names()
 	if !maps.Equal(was.connections, next.connections) {
