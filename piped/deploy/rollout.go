@@ -1,6 +1,9 @@
 package deploy
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // ObjectRef names a Kubernetes object of one cluster.
 type ObjectRef struct {
@@ -52,11 +55,13 @@ func (p RolloutPhase) Terminal() bool {
 }
 
 // Rollout is the durable record of one workload's rollout by one stage: exactly
-// one per (stage, cluster, workload), ending in exactly one terminal phase.
+// one per (stage, cluster, workload), ending in exactly one terminal phase. An
+// external one, which no deployment of this agent began, is one revision of a
+// Deployment.
 type Rollout struct {
-	ID            string // RolloutID
+	ID            string // RolloutID or ExternalRolloutID
 	ApplicationID string
-	DeploymentID  string
+	DeploymentID  string // "" if external, StageID too
 	StageID       string
 	Cluster       string
 	Workload      ObjectRef
@@ -64,6 +69,10 @@ type Rollout struct {
 
 	Phase  RolloutPhase
 	Reason string // why the phase was entered, for a person
+
+	// ChangedBy is the field manager that wrote the template of an external
+	// rollout, "" if unknown.
+	ChangedBy string
 
 	// IntentDigest is the digest of the template that was about to be applied
 	// when the intent was written, as the API server would return it ("" when
@@ -117,6 +126,16 @@ func RolloutID(deploymentID, stageID, cluster string, workload ObjectRef) string
 	return deploymentID + "/" + stageID + "/" + cluster + "/" + workload.Key()
 }
 
+// ExternalRolloutID names the rollout of one revision of a workload that no
+// deployment of this agent began.
+func ExternalRolloutID(cluster, workloadUID string, revision int64) string {
+	return "external/" + cluster + "/" + workloadUID + "/" + strconv.FormatInt(revision, 10)
+}
+
+// External reports whether no deployment of this agent began the rollout. The
+// time of its end may then be the cluster's, before it was stored.
+func (r Rollout) External() bool { return r.DeploymentID == "" }
+
 // InventoryItem is one object an application applied.
 type InventoryItem struct {
 	ApplicationID string
@@ -126,6 +145,7 @@ type InventoryItem struct {
 	UID           string
 	DesiredDigest string // of the object as rendered, commit annotation left out
 	OwnedHash     string // of our managedFields entry after the apply
+	ConfigHash    string // of a workload: of the ConfigMaps and Secrets its pods got from the set; "" when unknown
 	DeploymentID  string // the deployment that wrote the object last
 	CreatedBy     string // the deployment that created it, "" if it existed before
 	UpdatedAt     time.Time

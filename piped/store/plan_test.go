@@ -36,6 +36,7 @@ func TestListsUseIndices(t *testing.T) {
 		"outbox":                   "SELECT seq FROM outbox WHERE delivered_at = 0 AND seq > 5 ORDER BY seq",
 		"owner of an object":       "SELECT application_id FROM inventory i WHERE i.cluster = 'c' AND i.api_group = 'g' AND i.kind = 'k' AND i.namespace = 'n' AND i.name = 'x'",
 		"rollouts of a stage":      "SELECT id FROM rollouts WHERE deployment_id = 'd' AND stage_id = 's'",
+		"rollouts of a workload":   selectRollout + " WHERE cluster = 'c' AND workload = 'w' ORDER BY created_at DESC, id LIMIT 20",
 		"retained deployments":     "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < 5 ORDER BY completed_at",
 		"retained commands":        "SELECT id FROM commands WHERE handled_at > 0 AND handled_at < 5 ORDER BY handled_at",
 		"retained events":          "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",

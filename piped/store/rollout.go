@@ -13,6 +13,7 @@ type rolloutBody struct {
 	Workload       deploy.ObjectRef `json:"workload"`
 	UID            string           `json:"uid,omitempty"`
 	Reason         string           `json:"reason,omitempty"`
+	ChangedBy      string           `json:"changedBy,omitempty"`
 	IntentDigest   string           `json:"intentDigest,omitempty"`
 	LiveBefore     string           `json:"liveBefore,omitempty"`
 	TemplateDigest string           `json:"templateDigest,omitempty"`
@@ -35,7 +36,7 @@ type rolloutBody struct {
 	TroubleSince   int64            `json:"troubleSince,omitempty"`
 }
 
-const selectRollout = `SELECT id, application_id, deployment_id, stage_id, cluster, phase, body, version, created_at, updated_at, completed_at FROM rollouts`
+const selectRollout = `SELECT id, application_id, COALESCE(deployment_id, ''), stage_id, cluster, phase, body, version, created_at, updated_at, completed_at FROM rollouts`
 
 func scanRollout(row scanner) (r deploy.Rollout, err error) {
 	var text string
@@ -48,7 +49,7 @@ func scanRollout(row scanner) (r deploy.Rollout, err error) {
 	if err := decode(text, &b); err != nil {
 		return r, err
 	}
-	r.Workload, r.UID, r.Reason = b.Workload, b.UID, b.Reason
+	r.Workload, r.UID, r.Reason, r.ChangedBy = b.Workload, b.UID, b.Reason, b.ChangedBy
 	r.IntentDigest, r.LiveBefore, r.TemplateDigest = b.IntentDigest, b.LiveBefore, b.TemplateDigest
 	r.Generation, r.TargetUID, r.TargetName, r.Revision, r.DesiredAtStart = b.Generation, b.TargetUID, b.TargetName, b.Revision, b.DesiredAtStart
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
@@ -62,7 +63,7 @@ func scanRollout(row scanner) (r deploy.Rollout, err error) {
 
 func rolloutText(r deploy.Rollout) (string, error) {
 	return encode(rolloutBody{
-		Workload: r.Workload, UID: r.UID, Reason: r.Reason, IntentDigest: r.IntentDigest, LiveBefore: r.LiveBefore,
+		Workload: r.Workload, UID: r.UID, Reason: r.Reason, ChangedBy: r.ChangedBy, IntentDigest: r.IntentDigest, LiveBefore: r.LiveBefore,
 		TemplateDigest: r.TemplateDigest, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
@@ -76,7 +77,9 @@ func rolloutText(r deploy.Rollout) (string, error) {
 // SaveRollout stores a rollout record and returns it as stored, with its next
 // version: a new record when its version is 0, otherwise over the version it
 // was read at. A write with a terminal phase ends the rollout, once, and puts
-// the event that says so into the outbox. Conflict if the record exists
+// the event that says so into the outbox. The end is now, but of an external
+// rollout it is CompletedAt, if set; of these the last externalKept of each
+// workload are kept. Conflict if the record exists
 // already, was written meanwhile, or has ended: then nothing is written.
 func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollout, error) {
 	if r.ID == "" {
@@ -86,11 +89,14 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	if r.Version == 0 {
 		r.CreatedAt = now
 	}
-	r.UpdatedAt, r.CompletedAt = now, time.Time{}
-	if r.Phase.Terminal() {
+	r.UpdatedAt = now
+	switch {
+	case !r.Phase.Terminal():
+		r.CompletedAt = time.Time{}
+	case !r.External() || r.CompletedAt.IsZero():
 		r.CompletedAt = now
 	}
-	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince} {
+	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince, &r.CompletedAt} {
 		*at = milli(*at)
 	}
 	text, err := rolloutText(r)
@@ -102,6 +108,11 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 			return err
 		}
 		t.changed(deploy.TopicRollout, r.ID, r.ApplicationID)
+		if r.External() && r.Version == 0 {
+			if err := t.dropOldExternal(ctx, r); err != nil {
+				return err
+			}
+		}
 		return t.announceEnd(r)
 	})
 	if s.dialect.foreign(err) {
@@ -118,7 +129,7 @@ func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout, text string) (er
 	var n int64
 	if r.Version == 0 {
 		n, err = t.exec(ctx, `INSERT INTO rollouts (id, application_id, deployment_id, stage_id, cluster, workload, phase, terminal, body, version,
-			created_at, updated_at, completed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			created_at, updated_at, completed_at) VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.ApplicationID, r.DeploymentID, r.StageID, r.Cluster, r.Workload.Key(), string(r.Phase), r.Phase.Terminal(), text, 1,
 			toMilli(r.CreatedAt), toMilli(r.UpdatedAt), toMilli(r.CompletedAt))
 	} else {
@@ -129,6 +140,18 @@ func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout, text string) (er
 	if err == nil && n == 0 {
 		err = deploy.Errorf(deploy.Conflict, "rollout %s was written meanwhile or has ended: read it again", r.ID)
 	}
+	return err
+}
+
+// externalKept is how many external rollouts of a workload are kept.
+const externalKept = 20
+
+// dropOldExternal forgets the ended external rollouts of r's workload but the
+// newest.
+func (t *tx) dropOldExternal(ctx context.Context, r deploy.Rollout) error {
+	_, err := t.exec(ctx, `DELETE FROM rollouts WHERE cluster = ? AND workload = ? AND deployment_id IS NULL AND terminal = TRUE AND id NOT IN (
+		SELECT id FROM rollouts WHERE cluster = ? AND workload = ? AND deployment_id IS NULL ORDER BY created_at DESC, id DESC LIMIT ?)`,
+		r.Cluster, r.Workload.Key(), r.Cluster, r.Workload.Key(), externalKept)
 	return err
 }
 
@@ -152,8 +175,11 @@ type RolloutQuery struct {
 	DeploymentID  string
 	StageID       string
 	ApplicationID string
-	OpenOnly      bool // those that have not ended
-	Limit         int  // 0: no limit
+	Cluster       string
+	Workload      deploy.ObjectRef // of any version
+	OpenOnly      bool             // those that have not ended
+	External      bool             // those that no deployment began
+	Limit         int              // 0: no limit
 }
 
 // Rollouts returns rollout records, the newest first, then by ID.
@@ -162,6 +188,13 @@ func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout,
 	f.equal("deployment_id", q.DeploymentID)
 	f.equal("stage_id", q.StageID)
 	f.equal("application_id", q.ApplicationID)
+	f.equal("cluster", q.Cluster)
+	if q.Workload != (deploy.ObjectRef{}) {
+		f.equal("workload", q.Workload.Key())
+	}
+	if q.External {
+		f.add("deployment_id IS NULL")
+	}
 	if q.OpenOnly {
 		f.add("terminal = FALSE")
 	}

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -245,6 +247,60 @@ func testRollouts(t *testing.T, e *env) {
 	intent.ID, intent.DeploymentID = "other", "nobody"
 	_, err = e.store.SaveRollout(ctx, intent)
 	wantKind(t, err, deploy.NotFound, "nobody")
+}
+
+func testExternalRollouts(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	e.create(t, "d1", a)
+	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	save := func(r deploy.Rollout) deploy.Rollout {
+		t.Helper()
+		saved, err := e.store.SaveRollout(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return saved
+	}
+	own := save(deploy.Rollout{ID: "own", ApplicationID: a.ID, DeploymentID: "d1", StageID: "s", Cluster: "c", Workload: ref, Phase: deploy.RolloutComplete})
+	external := deploy.Rollout{ApplicationID: a.ID, Cluster: "c", Workload: ref, UID: "u", Phase: deploy.RolloutProgressing, ChangedBy: "kubectl-rollout"}
+	external.ID, external.Revision = deploy.ExternalRolloutID("c", "u", 1), 1
+	first := save(external)
+	ended := first
+	want := e.clock.now().Add(-time.Hour).Truncate(time.Millisecond)
+	ended.Phase, ended.CompletedAt = deploy.RolloutComplete, want
+	ended = save(ended)
+	if !ended.CompletedAt.Equal(want) {
+		t.Errorf("ended at %s, want the cluster's time %s", ended.CompletedAt, want)
+	}
+	list := func(q store.RolloutQuery) (ids []string) {
+		t.Helper()
+		found, err := e.store.Rollouts(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range found {
+			ids = append(ids, r.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if diff := cmp.Diff([]string{ended.ID, own.ID}, list(store.RolloutQuery{Cluster: "c", Workload: ref})); diff != "" {
+		t.Errorf("of the workload (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{ended.ID}, list(store.RolloutQuery{ApplicationID: a.ID, External: true})); diff != "" {
+		t.Errorf("external (-want +got):\n%s", diff)
+	}
+	for n := int64(2); n <= 30; n++ { // the third never ends
+		external.ID, external.Revision, external.Phase = deploy.ExternalRolloutID("c", "u", n), n, deploy.RolloutComplete
+		if n == 3 {
+			external.Phase = deploy.RolloutProgressing
+		}
+		save(external)
+	}
+	kept := list(store.RolloutQuery{Cluster: "c", Workload: ref})
+	if len(kept) != 20+1+1 || !slices.Contains(kept, own.ID) || !slices.Contains(kept, deploy.ExternalRolloutID("c", "u", 3)) || slices.Contains(kept, ended.ID) {
+		t.Errorf("kept %d: %v", len(kept), kept)
+	}
 }
 
 func testAPIKeys(t *testing.T, e *env) {

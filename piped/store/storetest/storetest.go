@@ -115,6 +115,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Capabilities", testCapabilities},
 		{"AppliedSets", testAppliedSets},
 		{"Rollouts", testRollouts},
+		{"ExternalRollouts", testExternalRollouts},
 		{"APIKeys", testAPIKeys},
 		{"Outbox", testOutbox},
 		{"Feed", testFeed},
