@@ -127,45 +127,42 @@ func (s *scene) pass(ctx context.Context, message string, files map[string]strin
 	if err != nil {
 		return p, err
 	}
-	if err := s.quiet(ctx, n); err != nil {
+	if p.deployments, err = s.ended(ctx, commit, n); err != nil {
 		return p, err
 	}
 	after, err := cpuTime(s.agent.PID())
 	if err != nil {
 		return p, err
 	}
-	p.cpu = after - before
-	p.deployments, err = s.deploymentsOf(ctx, commit, []modelv1.DeploymentStatus{modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS})
-	if err == nil && len(p.deployments) != n {
-		err = fmt.Errorf("%d deployments of commit %q succeeded, %d should", len(p.deployments), message, n)
+	p.cpu, p.took = after-before, latest(p.deployments, completed).Sub(began)
+	for _, d := range p.deployments {
+		if d.GetStatus() != modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS {
+			return p, fmt.Errorf("commit %q: a deployment of %s ended as %s: %s", message, d.GetApplicationName(), d.GetStatus(), d.GetStatusReason())
+		}
 	}
-	if err == nil {
-		p.took = latest(p.deployments, completed).Sub(began)
-	}
-	return p, err
+	return p, nil
 }
 
-// open are the statuses of a deployment that has not ended.
-var open = []string{
-	modelv1.DeploymentStatus_DEPLOYMENT_PENDING.String(), modelv1.DeploymentStatus_DEPLOYMENT_PLANNED.String(),
-	modelv1.DeploymentStatus_DEPLOYMENT_RUNNING.String(), modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK.String(),
-}
-
-// quiet returns when deployments have begun and none is open any more. It asks
+// ended returns the n deployments of a commit once all of them have ended. It asks
 // seldom and for little: answers cost what is measured.
-func (s *scene) quiet(ctx context.Context, n int) error {
-	begun := false
-	return s.agent.Await(ctx, fmt.Sprintf("%d deployments to end", n), 10*time.Minute, func(ctx context.Context) (bool, error) {
+func (s *scene) ended(ctx context.Context, commit string, n int) (found []*modelv1.Deployment, err error) {
+	open := &apiservice.ListDeploymentsRequest{Limit: 1, Statuses: []string{
+		modelv1.DeploymentStatus_DEPLOYMENT_PENDING.String(), modelv1.DeploymentStatus_DEPLOYMENT_PLANNED.String(),
+		modelv1.DeploymentStatus_DEPLOYMENT_RUNNING.String(), modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK.String(),
+	}}
+	over := []modelv1.DeploymentStatus{
+		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED,
+	}
+	err = s.agent.Await(ctx, fmt.Sprintf("%d deployments of commit %s to end", n, commit), 10*time.Minute, func(ctx context.Context) (bool, error) {
 		time.Sleep(200 * time.Millisecond)
-		answer, err := s.agent.API.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Statuses: open, Limit: 1})
-		if err != nil {
+		answer, err := s.agent.API.ListDeployments(ctx, open)
+		if err != nil || len(answer.GetDeployments()) > 0 {
 			return false, err
 		}
-		some := len(answer.GetDeployments()) > 0
-		done := begun && !some
-		begun = begun || some
-		return done, nil
+		found, err = s.deploymentsOf(ctx, commit, over)
+		return len(found) == n, err
 	})
+	return found, err
 }
 
 // stageEnds returns when the stage of each application's deployment ended.
