@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -40,6 +41,15 @@ type ApplyRequest struct {
 	// deployment that created what it now finds.
 	Creating func(ctx context.Context, refs []deploy.ObjectRef) error
 	Created  []deploy.ObjectRef
+
+	// Restarting is called once before the first write with the workloads that get
+	// another config-hash than they have, by key, because their configuration has
+	// changed: a repeated run is handed them as Restarts, since what tells a change
+	// from none may be written by then. Undo are those of the stages that a rollback
+	// takes back.
+	Restarting func(ctx context.Context, changes map[string]ConfigChange) error
+	Restarts   map[string]ConfigChange
+	Undo       map[string]ConfigChange
 
 	// BeforeApply is called before each write of a workload. Live is the
 	// workload as it is, nil when there is none; planned is what the API server
@@ -93,6 +103,7 @@ type target struct {
 	ref      deploy.ObjectRef
 	desired  *unstructured.Unstructured // what is sent
 	digest   string                     // of desired
+	config   string                     // of a workload: hash of the configuration its pods get from the set
 	resource ServedKind
 	crdInSet bool // its definition is part of the set
 	scales   bool // it rolls out or has replicas: it is read whole
@@ -101,10 +112,12 @@ type target struct {
 	live     metav1.Object         // nil when absent; whole for workloads, else metadata
 	changed  bool
 	untried  string // why it is not dry-run; "" when it is
-	planned  *unstructured.Unstructured
-	result   *unstructured.Unstructured
-	item     deploy.InventoryItem
-	done     effect
+	// recreated is why the live object is deleted first; "" when it is not.
+	recreated string
+	planned   *unstructured.Unstructured
+	result    *unstructured.Unstructured
+	item      deploy.InventoryItem
+	done      effect
 }
 
 // effect is what applying an object did to it.
@@ -113,6 +126,7 @@ type effect string
 const (
 	created    effect = "created"
 	configured effect = "configured"
+	recreated  effect = "recreated"
 	unchanged  effect = "unchanged"
 )
 
@@ -136,6 +150,7 @@ type applyRun struct {
 	targets []*target
 
 	newNamespaces []string // to be created before the first object
+	restarts      map[string]ConfigChange
 
 	wait   func(error) // says once that the cluster keeps the apply waiting
 	mu     sync.Mutex
@@ -151,13 +166,21 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	owner := manifest.Ownership{
 		PipedID: req.PipedID, ApplicationID: req.ApplicationID, CommitHash: req.Commit, VariantKey: req.VariantKey, Variant: req.Variant,
 	}
+	configs := newConfigs()
 	for _, obj := range req.Objects {
 		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
-			source: obj, ref: ref, desired: u, digest: manifest.Digest(u), recorded: recorded[ref.Key()],
+			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
 			scales: hasReplicas || isWorkload(groupKind(ref)),
 		})
+		configs.add(ref, u)
+	}
+	for _, t := range r.targets {
+		if t.isWorkload() {
+			t.config = configs.stamp(t.desired)
+		}
+		t.digest = manifest.Digest(t.desired)
 	}
 	return r
 }
@@ -228,7 +251,8 @@ func (r *applyRun) changed() []*target {
 	return out
 }
 
-// prepare settles what is sent: the commit, and who decides spec.replicas.
+// prepare settles what is sent: the commit, who decides spec.replicas, and the
+// config-hash.
 func (r *applyRun) prepare(ctx context.Context) error {
 	scaled := scaledBySet(r.objects())
 	for _, t := range r.changed() {
@@ -240,7 +264,7 @@ func (r *applyRun) prepare(ctx context.Context) error {
 			return r.cluster.explain(t.source, "look for an autoscaler of", err)
 		}
 	}
-	return nil
+	return r.settleConfig(ctx)
 }
 
 // commitOf names the commit that last changed the object in Git. One that is
@@ -254,8 +278,13 @@ func (r *applyRun) commitOf(t *target) string {
 	return r.req.Commit
 }
 
-// announce tells the caller what is about to be created.
+// announce tells the caller what is about to be created, and to be restarted.
 func (r *applyRun) announce(ctx context.Context) error {
+	if len(r.restarts) > 0 && r.req.Restarting != nil {
+		if err := r.req.Restarting(ctx, r.restarts); err != nil {
+			return err
+		}
+	}
 	if r.req.Creating == nil {
 		return nil
 	}
@@ -304,7 +333,11 @@ func (r *applyRun) summarize() {
 	if len(r.targets) == 1 {
 		noun = "object"
 	}
-	r.req.Log.Successf("%d %s: %d created, %d configured, %d unchanged", len(r.targets), noun, count[created], count[configured], count[unchanged])
+	again := ""
+	if n := count[recreated]; n > 0 {
+		again = fmt.Sprintf(" %d recreated,", n)
+	}
+	r.req.Log.Successf("%d %s: %d created, %d configured,%s %d unchanged", len(r.targets), noun, count[created], count[configured], again, count[unchanged])
 }
 
 // warn hands a warning of the API server on, once.

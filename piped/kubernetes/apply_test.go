@@ -341,7 +341,8 @@ func TestImmutableFieldIsExplained(t *testing.T) {
 	l.apply(t, web)
 	_, err := l.tryApply(t, strings.ReplaceAll(web, "app: web", "app: other"))
 	want := "nothing was changed: apply Deployment NS/web (app.yaml:12): spec.selector of a live Deployment cannot be changed; " +
-		"undo the change, give the object a new name, or delete the live object and sync again: "
+		"undo the change, give the object a new name, have it deleted and created anew with the annotation pipecd.dev/force-sync-by-replace: \"enabled\", " +
+		"or delete the live object and sync again: spec.selector: Invalid value: "
 	if err == nil || !strings.HasPrefix(l.anonymous(err.Error()), want) || deploy.KindOf(err) != deploy.Invalid {
 		t.Errorf("error (%v):\n%v\nwant it to begin with:\n%s", deploy.KindOf(err), err, want)
 	}

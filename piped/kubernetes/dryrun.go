@@ -94,6 +94,11 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 			return nil
 		}
 		planned, err := r.try(ctx, t)
+		if planRecreation(t, err) {
+			r.req.Log.Infof("%s will be deleted and created anew, because %s", t.ref, t.recreated)
+			t.planned, err = r.tryCreate(ctx, t)
+			return r.cluster.explain(t.source, "create", err)
+		}
 		if reason := r.cannotTry(t, err); reason != "" {
 			mu.Lock()
 			defer mu.Unlock()

@@ -22,10 +22,9 @@ func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 	what := fmt.Sprintf("%s %s (%s)", doing, ref, obj.Origin)
 	switch {
 	case apierrors.IsInvalid(err):
-		if field := immutableField(err); field != "" {
-			return deploy.Errorf(deploy.Invalid,
-				"%s: %s of a live %s cannot be changed; undo the change, give the object a new name, or delete the live object and sync again: %w",
-				what, field, ref.Kind, err)
+		if fields := immutableFields(err); len(fields) > 0 {
+			return deploy.Errorf(deploy.Invalid, "%s: %s of a live %s cannot be changed; undo the change, give the object a new name, %s: %s: %w",
+				what, fields[0], ref.Kind, wayToReplace(obj), causes(err), errRefused)
 		}
 		return deploy.Errorf(deploy.Invalid, "%s: %s: %w", what, causes(err), errRefused)
 	case apierrors.IsForbidden(err):
@@ -45,17 +44,41 @@ func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 // errRefused ends a message whose causes were listed by field.
 var errRefused = errors.New("refused by the API server")
 
+// wayToReplace says how an object is replaced whose field cannot be changed.
+func wayToReplace(obj manifest.Object) string {
+	const byHand = "or delete the live object and sync again"
+	if !replaceable(obj.GroupVersionKind().GroupKind()) {
+		return byHand
+	}
+	return "have it deleted and created anew with the annotation " + manifest.AnnotationForceSyncByReplace + `: "` + replaceEnabled + `", ` + byHand
+}
+
 // causes lists what the API server found wrong, by field.
 func causes(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+	found := causesOf(err)
+	if len(found) == 0 {
 		return err.Error()
 	}
 	var out []string
-	for _, cause := range status.Status().Details.Causes {
-		out = append(out, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
+	for _, cause := range found {
+		out = append(out, strings.TrimPrefix(cause.Field+": "+withoutContent(cause.Message), ": "))
 	}
 	return strings.Join(out, "; ")
+}
+
+// longestValue is up to where a value that the API server quotes is repeated: a
+// whole pod template is nothing to read, and may hold what nobody should.
+const longestValue = 120
+
+// withoutContent leaves a long value out of a message such as "Invalid value:
+// {...}: field is immutable".
+func withoutContent(message string) string {
+	const quotes = "Invalid value: "
+	end := strings.LastIndex(message, ": ")
+	if !strings.HasPrefix(message, quotes) || end < len(quotes)+longestValue {
+		return message
+	}
+	return "Invalid value" + message[end:]
 }
 
 // immutableWords are how the API server says that a field cannot be changed; no
@@ -64,18 +87,8 @@ func immutableWords() []string {
 	return []string{"immutable", "updates to ", "may not change", "may not be changed", "cannot change", "cannot be changed"}
 }
 
-// immutableField returns the field whose change the API server forbids.
-func immutableField(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return ""
-	}
-	for _, cause := range status.Status().Details.Causes {
-		if slices.ContainsFunc(immutableWords(), func(words string) bool { return strings.Contains(cause.Message, words) }) {
-			return cause.Field
-		}
-	}
-	return ""
+func saysImmutable(message string) bool {
+	return slices.ContainsFunc(immutableWords(), func(words string) bool { return strings.Contains(message, words) })
 }
 
 // schemaWords are how the API server says that an object does not fit the schema

@@ -158,7 +158,7 @@ func (l *lab) touch(configMap string) error {
 }
 
 func apiVersions() map[string]string {
-	return map[string]string{"ConfigMap": "v1", "Deployment": "apps/v1", "Service": "v1", "Secret": "v1"}
+	return map[string]string{"ConfigMap": "v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Service": "v1", "Secret": "v1", "Job": "batch/v1"}
 }
 
 // requests records the requests that pass through it, and can fail some.

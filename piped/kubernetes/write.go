@@ -63,8 +63,17 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 		}
 	}
 	if t.isWorkload() && r.req.BeforeApply != nil {
-		if err := r.req.BeforeApply(ctx, t.source, t.liveObject(), t.planned); err != nil {
+		live := t.liveObject()
+		if t.recreated != "" {
+			live = nil // what comes begins from nothing
+		}
+		if err := r.req.BeforeApply(ctx, t.source, live, t.planned); err != nil {
 			return fmt.Errorf("prepare to apply %s: %w", t.ref, err)
+		}
+	}
+	if t.recreated != "" && t.live != nil {
+		if err := r.remove(ctx, t); err != nil {
+			return err
 		}
 	}
 	if err := r.send(ctx, t); err != nil {
@@ -130,6 +139,8 @@ func (r *applyRun) firstContact(t *target) bool {
 func (r *applyRun) record(t *target) {
 	t.done = configured
 	switch {
+	case t.recreated != "":
+		t.done = recreated
 	case t.live == nil:
 		t.done = created
 	case t.live.GetResourceVersion() == t.result.GetResourceVersion():
@@ -137,16 +148,20 @@ func (r *applyRun) record(t *target) {
 	}
 	t.item = deploy.InventoryItem{
 		ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Variant: r.req.Variant, Object: t.ref,
-		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: OwnedHash(t.result.GetManagedFields()),
+		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: OwnedHash(t.result.GetManagedFields()), ConfigHash: t.config,
 		DeploymentID: r.req.DeploymentID, CreatedBy: r.creatorOf(t), UpdatedAt: r.cluster.now(),
 	}
 }
 
 // creatorOf returns the deployment that created the object, "" when it was there
-// before the application.
+// before the application. One that was only replaced keeps its creator.
 func (r *applyRun) creatorOf(t *target) string {
 	uid := t.result.GetUID()
 	switch {
+	case t.recreated != "" && t.recorded != nil:
+		return t.recorded.CreatedBy
+	case t.recreated != "":
+		return ""
 	case t.live == nil || t.live.GetUID() != uid:
 		return r.req.DeploymentID
 	case t.recorded != nil && t.recorded.UID == string(uid):
