@@ -53,6 +53,14 @@ func apply(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
+	restarts, err := restartsOf(w.run.Stage)
+	if err != nil {
+		return err
+	}
+	undo, err := w.undo()
+	if err != nil {
+		return err
+	}
 	result, err := w.cluster.Apply(ctx, cluster.ApplyRequest{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
 		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
@@ -60,6 +68,7 @@ func apply(ctx context.Context, w *work) error {
 		TakeOver: w.set.Spec.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		ApplicationExists: w.applicationExists(ctx),
 		Creating:          w.announce, Created: creating,
+		Restarting: w.restarting, Restarts: restarts, Undo: undo,
 		BeforeApply: w.intend, Applied: w.applied, Log: w.log,
 	})
 	w.items = result.Items

@@ -6,6 +6,7 @@
 //	apply.go     applying a set, with a rollout record for each workload
 //	await.go     waiting for the records, and what their ends mean for a stage
 //	tenancy.go   what the agent's configuration permits the application
+//	confighash.go which workloads restart for a changed configuration
 //	prune.go     deleting what Git does not have any more
 //	sync.go      K8S_SYNC
 //	rollback.go  ROLLBACK

@@ -17,6 +17,17 @@ type Reference struct {
 // volumes, projected ones too, in env and envFrom of every container, and to pull
 // images. Each stands once, ordered by kind and name.
 func References(u *unstructured.Unstructured) []Reference {
+	r := references{found: ConfigReferences(u)}
+	for _, secret := range items(PodSpec(u)["imagePullSecrets"]) {
+		r.add("Secret", secret, "name")
+	}
+	return r.sorted()
+}
+
+// ConfigReferences returns the ConfigMaps and Secrets whose content reaches the
+// containers of u's pods: those of References, without those that only pull
+// images.
+func ConfigReferences(u *unstructured.Unstructured) []Reference {
 	r := references{}
 	spec := PodSpec(u)
 	for _, volume := range items(spec["volumes"]) {
@@ -35,14 +46,16 @@ func References(u *unstructured.Unstructured) []Reference {
 			}
 		}
 	}
-	for _, secret := range items(spec["imagePullSecrets"]) {
-		r.add("Secret", secret, "name")
-	}
-	slices.SortFunc(r.found, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
-	return slices.Compact(r.found)
+	return r.sorted()
 }
 
 type references struct{ found []Reference }
+
+// sorted returns what was found, each once.
+func (r *references) sorted() []Reference {
+	slices.SortFunc(r.found, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return slices.Compact(r.found)
+}
 
 // volumeSecrets are the volume types that name a Secret in a field.
 var volumeSecrets = map[string]string{

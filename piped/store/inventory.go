@@ -20,7 +20,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 	for _, it := range items {
 		o := it.Object
 		row := []any{it.ApplicationID, it.Cluster, o.Group, o.Kind, o.Namespace, o.Name, o.Version, it.Variant, it.UID,
-			it.DesiredDigest, it.OwnedHash, it.DeploymentID, it.CreatedBy, now}
+			it.DesiredDigest, it.OwnedHash, it.ConfigHash, it.DeploymentID, it.CreatedBy, now}
 		key := [3]string{it.ApplicationID, it.Cluster, o.Key()}
 		if i, dup := at[key]; dup {
 			rows[i] = row
@@ -32,7 +32,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 	err := s.write(ctx, func(t *tx) error {
 		return t.insert(ctx, "inventory", inventoryColumns, `ON CONFLICT (application_id, cluster, api_group, kind, namespace, name) DO UPDATE SET
 			version = excluded.version, variant = excluded.variant, uid = excluded.uid, desired_digest = excluded.desired_digest,
-			owned_hash = excluded.owned_hash, deployment_id = excluded.deployment_id, created_by = excluded.created_by, updated_at = excluded.updated_at`, rows)
+			owned_hash = excluded.owned_hash, config_hash = excluded.config_hash, deployment_id = excluded.deployment_id, created_by = excluded.created_by, updated_at = excluded.updated_at`, rows)
 	})
 	if s.dialect.foreign(err) {
 		return deploy.Errorf(deploy.NotFound, "the inventory is of an application that does not exist: %w", err)
@@ -41,7 +41,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 }
 
 const inventoryColumns = `application_id, cluster, api_group, kind, namespace, name, version, variant, uid,
-	desired_digest, owned_hash, deployment_id, created_by, updated_at`
+	desired_digest, owned_hash, config_hash, deployment_id, created_by, updated_at`
 
 // DeleteInventory forgets objects of an application in a cluster, whatever
 // their API version. What is not known is passed over.
@@ -72,7 +72,7 @@ func scanInventory(row scanner) (it deploy.InventoryItem, err error) {
 	var at int64
 	o := &it.Object
 	err = row.Scan(&it.ApplicationID, &it.Cluster, &o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &it.Variant, &it.UID,
-		&it.DesiredDigest, &it.OwnedHash, &it.DeploymentID, &it.CreatedBy, &at)
+		&it.DesiredDigest, &it.OwnedHash, &it.ConfigHash, &it.DeploymentID, &it.CreatedBy, &at)
 	it.UpdatedAt = fromMilli(at)
 	return it, err
 }

@@ -1,0 +1,57 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+)
+
+// metaConfig is the stage metadata key of the workloads that the stage restarts
+// because their configuration has changed: after a crash the configuration may be
+// written, and only this tells that they are still to be restarted.
+const metaConfig = "configChanges"
+
+// restarting stores which workloads are about to be restarted for that.
+func (w *work) restarting(ctx context.Context, changes map[string]cluster.ConfigChange) error {
+	text, err := json.Marshal(changes)
+	if err != nil {
+		return err
+	}
+	return w.run.SaveMetadata(ctx, map[string]string{metaConfig: string(text)})
+}
+
+// restartsOf returns the workloads that a stage was about to restart.
+func restartsOf(stage deploy.Stage) (changes map[string]cluster.ConfigChange, err error) {
+	text := stage.Metadata[metaConfig]
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &changes); err != nil {
+		return nil, fmt.Errorf("read what stage %s was about to restart: %w", stage.ID, err)
+	}
+	return changes, nil
+}
+
+// undo returns, for a rollback, what the forward stages were about to restart,
+// with what was so before the first of them.
+func (w *work) undo() (map[string]cluster.ConfigChange, error) {
+	if !w.run.Stage.Rollback {
+		return nil, nil
+	}
+	all := map[string]cluster.ConfigChange{}
+	for _, stage := range w.run.Deployment.ForwardStages() {
+		changes, err := restartsOf(stage)
+		if err != nil {
+			return nil, err
+		}
+		for key, change := range changes {
+			if _, ok := all[key]; !ok {
+				all[key] = change
+			}
+		}
+	}
+	return all, nil
+}

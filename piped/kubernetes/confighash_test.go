@@ -1,0 +1,205 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// withSettings is a ConfigMap, and a workload of a kind that reads it in some way.
+func withSettings(kind, greeting, labels, pod string) string {
+	return `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {` + labels + `}}
+data: {greeting: ` + greeting + `}
+---
+apiVersion: apps/v1
+kind: ` + kind + `
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {` + pod + `}}
+`
+}
+
+const (
+	plainPod   = `containers: [{name: c, image: "registry.example/web:v1"}]`
+	envPod     = `containers: [{name: c, image: "registry.example/web:v1", env: [{name: G, valueFrom: {configMapKeyRef: {name: settings, key: greeting}}}]}]`
+	envFromPod = `containers: [{name: c, image: "registry.example/web:v1", envFrom: [{configMapRef: {name: settings}}]}]`
+	initPod    = `initContainers: [{name: i, image: "registry.example/i:v1", envFrom: [{configMapRef: {name: settings}}]}], ` + plainPod
+	volumePod  = plainPod + `, volumes: [{name: v, configMap: {name: settings}}]`
+	projectPod = plainPod + `, volumes: [{name: v, projected: {sources: [{configMap: {name: settings}}]}}]`
+	pullPod    = plainPod + `, imagePullSecrets: [{name: settings}]`
+)
+
+// configHash returns the live generation and config-hash of the workload.
+func (l *lab) configHash(t *testing.T, kind string) (generation int64, hash string) {
+	t.Helper()
+	u := l.get(t, kind, "web")
+	return u.GetGeneration(), configHash(u)
+}
+
+// TestConfigHash: a workload restarts when what its containers get from the set
+// has changed, and for nothing else.
+func TestConfigHash(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind, pod string
+		uses      bool
+	}{
+		"env": {"Deployment", envPod, true}, "envFrom": {"Deployment", envFromPod, true}, "init container": {"Deployment", initPod, true},
+		"volume": {"Deployment", volumePod, true}, "projected volume": {"Deployment", projectPod, true},
+		"nothing": {"Deployment", plainPod, false}, "pull secret": {"Deployment", pullPod, false},
+		"DaemonSet": {"DaemonSet", envPod, true}, "StatefulSet": {"StatefulSet", envPod, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			l.apply(t, withSettings(c.kind, "hello", "", c.pod))
+			generation, first := l.configHash(t, c.kind)
+			if (first != "") != c.uses || first != "" && len(first) != configHashLength {
+				t.Fatalf("config-hash %q", first)
+			}
+			l.apply(t, withSettings(c.kind, "hello", "", c.pod))
+			if writes := l.writes(); len(writes) > 0 {
+				t.Errorf("writes of what is unchanged: %v", writes)
+			}
+			l.apply(t, withSettings(c.kind, "hello", "tier: front", c.pod))
+			if g, hash := l.configHash(t, c.kind); g != generation || hash != first {
+				t.Errorf("a label of the ConfigMap changed the workload: generation %d to %d, %q to %q", generation, g, first, hash)
+			}
+			l.apply(t, withSettings(c.kind, "bye", "tier: front", c.pod))
+			if g, hash := l.configHash(t, c.kind); (g > generation) != c.uses || (hash != first) != c.uses {
+				t.Errorf("new content: generation %d to %d, %q to %q", generation, g, first, hash)
+			}
+		})
+	}
+}
+
+// forget loses what was recorded, as with a lost database.
+func (l *lab) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inventory = map[string]deploy.InventoryItem{}
+}
+
+// setLiveHash writes a config-hash as another tool does; "" takes it away.
+func (l *lab) setLiveHash(t *testing.T, hash string) {
+	t.Helper()
+	value := `null`
+	if hash != "" {
+		value = `"` + hash + `"`
+	}
+	patch := `{"spec":{"template":{"metadata":{"annotations":{"` + manifest.AnnotationConfigHash + `":` + value + `}}}}}`
+	_, err := l.Typed().AppsV1().Deployments(l.ns).Patch(context.Background(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignConfigHashIsCarried: what is live stays until the content changes,
+// whoever wrote it, and even if it is none.
+func TestForeignConfigHashIsCarried(t *testing.T) {
+	for name, foreign := range map[string]string{"PipeCD's": "mkf7th2k9d", "none": ""} {
+		for known, forget := range map[string]bool{"known": false, "first seen": true} {
+			t.Run(name+", "+known, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t)
+				l.apply(t, withSettings("Deployment", "hello", "", envPod))
+				l.setLiveHash(t, foreign)
+				if forget {
+					l.forget()
+				}
+				generation, _ := l.configHash(t, "Deployment")
+				l.apply(t, withSettings("Deployment", "hello", "", envPod))
+				if g, hash := l.configHash(t, "Deployment"); g != generation || hash != foreign {
+					t.Errorf("after taking over: generation %d to %d, config-hash %q", generation, g, hash)
+				}
+				l.apply(t, withSettings("Deployment", "hello", "", envPod))
+				if writes := l.writes(); len(writes) > 0 {
+					t.Errorf("writes of what is unchanged: %v", writes)
+				}
+				if forget {
+					l.forget()
+				}
+				l.apply(t, withSettings("Deployment", "bye", "", envPod))
+				if g, hash := l.configHash(t, "Deployment"); g == generation || hash == foreign || hash == "" {
+					t.Errorf("new content: generation %d to %d, config-hash %q", generation, g, hash)
+				}
+			})
+		}
+	}
+}
+
+// TestRestartSurvivesACrash: what decided for a restart is written when the agent
+// dies; the repeated run restarts all the same.
+func TestRestartSurvivesACrash(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, withSettings("Deployment", "hello", "", envPod))
+	_, before := l.configHash(t, "Deployment")
+	l.forget()
+	var recorded map[string]ConfigChange
+	died := errors.New("died")
+	_, err := l.tryApply(t, withSettings("Deployment", "bye", "", envPod), func(r *ApplyRequest) {
+		r.Restarting = func(_ context.Context, changes map[string]ConfigChange) error { recorded = changes; return nil }
+		r.Applied = nil
+		r.BeforeApply = func(context.Context, manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
+			return died
+		}
+	})
+	if !errors.Is(err, died) || len(recorded) != 1 {
+		t.Fatalf("%v, recorded %v", err, recorded)
+	}
+	if live := l.get(t, "ConfigMap", "settings"); contentOf(live)["data"].(map[string]any)["greeting"] != "bye" {
+		t.Fatal("the ConfigMap was not written before the end")
+	}
+	l.apply(t, withSettings("Deployment", "bye", "", envPod), func(r *ApplyRequest) { r.Restarts = recorded })
+	_, after := l.configHash(t, "Deployment")
+	if after == before || after == "" {
+		t.Errorf("config-hash %q, before %q", after, before)
+	}
+}
+
+// TestRollbackBringsTheConfigHashBack: the template becomes what it was to the
+// byte, so that its ReplicaSet is used again.
+func TestRollbackBringsTheConfigHashBack(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, withSettings("Deployment", "hello", "", envPod))
+	l.setLiveHash(t, "mkf7th2k9d")
+	var changes map[string]ConfigChange
+	l.apply(t, withSettings("Deployment", "bye", "", envPod), func(r *ApplyRequest) {
+		r.Restarting = func(_ context.Context, c map[string]ConfigChange) error { changes = c; return nil }
+	})
+	if _, hash := l.configHash(t, "Deployment"); hash == "mkf7th2k9d" {
+		t.Fatal("nothing to bring back")
+	}
+	l.apply(t, withSettings("Deployment", "hello", "", envPod), func(r *ApplyRequest) { r.Undo = changes })
+	if _, hash := l.configHash(t, "Deployment"); hash != "mkf7th2k9d" {
+		t.Errorf("config-hash %q after the rollback", hash)
+	}
+}
+
+// TestSecretsCompareByContent: base64 has more than one way to be written, and
+// stringData is another.
+func TestSecretsCompareByContent(t *testing.T) {
+	l := newLab(t)
+	const pod = `containers: [{name: c, image: "registry.example/web:v1", envFrom: [{secretRef: {name: key}}]}]`
+	secret := func(data string) string {
+		return strings.Replace(withSettings("Deployment", "hello", "", pod), "---", "---\napiVersion: v1\nkind: Secret\nmetadata: {name: key}\n"+data+"---", 1)
+	}
+	l.apply(t, secret("stringData: {password: hello}\n"))
+	l.forget()
+	generation, hash := l.configHash(t, "Deployment")
+	l.apply(t, secret("data: {password: \"aGVs\\nbG8=\"}\n"))
+	if g, h := l.configHash(t, "Deployment"); g != generation || h != hash {
+		t.Errorf("generation %d to %d, config-hash %q to %q", generation, g, hash, h)
+	}
+}
