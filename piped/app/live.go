@@ -30,7 +30,7 @@ type live struct {
 	follower     *follower
 	secrets      *secret.Renderer
 	tenants      *tenants
-	remotes      *git.Remotes // set before plan is called
+	remotes      *git.Remotes   // set before plan is called
 	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
 
@@ -70,17 +70,17 @@ func newLive(dataDir string, o Options) *live {
 // without them. With an error it cannot do at all.
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.interval = cfg.SyncInterval
+	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [7]error
+	var errs [6]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
-	s.remotes, errs[5] = planRemotes(cfg)
 	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries}
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[6] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.certificate, errs[5] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }

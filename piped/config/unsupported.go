@@ -17,8 +17,6 @@ func unsupportedFields() []string {
 		"resourceRoutes",
 		"configPropagation",
 		"healthChecks",
-		"input.helmChart",
-		"input.helmOptions",
 		"eventWatcher",
 		"driftDetection.ignoreRules",
 	}
