@@ -2,6 +2,9 @@ package helm
 
 import (
 	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
 )
 
 // Bounds of what functions take and make.
@@ -10,6 +13,8 @@ const (
 	maxResult  = 16 << 20  // bytes of what one function makes
 	maxNodes   = 1_000_000 // of a value that is written as text
 	maxNesting = 1000      // of such a value
+	maxSearch  = 1 << 28   // steps of one search; nothing can interrupt it
+	maxCompare = 1 << 25   // comparisons of one call; nor these
 )
 
 // set is a set of function names.
@@ -28,6 +33,8 @@ func names(all ...string) set {
 type hazards struct {
 	counts     set // numbers say how much they make
 	multiplies set // they make as much as the product of two arguments
+	searches   set // they look for a regular expression in a text
+	compares   set // they compare each item of a list with each of another
 	merges     set // they change their first argument
 	writes     set // they walk a value to its ends
 }
@@ -37,6 +44,9 @@ func newHazards() hazards {
 		counts: names("until", "untilStep", "seq", "randAlphaNum", "randAlpha", "randAscii", "randNumeric", "randBytes"),
 		multiplies: names("repeat", "indent", "nindent", "replace", "join", "regexReplaceAll", "mustRegexReplaceAll",
 			"regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", "wrapWith"),
+		searches: names("regexMatch", "mustRegexMatch", "regexFind", "mustRegexFind", "regexFindAll", "mustRegexFindAll",
+			"regexSplit", "mustRegexSplit", "regexReplaceAll", "mustRegexReplaceAll", "regexReplaceAllLiteral", "mustRegexReplaceAllLiteral"),
+		compares: names("uniq", "mustUniq", "without", "mustWithout"),
 		merges: names("set", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"),
 		writes: names("toYaml", "mustToYaml", "toYamlPretty", "toJson", "mustToJson", "toPrettyJson", "mustToPrettyJson", "toRawJson",
 			"mustToRawJson", "toToml", "mustToToml", "print", "printf", "println", "toString", "toStrings", "quote", "squote", "cat",
@@ -93,6 +103,15 @@ func (g *guard) before(name string, args []reflect.Value) error {
 		}
 	case g.hazards.merges[name]:
 		return acyclic(name, args)
+	case g.hazards.compares[name]:
+		if n := comparisons(args); n > maxCompare {
+			return limitf("%s would compare %d items; expected at most %d", name, n, maxCompare)
+		}
+	}
+	if g.hazards.searches[name] {
+		if n := states(args[0].String()) * int64(args[1].Len()); n > maxSearch {
+			return limitf("%s would take up to %d steps; expected at most %d", name, n, maxSearch)
+		}
 	}
 	if !g.hazards.writes[name] {
 		return nil
@@ -188,6 +207,37 @@ func weight(v reflect.Value) int {
 		return v.Len() * int(v.Type().Elem().Size())
 	}
 	return 0
+}
+
+var repeated = regexp.MustCompile(`\d+`)
+
+// states is about how large a regular expression is: what {1000} repeats is
+// written out.
+func states(pattern string) int64 {
+	most := int64(0)
+	if strings.Contains(pattern, "{") {
+		for _, digits := range repeated.FindAllString(pattern, -1) {
+			n, err := strconv.ParseInt(digits, 10, 64)
+			if err == nil {
+				most = max(most, min(n, 1000)) // what a regular expression may repeat
+			}
+		}
+	}
+	return int64(len(pattern)) * (1 + most)
+}
+
+// comparisons is how often the items of the first list are compared with each
+// other, or with the arguments after it.
+func comparisons(args []reflect.Value) int64 {
+	list := bare(args[0])
+	if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
+		return 0 // the function refuses it
+	}
+	n := int64(list.Len())
+	if len(args) > 1 {
+		return n * int64(args[1].Len())
+	}
+	return n * n
 }
 
 // largest returns the largest number among arguments, by amount.

@@ -166,6 +166,9 @@ func unpack(data []byte, left *budget) ([]*file, error) {
 		}
 		files = append(files, f)
 	}
+	if len(files) == 0 {
+		return nil, deploy.Errorf(deploy.Invalid, "the archive is empty")
+	}
 	slices.SortStableFunc(files, func(a, b *file) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
 }
