@@ -108,10 +108,6 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		changed = append(changed, "secretManagement")
 		l.secrets.Use(next.keys)
 	}
-	if !was.remotes.same(next.remotes) {
-		changed = append(changed, "remotes")
-		l.remotes.Allow(next.remotes.hosts, next.remotes.auth)
-	}
 	if !was.charts.same(next.charts) {
 		changed = append(changed, "chartRepositories and chartRegistries")
 		l.charts.Use(next.charts.repositories, next.charts.registries)
@@ -124,6 +120,12 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	repositories := !slices.EqualFunc(was.repositories, next.repositories, repository.same)
 	if repositories {
 		changed = append(changed, "repositories")
+	}
+	if !was.remotes.same(next.remotes) {
+		l.remotes.Allow(next.remotes.hosts, next.remotes.auth)
+		if !repositories { // they are part of it
+			changed = append(changed, "git.remoteHosts")
+		}
 	}
 	if was.interval != next.interval {
 		changed = append(changed, "syncInterval")

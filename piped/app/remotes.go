@@ -14,41 +14,56 @@ import (
 // remotes are which repositories kustomizations and charts may refer to, and how
 // they are reached. It is not changed once made.
 type remotes struct {
-	git   config.Git
-	hosts []string              // as git.Remotes.Allow wants them
-	own   []string              // hosts of repositories, for which the agent's credentials are
-	keys  map[string]git.Secret // SSH keys by host, of chart repositories in Git
+	hosts     []string          // as git.Remotes.Allow wants them
+	access    map[string]access // by host
+	otherwise access            // without credentials
+}
+
+// access is how a host is reached, or why it cannot be.
+type access struct {
+	auth git.Auth
+	err  error
 }
 
 // planRemotes returns the remotes that cfg allows: those on hosts of its
-// repositories, of its chart repositories in Git, and of git.remoteHosts.
-func planRemotes(cfg *config.Piped) (*remotes, error) {
-	r := &remotes{git: cfg.Git, hosts: slices.Clone(cfg.Git.RemoteHosts), keys: map[string]git.Secret{}}
+// repositories, of its chart repositories in Git, and of git.remoteHosts. The
+// credentials of spec.git are only for the first and the host that git.host
+// names: that a host may be asked does not mean that it may see them.
+func planRemotes(cfg *config.Piped) *remotes {
+	r := &remotes{hosts: slices.Clone(cfg.Git.RemoteHosts), access: map[string]access{}}
+	own := []string{cfg.Git.Host, cfg.Git.HostName}
 	for _, repo := range cfg.Repositories {
-		if host := hostOf(repo.Remote); host != "" {
-			r.hosts, r.own = append(r.hosts, allowedHost(repo.Remote)), append(r.own, host)
-		}
+		r.hosts, own = append(r.hosts, allowedHost(repo.Remote)), append(own, hostOf(repo.Remote))
 	}
+	for _, host := range own {
+		r.access[host] = accessTo(host, cfg.Git)
+	}
+	r.otherwise = accessTo("", config.Git{KnownHostsFile: cfg.Git.KnownHostsFile})
 	for _, charts := range cfg.ChartRepositories {
-		host := hostOf(charts.GitRemote)
-		if host == "" {
-			continue
-		}
 		r.hosts = append(r.hosts, allowedHost(charts.GitRemote))
 		if charts.SSHKeyFile == "" {
 			continue
 		}
 		key, err := os.ReadFile(charts.SSHKeyFile)
 		if err != nil {
-			return nil, deploy.Errorf(deploy.Invalid, "spec.chartRepositories: sshKeyFile: %w", err)
+			err = deploy.Errorf(deploy.Invalid, "spec.chartRepositories: sshKeyFile: %w", err)
 		}
-		r.keys[host] = git.Secret(key)
+		auth := r.otherwise.auth
+		auth.SSHKey = git.Secret(key)
+		r.access[hostOf(charts.GitRemote)] = access{auth, err}
 	}
-	return r, nil
+	r.hosts = slices.DeleteFunc(r.hosts, func(host string) bool { return host == "" })
+	delete(r.access, "")
+	return r
+}
+
+func accessTo(host string, g config.Git) access {
+	auth, err := gitAuth(g, "https://"+host)
+	return access{auth, err}
 }
 
 // allowedHost returns the host of a remote with its port, and with http:// in
-// front if that is how it is reached.
+// front if that is how it is reached; "" for a path.
 func allowedHost(remote string) string {
 	u, err := url.Parse(remote)
 	switch {
@@ -60,19 +75,12 @@ func allowedHost(remote string) string {
 	return u.Host
 }
 
-// auth returns the credentials for a remote. Those of spec.git are only for the
-// hosts of repositories and the one that git.host names: that a host may be asked
-// does not mean that it may see them.
 func (r *remotes) auth(remote string) (git.Auth, error) {
-	host, g := hostOf(remote), r.git
-	if !slices.Contains(r.own, host) && host != g.Host && host != g.HostName {
-		g = config.Git{KnownHostsFile: g.KnownHostsFile}
+	a, ok := r.access[hostOf(remote)]
+	if !ok {
+		a = r.otherwise
 	}
-	auth, err := gitAuth(g, remote)
-	if key, ok := r.keys[host]; ok {
-		auth.SSHKey = key
-	}
-	return auth, err
+	return a.auth, a.err
 }
 
 func (r *remotes) same(o *remotes) bool { return reflect.DeepEqual(r, o) }

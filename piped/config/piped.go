@@ -136,6 +136,9 @@ func (p *Piped) Files() []string {
 	for _, hook := range p.Webhooks {
 		files = append(files, hook.SecretFile)
 	}
+	for _, charts := range p.ChartRepositories {
+		files = append(files, charts.SSHKeyFile)
+	}
 	files = append(files, p.SecretManagement.files()...)
 	for _, rule := range p.Tenancy {
 		files = append(files, rule.VerifyCommits.files()...)
