@@ -41,6 +41,9 @@ type dialect interface {
 	// forUpdate ends a SELECT that locks the rows it reads until the
 	// transaction ends.
 	forUpdate() string
+	// oneWriter tells whether there is one connection to write through, which
+	// writers that come at the same time share.
+	oneWriter() bool
 	// cacheStatements tells whether the store shall keep prepared statements.
 	cacheStatements() bool
 
@@ -161,6 +164,7 @@ func (sqliteDialect) goose() goose.Dialect                              { return
 func (sqliteDialect) migrationOptions() ([]goose.ProviderOption, error) { return nil, nil }
 func (sqliteDialect) rewrite(query string) string                       { return query }
 func (sqliteDialect) forUpdate() string                                 { return "" } // the writer is alone
+func (sqliteDialect) oneWriter() bool                                   { return true }
 func (sqliteDialect) cacheStatements() bool                             { return true }
 func (sqliteDialect) unique(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
@@ -257,6 +261,7 @@ func (postgresDialect) rewrite(query string) string {
 
 // forUpdate leaves room for inserts that refer to the locked rows.
 func (postgresDialect) forUpdate() string     { return " FOR NO KEY UPDATE" }
+func (postgresDialect) oneWriter() bool       { return false }
 func (postgresDialect) cacheStatements() bool { return false } // pgx does it per connection
 
 func (postgresDialect) unique(err error) bool  { return postgresCode(err) == "23505" }

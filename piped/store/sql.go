@@ -67,6 +67,7 @@ type tx struct {
 	changes []deploy.Change
 	events  []deploy.Event
 	missed  []string // statements to prepare once the connection is free
+	shared  bool     // with other writers, which must not end when this one's context does
 }
 
 // maxAttempts bounds how often a transaction is repeated that the database
@@ -76,6 +77,9 @@ const maxAttempts = 5
 // write runs fn in one transaction: all of it is stored and announced, or
 // nothing. The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
+	if s.dialect.oneWriter() {
+		return s.group.write(ctx, s, fn)
+	}
 	for attempt := 1; ; attempt++ {
 		err := s.writeOnce(ctx, fn)
 		if err == nil || attempt == maxAttempts || !s.dialect.retryable(err) {
@@ -104,10 +108,23 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 		return err
 	}
 	s.feed.publish(t.changes)
-	for _, query := range t.missed {
-		s.stmts.prepared(ctx, s.writer, query)
-	}
+	t.prepareMissed(ctx)
 	return nil
+}
+
+// prepareMissed prepares what t had to run unprepared. The transaction is over.
+func (t *tx) prepareMissed(ctx context.Context) {
+	for _, query := range t.missed {
+		t.store.stmts.prepared(ctx, t.store.writer, query)
+	}
+}
+
+// during returns the context for a statement of t.
+func (t *tx) during(ctx context.Context) context.Context {
+	if t.shared {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
@@ -115,6 +132,7 @@ func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
 }
 
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	ctx = t.during(ctx)
 	query = t.store.dialect.rewrite(query)
 	if st := t.stmt(query, args); st != nil {
 		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
@@ -124,6 +142,7 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 
 // exec runs a statement and returns how many rows it changed.
 func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	ctx = t.during(ctx)
 	query = t.store.dialect.rewrite(query)
 	for i, a := range args {
 		if text, ok := a.(string); ok {

@@ -53,6 +53,7 @@ type Store struct {
 	writer  *sql.DB
 	reader  *sql.DB // the same as writer on PostgreSQL
 	stmts   statements
+	group   group // of those that write now
 	feed    feed
 	aead    cipher.AEAD
 	clock   func() time.Time
