@@ -27,8 +27,14 @@ const (
 	firstPause   = 200 * time.Millisecond // between them; it doubles
 )
 
-func newClient(limits Limits) *client {
-	return &client{secure: httpClient(false), insecure: httpClient(true), timeout: limits.Download}
+// newClient returns a client over the network, or over a transport of the
+// caller's.
+func newClient(limits Limits, transport http.RoundTripper) *client {
+	c := &client{secure: httpClient(false), insecure: httpClient(true), timeout: limits.Download}
+	if transport != nil {
+		c.secure.Transport, c.insecure.Transport = transport, transport
+	}
+	return c
 }
 
 func httpClient(insecure bool) *http.Client {

@@ -20,8 +20,8 @@ type remotes struct {
 	client       *client
 }
 
-func newRemotes(repositories []config.ChartRepository, registries []config.ChartRegistry, limits Limits) *remotes {
-	m := &remotes{client: newClient(limits)}
+func newRemotes(repositories []config.ChartRepository, registries []config.ChartRegistry, c *client) *remotes {
+	m := &remotes{client: c}
 	for _, repo := range repositories {
 		if repo.Type != config.ChartRepositoryGit {
 			m.repositories = append(m.repositories, repo)

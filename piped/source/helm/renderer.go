@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,9 @@ type Config struct {
 	Dir string
 	// Limits of one rendering; zero fields are the defaults.
 	Limits Limits
+	// Transport carries every request to a server; nil is the network, with
+	// attempts anew after failures that pass.
+	Transport http.RoundTripper
 }
 
 // Limits bound what one chart may cost, so that no commit and no server can take
@@ -115,7 +119,8 @@ func (l Limits) withDefaults() Limits {
 type Renderer struct {
 	git     Trees
 	limits  Limits
-	slots   chan struct{} // holds a token for each rendering under way
+	network http.RoundTripper // nil is the network itself
+	slots   chan struct{}     // holds a token for each rendering under way
 	remotes atomic.Pointer[remotes]
 	cache   *cache
 }
@@ -127,7 +132,7 @@ func New(cfg Config) (*Renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Renderer{git: cfg.Git, limits: limits, slots: make(chan struct{}, limits.Concurrent), cache: store}
+	r := &Renderer{git: cfg.Git, limits: limits, network: cfg.Transport, slots: make(chan struct{}, limits.Concurrent), cache: store}
 	r.Use(cfg.Repositories, cfg.Registries)
 	return r, nil
 }
@@ -135,7 +140,7 @@ func New(cfg Config) (*Renderer, error) {
 // Use makes later renderings use other chart repositories and registries. Those
 // under way keep theirs.
 func (r *Renderer) Use(repositories []config.ChartRepository, registries []config.ChartRegistry) {
-	r.remotes.Store(newRemotes(repositories, registries, r.limits))
+	r.remotes.Store(newRemotes(repositories, registries, newClient(r.limits, r.network)))
 }
 
 // Fingerprint identifies all of the configuration that decides what a request
