@@ -47,7 +47,7 @@ func newHazards() hazards {
 		searches: names("regexMatch", "mustRegexMatch", "regexFind", "mustRegexFind", "regexFindAll", "mustRegexFindAll",
 			"regexSplit", "mustRegexSplit", "regexReplaceAll", "mustRegexReplaceAll", "regexReplaceAllLiteral", "mustRegexReplaceAllLiteral"),
 		compares: names("uniq", "mustUniq", "without", "mustWithout"),
-		merges: names("set", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"),
+		merges:   names("set", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"),
 		writes: names("toYaml", "mustToYaml", "toYamlPretty", "toJson", "mustToJson", "toPrettyJson", "mustToPrettyJson", "toRawJson",
 			"mustToRawJson", "toToml", "mustToToml", "print", "printf", "println", "toString", "toStrings", "quote", "squote", "cat",
 			"deepCopy", "mustDeepCopy", "deepEqual", "html", "js", "urlquery"),
@@ -105,7 +105,7 @@ func (g *guard) before(name string, args []reflect.Value) error {
 		return acyclic(name, args)
 	case g.hazards.compares[name]:
 		if n := comparisons(args); n > maxCompare {
-			return limitf("%s would compare %d items; expected at most %d", name, n, maxCompare)
+			return limitf("%s would make up to %d comparisons; expected at most %d", name, n, maxCompare)
 		}
 	}
 	if g.hazards.searches[name] {
@@ -226,18 +226,22 @@ func states(pattern string) int64 {
 	return int64(len(pattern)) * (1 + most)
 }
 
-// comparisons is how often the items of the first list are compared with each
-// other, or with the arguments after it.
+// comparisons is how often the parts of the first list are compared with the items
+// of that list, or with the arguments after it.
 func comparisons(args []reflect.Value) int64 {
 	list := bare(args[0])
 	if list.Kind() != reflect.Slice && list.Kind() != reflect.Array {
 		return 0 // the function refuses it
 	}
-	n := int64(list.Len())
-	if len(args) > 1 {
-		return n * int64(args[1].Len())
+	left := maxNodes
+	if !fits(list, &left, maxNesting) {
+		return maxNodes * maxNodes
 	}
-	return n * n
+	with := list.Len()
+	if len(args) > 1 {
+		with = args[1].Len()
+	}
+	return int64(maxNodes-left) * int64(with)
 }
 
 // largest returns the largest number among arguments, by amount.

@@ -99,15 +99,31 @@ func extra(name string) func(args []reflect.Value) float64 {
 	case "until", "untilstep", "seq":
 		return func(a []reflect.Value) float64 { return turns(name, a) }
 	case "regexmatch", "regexfindall", "regexfind", "regexsplit":
-		return func(a []reflect.Value) float64 { return size(a[0]) * size(a[1]) }
+		return func(a []reflect.Value) float64 { return states(a[0].String()) * size(a[1]) }
 	case "regexreplaceall", "regexreplaceallliteral":
-		return func(a []reflect.Value) float64 { return (size(a[0]) + size(a[2])) * size(a[1]) }
+		return func(a []reflect.Value) float64 { return (states(a[0].String()) + size(a[2])) * size(a[1]) }
+	case "uniq": // each item is compared with those before
+		return func(a []reflect.Value) float64 { return items(a[0]) * items(a[0]) }
+	case "without":
+		return func(a []reflect.Value) float64 { return items(a[0]) * items(a[1]) }
 	case "toprettyjson":
 		return func(a []reflect.Value) float64 { return 2 * maxDepth * items(a[0]) }
 	case "printf":
 		return func(a []reflect.Value) float64 { return widest(a[0].String()) * size(a[1]) }
 	}
 	return nil
+}
+
+var repeated = regexp.MustCompile(`\{\d*,?\d*\}`)
+
+// states is about how large a regular expression is: what {1000} repeats is
+// written out.
+func states(pattern string) float64 {
+	most := 0.0
+	for _, braces := range repeated.FindAllString(pattern, -1) {
+		most = max(most, widest(braces))
+	}
+	return float64(len(pattern)) * (1 + most)
 }
 
 // items is how many a value has, counting those of lists and dicts in it.

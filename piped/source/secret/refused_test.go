@@ -154,6 +154,9 @@ func TestTemplatesThatComputeTooMuch(t *testing.T) {
 		"{{ define `x` }}{{ if lt (len .) 30 }}{{ template `x` (print . `x`) }}{{ template `x` (print . `x`) }}{{ end }}{{ end }}{{ template `x` `` }}": errBudget,
 		"{{ define `x` }}{{ template `x` }}{{ end }}{{ template `x` }}":                                                                                 errBudget,
 		"{{ $s := repeat 1000000 `x` }}" + strings.Repeat("{{ $s }}", 100):                                                                              errBudget,
+		"{{ until 100000 | uniq | len }}":                                                                                                               errBudget,
+		"{{ $l := until 100000 }}{{ without $l 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 | len }}":                                       errBudget,
+		"{{ regexMatch `a{1000}` (repeat 100000 `a`) }}":                                                                                                errBudget,
 		"{{ range until 1000 }}{{ . | toString | repeat 1000000 }}{{ end }}":                                                                            errBudget,
 	}
 	for text, want := range tests {
