@@ -56,8 +56,9 @@ func (c *cache) put(data []byte, key ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	digest := hexSum(data)
-	if c.write(c.content(digest), data) == nil && c.write(c.reference(key), []byte(digest)) == nil {
-		_ = c.shrink() // the next one tries again
+	content, reference := c.content(digest), c.reference(key)
+	if c.write(content, data) == nil && c.write(reference, []byte(digest)) == nil {
+		_ = c.shrink(content, reference) // the next one tries again
 	}
 }
 
@@ -78,8 +79,9 @@ func (c *cache) write(name string, data []byte) error {
 	return err
 }
 
-// shrink removes the oldest files until the rest is within the limit.
-func (c *cache) shrink() error {
+// shrink removes the oldest files until the rest is within the limit, but for
+// those to keep.
+func (c *cache) shrink(keep ...string) error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
@@ -87,9 +89,13 @@ func (c *cache) shrink() error {
 	var files []fs.FileInfo
 	var size int64
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil {
+		info, err := entry.Info()
+		if err != nil {
+			continue
+		}
+		size += info.Size()
+		if !slices.Contains(keep, filepath.Join(c.dir, info.Name())) {
 			files = append(files, info)
-			size += info.Size()
 		}
 	}
 	slices.SortFunc(files, func(a, b fs.FileInfo) int {

@@ -47,7 +47,7 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 	if err != nil {
 		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
 	}
-	web := webSchemas{ctx: ctx, client: r.remotes.client}
+	web := webSchemas{ctx, r}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(jsonschema.SchemeURLLoader{"http": web, "https": web})
 	if err := compiler.AddResource(at, document); err != nil {
@@ -69,13 +69,14 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 
 // webSchemas loads schemas that others name.
 type webSchemas struct {
-	ctx    context.Context
-	client *client
+	ctx context.Context
+	r   *rendering
 }
 
 // Load implements jsonschema.URLLoader.
 func (w webSchemas) Load(url string) (any, error) {
-	data, err := w.client.get(w.ctx, url, access{}, maxValues)
+	w.r.remote = true
+	data, err := w.r.remotes.client.get(w.ctx, url, access{}, maxValues)
 	if err != nil {
 		return nil, err
 	}
