@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -35,6 +36,22 @@ func TestFunctionsThatCannotBeInterrupted(t *testing.T) {
 			t.Errorf("%s: %v", template, err)
 		case want != "" && (!deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: got %v, want %q", template, err, want)
+		}
+	}
+}
+
+// TestLinkLocalAddressesAreNotAsked: a cloud's machine would tell its secrets there.
+func TestLinkLocalAddressesAreNotAsked(t *testing.T) {
+	for address, refused := range map[string]bool{
+		"169.254.169.254:80": true, "[fe80::1]:443": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.169.254]:80": true,
+		"127.0.0.1:80": false, "[::1]:80": false, "10.0.0.1:443": false, "192.0.2.1:443": false,
+	} {
+		err := notLinkLocal("tcp", address, nil)
+		if (err != nil) != refused {
+			t.Errorf("%s: got %v, want it refused: %t", address, err, refused)
+		}
+		if refused && !deploy.IsKind(unreachable(t.Context(), "x", &url.Error{Err: err}), deploy.Invalid) {
+			t.Errorf("%s: another attempt would not succeed", address)
 		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -40,7 +42,7 @@ func newClient(limits Limits, transport http.RoundTripper) *client {
 func httpClient(insecure bool) *http.Client {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: notLinkLocal}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
 		IdleConnTimeout:       15 * time.Second,
@@ -51,6 +53,16 @@ func httpClient(insecure bool) *http.Client {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // chartRepositories[].insecure
 	}
 	return &http.Client{Transport: retrying{transport}, CheckRedirect: redirect}
+}
+
+// notLinkLocal refuses the addresses at which a cloud tells its machines their
+// secrets: a commit may name any address, and see in an object what was there.
+func notLinkLocal(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err == nil && at.Addr().Unmap().IsLinkLocalUnicast() {
+		return deploy.Errorf(deploy.Invalid, "%s is a link-local address; charts and values are not read from there", at.Addr())
+	}
+	return nil
 }
 
 // redirect follows to servers only, and takes the credentials off on the way to
@@ -144,6 +156,9 @@ func unreachable(ctx context.Context, shown string, err error) error {
 		if !deploy.IsKind(err, deploy.Unavailable) {
 			return err // who asked is gone
 		}
+	}
+	if deploy.IsKind(err, deploy.Invalid) {
+		return deploy.Errorf(deploy.Invalid, "%s cannot be reached: %w", shown, err)
 	}
 	return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", shown, err)
 }
