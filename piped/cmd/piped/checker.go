@@ -123,8 +123,13 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 			c.agent(t.show(name), data)
 		}
 	}
+	charts, err := newOfflineCharts()
+	if err != nil {
+		return err
+	}
 	loader := &source.Loader{
 		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()),
+		Remotes: offline{}, Charts: charts,
 	}
 	for _, name := range files.applications {
 		if !c.begin(t.show(name)) {
@@ -156,6 +161,8 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 		return ctx.Err()
 	case errors.As(err, &unsupported):
 		c.warnings = append(c.warnings, t.lines(name, err.Error()+"; the agent leaves the application alone")...)
+	case errors.Is(err, errOffline):
+		c.warnings = append(c.warnings, t.lines(name, err.Error())...)
 	case err != nil:
 		c.problems = append(c.problems, t.lines(name, err.Error())...)
 	}
