@@ -123,7 +123,8 @@ func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, r
 	}
 	summary := fmt.Sprintf("Taking over what runs: the live objects are those of commit %s", running.Short())
 	r, err := w.newRequest(ctx, app, e, provider, deploy.Trigger{
-		Kind: deploy.OnCommit, Commit: running, Strategy: deploy.StrategyQuickSync, StrategySummary: summary, TakeOver: true,
+		Kind: deploy.OnCommit, Commit: running, Strategy: deploy.StrategyQuickSync, StrategySummary: summary,
+		TakeOver: true, OwnershipOnly: running.Hash != w.catalog.commit.Hash,
 	})
 	r.reason, r.Chain, r.Deployment.ChainID = summary, nil, "" // nothing new comes of it
 	return &r, err

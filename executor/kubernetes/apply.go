@@ -65,7 +65,7 @@ func apply(ctx context.Context, w *work) error {
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
 		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: w.set.Objects, Inventory: w.before,
-		TakeOver: w.set.Spec.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
+		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		ApplicationExists: w.applicationExists(ctx),
 		Creating:          w.announce, Created: creating,
 		Restarting: w.restarting, Restarts: restarts, Undo: undo,

@@ -8,6 +8,7 @@
 //	tenancy.go   what the agent's configuration permits the application
 //	confighash.go which workloads restart for a changed configuration
 //	prune.go     deleting what Git does not have any more
+//	takeover.go  what of a set is taken over from others
 //	sync.go      K8S_SYNC
 //	rollback.go  ROLLBACK
 //

@@ -186,13 +186,15 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
+				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
 			},
 		},
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
-				"Trigger.PermitPrune", // told to who permits it
+				"Trigger.PermitPrune",   // told to who permits it
+				"Trigger.OwnershipOnly", // the log of its stage tells
 				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Strategy",                 // told by GetPlan
 				"Outcome", "OutcomeReason", // told as status and reason once reached

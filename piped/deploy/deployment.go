@@ -65,6 +65,9 @@ type Trigger struct {
 	// TakeOver: the commit is the one that was found running when the application
 	// was first seen; deploying it makes the live objects this agent's.
 	TakeOver bool `json:"takeOver,omitempty"`
+	// OwnershipOnly: the branch has brought more since that commit. What is not live
+	// is not created, and what follows is for the next deployment.
+	OwnershipOnly bool `json:"ownershipOnly,omitempty"`
 	// PermitPrune are objects whose deletion a person permitted, although they are
 	// more than a prune may delete.
 	PermitPrune []ObjectRef `json:"permitPrune,omitempty"`

@@ -27,7 +27,11 @@ type ApplyRequest struct {
 	Inventory []deploy.InventoryItem // of the application, as stored
 
 	// TakeOver permits to apply objects that another application owns.
-	TakeOver            bool
+	TakeOver bool
+	// Adopt permits to apply objects that PipeCD applied, whichever agent and
+	// application they are of: those marked with its annotations and without
+	// manifest.LabelApplication.
+	Adopt               bool
 	AutoCreateNamespace bool
 
 	// ApplicationExists tells whether an owner found on a live object still

@@ -136,6 +136,8 @@ func (r *applyRun) foreignOwner(live metav1.Object) string {
 	}
 	application, piped := live.GetAnnotations()[manifest.AnnotationApplication], live.GetAnnotations()[manifest.AnnotationPiped]
 	switch {
+	case r.req.Adopt && live.GetLabels()[manifest.LabelApplication] == "":
+		return ""
 	case piped != "" && piped != r.req.PipedID:
 		return fmt.Sprintf("application %s of piped %s", application, piped)
 	case application == "" || application == r.req.ApplicationID:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,6 +29,32 @@ func (c *Cluster) Owned(ctx context.Context, applicationID, pipedID string, refs
 		items = append(items, deploy.InventoryItem{ApplicationID: applicationID, Cluster: c.name, Object: ref, UID: string(live.UID)})
 	}
 	return items, nil
+}
+
+// Existing tells which of the objects are live. They are looked for at the same
+// time, a few at once.
+func (c *Cluster) Existing(ctx context.Context, refs []deploy.ObjectRef) (map[deploy.ObjectRef]bool, error) {
+	found := make([]bool, len(refs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for i, ref := range refs {
+		g.Go(func() error {
+			live, err := c.find(ctx, ref)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", ref, c.Classify(err))
+			}
+			found[i] = live != nil
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	out := map[deploy.ObjectRef]bool{}
+	for i, ref := range refs {
+		out[ref] = found[i]
+	}
+	return out, nil
 }
 
 // find reads the metadata of an object, nil when there is no such object.
