@@ -51,13 +51,15 @@ var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Reso
 // keptWorkload and keptSet are what the caches keep of an object.
 type keptWorkload struct {
 	metav1.ObjectMeta
-	workload rollout.Workload
+	workload    rollout.Workload
+	application string // the value of its application label
 }
 
 type keptSet struct {
 	metav1.ObjectMeta
-	revision rollout.Revision
-	owner    string // subscription key of the controller
+	revision   rollout.Revision
+	owner      string // subscription key of the controller
+	deployment string // the controller's name, if it is a Deployment
 }
 
 // Observer watches the workloads of one cluster for package rollout. Workloads
@@ -199,6 +201,18 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	return s, nil
 }
 
+// application returns the value of the application label of a watched Deployment.
+func (o *Observer) application(key types.NamespacedName) string {
+	w, err := o.watchWorkloads(rollout.KindDeployment)
+	if err != nil {
+		return ""
+	}
+	if kept, ok := w.Get(key).(*keptWorkload); ok {
+		return kept.application
+	}
+	return ""
+}
+
 // Confirm implements rollout.Observer.
 func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
 	s := rollout.Snapshot{Confirmed: true}
@@ -312,7 +326,7 @@ func keepWorkload(obj, before any) (any, error) {
 		if kept, ok := before.(*keptWorkload); ok {
 			older = kept.workload
 		}
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older)}, nil
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older), application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.StatefulSet:
 		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o)}, nil
 	case *appsv1.DaemonSet:
@@ -334,6 +348,9 @@ func keepSet(obj, before any) (any, error) {
 	kept := &keptSet{ObjectMeta: keptMeta(set), revision: rollout.FromReplicaSetAfter(set, older)}
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
+		if owner.Kind == rollout.KindDeployment {
+			kept.deployment = owner.Name
+		}
 	}
 	return kept, nil
 }

@@ -63,6 +63,7 @@ type records struct {
 	mu     sync.Mutex
 	stored map[string]deploy.Rollout
 	marks  map[string]int
+	mirror func(deploy.Rollout) // if set, is given what is stored
 }
 
 func (r *records) save(_ context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
@@ -74,6 +75,9 @@ func (r *records) save(_ context.Context, rec deploy.Rollout) (deploy.Rollout, e
 	}
 	if rec.Phase.Terminal() {
 		r.marks[rec.ID]++
+	}
+	if r.mirror != nil {
+		r.mirror(rec)
 	}
 	rec.Version++
 	r.stored[rec.ID] = rec

@@ -130,6 +130,12 @@ func (e *evaluation) decide() {
 		return
 	}
 	state := e.state()
+	if t := state.target; t != nil {
+		e.rec.TargetUID, e.rec.TargetName = t.UID, t.Name
+		if state.newest { // one that is used again keeps its old number for a moment
+			e.rec.Revision = t.Number
+		}
+	}
 	switch {
 	case e.unchanged(state), e.held(state):
 		return

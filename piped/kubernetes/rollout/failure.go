@@ -8,14 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// progress records the target and whatever moved forward since the last
-// progress. Counts are held against the best seen, so that pods which become
-// ready and crash in turn are no progress, but scaling corrects what can be
-// reached.
+// progress records whatever moved forward since the last progress. Counts are
+// held against the best seen, so that pods which become ready and crash in turn
+// are no progress, but scaling corrects what can be reached.
 func (e *evaluation) progress(s state) {
-	if s.target != nil {
-		e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = s.target.UID, s.target.Name, s.target.Number
-	}
 	if e.w.Kind == KindDaemonSet && s.observed && e.rec.DesiredAtStart == 0 {
 		e.rec.DesiredAtStart = e.w.Replicas
 	}

@@ -16,6 +16,7 @@ type state struct {
 	line     string // where the rollout is
 
 	target    *Revision // Deployments only: the ReplicaSet of the awaited template
+	newest    bool      // whether it carries the highest revision
 	wanted    int32     // new pods wanted at this moment
 	ready     int32     // pods of the template
 	available int32
@@ -50,7 +51,7 @@ func (e *evaluation) need(atStart int32) int32 {
 func (e *evaluation) deployment() state {
 	s := state{observed: e.w.ObservedGeneration >= e.rec.Generation}
 	target, others, newest := e.split()
-	s.target = target
+	s.target, s.newest = target, newest
 	for _, r := range others {
 		s.old += r.Total
 		s.oldWanted += r.Desired

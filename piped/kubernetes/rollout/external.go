@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// External returns records of the rollouts of a Deployment that are not among
+// those recorded, the oldest revision first: each ReplicaSet with a revision
+// above all recorded ones that no deployment of this agent made. Its last one is
+// Progressing if it is the live revision, whether it has ended or not; earlier
+// ones were overtaken before they were seen, and are Superseded.
+//
+// App gives the application, cluster and workload of the records; recorded are
+// those of the workload, external ones included. Without one of the same UID
+// nothing is known of the workload, and nothing is returned. S must be
+// confirmed to be acted on. Settled is false while s does not tell: the
+// ReplicaSet of the live template is not there or not the newest yet.
+func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, settled bool) {
+	w := s.Workload
+	if w == nil || w.Deleting || w.Kind != KindDeployment {
+		return nil, true
+	}
+	e := evaluation{s: s, w: w, rec: deploy.Rollout{TemplateDigest: w.Template.Digest}}
+	target, others, newest := e.split()
+	if !newest {
+		return nil, false
+	}
+	known, last := false, int64(0)
+	for _, rec := range recorded {
+		if rec.UID == w.UID {
+			known, last = true, max(last, rec.Revision)
+		}
+	}
+	if !known {
+		return nil, true
+	}
+	x := external{app: app, w: w, recorded: recorded, fieldManager: fieldManager, now: now}
+	slices.SortFunc(others, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
+	for _, r := range others {
+		if r.Number > last && !x.passed(r) {
+			found = append(found, x.overtaken(r))
+		}
+	}
+	if target.Number > last && !x.ours(*target) {
+		found = append(found, x.begun(*target))
+	}
+	return found, true
+}
+
+// external is one call of External.
+type external struct {
+	app          deploy.Rollout
+	w            *Workload
+	recorded     []deploy.Rollout
+	fieldManager string
+	now          time.Time
+}
+
+// ours reports whether the live revision is one of this agent's rollouts, whose
+// record may not have its number yet: it is stored before the apply and
+// completed after it, and a restart by hand while it is open is followed by it.
+func (x external) ours(r Revision) bool {
+	if x.w.TemplateManager == x.fieldManager {
+		return true
+	}
+	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
+		return !rec.External() && !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && rec.TemplateBase == x.w.Template.Base)
+	})
+}
+
+// passed reports whether an earlier revision is that of a rollout of this agent
+// whose record did not learn its number.
+func (x external) passed(r Revision) bool {
+	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
+		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal())
+	})
+}
+
+func isOf(rec deploy.Rollout, r Revision) bool {
+	digest := r.Template.Digest
+	return digest == rec.TemplateDigest || digest == rec.FollowedDigest || digest == rec.IntentDigest
+}
+
+// begun is the record of the live revision.
+func (x external) begun(r Revision) deploy.Rollout {
+	rec := x.record(r)
+	rec.Phase, rec.Reason = deploy.RolloutProgressing, x.w.Name+": somebody changed the pod template"
+	rec.ChangedBy = x.w.TemplateManager
+	if rec.ChangedBy != "" {
+		rec.Reason = x.w.Name + ": field manager \"" + rec.ChangedBy + "\" changed the pod template"
+	}
+	rec.Generation, rec.DesiredAtStart = x.w.Generation, x.w.Replicas
+	rec.AppliedAt = x.now
+	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Before(x.now) {
+		rec.AppliedAt = at
+	}
+	rec.LastProgress, rec.SeenOld = x.now, unseen
+	return rec
+}
+
+// overtaken is the record of an earlier revision. When it began is known only
+// if its ReplicaSet was made for it.
+func (x external) overtaken(r Revision) deploy.Rollout {
+	rec := x.record(r)
+	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
+	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {
+		rec.AppliedAt = r.Created
+	}
+	return rec
+}
+
+// record leaves TemplateBase empty: a further restart by hand is a rollout of its
+// own and not followed.
+func (x external) record(r Revision) deploy.Rollout {
+	rec := x.app
+	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)
+	rec.UID, rec.TemplateDigest = x.w.UID, r.Template.Digest
+	rec.TargetUID, rec.TargetName, rec.Revision = r.UID, r.Name, r.Number
+	return rec
+}
