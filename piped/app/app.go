@@ -83,6 +83,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		return nil, err
 	}
 	live := a.live
+	live.clusters.store = st
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
 		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now,

@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/config"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // clusters are the clusters of the platform providers. They may change while
@@ -31,6 +32,7 @@ type clusters struct {
 	userAgent string
 	logger    *slog.Logger
 	now       func() time.Time
+	store     *store.Store // set before Run is called; nil: external rollouts are not recorded
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
@@ -44,6 +46,7 @@ type connection struct {
 	spec       clusterSpec
 	cluster    kubernetes.Cluster
 	controller *cluster.Controller
+	observer   *cluster.Observer
 	problem    error // why it cannot be used; then there is no cluster
 
 	users int                // stages that hold it
@@ -107,9 +110,10 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 		return &connection{spec: spec, problem: err}
 	}
 	controller := cluster.NewController(access)
+	observer := cluster.NewObserver(access, controller)
 	return &connection{
-		spec: spec, controller: controller,
-		cluster: kubernetes.Cluster{Cluster: access, Rollouts: cluster.NewObserver(access, controller)},
+		spec: spec, controller: controller, observer: observer,
+		cluster: kubernetes.Cluster{Cluster: access, Rollouts: observer},
 	}
 }
 
@@ -231,7 +235,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	conn.stop = stop
 	conn.stopIfIdle()
 	c.mu.Unlock()
+	externals := c.recordExternals(run, conn)
 	err := conn.controller.Run(run)
+	externals.Wait()
 	conn.cluster.Close()
 	switch {
 	case err != nil:
@@ -239,6 +245,23 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	case ctx.Err() == nil:
 		c.logger.Info("a replaced or removed connection has ended", "cluster", conn.spec.name)
 	}
+}
+
+// recordExternals records the rollouts of a connection's cluster that nobody here
+// began, until ctx ends.
+func (c *clusters) recordExternals(ctx context.Context, conn *connection) *sync.WaitGroup {
+	var running sync.WaitGroup
+	if c.store == nil {
+		return &running
+	}
+	log := c.logger.With("cluster", conn.spec.name)
+	externals := cluster.NewExternals(cluster.ExternalConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	running.Go(func() {
+		if err := externals.Run(ctx); err != nil {
+			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
+		}
+	})
+	return &running
 }
 
 // retire has the connection end with its last user. clusters.mu is held.
