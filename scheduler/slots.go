@@ -2,8 +2,8 @@ package scheduler
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -36,19 +36,11 @@ func (t *turns) give(applicationID string) {
 func (s *Scheduler) startable() []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rank := func(d deploy.Deployment) int {
-		if d.Status == deploy.Planned {
-			return 1
-		}
-		return 0
-	}
-	order := slices.SortedFunc(maps.Values(s.waiting), func(a, b deploy.Deployment) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(s.turns.last[a.ApplicationID], s.turns.last[b.ApplicationID]),
-			a.Trigger.At.Compare(b.Trigger.At), cmp.Compare(a.ID, b.ID))
-	})
 	limits := s.Limits()
+	order := s.inTurn(limits)
 	var out []*run
-	for _, d := range order {
+	for _, id := range order {
+		d := s.waiting[id]
 		if d.Status == deploy.Planned && !s.slotFree(limits, d.Provider) {
 			continue
 		}
@@ -59,6 +51,35 @@ func (s *Scheduler) startable() []*run {
 		out = append(out, r)
 	}
 	return out
+}
+
+// inTurn returns the IDs of the waiting deployments in the order of their turns;
+// those that have to wait for a slot in any case are left out. s.mu is held.
+func (s *Scheduler) inTurn(limits Limits) []string {
+	type place struct {
+		rank, last int
+		at         time.Time
+		id         string
+	}
+	full := limits.Deployments > 0 && len(s.runs) >= limits.Deployments
+	var places []place
+	for id, d := range s.waiting {
+		p := place{last: s.turns.last[d.ApplicationID], at: d.Trigger.At, id: id}
+		if d.Status == deploy.Planned {
+			p.rank = 1
+		}
+		if p.rank == 0 || !full {
+			places = append(places, p)
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.last, b.last), a.at.Compare(b.at), cmp.Compare(a.id, b.id))
+	})
+	order := make([]string, len(places))
+	for i, p := range places {
+		order[i] = p.id
+	}
+	return order
 }
 
 // slotFree reports whether one more deployment may run on provider. s.mu is held.

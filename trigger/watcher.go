@@ -19,6 +19,15 @@ import (
 // left alone.
 const maxSlowDown = 8
 
+// settleRest, and settleRestEach for each application, are how long the store
+// rests before it is compared again with a catalog it agreed with: deployments
+// that are under way write all the time, and each comparison reads all
+// applications.
+const (
+	settleRest     = 500 * time.Millisecond
+	settleRestEach = 5 * time.Millisecond
+)
+
 // watcher watches one repository. All its work is done by the goroutine of run.
 type watcher struct {
 	*Trigger
@@ -32,6 +41,7 @@ type watcher struct {
 
 	catalog  *catalog             // of the last head that was looked at
 	settled  bool                 // the store agrees with the catalog
+	rested   time.Time            // from when on it may be asked again whether it still does
 	drifted  map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
 	due      time.Time            // when the first of them is to be healed; zero: none
 	roster   []deploy.Application // what chains choose from, read once in a pass
@@ -191,9 +201,11 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 // deploys because of a commit is not healed by it.
 func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 	var err error
-	if w.stale.Swap(false) || !w.settled {
+	if !w.settled || !w.Now().Before(w.rested) && w.stale.Swap(false) {
+		w.stale.Store(false)
 		err = w.settle(ctx, head)
 		w.settled = err == nil
+		w.rested = w.Now().Add(settleRest + time.Duration(len(w.catalog.entries))*settleRestEach)
 	}
 	due, healErr := w.selfHeal(ctx, &head)
 	w.due = due
