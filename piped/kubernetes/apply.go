@@ -272,9 +272,10 @@ func (r *applyRun) prepare(ctx context.Context) error {
 }
 
 // commitOf names the commit that last changed the object in Git. One that is
-// only put back to what was applied keeps the commit it has.
+// only put back to what was applied, or taken over, keeps the commit it has.
 func (r *applyRun) commitOf(t *target) string {
-	if t.live != nil && t.recorded != nil && t.recorded.DesiredDigest == t.digest {
+	back := t.recorded != nil && t.recorded.DesiredDigest == t.digest
+	if t.live != nil && (back || r.req.Adopt) {
 		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
 			return commit
 		}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,13 +47,20 @@ func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
 // yieldReplicas settles who decides spec.replicas of a workload about to be
 // applied over live. Once a scaler owns the field, it is left out; a field that
 // only we own cannot be left out, because it would fall back to 1, so until the
-// scaler took it over the live value is applied.
+// scaler took it over the live value is applied, even if Git has left the field to
+// the scaler already.
 func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
-	if _, found, _ := unstructured.NestedFieldNoCopy(desired.Object, "spec", "replicas"); !found || live == nil {
+	if live == nil {
 		return nil
 	}
 	target := scaleTargetOf(desired)
 	owner := replicasOwner(live.GetManagedFields())
+	if _, found, _ := unstructured.NestedFieldNoCopy(desired.Object, "spec", "replicas"); !found {
+		if owner != "" || !ownsReplicas(live.GetManagedFields()) {
+			return nil
+		}
+		return c.keepReplicas(ctx, desired, live, inSet[target])
+	}
 	switch {
 	case owner == controllerManager && !inSet[target]:
 		scaled, err := c.hasAutoscaler(ctx, target)
@@ -65,11 +73,46 @@ func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured
 	case owner != "":
 		unstructured.RemoveNestedField(desired.Object, "spec", "replicas")
 	case inSet[target]:
-		if n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); found {
-			return unstructured.SetNestedField(desired.Object, n, "spec", "replicas")
-		}
+		return c.keepReplicas(ctx, desired, live, true)
 	}
 	return nil
+}
+
+// keepReplicas applies the live number of replicas if an autoscaler will decide on
+// it, one of the set or one that is live.
+func (c *Cluster) keepReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet bool) error {
+	n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
+	if !found {
+		return nil
+	}
+	if !inSet {
+		if scaled, err := c.hasAutoscaler(ctx, scaleTargetOf(desired)); err != nil || !scaled {
+			return err
+		}
+	}
+	return unstructured.SetNestedField(desired.Object, n, "spec", "replicas")
+}
+
+// ownsReplicas reports whether spec.replicas is ours, or kubectl's and so becomes
+// ours: leaving the field out would take it away.
+func ownsReplicas(fields []metav1.ManagedFieldsEntry) bool {
+	managers := clientSideManagers()
+	return slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool {
+		clientSide := managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+		return (isOurs(e) || clientSide) && holdsReplicas(e)
+	})
+}
+
+// holdsReplicas reports whether spec.replicas is among the fields of an entry.
+func holdsReplicas(e metav1.ManagedFieldsEntry) bool {
+	var owned struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}
+	if e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &owned) != nil {
+		return false
+	}
+	_, ok := owned.Spec["f:replicas"]
+	return ok
 }
 
 // replicasOwner returns the controller that owns spec.replicas, "" for none. A
@@ -77,16 +120,7 @@ func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured
 func replicasOwner(fields []metav1.ManagedFieldsEntry) string {
 	for _, e := range fields {
 		scaler := e.Subresource == "scale" || e.Manager == controllerManager
-		if !scaler || e.FieldsV1 == nil || strings.HasPrefix(e.Manager, "kubectl") {
-			continue
-		}
-		var owned struct {
-			Spec map[string]json.RawMessage `json:"f:spec"`
-		}
-		if json.Unmarshal(e.FieldsV1.GetRawBytes(), &owned) != nil {
-			continue
-		}
-		if _, ok := owned.Spec["f:replicas"]; ok {
+		if scaler && !strings.HasPrefix(e.Manager, "kubectl") && holdsReplicas(e) {
 			return e.Manager
 		}
 	}
