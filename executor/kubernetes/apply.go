@@ -30,52 +30,63 @@ type work struct {
 	cluster Cluster
 	release func() // gives the cluster back
 	set     set
-	hide    *secret.Redactor // takes the set's secrets out of what the stage says
+	hooks   []manifest.Object // of the commit, resolved: no part of the set
+	hide    *secret.Redactor  // takes the set's secrets out of what the stage says
 
 	before []deploy.InventoryItem // the application's inventory before the stage
 	items  []deploy.InventoryItem // of the set, as applied
 
 	mu       sync.Mutex
 	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
+	hooksRun map[string]hookState      // by object
 }
 
 // apply makes the cluster hold the set. For each workload a rollout record says
 // what was live before; it is stored before the first write and after it.
 func apply(ctx context.Context, w *work) error {
-	var err error
-	if w.before, err = w.inventory(ctx); err != nil {
-		return err
-	}
 	if err := w.loadRollouts(ctx); err != nil {
 		return err
 	}
-	creating, err := w.creating()
+	req, err := w.request(ctx, w.set.Objects)
 	if err != nil {
 		return err
 	}
-	restarts, err := restartsOf(w.run.Stage)
-	if err != nil {
-		return err
-	}
-	undo, err := w.undo()
-	if err != nil {
-		return err
-	}
-	result, err := w.cluster.Apply(ctx, cluster.ApplyRequest{
-		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
-		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
-		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: w.set.Objects, Inventory: w.before,
-		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
-		ApplicationExists: w.applicationExists(ctx),
-		Creating:          w.announce, Created: creating,
-		Restarting: w.restarting, Restarts: restarts, Undo: undo,
-		BeforeApply: w.intend, Applied: w.applied, Log: w.log,
-	})
+	w.before = req.Inventory
+	req.Creating, req.Restarting, req.BeforeApply, req.Applied = w.announce, w.restarting, w.intend, w.applied
+	result, err := w.cluster.Apply(ctx, req)
 	w.items = result.Items
 	if err != nil {
 		return err
 	}
 	return w.join(ctx, result)
+}
+
+// request returns what is asked of the cluster for objects of the application,
+// with what is known of earlier runs.
+func (w *work) request(ctx context.Context, objects []manifest.Object) (req cluster.ApplyRequest, err error) {
+	req = w.baseRequest(ctx, objects)
+	for _, read := range []func() error{
+		func() error { req.Inventory, err = w.inventory(ctx); return err },
+		func() error { req.Created, err = w.creating(); return err },
+		func() error { req.Restarts, err = restartsOf(w.run.Stage); return err },
+		func() error { req.Undo, err = w.undo(); return err },
+	} {
+		if err := read(); err != nil {
+			return req, err
+		}
+	}
+	return req, nil
+}
+
+// baseRequest is a request for objects that says whose they are.
+func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) cluster.ApplyRequest {
+	return cluster.ApplyRequest{
+		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
+		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
+		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects,
+		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
+		ApplicationExists: w.applicationExists(ctx), Log: w.log,
+	}
 }
 
 // inventory returns what the application applied to the stage's cluster. An

@@ -3,6 +3,7 @@
 // workload of the set has ended its rollout.
 //
 //	set.go       the set of objects a stage applies, and how it is kept
+//	hooks.go     objects that run before and after the set is applied
 //	apply.go     applying a set, with a rollout record for each workload
 //	await.go     waiting for the records, and what their ends mean for a stage
 //	tenancy.go   what the agent's configuration permits the application

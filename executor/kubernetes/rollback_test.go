@@ -18,6 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
@@ -31,8 +32,9 @@ type stageLab struct {
 	app    deploy.Application
 	log    *stageLog
 
-	manifests string // what Git declares
-	spec      string // of the application, as YAML
+	manifests string                   // what Git declares
+	spec      string                   // of the application, as YAML
+	hooks     map[string]manifest.Hook // by the names of objects
 
 	mu       sync.Mutex
 	requests []string
@@ -89,7 +91,11 @@ type declared struct {
 }
 
 func (d declared) Load(_ context.Context, _ deploy.GitPath, commit string) (*source.Source, error) {
-	return &source.Source{Commit: commit, Config: application(d.t, d.spec), Objects: objects(d.t, d.manifests)}, nil
+	all := objects(d.t, d.manifests)
+	for i := range all {
+		all[i].Hook = d.hooks[all[i].GetName()]
+	}
+	return &source.Source{Commit: commit, Config: application(d.t, d.spec), Objects: all}, nil
 }
 
 // tap lets the lab see every answer of the cluster.

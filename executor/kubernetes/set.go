@@ -34,6 +34,7 @@ type setSpec struct {
 	FailFast            bool     `json:"failFast"`
 	Prune               bool     `json:"prune,omitempty"`
 	PruneKinds          []string `json:"pruneKinds,omitempty"`
+	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not kept
 }
 
 func specOf(c *config.Application) setSpec {
@@ -89,13 +90,26 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	if err != nil {
 		return err
 	}
+	objects, w.hooks = splitHooks(objects)
 	if len(objects) == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
 	}
 	spec := specOf(src.Config)
-	spec.ReadyThreshold, spec.Prune = int(options.ReadyThreshold), options.Prune
+	spec.ReadyThreshold, spec.Prune, spec.Hooks = int(options.ReadyThreshold), options.Prune, len(w.hooks)
 	w.set = set{Commit: src.Commit, Spec: spec, Objects: objects}
 	return nil
+}
+
+// splitHooks takes the hooks out of what the application consists of.
+func splitHooks(all []manifest.Object) (objects, hooks []manifest.Object) {
+	for _, o := range all {
+		if o.Hook.Phase == manifest.HookNone {
+			objects = append(objects, o)
+		} else {
+			hooks = append(hooks, o)
+		}
+	}
+	return objects, hooks
 }
 
 // addVariantLabel puts the primary variant's label into a workload's selector

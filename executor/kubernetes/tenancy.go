@@ -56,7 +56,7 @@ func (w *work) refuse(err error) error {
 // permitSet refuses a set with objects that the application may not have.
 func permitSet(_ context.Context, w *work) error {
 	var objects []config.TenantObject
-	for _, o := range w.set.Objects {
+	for _, o := range slices.Concat(w.set.Objects, w.hooks) {
 		objects = append(objects, config.TenantObject{Ref: manifest.Ref(o.Unstructured), Origin: o.Origin.String()})
 	}
 	w.limitNamespaces()

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +26,12 @@ type ApplyRequest struct {
 
 	Objects   []manifest.Object      // resolved (Cluster.Resolve)
 	Inventory []deploy.InventoryItem // of the application, as stored
+
+	// Hooks says that the objects are hooks. Those that run to their end
+	// (RunsToEnd) run once in each deployment: one of an earlier deployment is
+	// deleted and created anew, one of this deployment is left as it is. One that
+	// is in Created and gone has run, but nobody knows how it ended: an error.
+	Hooks bool
 
 	// TakeOver permits to apply objects that another application owns.
 	TakeOver bool
@@ -90,15 +97,43 @@ type ApplyResult struct {
 func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) {
 	r := newApplyRun(c, req)
 	ctx = withWarnings(ctx, r.warn)
-	for _, step := range []func(context.Context) error{
-		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findNamespaces, r.prepare, r.dryRun, r.announce, r.write,
-	} {
+	if err := r.plan(ctx); err != nil {
+		return r.outcome(), err
+	}
+	for _, step := range []func(context.Context) error{r.announce, r.write} {
 		if err := step(ctx); err != nil {
 			return r.outcome(), err
 		}
 	}
 	r.summarize()
 	return r.outcome(), nil
+}
+
+// Check returns the error for which Apply would not begin to write, and writes
+// nothing. It says nothing to req.Log but that it waits for the cluster.
+func (c *Cluster) Check(ctx context.Context, req ApplyRequest) error {
+	r := newApplyRun(c, req)
+	r.req.Log = quiet{}
+	return r.plan(withWarnings(ctx, r.warn))
+}
+
+// quiet is a stage log that nobody reads.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)    {}
+func (quiet) Successf(string, ...any) {}
+func (quiet) Errorf(string, ...any)   {}
+
+// plan is everything before the first write.
+func (r *applyRun) plan(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findNamespaces, r.prepare, r.dryRun,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // target is one object of the set on its way to the cluster.
@@ -173,6 +208,9 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	configs := newConfigs()
 	for _, obj := range req.Objects {
 		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
+		if req.Hooks && RunsToEnd(u) {
+			u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationHookRun, req.DeploymentID))
+		}
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
 			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
@@ -235,6 +273,12 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 // digest, UID and owned fields are as they were recorded after the last apply.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
+		if r.req.Hooks && RunsToEnd(t.desired) {
+			if err := r.selectHook(t); err != nil {
+				return err
+			}
+			continue
+		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
 			t.recorded.DesiredDigest != t.digest || t.recorded.UID != string(t.live.GetUID()) ||
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields())
@@ -242,6 +286,24 @@ func (r *applyRun) selectChanged(context.Context) error {
 			t.item, t.done = *t.recorded, unchanged
 		}
 	}
+	return nil
+}
+
+// selectHook decides whether a hook runs.
+func (r *applyRun) selectHook(t *target) error {
+	switch {
+	case t.live == nil && slices.Contains(r.req.Created, t.ref):
+		return deploy.Errorf(deploy.Invalid,
+			"%s (%s) was begun by this deployment and is gone before its end was seen; it is not run twice: see what it did, and sync again", t.ref, t.source.Origin)
+	case t.live == nil:
+	case t.live.GetAnnotations()[manifest.AnnotationHookRun] == r.req.DeploymentID:
+		t.item = deploy.InventoryItem{ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Object: t.ref, UID: string(t.live.GetUID())}
+		t.done = unchanged
+		return nil
+	default:
+		t.recreated = "it ran for an earlier deployment"
+	}
+	t.changed = true
 	return nil
 }
 

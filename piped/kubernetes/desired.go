@@ -79,9 +79,13 @@ func foldStringData(secret map[string]any) {
 	delete(secret, "stringData")
 }
 
+// merged returns annotations, which are a copy already, with one more.
+func merged(annotations map[string]string, key, value string) map[string]string {
+	annotations[key] = value
+	return annotations
+}
+
 // setCommit names the commit that last changed u, which is annotated.
 func setCommit(u *unstructured.Unstructured, commit string) {
-	annotations := u.GetAnnotations()
-	annotations[manifest.AnnotationCommitHash] = commit
-	u.SetAnnotations(annotations)
+	u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationCommitHash, commit))
 }

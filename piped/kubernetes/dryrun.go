@@ -93,8 +93,12 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		if t.untried != "" {
 			return nil
 		}
-		planned, err := r.try(ctx, t)
-		if planRecreation(t, err) {
+		var planned *unstructured.Unstructured
+		var err error
+		if t.recreated == "" {
+			planned, err = r.try(ctx, t)
+		}
+		if t.recreated != "" || planRecreation(t, err) {
 			r.req.Log.Infof("%s will be deleted and created anew, because %s", t.ref, t.recreated)
 			t.planned, err = r.tryCreate(ctx, t)
 			return r.cluster.explain(t.source, "create", err)

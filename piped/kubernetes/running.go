@@ -22,6 +22,9 @@ func (c *Cluster) RunningCommits(ctx context.Context, objs []manifest.Object, na
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for i, obj := range objs {
+		if obj.Hook.Phase != manifest.HookNone {
+			continue // it may be of a deployment that failed
+		}
 		g.Go(func() (err error) {
 			commits[i], err = c.runningCommit(ctx, obj, namespace)
 			return err

@@ -1,0 +1,228 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// metaHooks is the stage metadata key of the hooks that were begun: a deployment
+// runs each once, however often its stages are interrupted.
+const metaHooks = "hooks"
+
+// hookState is how far a hook is in a deployment.
+type hookState string
+
+const (
+	hookBegun hookState = "begun" // created; how it ends is not known yet
+	hookDone  hookState = "done"
+)
+
+// preHooks runs the hooks that come before anything of the application. They run
+// only for a set that could be applied: what they do to the world outside cannot
+// be taken back.
+func preHooks(ctx context.Context, w *work) error {
+	w.sayHooksLeftOut()
+	hooks := w.hooksOf(manifest.HookPre)
+	if len(hooks) == 0 {
+		return nil
+	}
+	req, err := w.request(ctx, w.set.Objects)
+	if err != nil {
+		return err
+	}
+	if err := w.cluster.Check(ctx, req); err != nil {
+		return err
+	}
+	return w.runHooks(ctx, hooks)
+}
+
+// postHooks runs those that come when all of it is healthy.
+func postHooks(ctx context.Context, w *work) error {
+	return w.runHooks(ctx, w.hooksOf(manifest.HookPost))
+}
+
+// hooksOf returns the hooks of a phase that this deployment runs.
+func (w *work) hooksOf(phase manifest.HookPhase) []manifest.Object {
+	return slices.DeleteFunc(slices.Clone(w.hooks), func(o manifest.Object) bool {
+		return o.Hook.Phase != phase || w.leavesOut(o.Hook) != ""
+	})
+}
+
+// leavesOut says why this deployment does not run a hook, "" if it does.
+func (w *work) leavesOut(h manifest.Hook) string {
+	install := w.run.Deployment.RunningCommit == ""
+	switch {
+	case h.Phase != manifest.HookPre && h.Phase != manifest.HookPost:
+		return "a deployment has no such point"
+	case install && !h.Install:
+		return "it is for upgrades, and the application has no earlier success"
+	case !install && !h.Upgrade:
+		return "it is for installations, and the application has an earlier success"
+	}
+	return ""
+}
+
+func (w *work) sayHooksLeftOut() {
+	for _, o := range w.hooks {
+		if why := w.leavesOut(o.Hook); why != "" {
+			w.log.Infof("Hook %s (%s) is not run: %s", manifest.Ref(o.Unstructured), o.Origin, why)
+		}
+	}
+}
+
+// sayNoHooks says that a rollback runs none: what they did to the world outside
+// is not undone by doing it again.
+func sayNoHooks(_ context.Context, w *work) error {
+	if n := w.set.Spec.Hooks; n > 0 {
+		w.log.Infof("A rollback runs no hooks; commit %s has %d", deploy.ShortHash(w.set.Commit), n)
+	}
+	return nil
+}
+
+// runHooks runs hooks by their weights. Those that run to their end are waited
+// for, and the first that fails ends the stage; then the hooks are deleted that
+// ask for it.
+func (w *work) runHooks(ctx context.Context, hooks []manifest.Object) error {
+	if err := w.loadHooks(); err != nil {
+		return err
+	}
+	begun, err := w.runByWeight(ctx, hooks)
+	if ctx.Err() != nil {
+		return err // what runs is waited for by whoever resumes the stage
+	}
+	var over []deploy.ObjectRef
+	for _, o := range begun {
+		if w.hookAt(o) == hookDone && o.Hook.DeleteOnSuccess || w.hookAt(o) != hookDone && o.Hook.DeleteOnFailure {
+			over = append(over, manifest.Ref(o.Unstructured))
+		}
+	}
+	if deleteErr := w.deleteHooks(ctx, over); err == nil {
+		err = deleteErr
+	}
+	return err
+}
+
+// runByWeight runs hooks, those of equal weight together, and returns those that
+// were begun.
+func (w *work) runByWeight(ctx context.Context, hooks []manifest.Object) (begun []manifest.Object, err error) {
+	hooks = slices.Clone(hooks)
+	slices.SortStableFunc(hooks, func(a, b manifest.Object) int { return cmp.Compare(a.Hook.Weight, b.Hook.Weight) })
+	for len(hooks) > 0 {
+		n := slices.IndexFunc(hooks, func(o manifest.Object) bool { return o.Hook.Weight != hooks[0].Hook.Weight })
+		if n < 0 {
+			n = len(hooks)
+		}
+		begun = append(begun, hooks[:n]...)
+		if err := w.runGroup(ctx, hooks[:n]); err != nil {
+			return begun, err
+		}
+		hooks = hooks[n:]
+	}
+	return begun, nil
+}
+
+// runGroup applies the hooks that this deployment has not run yet, and waits for
+// those that run to their end.
+func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
+	hooks = slices.DeleteFunc(slices.Clone(hooks), func(o manifest.Object) bool { return w.hookAt(o) == hookDone })
+	if len(hooks) == 0 {
+		return nil
+	}
+	req := w.baseRequest(ctx, hooks)
+	req.Hooks, req.Applied = true, w.hookApplied
+	for _, o := range hooks {
+		if w.hookAt(o) == hookBegun {
+			req.Created = append(req.Created, manifest.Ref(o.Unstructured))
+		}
+	}
+	result, err := w.cluster.Apply(ctx, req)
+	if err != nil {
+		return fmt.Errorf("run hooks: %w", err)
+	}
+	uids := map[string]string{}
+	for _, item := range result.Items {
+		uids[item.Object.Key()] = item.UID
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, o := range hooks {
+		g.Go(func() error {
+			ref := manifest.Ref(o.Unstructured)
+			if cluster.RunsToEnd(o.Unstructured) {
+				if err := w.cluster.AwaitFinished(ctx, ref, uids[ref.Key()], w.log); err != nil {
+					return fmt.Errorf("hook %w", err)
+				}
+			}
+			return w.saveHook(ctx, o, hookDone)
+		})
+	}
+	return g.Wait()
+}
+
+// deleteHooks deletes hooks that have run.
+func (w *work) deleteHooks(ctx context.Context, refs []deploy.ObjectRef) error {
+	items, err := w.cluster.Owned(ctx, w.run.Application.ID, w.PipedID, refs)
+	if err != nil {
+		return fmt.Errorf("delete hooks that have run: %w", err)
+	}
+	if _, err := w.cluster.Delete(ctx, w.PipedID, items, w.log); err != nil {
+		return fmt.Errorf("delete hooks that have run: %w", err)
+	}
+	return nil
+}
+
+// loadHooks reads which hooks the stages of the deployment have begun.
+func (w *work) loadHooks() error {
+	if w.hooksRun != nil {
+		return nil
+	}
+	w.hooksRun = map[string]hookState{}
+	for _, stage := range append(w.run.Deployment.ForwardStages(), w.run.Stage) {
+		text := stage.Metadata[metaHooks]
+		if text == "" {
+			continue
+		}
+		var states map[string]hookState
+		if err := json.Unmarshal([]byte(text), &states); err != nil {
+			return fmt.Errorf("read which hooks stage %s has run: %w", stage.ID, err)
+		}
+		for key, state := range states {
+			if w.hooksRun[key] != hookDone {
+				w.hooksRun[key] = state
+			}
+		}
+	}
+	return nil
+}
+
+func (w *work) hookAt(o manifest.Object) hookState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hooksRun[manifest.Ref(o.Unstructured).Key()]
+}
+
+// hookApplied stores that a hook was begun. A stage that has been told to stop
+// meanwhile stores it, too: it has happened.
+func (w *work) hookApplied(ctx context.Context, o manifest.Object, _ *unstructured.Unstructured, _ deploy.InventoryItem) error {
+	return w.saveHook(context.WithoutCancel(ctx), o, hookBegun)
+}
+
+func (w *work) saveHook(ctx context.Context, o manifest.Object, state hookState) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hooksRun[manifest.Ref(o.Unstructured).Key()] = state
+	text, err := json.Marshal(w.hooksRun)
+	if err != nil {
+		return err
+	}
+	return w.run.SaveMetadata(ctx, map[string]string{metaHooks: string(text)})
+}
