@@ -39,6 +39,7 @@ type work struct {
 	mu       sync.Mutex
 	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
 	hooksRun map[string]hookState      // by object
+	wrote    map[string]bool           // keys of the objects that were sent
 }
 
 // apply makes the cluster hold the set. For each workload a rollout record says
@@ -53,12 +54,22 @@ func apply(ctx context.Context, w *work) error {
 	}
 	w.before = req.Inventory
 	req.Creating, req.Restarting, req.BeforeApply, req.Applied = w.announce, w.restarting, w.intend, w.applied
+	req.AfterWave = w.awaitWave
 	result, err := w.cluster.Apply(ctx, req)
 	w.items = result.Items
 	if err != nil {
 		return err
 	}
-	return w.join(ctx, result)
+	return w.join(ctx, w.set.Objects, result.Live)
+}
+
+// awaitWave waits until what was applied before the next wave is as it should be.
+func (w *work) awaitWave(ctx context.Context, wave []manifest.Object, live map[deploy.ObjectRef]*unstructured.Unstructured) error {
+	if err := w.join(ctx, wave, live); err != nil {
+		return err
+	}
+	w.log.Infof("A wave is applied (%s %d); the next one follows when it is healthy", manifest.AnnotationOrder, manifest.Order(wave[0].Unstructured))
+	return w.awaitObjects(ctx, wave)
 }
 
 // request returns what is asked of the cluster for objects of the application,
@@ -172,6 +183,9 @@ func (w *work) intend(ctx context.Context, obj manifest.Object, live, planned *u
 // meanwhile stores it, too: it has happened.
 func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
 	ctx = context.WithoutCancel(ctx)
+	w.mu.Lock()
+	w.wrote[item.Object.Key()] = true
+	w.mu.Unlock()
 	if rec := w.record(obj); rec.Phase != "" {
 		found, err := rollout.WorkloadFrom(result)
 		if err != nil {
@@ -184,11 +198,18 @@ func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstruc
 	return w.Store.PutInventory(ctx, item)
 }
 
+// written reports whether this run of the stage sent the object.
+func (w *work) written(ref deploy.ObjectRef) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrote[ref.Key()]
+}
+
 // join makes a record for each workload that needed no write: what is live now
 // is what was live before, and its rollout may still be going on.
-func (w *work) join(ctx context.Context, result cluster.ApplyResult) error {
-	for _, obj := range w.set.Objects {
-		live := result.Live[manifest.Ref(obj.Unstructured)]
+func (w *work) join(ctx context.Context, objs []manifest.Object, applied map[deploy.ObjectRef]*unstructured.Unstructured) error {
+	for _, obj := range objs {
+		live := applied[manifest.Ref(obj.Unstructured)]
 		rec := w.record(obj)
 		if live == nil || rec.Phase != "" && rec.Phase != deploy.RolloutIntent {
 			continue

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,30 +9,102 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 )
 
-// await waits until every rollout of the set has ended. It fails with a
-// stageError unless all of them ended well.
-func await(ctx context.Context, w *work) error {
-	if len(w.rollouts) == 0 {
-		return nil
-	}
-	ended, err := rollout.Wait(ctx, rollout.Request{
-		Records: w.records(), Observer: w.cluster.Rollouts, Policy: w.policy(), Save: w.saveEnd,
-		Progress: func(line string) { w.log.Infof("%s", line) }, Now: w.Now,
-	})
+// await waits until every rollout of the set has ended and everything else that has
+// health is healthy. It fails with a stageError unless all went well.
+func await(ctx context.Context, w *work) error { return w.awaitObjects(ctx, w.set.Objects) }
+
+// awaitObjects is await for some objects of the set. The first failure ends the
+// wait, be it of a rollout or of another object.
+func (w *work) awaitObjects(ctx context.Context, objs []manifest.Object) error {
+	unproven, err := w.unproven(ctx, objs)
 	if err != nil {
 		return err
 	}
-	return judge(ended)
+	healthy, stop := context.WithCancel(ctx)
+	defer stop()
+	sick, abandon := make(chan error, 1), make(chan string, 1)
+	go func() {
+		err := w.cluster.AwaitHealthy(healthy, cluster.HealthRequest{Objects: unproven, Checks: w.set.Spec.HealthChecks, Log: w.log})
+		var u *cluster.Unhealthy
+		if errors.As(err, &u) {
+			abandon <- u.Object.String()
+		}
+		sick <- err
+	}()
+	ended, err := w.awaitRollouts(ctx, objs, abandon)
+	if err == nil {
+		err = judge(ended)
+	}
+	if err != nil {
+		stop()
+	}
+	return worst(err, <-sick)
 }
 
-// records returns the rollout records in a stable order.
-func (w *work) records() []deploy.Rollout {
+// unproven returns those objects with health that have to show it: what the deployment
+// wrote, and what no successful one wrote before. What was healthy at the end of an
+// earlier deployment and is not any more is no reason to roll this one back.
+func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []manifest.Object, err error) {
+	writers := map[string]string{} // deployments, by the key of the object
+	for _, item := range w.before {
+		writers[item.Object.Key()] = item.DeploymentID
+	}
+	proven := map[string]bool{} // by deployment
+	for _, o := range objs {
+		if !cluster.HasHealth(o, w.set.Spec.HealthChecks) {
+			continue
+		}
+		ref := manifest.Ref(o.Unstructured)
+		writer := writers[ref.Key()]
+		if _, known := proven[writer]; !known && writer != "" {
+			d, err := w.Store.Deployment(ctx, writer)
+			if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+				return nil, err
+			}
+			proven[writer] = err == nil && d.Status == deploy.Success
+		}
+		if w.written(ref) || !proven[writer] {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abandon <-chan string) ([]deploy.Rollout, error) {
+	records := w.records(objs)
+	if len(records) == 0 {
+		return nil, nil
+	}
+	return rollout.Wait(ctx, rollout.Request{
+		Records: records, Observer: w.cluster.Rollouts, Policy: w.policy(), Save: w.saveEnd, Abandon: abandon,
+		Progress: func(line string) { w.log.Infof("%s", line) }, Now: w.Now,
+	})
+}
+
+// worst makes one error of those of the rollouts and of the other objects: what has
+// failed counts more than what somebody else took over, or what was given up.
+func worst(rollouts, objects error) error {
+	var u *cluster.Unhealthy
+	if !errors.As(objects, &u) {
+		return cmp.Or(rollouts, objects)
+	}
+	var r *stageError
+	if errors.As(rollouts, &r) && !r.noRollback {
+		return &stageError{reason: r.reason + "; " + objects.Error()}
+	}
+	return &stageError{reason: objects.Error()}
+}
+
+// records returns the rollout records of objects, in their order.
+func (w *work) records(objs []manifest.Object) []deploy.Rollout {
 	var out []deploy.Rollout
-	for _, obj := range w.set.Objects {
+	for _, obj := range objs {
 		if rec := w.record(obj); rec.Phase != "" {
 			out = append(out, rec)
 		}

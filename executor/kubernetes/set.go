@@ -35,6 +35,8 @@ type setSpec struct {
 	Prune               bool     `json:"prune,omitempty"`
 	PruneKinds          []string `json:"pruneKinds,omitempty"`
 	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not kept
+
+	HealthChecks []kubernetes.HealthCheck `json:"healthChecks,omitempty"`
 }
 
 func specOf(c *config.Application) setSpec {
@@ -43,7 +45,7 @@ func specOf(c *config.Application) setSpec {
 		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
 		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
 		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, FailFast: k.FailFast,
-		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds,
+		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks,
 	}
 }
 

@@ -71,6 +71,11 @@ type ApplyRequest struct {
 	// BeforeApply and Applied are called concurrently for different objects.
 	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
 
+	// AfterWave is called after each wave but the last with its objects and its
+	// live workloads (as in ApplyResult.Live): the next wave is written when it
+	// returns. An error ends the apply.
+	AfterWave func(ctx context.Context, wave []manifest.Object, live map[deploy.ObjectRef]*unstructured.Unstructured) error
+
 	Log deploy.StageLog
 }
 
@@ -94,6 +99,9 @@ type ApplyResult struct {
 // changed object dry-run before the first write. An error then is Invalid and
 // names the objects. Apply may be repeated at any time: it goes on where it was
 // interrupted. It does not wait for rollouts.
+//
+// Objects are written in waves, by their annotation pipecd.dev/order; most sets are
+// one wave. Namespaces and CustomResourceDefinitions are written before all waves.
 func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) {
 	r := newApplyRun(c, req)
 	ctx = withWarnings(ctx, r.warn)
@@ -369,7 +377,8 @@ func (r *applyRun) announce(ctx context.Context) error {
 
 // outcome collects what is applied so far.
 func (r *applyRun) outcome() ApplyResult {
-	out := ApplyResult{Live: map[deploy.ObjectRef]*unstructured.Unstructured{}}
+	var done []*target
+	var out ApplyResult
 	for _, t := range r.targets {
 		switch {
 		case t.done == "":
@@ -380,15 +389,26 @@ func (r *applyRun) outcome() ApplyResult {
 			out.Unchanged++
 		}
 		out.Items = append(out.Items, t.item)
-		if !t.isWorkload() {
-			continue
-		}
-		out.Live[t.ref] = t.result
-		if t.result == nil {
-			out.Live[t.ref] = t.liveObject()
+		done = append(done, t)
+	}
+	out.Live = liveWorkloads(done)
+	return out
+}
+
+// liveWorkloads returns the workloads among targets as the API server last returned
+// them.
+func liveWorkloads(targets []*target) map[deploy.ObjectRef]*unstructured.Unstructured {
+	live := map[deploy.ObjectRef]*unstructured.Unstructured{}
+	for _, t := range targets {
+		switch {
+		case !t.isWorkload():
+		case t.result != nil:
+			live[t.ref] = t.result
+		default:
+			live[t.ref] = t.liveObject()
 		}
 	}
-	return out
+	return live
 }
 
 func (r *applyRun) summarize() {

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 const (
@@ -22,12 +24,59 @@ const (
 	settleFor   = time.Minute
 )
 
-// write sends the changed objects, level by level.
+// write sends the changed objects: what defines others first, then wave by wave.
 func (r *applyRun) write(ctx context.Context) error {
 	if err := r.createNamespaces(ctx); err != nil {
 		return err
 	}
-	for _, group := range byLevel(r.changed(), func(t *target) schema.GroupKind { return groupKind(t.ref) }) {
+	definitions, waves := r.waves()
+	if err := r.writeWave(ctx, definitions); err != nil {
+		return err
+	}
+	for i, wave := range waves {
+		if err := r.writeWave(ctx, wave); err != nil {
+			return err
+		}
+		if last := i == len(waves)-1; last || r.req.AfterWave == nil {
+			continue
+		}
+		if err := r.req.AfterWave(ctx, sources(wave), liveWorkloads(wave)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waves returns the objects that define others, and the rest in waves, in the order
+// of writing.
+func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
+	byOrder := map[int][]*target{}
+	for _, t := range r.targets {
+		if levelOf(groupKind(t.ref)) == levelDefinitions {
+			definitions = append(definitions, t)
+			continue
+		}
+		order := manifest.Order(t.desired)
+		byOrder[order] = append(byOrder[order], t)
+	}
+	for _, order := range slices.Sorted(maps.Keys(byOrder)) {
+		waves = append(waves, byOrder[order])
+	}
+	return definitions, waves
+}
+
+func sources(targets []*target) []manifest.Object {
+	out := make([]manifest.Object, len(targets))
+	for i, t := range targets {
+		out[i] = t.source
+	}
+	return out
+}
+
+// writeWave sends the changed ones of the objects, level by level.
+func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
+	changed := slices.DeleteFunc(slices.Clone(targets), func(t *target) bool { return !t.changed })
+	for _, group := range byLevel(changed, func(t *target) schema.GroupKind { return groupKind(t.ref) }) {
 		if err := together(each(group, func(t *target) error { return r.writeOne(ctx, t) })); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/c785c783/piped/piped/config"
@@ -184,15 +183,7 @@ func (s *Source) clone() *Source {
 // sortByOrder orders objects by their annotation pipecd.dev/order; absent or no
 // integer, it counts as 0. Equal ones keep their order.
 func sortByOrder(objects []manifest.Object) {
-	slices.SortStableFunc(objects, func(a, b manifest.Object) int { return order(a) - order(b) })
-}
-
-func order(o manifest.Object) int {
-	n, err := strconv.ParseInt(o.GetAnnotations()[manifest.AnnotationOrder], 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int(n)
+	slices.SortStableFunc(objects, func(a, b manifest.Object) int { return manifest.Order(a.Unstructured) - manifest.Order(b.Unstructured) })
 }
 
 func digest(objects []manifest.Object) string {

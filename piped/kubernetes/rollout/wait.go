@@ -40,6 +40,10 @@ type Request struct {
 	// Progress is given a line whenever what there is to say of a rollout changed.
 	Progress func(line string)
 
+	// Abandon, when set, ends the wait with what is received from it, the name of
+	// what failed: the records still going are given up as if one of them had failed.
+	Abandon <-chan string
+
 	// Now defaults to time.Now. A wall clock that is set does not disturb a wait.
 	Now func() time.Time
 }
@@ -91,6 +95,7 @@ type waiter struct {
 	started time.Time
 	wake    chan struct{}
 	tracks  []*track
+	because string // what failed beside the records
 }
 
 // track is one record while it is waited for.
@@ -166,9 +171,13 @@ func (w *waiter) records() []deploy.Rollout {
 	return records
 }
 
-// decided reports whether the wait is over: all ended, or one failed.
+// decided reports whether the wait is over: all ended, one failed, or something
+// else that counts as much.
 func (w *waiter) decided() bool {
 	all := true
+	if w.because != "" {
+		return true
+	}
 	for _, t := range w.tracks {
 		if failed(t.rec.Phase) {
 			return true
@@ -210,6 +219,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-w.wake:
+	case w.because = <-w.req.Abandon:
 	case <-timer.C:
 	}
 	return ctx.Err()
@@ -217,7 +227,7 @@ func (w *waiter) sleep(ctx context.Context) error {
 
 // giveUpRest ends the records that are still going when one has failed.
 func (w *waiter) giveUpRest(ctx context.Context) error {
-	var because string
+	because := w.because
 	for _, t := range w.tracks {
 		if failed(t.rec.Phase) {
 			because = t.rec.Workload.String()
