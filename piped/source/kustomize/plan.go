@@ -8,7 +8,6 @@ import (
 	"path"
 
 	"sigs.k8s.io/kustomize/api/konfig"
-	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -83,7 +82,7 @@ func (p *plan) directory(m *mount, dir string) (file string, err error) {
 }
 
 // read returns the kustomization in a directory.
-func (p *plan) read(m *mount, dir string) (*types.Kustomization, string, error) {
+func (p *plan) read(m *mount, dir string) (*kustomization, string, error) {
 	if p.ctx.Err() != nil {
 		return nil, "", context.Cause(p.ctx)
 	}
@@ -100,11 +99,10 @@ func (p *plan) read(m *mount, dir string) (*types.Kustomization, string, error) 
 		return nil, "", fmt.Errorf("read the commit: %w", err)
 	}
 	p.left.Bytes -= int64(len(data))
-	k := new(types.Kustomization)
-	if err := k.Unmarshal(data); err != nil {
-		return nil, "", deploy.Errorf(deploy.Invalid, "%s: %s", m.named(file), firstLine(err.Error()))
+	k, err := parse(data)
+	if err != nil {
+		return nil, "", deploy.Errorf(deploy.Invalid, "%s: invalid Kustomization: %s", m.named(file), firstLine(err.Error()))
 	}
-	k.FixKustomization()
 	return k, file, nil
 }
 

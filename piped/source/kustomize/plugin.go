@@ -64,7 +64,7 @@ func (r *rewriter) pluginDirectory(field, dir string) {
 		r.fail(field, err)
 		return
 	}
-	only := &types.Kustomization{TypeMeta: k.TypeMeta, MetaData: k.MetaData, Resources: k.Resources}
+	only := &kustomization{Kustomization: types.Kustomization{TypeMeta: k.TypeMeta, MetaData: k.MetaData, Resources: k.Resources}}
 	if !reflect.DeepEqual(k, only) {
 		r.errorf(field, "%s: a kustomization of generators, transformers or validators may have only resources", file)
 		return

@@ -37,7 +37,7 @@ func (r *rewriter) fail(field string, err error) {
 }
 
 // rewrite returns the kustomization as Kustomize is to read it.
-func (r *rewriter) rewrite(k *types.Kustomization) ([]byte, error) {
+func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
 	r.refuse(k)
 	each(k.Resources, r.base, "resources")
 	each(k.Components, r.component, "components")
@@ -78,7 +78,7 @@ func (r *rewriter) rewrite(k *types.Kustomization) ([]byte, error) {
 }
 
 // refuse reports what no build can honour.
-func (r *rewriter) refuse(k *types.Kustomization) {
+func (r *rewriter) refuse(k *kustomization) {
 	if len(k.HelmCharts) > 0 || k.HelmGlobals != nil {
 		r.errorf("helmCharts", "charts inside of a kustomization are not rendered; use input.helmChart of the application, or commit what helm template gives")
 	}
@@ -213,14 +213,12 @@ func (r *rewriter) optionalFile(field string, entry *string) {
 }
 
 // patch is an entry that is a patch, or names its file.
-func (r *rewriter) patch(field string, entry *types.PatchStrategicMerge) {
-	text := string(*entry)
-	if isMapping(text) {
-		text = inline(text)
-	} else {
-		r.onlyFile(field, &text)
+func (r *rewriter) patch(field string, entry *string) {
+	if isMapping(*entry) {
+		*entry = inline(*entry)
+		return
 	}
-	*entry = types.PatchStrategicMerge(text)
+	r.onlyFile(field, entry)
 }
 
 // generator is what a ConfigMap or Secret is generated from.

@@ -1,0 +1,36 @@
+package kustomize
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomization is what a file says, with the fields of it that Kustomize calls
+// deprecated and files have all the same. They stand for those of the same names
+// in the embedded type, which stay empty.
+type kustomization struct {
+	types.Kustomization   `json:",inline"`
+	PatchesStrategicMerge []string      `json:"patchesStrategicMerge,omitempty"`
+	PatchesJson6902       []types.Patch `json:"patchesJson6902,omitempty"`
+}
+
+// parse reads a kustomization as Kustomize does, which takes keys in any case and
+// refuses those it does not know. Bases are among the resources, and other fields
+// of old are where they belong now.
+func parse(data []byte) (*kustomization, error) {
+	text, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	k := new(kustomization)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(k); err != nil {
+		return nil, err
+	}
+	k.FixKustomization()
+	return k, nil
+}
