@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -52,4 +56,82 @@ func TestLostDatabaseIsMadeGood(t *testing.T) {
 	if diff := cmp.Diff(was, pods()); diff != "" {
 		t.Errorf("pods were replaced (-before +after):\n%s", diff)
 	}
+}
+
+// takeOverFleet runs an agent that has never seen the fleet, whose head is the
+// commit that is live: it takes it over and changes nothing. Then it deploys.
+func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wantWrites int) {
+	f.settle(t)
+	before := f.live(t)
+	kubeconfig := f.kubeconfig(t)
+	f.taken()
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
+	for _, name := range f.names {
+		d := agent.mustEnd(appID(name), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		mustContain(t, d.GetSummary(), "Taking over what runs")
+		mustContain(t, agent.logs(d.GetId()), "Deployment "+f.ns+"/"+name+": nothing to roll out")
+	}
+	f.settle(t)
+	f.wantTaken(t, before)
+	writes := f.taken()
+	objects := 0
+	for _, u := range before {
+		if u.GetKind() != "ReplicaSet" && u.GetKind() != "Pod" {
+			objects++
+		}
+	}
+	if len(writes) > wantWrites*objects || slices.ContainsFunc(writes, func(w string) bool { return !strings.HasPrefix(w, "PATCH ") }) {
+		t.Errorf("%d writes for %d objects: %v", len(writes), objects, writes)
+	}
+
+	// What comes next is deployed and pruned as ever.
+	files := f.files("v1")
+	next := f.names[1]
+	for path, text := range files {
+		text = strings.Replace(text, "registry.example/web:v1", "registry.example/web:v2", 1)
+		if strings.HasPrefix(path, next+"/") && strings.HasSuffix(path, "/app.yaml") {
+			service := strings.Index(text, "---\napiVersion: v1\nkind: Service")
+			text = text[:service] + text[service+strings.Index(text[service:], "---\napiVersion: apps/v1"):]
+		}
+		files[path] = text
+	}
+	second := repo.Push(t, "v2, and "+next+" without a Service", files)
+	for _, name := range f.names {
+		d := agent.mustEnd(appID(name), second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		mustContain(t, agent.logs(d.GetId()), "Deployment "+f.ns+"/"+name+": rollout complete")
+	}
+	after := f.live(t)
+	if after["Service "+next] != nil || after["Service "+f.names[2]] == nil {
+		t.Errorf("Services: %v, %v", after["Service "+next], after["Service "+f.names[2]])
+	}
+	for _, name := range f.names {
+		n, _, _ := unstructured.NestedInt64(after["Deployment "+name].Object, "spec", "replicas")
+		if want := map[bool]int64{true: 2, false: 1}[f.scaled(name)]; n != want {
+			t.Errorf("Deployment %s has %d replicas, want %d", name, n, want)
+		}
+	}
+}
+
+// TestLostDatabaseUnderAFleet: the database is deleted under twenty live
+// applications.
+func TestLostDatabaseUnderAFleet(t *testing.T) {
+	f, repo := newFleet(t, 20), newRepo(t)
+	commit := repo.Push(t, "twenty applications", f.files("v1"))
+	t.Run("before", func(t *testing.T) {
+		agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: f.kubeconfig(t)})
+		for _, name := range f.names {
+			agent.mustEnd(appID(name), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		}
+	})
+	takeOverFleet(t, f, repo, commit, 1)
+}
+
+// TestFleetOfPipeCDIsTakenOver: twenty applications that PipeCD applied with
+// kubectl, under its own IDs.
+func TestFleetOfPipeCDIsTakenOver(t *testing.T) {
+	f, repo := newFleet(t, 20), newRepo(t)
+	files := f.files("v1")
+	commit := repo.Push(t, "twenty applications", files)
+	f.applyAsPipeCD(t, files, commit)
+	takeOverFleet(t, f, repo, commit, 2)
 }
