@@ -145,20 +145,14 @@ func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 			req.Created = append(req.Created, manifest.Ref(o.Unstructured))
 		}
 	}
-	result, err := w.cluster.Apply(ctx, req)
-	if err != nil {
+	if _, err := w.cluster.Apply(ctx, req); err != nil {
 		return fmt.Errorf("run hooks: %w", err)
-	}
-	uids := map[string]string{}
-	for _, item := range result.Items {
-		uids[item.Object.Key()] = item.UID
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, o := range hooks {
 		g.Go(func() error {
-			ref := manifest.Ref(o.Unstructured)
 			if cluster.RunsToEnd(o.Unstructured) {
-				if err := w.cluster.AwaitFinished(ctx, ref, uids[ref.Key()], w.log); err != nil {
+				if err := w.cluster.AwaitHealthy(ctx, cluster.HealthRequest{Objects: []manifest.Object{o}, Log: w.log}); err != nil {
 					return fmt.Errorf("hook %w", err)
 				}
 			}

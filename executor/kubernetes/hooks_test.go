@@ -117,7 +117,7 @@ func TestAFailingPreHookChangesNothingElse(t *testing.T) {
 	l.hooks = map[string]manifest.Hook{"migrate": always(manifest.HookPre, 0), "later": always(manifest.HookPre, 1), "after": always(manifest.HookPost, 0)}
 	l.manifests = keptManifest + hookJob("migrate", "crash-loop") + hookJob("later", "ready") + hookJob("after", "ready")
 	result := l.Sync().Execute(t.Context(), l.deployment("now"))
-	if result.Status != deploy.StageFailure || !strings.HasPrefix(result.Reason, "hook Job "+l.ns+"/migrate failed: BackoffLimitExceeded: ") || !strings.Contains(result.Reason, "exit code 1") {
+	if result.Status != deploy.StageFailure || !strings.HasPrefix(result.Reason, "hook Job "+l.ns+"/migrate: it failed: BackoffLimitExceeded: ") || !strings.Contains(result.Reason, "exit code 1") {
 		t.Errorf("%s: %s", result.Status, result.Reason)
 	}
 	if diff := cmp.Diff([]string{"PATCH migrate"}, l.order()); diff != "" {

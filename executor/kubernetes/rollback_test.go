@@ -249,6 +249,7 @@ func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 	cancel()
 	item := deploy.InventoryItem{ApplicationID: "app", Cluster: "one", UID: "uid", Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kept"}}
 	obj := objects(t, keptManifest)[0]
+	w.wrote = map[string]bool{}
 	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)

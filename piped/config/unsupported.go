@@ -16,7 +16,6 @@ func unsupportedFields() []string {
 		"trafficRouting",
 		"resourceRoutes",
 		"configPropagation",
-		"healthChecks",
 		"eventWatcher",
 		"driftDetection.ignoreRules",
 	}

@@ -36,8 +36,9 @@ type HealthRequest struct {
 }
 
 // AwaitHealthy waits until every object that has health (package health) is
-// Current. It ends early when one has failed, or has not changed for the request's
-// patience; the error then wraps an *Unhealthy for each of them. When ctx ends, its
+// Current. It ends early when one has failed, is gone, or has not changed for the
+// request's patience; a Job or Pod that runs may take as long as ctx lasts. The
+// error then wraps an *Unhealthy for each of them. When ctx ends, its
 // cause is returned. Workloads are not waited for: package rollout does that.
 func (c *Cluster) AwaitHealthy(ctx context.Context, req HealthRequest) error {
 	if req.Patience == 0 {
@@ -130,18 +131,14 @@ func (h *healthWait) look(ctx context.Context, p *patient) error {
 		return fmt.Errorf("look at %s: %w", p.ref, h.cluster.Classify(err))
 	}
 	if live == nil {
-		if endsByItself(p.obj) {
-			p.status = health.Current
-			return nil
-		}
-		return &Unhealthy{p.ref, "somebody deleted it"}
+		return &Unhealthy{p.ref, "it was deleted before its end was seen" + ttlHint(p.obj)}
 	}
 	status, reason := health.Of(live, h.req.Checks)
 	if status == health.InProgress && h.bindsLater(ctx, live) {
 		status = health.Current
 	}
 	h.tell(p, status, reason)
-	if version := live.GetResourceVersion(); p.version != version {
+	if version := live.GetResourceVersion(); p.version != version || health.Working(live) {
 		p.version, p.since = version, h.cluster.now()
 	}
 	switch idle := h.cluster.now().Sub(p.since); {
@@ -153,11 +150,19 @@ func (h *healthWait) look(ctx context.Context, p *patient) error {
 	return nil
 }
 
-// endsByItself reports whether an object is a Job that Kubernetes deletes some time
-// after it is done.
-func endsByItself(obj manifest.Object) bool {
-	_, ttl, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "ttlSecondsAfterFinished")
-	return ttl && isJob(obj.GroupVersionKind().GroupKind())
+// ttlHint says what to do when Kubernetes deletes a Job too soon after its end.
+func ttlHint(obj manifest.Object) string {
+	seconds, ttl, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished")
+	if !ttl || !isJob(obj.GroupVersionKind().GroupKind()) {
+		return ""
+	}
+	return fmt.Sprintf("; its ttlSecondsAfterFinished is %d: raise it if Kubernetes was faster than the agent", seconds)
+}
+
+// RunsToEnd reports whether an object does its work once and ends: a Job, and a
+// Pod that is not started again.
+func RunsToEnd(u *unstructured.Unstructured) bool {
+	return isJob(u.GroupVersionKind().GroupKind()) || health.RunsOnce(u)
 }
 
 func isJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }
@@ -168,6 +173,8 @@ func (h *healthWait) tell(p *patient, status health.Status, reason string) {
 	changed := p.status != status || p.reason != reason
 	p.status, p.reason = status, reason
 	switch {
+	case status == health.Current && waited && RunsToEnd(p.obj.Unstructured):
+		h.req.Log.Successf("%s is complete", p.ref)
 	case status == health.Current && waited:
 		h.req.Log.Successf("%s is healthy", p.ref)
 	case status == health.InProgress && changed:
@@ -210,15 +217,19 @@ func (h *healthWait) bindsLater(ctx context.Context, live *unstructured.Unstruct
 	return h.lazy[name]
 }
 
-// explainPods says what the pods of a Job suffer from, for the end of a message;
-// "" when nobody knows.
+// explainPods says what a Pod or the pods of a Job suffer from, for the end of a
+// message; "" when nobody knows.
 func (c *Cluster) explainPods(ctx context.Context, live *unstructured.Unstructured) string {
-	if !isJob(live.GroupVersionKind().GroupKind()) {
+	options := metav1.ListOptions{Limit: podLimit}
+	switch kind := live.GroupVersionKind().GroupKind(); {
+	case isJob(kind):
+		options.LabelSelector = batchv1.ControllerUidLabel + "=" + string(live.GetUID())
+	case kind == schema.GroupKind{Kind: "Pod"}:
+		options.FieldSelector = "metadata.name=" + live.GetName()
+	default:
 		return ""
 	}
-	pods, err := c.typed.CoreV1().Pods(live.GetNamespace()).List(ctx, metav1.ListOptions{
-		LabelSelector: batchv1.ControllerUidLabel + "=" + string(live.GetUID()), Limit: podLimit,
-	})
+	pods, err := c.typed.CoreV1().Pods(live.GetNamespace()).List(ctx, options)
 	if err != nil {
 		return ""
 	}

@@ -133,7 +133,7 @@ func byCheck(u *unstructured.Unstructured, c *config.HealthCheck) (Status, strin
 // job is done when it is complete: one that still runs has not done its work.
 func job(u *unstructured.Unstructured) (Status, string) {
 	if c, ok := conditionOf(u, "Failed"); ok && c.status == "True" {
-		return Failed, c.String()
+		return Failed, fmt.Sprintf("it failed: %s: %s", c.reason, c.message)
 	}
 	if c, ok := conditionOf(u, "Complete"); ok && c.status == "True" {
 		return Current, ""
@@ -181,14 +181,41 @@ func namespace(u *unstructured.Unstructured) (Status, string) {
 	return Current, ""
 }
 
-// pod is ready, or has done its work; one that failed is not Current as it is for
-// kstatus.
+// pod is ready, or has done its work if it is one that runs once; one that failed is
+// not Current as it is for kstatus.
 func pod(u *unstructured.Unstructured) (Status, string) {
-	if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase == "Failed" {
+	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	switch {
+	case phase == "Failed":
 		message, _, _ := unstructured.NestedString(u.Object, "status", "message")
 		return Failed, strings.TrimSuffix("it failed: "+message, ": ")
+	case phase == "Succeeded":
+		return Current, ""
+	case RunsOnce(u):
+		return InProgress, "it is " + phase
 	}
 	return byConditions(u)
+}
+
+// RunsOnce reports whether an object is a Pod that is not started again after it has
+// done its work.
+func RunsOnce(u *unstructured.Unstructured) bool {
+	policy, _, _ := unstructured.NestedString(u.Object, "spec", "restartPolicy")
+	return u.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Pod"} && (policy == "Never" || policy == "OnFailure")
+}
+
+// Working reports whether a live Job or Pod runs: nobody knows how long that takes,
+// and it does not change meanwhile.
+func Working(u *unstructured.Unstructured) bool {
+	switch u.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		ready, _, _ := unstructured.NestedInt64(u.Object, "status", "ready")
+		return ready > 0
+	case schema.GroupKind{Kind: "Pod"}:
+		phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+		return RunsOnce(u) && phase == "Running"
+	}
+	return false
 }
 
 func apiService(u *unstructured.Unstructured) (Status, string) {

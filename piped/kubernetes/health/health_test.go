@@ -48,7 +48,7 @@ func TestOf(t *testing.T) {
 		{"a job that runs is not done", jobHead + "status: {active: 1, failed: 2}\n", InProgress, "pods: 1 running, 0 succeeded, 2 failed"},
 		{"a job that is complete", jobHead + "status: {succeeded: 1, conditions: [{type: Complete, status: 'True'}]}\n", Current, ""},
 		{"a job that has failed", jobHead + "status: {failed: 7, conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: Job has reached the specified backoff limit}]}\n",
-			Failed, "Failed is True (BackoffLimitExceeded): Job has reached the specified backoff limit"},
+			Failed, "it failed: BackoffLimitExceeded: Job has reached the specified backoff limit"},
 		{"a job that Git suspends", jobHead + "spec: {suspend: true}\n", Current, ""},
 
 		{"a claim that is bound", claimHead + "status: {phase: Bound}\n", Current, ""},
@@ -65,6 +65,8 @@ func TestOf(t *testing.T) {
 		{"a server that answers", serverHead + "status: {conditions: [{type: Available, status: 'True'}]}\n", Current, ""},
 
 		{"a namespace", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\nstatus: {phase: Active}\n", Current, ""},
+		{"a pod that runs once", "apiVersion: v1\nkind: Pod\nmetadata: {name: once}\nspec: {restartPolicy: Never}\nstatus: {phase: Running, conditions: [{type: Ready, status: 'True'}]}\n", InProgress, "it is Running"},
+		{"a pod that ran", "apiVersion: v1\nkind: Pod\nmetadata: {name: once}\nspec: {restartPolicy: Never}\nstatus: {phase: Succeeded}\n", Current, ""},
 		{"a pod that failed", "apiVersion: v1\nkind: Pod\nmetadata: {name: once}\nstatus: {phase: Failed, message: out of disk}\n", Failed, "it failed: out of disk"},
 
 		{"what only describes", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", Current, ""},
