@@ -31,9 +31,10 @@ func RedactorOf(tree fs.FS) *Redactor {
 	return nil
 }
 
-// newRedactor knows each secret as it is, its longer lines, and both in base64
+// NewRedactor returns the Redactor for texts, under whatever names; nil when none is
+// long enough to be found. It knows each as it is, its longer lines, and both in base64
 // and as they stand between quotes.
-func newRedactor(secrets map[string]string) *Redactor {
+func NewRedactor(secrets map[string]string) *Redactor {
 	var forms []string
 	for _, text := range secrets {
 		for _, part := range append(strings.Split(text, "\n"), text, strings.TrimSpace(text)) {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRedactor(t *testing.T) {
-	r := newRedactor(map[string]string{
+	r := NewRedactor(map[string]string{
 		"password": "hunter2", "longer": "hunter2-and-more", "quoted": `with "quotes"`, "key": "-----BEGIN\nabcdef\n-----END\n", "short": "abc", "empty": "",
 	})
 	tests := map[string]string{
@@ -33,7 +33,7 @@ func TestRedactor(t *testing.T) {
 }
 
 func TestRedactedErrors(t *testing.T) {
-	r := newRedactor(map[string]string{"password": "hunter2"})
+	r := NewRedactor(map[string]string{"password": "hunter2"})
 	plain := fmt.Errorf("read it: %w", fs.ErrNotExist)
 	if got := r.Error(plain); got != plain {
 		t.Errorf("got %v, want the very same error", got)
@@ -78,7 +78,7 @@ func (l *lines) Errorf(format string, args ...any) {
 
 func TestRedactedLog(t *testing.T) {
 	var got lines
-	log := newRedactor(map[string]string{"password": "hunter2"}).Log(&got)
+	log := NewRedactor(map[string]string{"password": "hunter2"}).Log(&got)
 	log.Infof("read %s %d%%", "hunter2", 5)
 	log.Successf("wrote %q", "hunter2")
 	log.Errorf("no %v", errors.New("hunter2"))

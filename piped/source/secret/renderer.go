@@ -91,7 +91,7 @@ func (a *application) render(dir string) (err error) {
 	if a.data.secrets, err = a.keys.decrypt(a.enc); err != nil {
 		return err
 	}
-	a.files.redactor = newRedactor(a.data.secrets)
+	a.files.redactor = NewRedactor(a.data.secrets)
 	sources, err := a.locate(dir, a.att.Position, "attachment.sources.", a.att.Sources)
 	if err != nil {
 		return err
