@@ -44,7 +44,11 @@ func (w *work) awaitObjects(ctx context.Context, objs []manifest.Object) error {
 	if err != nil {
 		stop()
 	}
-	return worst(err, <-sick)
+	unhealthy := <-sick
+	if cmp.Or(err, unhealthy) != nil {
+		w.sayCrashes(ctx, ended, unhealthy)
+	}
+	return worst(err, unhealthy)
 }
 
 // unproven returns those objects with health that have to show it: what the deployment

@@ -212,41 +212,6 @@ func pullMessage(pod *corev1.Pod, message string, events []corev1.Event) string 
 	return e.Message
 }
 
-// crashed explains a container that ended and is started again and again.
-func crashed(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
-	for _, c := range containers(pod) {
-		end := c.LastTerminationState.Terminated
-		if c.State.Terminated != nil {
-			end = c.State.Terminated
-		}
-		backOff := c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
-		if end == nil && !backOff || c.Ready || end != nil && end.ExitCode == 0 && !backOff {
-			continue
-		}
-		text := "crashes"
-		if backOff {
-			text = "CrashLoopBackOff: crashes again and again"
-		}
-		text += fmt.Sprintf(" (%s)", count(c.RestartCount, "restart"))
-		if end != nil {
-			text = join(text+", last "+ending(end), end.Message)
-		}
-		return Trouble{Container: c.Name, Text: text, Hard: c.RestartCount >= crashLoop}, true
-	}
-	return Trouble{}, false
-}
-
-func ending(t *corev1.ContainerStateTerminated) string {
-	text := fmt.Sprintf("exit code %d", t.ExitCode)
-	switch {
-	case t.Reason == "OOMKilled":
-		text += ", OOMKilled: it used more memory than its limit"
-	case t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed":
-		text += ", " + t.Reason
-	}
-	return text
-}
-
 // unscheduled gives the scheduler's reason.
 func unscheduled(pod *corev1.Pod, _ []corev1.Event) (Trouble, bool) {
 	c := podCondition(pod, corev1.PodScheduled)

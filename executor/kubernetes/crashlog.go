@@ -1,0 +1,122 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/secret"
+)
+
+// Limits of what a stage says about containers that crashed.
+const (
+	crashTime    = 5 * time.Second // for all of it
+	crashesSaid  = 2
+	longestCrash = 500 // characters of a line
+)
+
+// sayCrashes puts into the stage's log what crashed containers wrote last: those of
+// the workloads whose rollouts have failed, and of the Job or Pod that err says is
+// unhealthy. Nothing depends on it: what cannot be read is said and left out.
+func (w *work) sayCrashes(ctx context.Context, ended []deploy.Rollout, err error) {
+	if stopped := deploy.Stopped(ctx); stopped != "" && stopped != deploy.StopTimedOut {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTime)
+	defer cancel()
+	pods, err := w.failedPods(ctx, ended, err)
+	if err != nil {
+		w.log.Infof("What crashed containers wrote is not known: %v", err)
+	}
+	crashes := rollout.Crashes(pods)
+	for _, crash := range crashes[:min(crashesSaid, len(crashes))] {
+		lines, err := w.cluster.CrashLog(ctx, crash)
+		switch {
+		case err != nil:
+			w.log.Infof("What crashed containers wrote is not known: %v", err)
+			return
+		case len(lines) == 0:
+			w.log.Errorf("%s; it wrote nothing", crash)
+		default:
+			w.log.Errorf("%s; the end of its log:", crash)
+			w.sayLines(lines)
+		}
+	}
+}
+
+// failedPods returns the pods of workloads whose rollouts have failed, and of the
+// object that err says is unhealthy.
+func (w *work) failedPods(ctx context.Context, ended []deploy.Rollout, err error) (pods []corev1.Pod, _ error) {
+	for _, rec := range ended {
+		if rec.Phase != deploy.RolloutFailed && rec.Phase != deploy.RolloutTimedOut {
+			continue
+		}
+		s, err := w.cluster.Rollouts.Confirm(ctx, rec)
+		if err != nil {
+			return pods, err
+		}
+		found, _, err := w.cluster.Rollouts.Pods(ctx, rec, s)
+		if pods = append(pods, found...); err != nil {
+			return pods, err
+		}
+	}
+	var sick *cluster.Unhealthy
+	if !errors.As(err, &sick) {
+		return pods, nil
+	}
+	found, err := w.cluster.PodsOf(ctx, sick.Object)
+	return append(pods, found...), err
+}
+
+// sayLines says lines of a container's log without the secrets of the set, and
+// without what a terminal would act on.
+func (w *work) sayLines(lines []string) {
+	known := secret.NewRedactor(secretsOf(w.set.Objects))
+	for _, line := range lines {
+		line = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) && r != '\t' {
+				return -1
+			}
+			return r
+		}, known.Text(w.hide.Text(strings.ToValidUTF8(line, "\uFFFD"))))
+		if runes := []rune(line); len(runes) > longestCrash {
+			line = string(runes[:longestCrash]) + " … (cut)"
+		}
+		w.log.Infof("  | %s", line)
+	}
+}
+
+// secretsOf returns what the Secrets among the objects hold.
+func secretsOf(objs []manifest.Object) map[string]string {
+	found := map[string]string{}
+	for _, o := range objs {
+		if o.GetKind() != "Secret" || o.GroupVersionKind().Group != "" {
+			continue
+		}
+		for _, field := range []string{"data", "stringData"} {
+			values, _, _ := unstructured.NestedMap(o.Object, field)
+			for key, value := range values {
+				text, _ := value.(string)
+				if field == "data" {
+					decoded, err := base64.StdEncoding.DecodeString(text)
+					if err != nil {
+						continue
+					}
+					text = string(decoded)
+				}
+				found[o.GetNamespace()+"/"+o.GetName()+"/"+field+"/"+key] = text
+			}
+		}
+	}
+	return found
+}
