@@ -131,16 +131,18 @@ func (f *files) explain(err error) string {
 	return text
 }
 
-var inlinePatch = regexp.MustCompile(`\[patch: ".*"\]`)
+// What Kustomize quotes of its input, as it is or, inside of another error,
+// escaped.
+var (
+	configDump  = regexp.MustCompile("(?s)with config: `.*`: ")
+	inlinePatch = regexp.MustCompile(`(?s)\[patch: \\*".*"\]`)
+)
 
 // withoutDumps leaves out what Kustomize quotes of its input, which may hold
 // secrets.
 func withoutDumps(text string) string {
-	const begin, end = "with config: `", "\n`: "
-	if from, to := strings.Index(text, begin), strings.LastIndex(text, end); from >= 0 && to > from {
-		text = text[:from] + "from this file: " + text[to+len(end):]
-	}
-	return firstLine(inlinePatch.ReplaceAllString(text, "an inline patch"))
+	text = configDump.ReplaceAllLiteralString(text, "from this file: ")
+	return firstLine(inlinePatch.ReplaceAllLiteralString(text, "an inline patch"))
 }
 
 // readFile returns a file of at most limit bytes. The kind of an error is Invalid

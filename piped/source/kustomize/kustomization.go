@@ -3,6 +3,8 @@ package kustomize
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
@@ -32,5 +34,8 @@ func parse(data []byte) (*kustomization, error) {
 		return nil, err
 	}
 	k.FixKustomization()
+	if problems := k.EnforceFields(); len(problems) > 0 {
+		return nil, errors.New(strings.Join(problems, "; "))
+	}
 	return k, nil
 }

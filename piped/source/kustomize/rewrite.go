@@ -181,7 +181,7 @@ func (r *rewriter) missing(field, name string, err error) {
 	case errors.Is(err, fs.ErrPermission):
 		r.errorf(field, "%s: a symbolic link points out of the repository", r.mount.named(name))
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid):
-		r.errorf(field, "there is no %s", r.mount.named(name))
+		r.errorf(field, "there is no file or directory %s", r.mount.named(name))
 	default:
 		r.fail(field, err)
 	}
