@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -95,39 +96,52 @@ func runEtcd(ctx context.Context, args []string) error {
 	}
 }
 
-// runKwok runs the node simulation. Its home is the folder it was given, so
+// runKwok runs the node simulation, and the kubelet of all nodes beside it. Its home is the folder it was given, so
 // that no configuration of the user's own kwok is mixed in.
 func runKwok(ctx context.Context, args []string) error {
-	if len(args) < 2 {
-		return errors.New("kwok takes its port and its flags")
+	if len(args) < 4 {
+		return errors.New("kwok takes its port, its certificate and key, and its flags")
+	}
+	cert, err := tls.LoadX509KeyPair(args[1], args[2])
+	if err != nil {
+		return fmt.Errorf("reading the nodes' certificate: %w", err)
 	}
 	flags := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
 	ctx, _ = kwoklog.InitFlags(ctx, flags)
-	ctx, err := kwokconfig.InitFlags(ctx, flags)
+	ctx, err = kwokconfig.InitFlags(ctx, flags)
 	if err != nil {
 		return fmt.Errorf("reading the stages: %w", err)
 	}
 	cmd := kwokcmd.NewCommand(ctx)
 	cmd.Version = "" // it would claim --version, which the logging flags have
 	cmd.PersistentFlags().AddFlagSet(flags)
-	cmd.SetArgs(args[1:])
-	return serveHealth(ctx, args[0], func(ctx context.Context) error { return cmd.ExecuteContext(ctx) })
+	cmd.SetArgs(args[3:])
+	server := &http.Server{Handler: kubelet(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}
+	return serve(ctx, args[0], server, func(ctx context.Context) error { return cmd.ExecuteContext(ctx) })
 }
 
 // serveHealth runs work beside an endpoint that answers for as long as it does.
 func serveHealth(ctx context.Context, port string, work func(context.Context) error) error {
+	return serve(ctx, port, &http.Server{Handler: http.HandlerFunc(healthy)}, work)
+}
+
+// serve runs work beside a server, which speaks TLS if it has a certificate.
+func serve(ctx context.Context, port string, server *http.Server, work func(context.Context) error) error {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return fmt.Errorf("listening for health questions: %w", err)
 	}
-	server := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }),
-		ReadHeaderTimeout: 5 * time.Second,
-	}
+	server.ReadHeaderTimeout = 5 * time.Second
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	go func() {
+		if server.TLSConfig != nil {
+			served <- server.ServeTLS(l, "", "")
+		} else {
+			served <- server.Serve(l)
+		}
+	}()
 	err = work(ctx)
 	server.Close()
 	<-served

@@ -151,7 +151,7 @@ func (c *cluster) awaitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := ensureNodes(ctx, client, c.options); err != nil {
+	if err := ensureNodes(ctx, client, c.options, c.component("kwok").port); err != nil {
 		return fmt.Errorf("preparing the nodes: %w; look into %s", err, c.dir.log("apiserver"))
 	}
 	for {

@@ -39,7 +39,7 @@ func components(d dir, p ports, o options) []component {
 	health := map[string]string{
 		"etcd": "http://127.0.0.1:%d/health", "apiserver": "https://127.0.0.1:%d/readyz",
 		"controller-manager": "https://127.0.0.1:%d/healthz", "scheduler": "https://127.0.0.1:%d/healthz",
-		"kwok": "http://127.0.0.1:%d/healthz", "writers": "http://127.0.0.1:%d/healthz",
+		"kwok": "https://127.0.0.1:%d/healthz", "writers": "http://127.0.0.1:%d/healthz",
 	}
 	var all []component
 	for _, name := range componentNames() {
@@ -76,6 +76,7 @@ func apiserverArgs(d dir, p ports) []string {
 		// loopback interface, which may not be announced.
 		"--advertise-address=10.250.255.254",
 		"--endpoint-reconciler-type=none",
+		"--kubelet-preferred-address-types=ExternalIP",
 		"--max-requests-inflight=3000",
 		"--max-mutating-requests-inflight=1000",
 	)
@@ -113,7 +114,7 @@ func schedulerArgs(d dir, p ports) []string {
 
 func kwokArgs(d dir, p ports) []string {
 	return []string{
-		strconv.Itoa(p["kwok"]),
+		strconv.Itoa(p["kwok"]), d.path("certs", "server.crt"), d.path("certs", "server.key"),
 		"--config=" + d.path("data", "stages.yaml"),
 		"--kubeconfig=" + d.kubeconfig(),
 		"--manage-nodes-with-annotation-selector=" + fakeNodeKey + "=fake",

@@ -9,5 +9,5 @@
 // outlives the parent, however it ends.
 //
 // It never pretends to run containers: pods have statuses, not processes, so
-// there are no logs, no exec, no volumes and no probes.
+// there is no exec, there are no volumes and no probes, and logs are made up.
 package main

@@ -18,10 +18,10 @@ const fakeNodeKey = "kwok.x-k8s.io/node"
 
 // ensureNodes creates the nodes and removes those of an earlier, larger
 // cluster. Their size and state are written by the node-start stage.
-func ensureNodes(ctx context.Context, client kubernetes.Interface, o options) error {
+func ensureNodes(ctx context.Context, client kubernetes.Interface, o options, kubeletPort int) error {
 	want := map[string]bool{}
 	for i := range o.nodes {
-		node := newNode(i, o)
+		node := newNode(i, o, kubeletPort)
 		want[node.Name] = true
 		_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -43,7 +43,7 @@ func ensureNodes(ctx context.Context, client kubernetes.Interface, o options) er
 	return nil
 }
 
-func newNode(i int, o options) *corev1.Node {
+func newNode(i int, o options, kubeletPort int) *corev1.Node {
 	name := fmt.Sprintf("node-%d", i)
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name,
@@ -59,6 +59,7 @@ func newNode(i int, o options) *corev1.Node {
 			"devcluster.piped.dev/cpu":             o.nodeCPU,
 			"devcluster.piped.dev/memory":          o.nodeMemory,
 			"devcluster.piped.dev/pods":            strconv.Itoa(o.nodePods),
+			"devcluster.piped.dev/kubelet-port":    strconv.Itoa(kubeletPort),
 			"devcluster.piped.dev/kubelet-version": version.Get().GitVersion,
 		},
 	}}

@@ -184,6 +184,16 @@ func crashLoop(t *testing.T, c *testCluster, app string) {
 		}
 		return eventSays(ctx, c, pod, "BackOff", "Back-off restarting failed container main in pod "+pod.Name)
 	})
+	pod, err := podOf(t.Context(), c, app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := int64(2)
+	log, err := c.client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{Previous: true, TailLines: &lines}).DoRaw(t.Context())
+	want := fmt.Sprintf("main of pod %[1]s, the instance before: line 29 of 30\nmain of pod %[1]s, the instance before: line 30 of 30\n", pod.Name)
+	if err != nil || string(log) != want {
+		t.Errorf("log %q, %v; want %q", log, err, want)
+	}
 }
 
 func neverReady(t *testing.T, c *testCluster, app string) {
