@@ -186,7 +186,7 @@ func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstruc
 	w.mu.Lock()
 	w.wrote[item.Object.Key()] = true
 	w.mu.Unlock()
-	if rec := w.record(obj); rec.Phase != "" {
+	if rec := w.record(obj); rec.Phase != "" && !rec.Phase.Terminal() {
 		found, err := rollout.WorkloadFrom(result)
 		if err != nil {
 			return err

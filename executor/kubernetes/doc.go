@@ -6,6 +6,8 @@
 //	hooks.go     objects that run before and after the set is applied
 //	apply.go     applying a set, with a rollout record for each workload
 //	await.go     waiting for the records, and what their ends mean for a stage
+//	crashlog.go  what containers wrote that crashed meanwhile
+//	unstick.go   pods that keep StatefulSets from rolling back
 //	tenancy.go   what the agent's configuration permits the application
 //	confighash.go which workloads restart for a changed configuration
 //	prune.go     deleting what Git does not have any more

@@ -9,7 +9,7 @@ import (
 // Rollback runs ROLLBACK: it applies the set of the last success again, waits
 // for its rollouts, and deletes what the failed deployment created.
 func (e *Executor) Rollback() Stage {
-	return e.stage(openCluster, recordCreated, restore, sayNoHooks, leaveForbidden, apply, await, removeCreated)
+	return e.stage(openCluster, recordCreated, restore, sayNoHooks, leaveForbidden, putBack, removeCreated)
 }
 
 // recordCreated completes the inventory with the objects that the failed stages

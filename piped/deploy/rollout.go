@@ -84,8 +84,8 @@ type Rollout struct {
 
 	TemplateDigest string // of the applied template, as the server returned it
 	Generation     int64  // metadata.generation the apply led to
-	TargetUID      string // the ReplicaSet (or revision) that carries the template
-	TargetName     string
+	TargetUID      string // the ReplicaSet that carries the template
+	TargetName     string // the same; of a StatefulSet the ControllerRevision
 	Revision       int64
 	DesiredAtStart int32
 	ReplicasBefore int32 // desired before the first apply

@@ -27,20 +27,28 @@ func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollou
 
 // Applied returns rec after its workload was applied: w is the API server's
 // answer, now the time it came. Applying again after a restart gives the same
-// record again; a record that went further, or is terminal, is returned as it is.
+// record again, and if that changed what somebody else had made of the workload
+// meanwhile, one whose rollout begins anew. A terminal record is returned as it is.
 func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
-	if rec.Phase != deploy.RolloutIntent && rec.Phase != deploy.RolloutApplied {
+	begun := rec.Phase == deploy.RolloutProgressing || rec.Phase == deploy.RolloutHeld
+	same := rec.UID == w.UID && rec.Generation == w.Generation
+	if rec.Phase.Terminal() || begun && same {
 		return rec
 	}
-	rec.Phase = deploy.RolloutApplied
-	rec.Reason = ""
+	rec.Phase, rec.Reason = deploy.RolloutApplied, ""
+	if begun { // whether anything rolls has been decided
+		rec.Phase, rec.Reason = deploy.RolloutProgressing, rec.Workload.Name+": applied again"
+	}
 	rec.UID, rec.Generation = w.UID, w.Generation
 	rec.TemplateDigest, rec.TemplateBase = w.Template.Digest, w.Template.Base
+	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
+	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
 	rec.DesiredAtStart = w.Replicas
 	// The latest of all that is known to have been before: a condition with an
 	// older time is not about this rollout.
 	rec.AppliedAt = latest(now, w.ManagedAt, w.Progressing.Updated)
 	rec.LastProgress = now
+	rec.FailingSince, rec.TroubleSince = time.Time{}, time.Time{}
 	rec.SeenReady, rec.SeenAvailable, rec.SeenOld = 0, 0, unseen
 	rec.UpdatedAt = now
 	return rec

@@ -142,6 +142,9 @@ func (e *evaluation) statefulSet() state {
 		observed: w.ObservedGeneration >= w.Generation, wanted: w.Replicas,
 		ready: w.Ready, available: w.Available, old: max(0, w.Total-w.Updated),
 	}
+	if s.observed {
+		e.rec.TargetName = w.UpdateRevision
+	}
 	s.complete = s.observed && e.statefulSetRolled(e.rec.DesiredAtStart)
 	s.settled = s.observed && e.statefulSetRolled(min(e.rec.ReplicasBefore, e.rec.DesiredAtStart))
 	fresh := max(0, w.Replicas-w.Partition)
