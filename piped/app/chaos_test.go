@@ -31,15 +31,21 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("PIPED_CHAOS=%q: expected kills=<n>,deployments=<n>,applications=<n>: %v", text, err)
 		}
 	}
+	seed := chaosSeed(t)
+	binary := buildAgent(t)
+	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, "") })
+	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
+}
+
+// chaosSeed is PIPED_CHAOS_SEED, else a new one.
+func chaosSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("PIPED_CHAOS_SEED"); text != "" {
 		if _, err := fmt.Sscan(text, &seed); err != nil {
 			t.Fatalf("PIPED_CHAOS_SEED=%q: expected a number: %v", text, err)
 		}
 	}
-	binary := buildAgent(t)
-	t.Run("sqlite", func(t *testing.T) { runChaos(t, size, seed, binary, "") })
-	t.Run("postgres", func(t *testing.T) { runChaos(t, size, seed, binary, pgtest.Start(t).NewDSN(t)) })
+	return seed
 }
 
 func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {

@@ -18,7 +18,8 @@ import (
 )
 
 // APIProxy stands before a cluster's API server, on plain HTTP at loopback, and
-// shows every request. It can fall silent, as a network that drops packets does.
+// shows every request. It can fall silent, as a network that drops packets does,
+// and break the watches that go through it.
 type APIProxy struct {
 	URL string
 
@@ -29,6 +30,8 @@ type APIProxy struct {
 
 	mu   sync.Mutex
 	open chan struct{} // closed while the proxy speaks
+
+	watches watches
 }
 
 // ServeAPI starts a proxy before the cluster of a kubeconfig, with that file's
@@ -66,7 +69,7 @@ func ServeAPI(kubeconfig string, seen func(*http.Request)) (*APIProxy, error) {
 		if seen != nil {
 			seen(r)
 		}
-		forward.ServeHTTP(w, r)
+		p.watches.serve(w, r, forward)
 	})}
 	go func() {
 		defer close(p.done)

@@ -1,0 +1,231 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// rolloutOracle watches Deployments and pods past the agent and its proxy, and
+// remembers what was. It reads no ReplicaSet and no condition of a Deployment:
+// what it knows of a rollout it knows from the pods.
+type rolloutOracle struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu          sync.Mutex
+	deployments map[string]*oracleDeployment // by name
+	rollouts    int                          // how many began
+}
+
+// oracleDeployment is the history of one Deployment.
+type oracleDeployment struct {
+	epochs    []*epoch
+	pods      map[string]*oraclePod // by name
+	revisions map[string]bool       // that were live
+	scaled    int                   // how often its replicas changed
+}
+
+// epoch is the time in which a Deployment had one template: a rollout, and what
+// came after it until the next.
+type epoch struct {
+	image      string
+	generation int64 // of the write that brought the template
+	begun      time.Time
+	wanted     []wantedReplicas
+	shown      time.Time // when the API first showed it complete by the rule of `kubectl rollout status`
+}
+
+type wantedReplicas struct {
+	since    time.Time
+	replicas int32
+}
+
+// oraclePod is the life of one pod, by the cluster's times, whole seconds: what
+// happened did so within the second after. Zero is not yet.
+type oraclePod struct {
+	image                 string
+	created, ready, ended time.Time
+}
+
+// oracleLag is how much later than the agent the oracle may see a change.
+const oracleLag = 5 * time.Second
+
+// watchRollouts begins to watch a namespace.
+func watchRollouts(t *testing.T, kube kubernetes.Interface, namespace string) *rolloutOracle {
+	ctx, stop := context.WithCancel(context.Background())
+	o := &rolloutOracle{stop: stop, deployments: map[string]*oracleDeployment{}}
+	deployments, pods := kube.AppsV1().Deployments(namespace), kube.CoreV1().Pods(namespace)
+	list, err := deployments.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []cache.WatchFuncWithContext{
+		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return deployments.Watch(ctx, options)
+		},
+		func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	} {
+		w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.running.Go(func() {
+			for event := range w.ResultChan() {
+				o.see(t, event)
+			}
+		})
+	}
+	t.Cleanup(o.close)
+	return o
+}
+
+// close ends the watches.
+func (o *rolloutOracle) close() {
+	o.stop()
+	o.running.Wait()
+}
+
+func (o *rolloutOracle) see(t *testing.T, event watch.Event) {
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch object := event.Object.(type) {
+	case *appsv1.Deployment:
+		if o.of(object.Name).deployment(object, now) {
+			o.rollouts++
+		}
+	case *corev1.Pod:
+		o.of(object.Labels["app"]).pod(object, event.Type == watch.Deleted, now)
+	default:
+		t.Errorf("the oracle has lost sight of the cluster: %v", event)
+	}
+}
+
+func (o *rolloutOracle) of(name string) *oracleDeployment {
+	if o.deployments[name] == nil {
+		o.deployments[name] = &oracleDeployment{pods: map[string]*oraclePod{}, revisions: map[string]bool{}}
+	}
+	return o.deployments[name]
+}
+
+// deployment takes in a version of the Deployment and reports whether it has
+// another template than the one before.
+func (d *oracleDeployment) deployment(object *appsv1.Deployment, now time.Time) (began bool) {
+	d.revisions[object.Annotations[chaosRevision]] = true
+	image, replicas := object.Spec.Template.Spec.Containers[0].Image, *object.Spec.Replicas
+	began = len(d.epochs) == 0 || d.epochs[len(d.epochs)-1].image != image
+	if began {
+		if len(d.epochs) > 0 && d.replicas() != replicas {
+			d.scaled++
+		}
+		d.epochs = append(d.epochs, &epoch{image: image, generation: object.Generation, begun: now, wanted: []wantedReplicas{{now, replicas}}})
+	}
+	e := d.epochs[len(d.epochs)-1]
+	if d.replicas() != replicas {
+		e.wanted = append(e.wanted, wantedReplicas{now, replicas})
+		d.scaled++
+	}
+	if s := object.Status; e.shown.IsZero() && s.ObservedGeneration >= object.Generation && s.UpdatedReplicas >= replicas &&
+		s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas {
+		e.shown = now
+	}
+	return began
+}
+
+// replicas returns how many pods were wanted last.
+func (d *oracleDeployment) replicas() int32 {
+	wanted := d.epochs[len(d.epochs)-1].wanted
+	return wanted[len(wanted)-1].replicas
+}
+
+func (d *oracleDeployment) pod(object *corev1.Pod, gone bool, now time.Time) {
+	p := d.pods[object.Name]
+	if p == nil {
+		p = &oraclePod{image: object.Spec.Containers[0].Image, created: object.CreationTimestamp.Time}
+		d.pods[object.Name] = p
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.ready.IsZero() {
+			p.ready = c.LastTransitionTime.Time
+		}
+	}
+	switch at := object.DeletionTimestamp; {
+	case !p.ended.IsZero():
+	case at != nil && object.DeletionGracePeriodSeconds != nil:
+		p.ended = at.Add(-time.Duration(*object.DeletionGracePeriodSeconds) * time.Second)
+	case at != nil:
+		p.ended = at.Time
+	case gone:
+		p.ended = now
+	}
+}
+
+// began returns how many rollouts have begun.
+func (o *rolloutOracle) began() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rollouts
+}
+
+// wasLive reports whether a revision of an application has been live.
+func (o *rolloutOracle) wasLive(app, revision string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.deployments[app] != nil && o.deployments[app].revisions[revision]
+}
+
+// epochOf returns the index of the epoch that held a generation, -1 if none.
+func (d *oracleDeployment) epochOf(generation int64) int {
+	after := slices.IndexFunc(d.epochs, func(e *epoch) bool { return e.generation > generation })
+	if after < 0 {
+		after = len(d.epochs)
+	}
+	return after - 1
+}
+
+// leftover returns a pod of another template than the epoch's that was certainly
+// alive at a time, nil if there is none.
+func (d *oracleDeployment) leftover(e *epoch, at time.Time) *oraclePod {
+	for _, p := range d.pods {
+		if p.image != e.image && p.created.Add(time.Second).Before(at) && (p.ended.IsZero() || p.ended.After(at)) {
+			return p
+		}
+	}
+	return nil
+}
+
+// ready returns how many pods of the epoch's template can have been ready at a
+// time.
+func (d *oracleDeployment) ready(e *epoch, at time.Time) (n int32) {
+	for _, p := range d.pods {
+		if p.image == e.image && !p.ready.IsZero() && !p.ready.After(at) && (p.ended.IsZero() || p.ended.Add(oracleLag).After(at)) {
+			n++
+		}
+	}
+	return n
+}
+
+// need returns how many pods had to be ready at a time: the fewest that were
+// wanted since the rollout began.
+func (e *epoch) need(at time.Time) int32 {
+	least := e.wanted[0].replicas
+	for _, w := range e.wanted {
+		if !w.since.After(at.Add(oracleLag)) {
+			least = min(least, w.replicas)
+		}
+	}
+	return least
+}

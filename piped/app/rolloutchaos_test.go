@@ -1,0 +1,250 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+)
+
+// rolloutChaosSize is how much TestRolloutChaos does. PIPED_ROLLOUT_CHAOS sets
+// it, as rollouts=2000,applications=60.
+type rolloutChaosSize struct{ rollouts, applications int }
+
+// rolloutChaosLimit bounds the time in which rollouts begin.
+const rolloutChaosLimit = 20 * time.Minute
+
+// TestRolloutChaos rolls out again and again, by commits of which some are made
+// to fail, while the agent is killed every few seconds, its watches are cut or
+// told that they have to read everything again, its requests are delayed, and
+// autoscalers flap the replicas. An oracle of the test's own watches the pods.
+// Every rollout it saw must have one end in the agent's records, and none that
+// the pods do not bear out.
+func TestRolloutChaos(t *testing.T) {
+	size := rolloutChaosSize{rollouts: 40, applications: 12}
+	if text := os.Getenv("PIPED_ROLLOUT_CHAOS"); text != "" {
+		if _, err := fmt.Sscanf(text, "rollouts=%d,applications=%d", &size.rollouts, &size.applications); err != nil {
+			t.Fatalf("PIPED_ROLLOUT_CHAOS=%q: expected rollouts=<n>,applications=<n>: %v", text, err)
+		}
+	}
+	seed := chaosSeed(t)
+	t.Logf("seed %d (PIPED_CHAOS_SEED), %+v", seed, size)
+	c := startRolloutChaos(t, size, seed)
+	c.torment(t)
+	c.settle(t)
+	c.rest()
+	if err := c.agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.oracle.close()
+	c.verify(t, filepath.Join(c.dir, "piped"))
+}
+
+// rolloutChaos is one run: the world the agent lives in, and those who break it.
+type rolloutChaos struct {
+	rolloutChaosSize
+	*rolloutWorld
+	dir   string
+	agent *agenttest.Agent
+	proxy *agenttest.APIProxy
+	began time.Time
+
+	stop    context.CancelFunc // ends those who act beside the agent
+	running sync.WaitGroup
+
+	downs  []downtime
+	cuts   int        // watches that were cut
+	random *rand.Rand // chooses when the agent is killed; the others have their own
+
+	mu      sync.Mutex
+	delays  *rand.Rand // chooses the requests that are delayed
+	delayed int
+}
+
+// downtime is from a kill until the control API answers again.
+type downtime struct{ from, to time.Time }
+
+func startRolloutChaos(t *testing.T, size rolloutChaosSize, seed uint64) *rolloutChaos {
+	source := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+	cluster := clustertest.Shared(t)
+	c := &rolloutChaos{
+		rolloutChaosSize: size, dir: t.TempDir(), random: source(11), delays: source(12),
+		rolloutWorld: newRolloutWorld(t, size.applications, cluster.Namespace(t), cluster.Client(t), source(13)),
+	}
+	var err error
+	if c.proxy, err = agenttest.ServeAPI(cluster.Kubeconfig(), c.delay); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := c.proxy.Kubeconfig(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.agent = startProcess(t, agenttest.Options{Dir: c.dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig})
+	t.Cleanup(func() {
+		if t.Failed() {
+			keepLog(t, c.agent.LogFile)
+		}
+	})
+	c.began = time.Now()
+	if err := c.begin(); err != nil {
+		t.Fatal(err)
+	}
+	c.actBeside(t, source(14), source(15))
+	return c
+}
+
+// actBeside begins to cut watches and to scale, until rest.
+func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	t.Cleanup(c.rest)
+	c.every(ctx, 400*time.Millisecond, func() {
+		switch chance := cuts.IntN(100); {
+		case chance < 25:
+			c.cuts += c.proxy.CutWatches()
+		case chance < 50:
+			c.cuts += c.proxy.ExpireWatches()
+		}
+	})
+	c.every(ctx, 250*time.Millisecond, func() {
+		if err := c.scale(ctx, scales); err != nil && ctx.Err() == nil {
+			t.Errorf("scale: %v", err)
+		}
+	})
+}
+
+// every calls act again and again until ctx ends.
+func (c *rolloutChaos) every(ctx context.Context, pause time.Duration, act func()) {
+	c.running.Go(func() {
+		ticker := time.NewTicker(pause)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				act()
+			}
+		}
+	})
+}
+
+// rest ends those who act beside the agent.
+func (c *rolloutChaos) rest() {
+	c.stop()
+	c.running.Wait()
+}
+
+// delay holds back some requests of the agent.
+func (c *rolloutChaos) delay(r *http.Request) {
+	c.mu.Lock()
+	pause := time.Duration(0)
+	if c.delays.IntN(100) < 5 {
+		pause = time.Duration(c.delays.Int64N(int64(500 * time.Millisecond)))
+		c.delayed++
+	}
+	c.mu.Unlock()
+	select {
+	case <-r.Context().Done():
+	case <-time.After(pause):
+	}
+}
+
+// torment kills the agent and commits until enough rollouts have begun.
+func (c *rolloutChaos) torment(t *testing.T) {
+	said := time.Now()
+	for c.oracle.began() < c.rollouts && !t.Failed() {
+		for end := time.Now().Add(c.life()); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			if err := c.act(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-c.agent.Ended():
+			t.Fatal(c.agent.Failure()) // by itself
+		default:
+		}
+		c.kill(t)
+		if time.Since(said) > 15*time.Second {
+			said = time.Now()
+			t.Logf("%s: %d of %d rollouts, %d kills", time.Since(c.began).Round(time.Second), c.oracle.began(), c.rollouts, len(c.downs))
+		}
+		if time.Since(c.began) > rolloutChaosLimit {
+			t.Fatalf("after %s and %d kills %d of %d rollouts have begun", rolloutChaosLimit, len(c.downs), c.oracle.began(), c.rollouts)
+		}
+	}
+}
+
+// life is how long the agent works before it is killed.
+func (c *rolloutChaos) life() time.Duration {
+	return 500*time.Millisecond + time.Duration(c.random.Int64N(int64(5*time.Second)))
+}
+
+// kill kills the agent and starts it again, now and then twice: the second time
+// while it starts.
+func (c *rolloutChaos) kill(t *testing.T) {
+	down := downtime{from: time.Now()}
+	c.agent.Kill()
+	if c.random.IntN(4) == 0 {
+		if err := c.agent.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(c.random.Int64N(int64(800 * time.Millisecond))))
+		c.agent.Kill()
+	}
+	if err := c.agent.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	down.to = time.Now()
+	c.downs = append(c.downs, down)
+}
+
+// settle lets the agent live until nothing is left to do. Watches are still cut
+// and replicas still flap.
+func (c *rolloutChaos) settle(t *testing.T) {
+	err := c.agent.Await(t.Context(), "everything to end", 3*time.Minute, func(ctx context.Context) (bool, error) {
+		apps, err := c.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
+		if err != nil {
+			return false, err
+		}
+		evaluated := 0
+		for _, a := range apps.GetApplications() {
+			if a.GetEvaluatedCommit() == c.head {
+				evaluated++
+			}
+		}
+		if evaluated < len(c.apps) {
+			return false, fmt.Errorf("%d of %d applications are at commit %s", evaluated, len(c.apps), c.head)
+		}
+		request := &apiservice.ListDeploymentsRequest{Limit: 1000}
+		for _, s := range openStatuses() {
+			request.Statuses = append(request.Statuses, s.String())
+		}
+		open, err := c.agent.API.ListDeployments(ctx, request)
+		if err != nil {
+			return false, err
+		}
+		if n := len(open.GetDeployments()); n > 0 {
+			d := open.GetDeployments()[0]
+			return false, fmt.Errorf("%d deployments have not ended, such as %s of %s: %s (%s)", n, d.GetId(), d.GetApplicationName(), d.GetStatus(), d.GetStatusReason())
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,221 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// rolloutEvidence is what the agent left behind.
+type rolloutEvidence struct {
+	rollouts    []deploy.Rollout // the oldest first
+	deployments map[string]deploy.Deployment
+	ended       map[string]int // by rollout: the events that tell of its end
+}
+
+// rolloutFaults are what must not be, each told by one line.
+type rolloutFaults struct{ lost, duplicate, wrong []string }
+
+// verify holds the agent's records against what the oracle saw and prints the
+// figures. The agent has stopped.
+func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
+	e := readRollouts(t, dataDir)
+	var f rolloutFaults
+	byEpoch := map[*epoch][]deploy.Rollout{}
+	for _, r := range e.rollouts {
+		if epoch := f.judge(r, c.oracle.deployments[r.Workload.Name], e.deployments[r.DeploymentID], c.rolloutWorld); epoch != nil {
+			byEpoch[epoch] = append(byEpoch[epoch], r)
+		}
+		if n := e.ended[r.ID]; n > 1 {
+			f.duplicate = append(f.duplicate, fmt.Sprintf("the end of %s is told %d times", r.ID, n))
+		} else if n == 0 && r.Phase.Terminal() {
+			f.lost = append(f.lost, fmt.Sprintf("the end of %s (%s) is not told", r.ID, r.Phase))
+		}
+	}
+	for name, d := range c.oracle.deployments {
+		for _, epoch := range d.epochs {
+			f.count(name, epoch, byEpoch[epoch])
+		}
+	}
+	for what, lines := range map[string][]string{"lost": f.lost, "duplicate": f.duplicate, "false": f.wrong} {
+		for _, line := range lines[:min(len(lines), 10)] {
+			t.Errorf("%s: %s", what, line)
+		}
+	}
+	t.Log(c.figures(e, f, byEpoch))
+}
+
+func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
+	key, err := storeKey(dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(dataDir, "piped.db"), store.Options{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	e := rolloutEvidence{deployments: map[string]deploy.Deployment{}, ended: map[string]int{}}
+	if e.rollouts, err = st.Rollouts(t.Context(), store.RolloutQuery{}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(e.rollouts)
+	deployments, err := st.DeploymentsIn(t.Context(), deploy.Statuses()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deployments {
+		e.deployments[d.ID] = d
+	}
+	events, err := st.Events(t.Context(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events {
+		if event.Type == deploy.EventRolloutEnded {
+			e.ended[event.Key]++
+		}
+	}
+	return e
+}
+
+// judge holds one record against what was seen of its Deployment and returns the
+// epoch it is about, nil if it is about none.
+func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy.Deployment, w *rolloutWorld) *epoch {
+	wrong := func(format string, args ...any) {
+		f.wrong = append(f.wrong, fmt.Sprintf("%s, %s at %s (%s): %s", r.ID, r.Phase, r.CompletedAt.Format(time.StampMilli), r.Reason, fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case r.External():
+		wrong("nobody but the agent changed a template")
+		return nil
+	case r.Phase == deploy.RolloutIntent:
+		return nil // whatever came of it shows in the count
+	case !r.Phase.Terminal():
+		f.lost = append(f.lost, fmt.Sprintf("%s has not ended, it is %s (%s)", r.ID, r.Phase, r.Reason))
+		return nil
+	}
+	i := seen.epochOf(r.Generation)
+	if i < 0 {
+		wrong("no such generation of the Deployment, %d, was seen", r.Generation)
+		return nil
+	}
+	e := seen.epochs[i]
+	content := w.commits[d.Trigger.Commit.Hash].contents[d.ApplicationName]
+	stage := d.Stage(r.StageID)
+	rollback := stage != nil && stage.Name == deploy.StageRollback
+	if !rollback && e.image != content.image {
+		wrong("generation %d had image %s, the commit has %s", r.Generation, e.image, content.image)
+	}
+	switch r.Phase {
+	case deploy.RolloutComplete, deploy.RolloutNoRollout:
+		if !rollback && !content.sound() {
+			wrong("its pods never became ready")
+		}
+		if p := seen.leftover(e, r.CompletedAt); p != nil {
+			wrong("a pod of image %s was still there, created at %s, ended at %s", p.image, p.created, p.ended)
+		}
+		if ready, need := seen.ready(e, r.CompletedAt), e.need(r.CompletedAt); ready < need {
+			wrong("%d pods were ready, %d wanted", ready, need)
+		}
+		if i+1 < len(seen.epochs) && r.CompletedAt.After(seen.epochs[i+1].begun.Add(oracleLag)) {
+			wrong("the next template was there since %s", seen.epochs[i+1].begun)
+		}
+	case deploy.RolloutFailed:
+		if rollback || content.sound() {
+			wrong("nothing made it fail")
+		}
+	case deploy.RolloutSuperseded:
+		if d.Status != deploy.Cancelled || !w.changedAfter(d) {
+			wrong("the deployment ended as %s (%s), and no newer commit took over", d.Status, d.StatusReason)
+		}
+	default:
+		wrong("nothing called for that end")
+	}
+	return e
+}
+
+// changedAfter reports whether a commit changed the application after the one
+// that was deployed, before the deployment ended.
+func (w *rolloutWorld) changedAfter(d deploy.Deployment) bool {
+	deployed := w.commits[d.Trigger.Commit.Hash]
+	for _, c := range w.commits {
+		if c.at.After(deployed.at) && c.at.Before(d.CompletedAt) && c.contents[d.ApplicationName] != deployed.contents[d.ApplicationName] {
+			return true
+		}
+	}
+	return false
+}
+
+// count checks that one of the records of an epoch, and no other, is of the
+// rollout that began it: the others found its template live already.
+func (f *rolloutFaults) count(name string, e *epoch, records []deploy.Rollout) {
+	opening := slices.DeleteFunc(slices.Clone(records), func(r deploy.Rollout) bool { return !changesTemplate(r) })
+	what := fmt.Sprintf("the rollout of %s to %s at generation %d, begun at %s", name, e.image, e.generation, e.begun.Format(time.StampMilli))
+	switch len(opening) {
+	case 0:
+		f.lost = append(f.lost, what+", has no end")
+	case 1:
+	default:
+		f.duplicate = append(f.duplicate, fmt.Sprintf("%s, has %d ends: %s and %s", what, len(opening), opening[0].ID, opening[1].ID))
+	}
+}
+
+// changesTemplate reports whether the apply that a record is about brought the
+// template: it was another one, or none, before.
+func changesTemplate(r deploy.Rollout) bool { return r.LiveBefore != r.TemplateDigest }
+
+// figures tells, for people, what was done and what came of it.
+func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) string {
+	ends, intents, scaled := map[string]int{}, 0, 0
+	for _, r := range e.rollouts {
+		if r.Phase == deploy.RolloutIntent {
+			intents++
+			continue
+		}
+		if d := e.deployments[r.DeploymentID]; d.Stage(r.StageID) != nil {
+			ends[d.Stage(r.StageID).Name+" "+string(r.Phase)]++
+		}
+	}
+	for _, d := range c.oracle.deployments {
+		scaled += d.scaled
+	}
+	var lags, awake []time.Duration // of marks behind the API, of those with the agent alive
+	for epoch, records := range byEpoch {
+		for _, r := range records {
+			if r.Phase != deploy.RolloutComplete || !changesTemplate(r) || epoch.shown.IsZero() {
+				continue
+			}
+			lag := max(0, r.CompletedAt.Sub(epoch.shown))
+			lags = append(lags, lag)
+			if !c.downIn(epoch.shown, r.CompletedAt) {
+				awake = append(awake, lag)
+			}
+		}
+	}
+	return fmt.Sprintf(`%d rollouts in %s, %d records: %s; %d intents that came to nothing
+  %d kills, %d watches cut, %d told to read everything again, %d requests delayed, replicas changed %d times
+  %d lost, %d duplicate, %d false
+  from the API showing completion to the mark: %s; with the agent alive: %s`,
+		c.oracle.rollouts, time.Since(c.began).Round(time.Second), len(e.rollouts), counts(ends), intents,
+		len(c.downs), c.cuts, c.proxy.Refused(), c.delayed, scaled, len(f.lost), len(f.duplicate), len(f.wrong), spread(lags), spread(awake))
+}
+
+// downIn reports whether the agent was down for a part of the time.
+func (c *rolloutChaos) downIn(from, to time.Time) bool {
+	return slices.ContainsFunc(c.downs, func(d downtime) bool { return d.from.Before(to) && d.to.After(from) })
+}
+
+func spread(of []time.Duration) string {
+	if len(of) == 0 {
+		return "none"
+	}
+	slices.Sort(of)
+	at := func(share float64) time.Duration { return of[int(share*float64(len(of)-1))].Round(time.Millisecond) }
+	return fmt.Sprintf("median %s, p99 %s, worst %s of %d", at(0.5), at(0.99), at(1), len(of))
+}
