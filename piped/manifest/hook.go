@@ -12,11 +12,12 @@ type Hook struct {
 	// application without an earlier success, and those with one.
 	Install, Upgrade bool
 	// DeleteOnSuccess and DeleteOnFailure say when it is deleted after it ran. The
-	// one of an earlier deployment is always deleted before it runs again.
+	// one of an earlier deployment or phase is always deleted before it runs again.
 	DeleteOnSuccess, DeleteOnFailure bool
 }
 
-// HookPhase is when a hook runs.
+// HookPhase is when a hook runs. What runs at two of them is two objects, alike
+// but for their Hook.
 type HookPhase string
 
 // The phases. HookOther stands for points of a release's life that a deployment

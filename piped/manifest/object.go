@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,18 +67,21 @@ func ResourceKey(u *unstructured.Unstructured) string {
 
 // CheckUnique returns an error of kind deploy.Invalid with one line for each
 // object that is the same as an earlier one, whatever their API versions. It
-// names both places.
+// names both places. A hook that runs in two phases stands once for each.
 func CheckUnique(objs []Object) error {
-	seen := make(map[string]Origin, len(objs))
+	seen := make(map[string][]Object, len(objs))
 	var problems []error
 	for _, o := range objs {
 		ref := Ref(o.Unstructured)
-		first, twice := seen[ref.Key()]
-		if !twice {
-			seen[ref.Key()] = o.Origin
+		at := slices.IndexFunc(seen[ref.Key()], func(earlier Object) bool {
+			return o.Hook.Phase == HookNone || earlier.Hook.Phase == HookNone || o.Hook.Phase == earlier.Hook.Phase
+		})
+		if at < 0 {
+			seen[ref.Key()] = append(seen[ref.Key()], o)
 			continue
 		}
-		problems = append(problems, deploy.Errorf(deploy.Invalid, "%s: %s is declared already at %s; an application declares each object once", o.Origin, ref, first))
+		problems = append(problems, deploy.Errorf(deploy.Invalid, "%s: %s is declared already at %s; an application declares each object once",
+			o.Origin, ref, seen[ref.Key()][at].Origin))
 	}
 	return errors.Join(problems...)
 }

@@ -72,6 +72,16 @@ func TestCheckUnique(t *testing.T) {
 	if err := CheckUnique(objects); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
+	before, after := objects[2].Clone(), objects[2].Clone()
+	before.Hook.Phase, after.Hook.Phase = HookPre, HookPost
+	if err := CheckUnique([]Object{before, after}); err != nil {
+		t.Errorf("a hook of two phases: %v", err)
+	}
+	for _, same := range [][]Object{{before, before}, {before, objects[2]}, {objects[2], after}, {before, after, before}} {
+		if err := CheckUnique(same); !deploy.IsKind(err, deploy.Invalid) {
+			t.Errorf("hooks %v: got %v", same, err)
+		}
+	}
 	again := parseOne(t, "\n\n{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: web}}")
 	again.Origin.File = "other.yaml"
 	err := CheckUnique(append(objects, again, objects[2]))

@@ -173,7 +173,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"one object twice", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", object("Service", "a"), "apps/web/b.yaml", object("Service", "a")), deploy.Invalid,
 			"apps/web/b.yaml:1: Service a is declared already at apps/web/a.yaml:1; an application declares each object once"},
 		{"a kustomization of what is missing", files("apps/web/app.pipecd.yaml", minimal, "apps/web/kustomization.yaml", "resources: [a.yaml]\n"), deploy.Invalid,
-			"apps/web/kustomization.yaml: resources[0]: there is no apps/web/a.yaml"},
+			"apps/web/kustomization.yaml: resources[0]: there is no file or directory apps/web/a.yaml"},
 		{"a kustomization without objects", files("apps/web/app.pipecd.yaml", minimal, "apps/web/kustomization.yaml", "namePrefix: a-\n"), deploy.Invalid,
 			"apps/web/app.pipecd.yaml: the kustomization declares no objects; expected resources or generators"},
 		{"an oversized manifest", files("apps/web/app.pipecd.yaml", minimal, "apps/web/a.yaml", strings.Repeat("#", manifest.MaxFileSize+5)), deploy.Invalid,

@@ -15,41 +15,40 @@ const (
 	annotationDelete = "helm.sh/hook-delete-policy"
 )
 
-// hookOf returns when an object runs by Helm's annotations; zero for one that is
-// no hook.
+// hooksOf returns when an object runs by Helm's annotations: one hook for each
+// phase, before the objects of the chart and after them, or one that is never
+// run; none for an object that is no hook.
 //
-// Of several events those that a deployment has count; an object for both sides
-// of a deployment runs before it. Without a policy, or with
-// before-hook-creation, the object of an earlier deployment is deleted first,
-// which always happens.
-func hookOf(o manifest.Object) manifest.Hook {
+// Without a policy, or with before-hook-creation, the object of an earlier
+// deployment or phase is deleted first, which always happens.
+func hooksOf(o manifest.Object) []manifest.Hook {
 	annotations := o.GetAnnotations()
 	events, ok := annotations[annotationHook]
 	if !ok || strings.TrimSpace(events) == "crd-install" { // obsolete since Helm 3
-		return manifest.Hook{}
+		return nil
 	}
 	hook := manifest.Hook{Phase: manifest.HookOther}
-	for event := range words(events) {
-		side, what, _ := strings.Cut(event, "-")
-		install, upgrade := what == "install", what == "upgrade"
-		if !install && !upgrade {
-			continue
-		}
-		switch {
-		case side == "pre" && hook.Phase != manifest.HookPre:
-			hook.Phase, hook.Install, hook.Upgrade = manifest.HookPre, install, upgrade
-		case side == "pre", side == "post" && hook.Phase == manifest.HookPost:
-			hook.Install, hook.Upgrade = hook.Install || install, hook.Upgrade || upgrade
-		case side == "post" && hook.Phase == manifest.HookOther:
-			hook.Phase, hook.Install, hook.Upgrade = manifest.HookPost, install, upgrade
-		}
-	}
 	hook.Weight, _ = strconv.Atoi(strings.TrimSpace(annotations[annotationWeight])) // 0 if it is none, as for Helm
 	for policy := range words(annotations[annotationDelete]) {
 		hook.DeleteOnSuccess = hook.DeleteOnSuccess || policy == "hook-succeeded"
 		hook.DeleteOnFailure = hook.DeleteOnFailure || policy == "hook-failed"
 	}
-	return hook
+	var hooks []manifest.Hook
+	for _, phase := range []manifest.HookPhase{manifest.HookPre, manifest.HookPost} {
+		at := hook
+		at.Phase = phase
+		for event := range words(events) {
+			at.Install = at.Install || event == string(phase)+"-install"
+			at.Upgrade = at.Upgrade || event == string(phase)+"-upgrade"
+		}
+		if at.Install || at.Upgrade {
+			hooks = append(hooks, at)
+		}
+	}
+	if len(hooks) == 0 {
+		return []manifest.Hook{hook}
+	}
+	return hooks
 }
 
 // words yields the words of a list with commas.

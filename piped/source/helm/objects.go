@@ -40,10 +40,14 @@ func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
 			return Result{}, err
 		}
 		for _, o := range more {
-			if o.Hook = hookOf(o); o.Hook.Phase == manifest.HookNone {
+			at := hooksOf(o)
+			if len(at) == 0 {
 				own = append(own, o)
-			} else {
-				hooks = append(hooks, o)
+			}
+			for _, hook := range at {
+				each := o.Clone()
+				each.Hook = hook
+				hooks = append(hooks, each)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ type Request struct {
 type Result struct {
 	// Objects belong to the caller: those of crds/ first, then the rest in Helm's
 	// order of installation, by kind and name, then hooks, by phase and weight.
-	// Hooks have Object.Hook set. Origin is the template, named as Helm does: from
+	// Hooks have Object.Hook set, and stand once for each phase. Origin is the template, named as Helm does: from
 	// the chart's directory on. It has no line.
 	Objects []manifest.Object
 	// Bytes is the size of the rendered text.
