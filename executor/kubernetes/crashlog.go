@@ -27,11 +27,9 @@ const (
 
 // sayCrashes puts into the stage's log what crashed containers wrote last: those of
 // the workloads whose rollouts have failed, and of the Job or Pod that err says is
-// unhealthy. Nothing depends on it: what cannot be read is said and left out.
+// unhealthy. Nothing depends on it: what cannot be read is said and left out. It
+// is done even if ctx has ended, for that may be the stage's timeout.
 func (w *work) sayCrashes(ctx context.Context, ended []deploy.Rollout, err error) {
-	if stopped := deploy.Stopped(ctx); stopped != "" && stopped != deploy.StopTimedOut {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTime)
 	defer cancel()
 	pods, err := w.failedPods(ctx, ended, err)

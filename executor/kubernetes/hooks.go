@@ -16,7 +16,7 @@ import (
 )
 
 // metaHooks is the stage metadata key of the hooks that were begun: a deployment
-// runs each once, however often its stages are interrupted.
+// runs each once in each of its phases, however often its stages are interrupted.
 const metaHooks = "hooks"
 
 // hookState is how far a hook is in a deployment.
@@ -75,9 +75,20 @@ func (w *work) leavesOut(h manifest.Hook) string {
 func (w *work) sayHooksLeftOut() {
 	for _, o := range w.hooks {
 		if why := w.leavesOut(o.Hook); why != "" {
-			w.log.Infof("Hook %s (%s) is not run: %s", manifest.Ref(o.Unstructured), o.Origin, why)
+			w.log.Infof("Hook %s (%s) is not run%s: %s", manifest.Ref(o.Unstructured), o.Origin, side(o.Hook.Phase), why)
 		}
 	}
+}
+
+// side names a phase in the stage's log.
+func side(phase manifest.HookPhase) string {
+	switch phase {
+	case manifest.HookPre:
+		return " before the sync"
+	case manifest.HookPost:
+		return " after the sync"
+	}
+	return ""
 }
 
 // sayNoHooks says that a rollback runs none: what they did to the world outside
@@ -131,15 +142,15 @@ func (w *work) runByWeight(ctx context.Context, hooks []manifest.Object) (begun 
 	return begun, nil
 }
 
-// runGroup applies the hooks that this deployment has not run yet, and waits for
-// those that run to their end.
+// runGroup applies hooks of one phase that this deployment has not run yet, and
+// waits for those that run to their end.
 func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 	hooks = slices.DeleteFunc(slices.Clone(hooks), func(o manifest.Object) bool { return w.hookAt(o) == hookDone })
 	if len(hooks) == 0 {
 		return nil
 	}
 	req := w.baseRequest(ctx, hooks)
-	req.Hooks, req.Applied = true, w.hookApplied
+	req.HookRun, req.Applied = w.run.Deployment.ID+"/"+string(hooks[0].Hook.Phase), w.hookApplied
 	for _, o := range hooks {
 		if w.hookAt(o) == hookBegun {
 			req.Created = append(req.Created, manifest.Ref(o.Unstructured))
@@ -148,18 +159,22 @@ func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 	if _, err := w.cluster.Apply(ctx, req); err != nil {
 		return fmt.Errorf("run hooks: %w", err)
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	g, gctx := errgroup.WithContext(ctx)
 	for _, o := range hooks {
 		g.Go(func() error {
 			if cluster.RunsToEnd(o.Unstructured) {
-				if err := w.cluster.AwaitHealthy(ctx, cluster.HealthRequest{Objects: []manifest.Object{o}, Log: w.log}); err != nil {
+				if err := w.cluster.AwaitHealthy(gctx, cluster.HealthRequest{Objects: []manifest.Object{o}, Log: w.log}); err != nil {
 					return fmt.Errorf("hook %w", err)
 				}
 			}
-			return w.saveHook(ctx, o, hookDone)
+			return w.saveHook(gctx, o, hookDone)
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	if err != nil {
+		w.sayCrashes(ctx, nil, err)
+	}
+	return err
 }
 
 // deleteHooks deletes hooks that have run.
@@ -198,10 +213,15 @@ func (w *work) loadHooks() error {
 	return nil
 }
 
+// hookKey identifies a hook in a deployment: an object may run in two phases.
+func hookKey(o manifest.Object) string {
+	return string(o.Hook.Phase) + " " + manifest.Ref(o.Unstructured).Key()
+}
+
 func (w *work) hookAt(o manifest.Object) hookState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.hooksRun[manifest.Ref(o.Unstructured).Key()]
+	return w.hooksRun[hookKey(o)]
 }
 
 // hookApplied stores that a hook was begun. A stage that has been told to stop
@@ -213,7 +233,7 @@ func (w *work) hookApplied(ctx context.Context, o manifest.Object, _ *unstructur
 func (w *work) saveHook(ctx context.Context, o manifest.Object, state hookState) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hooksRun[manifest.Ref(o.Unstructured).Key()] = state
+	w.hooksRun[hookKey(o)] = state
 	text, err := json.Marshal(w.hooksRun)
 	if err != nil {
 		return err

@@ -1,0 +1,142 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// crashing is a Deployment of two containers and two replicas that crashes.
+const crashing = `---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: app, image: "registry.example/web:crash"}, {name: side, image: "registry.example/side:v1"}]}
+`
+
+// lines returns the lines of the stage log that contain text.
+func (l *stageLab) lines(text string) (out []string) {
+	for _, line := range l.log.lines {
+		if strings.Contains(line, text) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// TestFailedRolloutShowsWhatCrashed: the end of the log of each container that
+// crashed is in the stage's log, once, and not in the reason.
+func TestFailedRolloutShowsWhatCrashed(t *testing.T) {
+	l := newStageLab(t)
+	l.Policy = rollout.Policy{PodsAfter: 300 * time.Millisecond, FailFastAfter: 3 * time.Second}
+	l.manifests = crashing
+	result := l.Sync().Execute(t.Context(), l.deployment(success))
+	if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "CrashLoopBackOff") || strings.Contains(result.Reason, "line 30") {
+		t.Errorf("the stage ended %s: %s", result.Status, result.Reason)
+	}
+	if heads := l.lines("; the end of its log:"); len(heads) != 2 {
+		t.Errorf("logs of %q, want of one pod's app and side", heads)
+	}
+	for _, container := range []string{"app", "side"} {
+		lines := l.lines("  | " + container + " of pod web-")
+		if len(lines) != 20 || !strings.HasSuffix(lines[19], ", the instance before: line 30 of 30") {
+			t.Errorf("log of container %s:\n%s", container, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// TestFailedJobShowsWhatCrashed: so is that of a Job, be it applied or a hook,
+// before the hook is deleted.
+func TestFailedJobShowsWhatCrashed(t *testing.T) {
+	for name, hook := range map[string]bool{"of a wave": false, "hook": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newStageLab(t)
+			l.manifests = keptManifest + firstJob("crash")
+			if hook {
+				l.hooks = map[string]manifest.Hook{"first": {Phase: manifest.HookPre, Install: true, Upgrade: true, DeleteOnFailure: true}}
+			}
+			if result := l.Sync().Execute(t.Context(), l.deployment(success)); result.Status != deploy.StageFailure {
+				t.Fatalf("the stage ended %s: %s", result.Status, result.Reason)
+			}
+			if lines := l.lines("  | c of pod first-"); len(lines) != 20 || !strings.HasSuffix(lines[19], "this instance: line 30 of 30") {
+				t.Errorf("log of the container:\n%s", strings.Join(l.log.lines, "\n"))
+			}
+		})
+	}
+}
+
+// TestCancelledStageShowsNoLogs: nobody asks why it did not go on.
+func TestCancelledStageShowsNoLogs(t *testing.T) {
+	l := newStageLab(t)
+	l.manifests = crashing
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	stop := time.AfterFunc(3*time.Second, func() { cancel(deploy.StopCancelled) })
+	defer stop.Stop()
+	l.Sync().Execute(ctx, l.deployment(success))
+	if lines := append(l.lines("  | "), l.lines("not known")...); len(lines) > 0 {
+		t.Errorf("a cancelled stage says %q", lines)
+	}
+}
+
+// TestLogsThatCannotBeRead is said in one line, and changes nothing else.
+func TestLogsThatCannotBeRead(t *testing.T) {
+	w, _, log := newWork(t)
+	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+	if err := openCluster(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	w.cluster.Rollouts = nowhere{}
+	w.sayCrashes(t.Context(), []deploy.Rollout{{Phase: deploy.RolloutFailed}, {Phase: deploy.RolloutFailed}}, nil)
+	if want := []string{"What crashed containers wrote is not known: nowhere"}; !slices.Equal(log.lines, want) {
+		t.Errorf("said %q, want %q", log.lines, want)
+	}
+}
+
+// nowhere is a cluster that cannot be asked.
+type nowhere struct{ rollout.Observer }
+
+func (nowhere) Confirm(context.Context, deploy.Rollout) (rollout.Snapshot, error) {
+	return rollout.Snapshot{}, deploy.Errorf(deploy.Unavailable, "nowhere")
+}
+
+// TestSaidLinesAreHarmless: no secret of the set, nothing a terminal acts on, no
+// endless line.
+func TestSaidLinesAreHarmless(t *testing.T) {
+	w, _, log := newWork(t)
+	w.set.Objects = objects(t, fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: db, namespace: shop}
+data: {password: %s, broken: "%%"}
+stringData: {token: t0ken}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: db, namespace: shop}
+data: {host: db.shop}
+`, base64.StdEncoding.EncodeToString([]byte("hunter2"))))
+	long := strings.Repeat("x", longestCrash-4) + "hunter2" // cut, half of the secret would be left
+	w.sayLines([]string{"db.shop says hunter2 is no t0ken", "\x1b[31mred\x1b[0m\a\r", "tab\tbed", "not text: \xff\x00", long})
+	want := []string{
+		"  | db.shop says [redacted] is no [redacted]", "  | [31mred[0m", "  | tab\tbed", "  | not text: \uFFFD",
+		"  | " + strings.Repeat("x", longestCrash-4) + "[red … (cut)",
+	}
+	if diff := cmp.Diff(want, log.lines); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}
