@@ -1,0 +1,206 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+)
+
+// rolling is in the log when the rollout of "web" has begun.
+const rolling = "new pods available"
+
+// autoscaler is a HorizontalPodAutoscaler of "web"; the annotation says what its
+// metrics would.
+func autoscaler(annotation string) string {
+	return fmt.Sprintf("---\n{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, annotations: {devcluster.piped.dev/%s}}, "+
+		"spec: {minReplicas: 1, maxReplicas: 10, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}\n", annotation)
+}
+
+// TestRolloutsAndAutoscalers: scaling neither makes, delays nor fails a rollout.
+func TestRolloutsAndAutoscalers(t *testing.T) {
+	first := web("1", "replicas: 3")
+	flapping := autoscaler(`scale-flap: "2,6,400ms"`)
+	scale := func(replicas int) func(*testing.T, *rolloutLab, deploy.StageRun) {
+		return func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.scaleTo(t, replicas) }
+	}
+	anyCount := func(set string) string { return "re:" + available("[2-6] of [2-6]", set) }
+	runRollouts(t, []rolloutCase{
+		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: "re:" + available("[3-6] of 6", "web#2"), sets: 2},
+		{name: "scaled down during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(1), want: "re:" + available("1 of 1", "web#2"), sets: 2},
+		{name: "scaled to zero during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(0), want: available("0 of 0", "web#2"), sets: 2},
+		{name: "scaled up afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(6), want: available("3 of 3", "web#2"), sets: 2},
+		{name: "scaled down afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(1), want: available("3 of 3", "web#2"), sets: 2},
+		{name: "an autoscaler flaps during the rollout and afterwards", before: web("1", "") + flapping, change: slowly(web("2", "")) + flapping,
+			prepare: awaitScaled, after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) { awaitScaled(t, l) }, want: anyCount("web#2"), sets: 2},
+		{name: "an autoscaler scales to what cannot be scheduled", before: web("1", "replicas: 1"), change: web("2", "replicas: 1, strategy: {rollingUpdate: {maxUnavailable: 100%}}", onePodOnly),
+			after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) { l.scaleTo(t, 4) }, want: available("1 of 1", "web#2"), sets: 2},
+	})
+}
+
+// awaitScaled waits until the autoscaler has scaled twice.
+func awaitScaled(t *testing.T, l *rolloutLab) {
+	var seen []int32
+	eventually(t, func() string {
+		d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if n := *d.Spec.Replicas; len(seen) == 0 || seen[len(seen)-1] != n {
+			seen = append(seen, n)
+		}
+		if len(seen) < 3 {
+			return fmt.Sprintf("scaled to %v so far", seen)
+		}
+		return ""
+	})
+}
+
+// TestRolloutsThatOthersInterfereWith: restarts are followed, everything else that
+// somebody else does to the workload is told as what it is.
+func TestRolloutsThatOthersInterfereWith(t *testing.T) {
+	first, second := web("1", "replicas: 3"), slowly(web("2", "replicas: 3"))
+	pause := func(paused bool) func(*testing.T, *rolloutLab) {
+		return func(t *testing.T, l *rolloutLab) {
+			l.patch(t, "kubectl", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
+		}
+	}
+	resume := func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { pause(false)(t, l) }
+	runRollouts(t, []rolloutCase{
+		{name: "paused before, and resumed", before: first, prepare: pause(true), change: second, at: "web: paused, waiting until it is resumed", during: resume,
+			want: available("3 of 3", "web#2"), sets: 2},
+		{name: "paused in the middle, and resumed", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			pause(true)(t, l)
+			eventually(t, func() string {
+				if strings.Contains(l.said(), "web: paused, waiting until it is resumed") {
+					return ""
+				}
+				return "it is not held:\n" + l.said()
+			})
+			pause(false)(t, l)
+		}, want: available("3 of 3", "web#2"), sets: 2},
+		{name: "deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was deleted while it rolled out\nGone: Deployment NS/web was deleted while it rolled out"},
+		{name: "another image by hand", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.patch(t, "kubectl-set", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:9"}]}}}}`)
+		}, want: `FAILURE, no rollback: Deployment NS/web: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended` +
+			"\n" + `Superseded: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended`, sets: 3},
+		{name: "superseded by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.manifests = web("3", "replicas: 3")
+			later := l.deployment("later")
+			l.check(t, available("3 of 3", "web#3"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
+			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 3},
+		{name: "back to the old template by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.manifests = first
+			later := l.deployment("later")
+			l.check(t, available("3 of 3", "web#3"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
+			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 2},
+		{name: "restarted by hand in the middle", before: first, change: second, at: rolling,
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) }, want: available("3 of 3", "web#3"), sets: 3},
+		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+			l.restart(t)
+			eventually(t, func() string {
+				if n := len(l.sets(t)); n != 3 {
+					return fmt.Sprintf("%d ReplicaSets, want one of the restart", n)
+				}
+				return ""
+			})
+		}, want: available("3 of 3", "web#2"), sets: 3},
+		{name: "the new ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.deleteSet(t, "2")
+		}, want: "re:" + available("3 of 3", "web#[23]"), sets: 2},
+		{name: "the old ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.deleteSet(t, "1")
+		}, want: available("3 of 3", "web#2"), sets: 1},
+		{name: "a sidecar is put into each pod", before: first, prepare: injectSidecar, change: second, after: wantSidecar, want: available("3 of 3", "web#2"), sets: 2},
+	})
+}
+
+// deleteSet deletes the ReplicaSet of a revision.
+func (l *rolloutLab) deleteSet(t *testing.T, revision string) {
+	for _, rs := range l.sets(t) {
+		if rs.Annotations[rollout.RevisionAnnotation] != revision {
+			continue
+		}
+		if err := l.client.AppsV1().ReplicaSets(l.ns).Delete(t.Context(), rs.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Errorf("there is no revision %s", revision)
+}
+
+// injectSidecar has the API server put a container into each pod of the lab's
+// namespace, and waits until it does.
+func injectSidecar(t *testing.T, l *rolloutLab) {
+	name := l.ns + "-sidecar"
+	own := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.ns}}
+	pods := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	}}
+	admission := l.client.AdmissionregistrationV1()
+	_, err := admission.MutatingAdmissionPolicies().Create(t.Context(), &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints:   &admissionv1.MatchResources{NamespaceSelector: own, ResourceRules: []admissionv1.NamedRuleWithOperations{pods}},
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
+				Expression: `Object{spec: Object.spec{containers: [Object.spec.containers{name: "sidecar", image: "sidecar:1"}]}}`,
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admission.MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admission.MutatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := admission.MutatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, func() string {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "web:1"}}}}
+		created, err := l.client.CoreV1().Pods(l.ns).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err.Error()
+		}
+		if len(created.Spec.Containers) != 2 {
+			return "no sidecar is put into pods"
+		}
+		return ""
+	})
+}
+
+// wantSidecar checks that the new pods have one.
+func wantSidecar(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+	pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp == nil && len(pod.Spec.Containers) != 2 {
+			t.Errorf("pod %s has %d containers, want 2", pod.Name, len(pod.Spec.Containers))
+		}
+	}
+}
