@@ -21,7 +21,7 @@ import (
 type rolloutChaosSize struct{ rollouts, applications int }
 
 // rolloutChaosLimit bounds the time in which rollouts begin.
-const rolloutChaosLimit = 20 * time.Minute
+const rolloutChaosLimit = 15 * time.Minute
 
 // TestRolloutChaos rolls out again and again, by commits of which some are made
 // to fail, while the agent is killed every few seconds, its watches are cut or
@@ -114,9 +114,9 @@ func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
 	t.Cleanup(c.rest)
 	c.every(ctx, 400*time.Millisecond, func() {
 		switch chance := cuts.IntN(100); {
-		case chance < 25:
+		case chance < 8:
 			c.cuts += c.proxy.CutWatches()
-		case chance < 50:
+		case chance < 16:
 			c.cuts += c.proxy.ExpireWatches()
 		}
 	})
@@ -184,14 +184,14 @@ func (c *rolloutChaos) torment(t *testing.T) {
 			t.Logf("%s: %d of %d rollouts, %d kills", time.Since(c.began).Round(time.Second), c.oracle.began(), c.rollouts, len(c.downs))
 		}
 		if time.Since(c.began) > rolloutChaosLimit {
-			t.Fatalf("after %s and %d kills %d of %d rollouts have begun", rolloutChaosLimit, len(c.downs), c.oracle.began(), c.rollouts)
+			t.Errorf("after %s and %d kills only %d of %d rollouts have begun", rolloutChaosLimit, len(c.downs), c.oracle.began(), c.rollouts)
 		}
 	}
 }
 
 // life is how long the agent works before it is killed.
 func (c *rolloutChaos) life() time.Duration {
-	return 500*time.Millisecond + time.Duration(c.random.Int64N(int64(5*time.Second)))
+	return time.Second + time.Duration(c.random.Int64N(int64(6*time.Second)))
 }
 
 // kill kills the agent and starts it again, now and then twice: the second time

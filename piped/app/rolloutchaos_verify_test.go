@@ -25,10 +25,21 @@ type rolloutFaults struct{ lost, duplicate, wrong []string }
 // figures. The agent has stopped.
 func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
 	e := readRollouts(t, dataDir)
-	var f rolloutFaults
-	byEpoch := map[*epoch][]deploy.Rollout{}
+	f, byEpoch := e.compare(c.oracle.deployments, c.commits)
+	for what, lines := range map[string][]string{"lost": f.lost, "duplicate": f.duplicate, "false": f.wrong} {
+		for _, line := range lines[:min(len(lines), 10)] {
+			t.Errorf("%s: %s", what, line)
+		}
+	}
+	t.Log(c.figures(e, f, byEpoch))
+}
+
+// compare holds the records against what was seen, and returns them by what they
+// are about.
+func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[string]rolloutCommit) (f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) {
+	byEpoch = map[*epoch][]deploy.Rollout{}
 	for _, r := range e.rollouts {
-		if epoch := f.judge(r, c.oracle.deployments[r.Workload.Name], e.deployments[r.DeploymentID], c.rolloutWorld); epoch != nil {
+		if epoch := f.judge(r, seen[r.Workload.Name], e.deployments[r.DeploymentID], commits); epoch != nil {
 			byEpoch[epoch] = append(byEpoch[epoch], r)
 		}
 		if n := e.ended[r.ID]; n > 1 {
@@ -37,17 +48,12 @@ func (c *rolloutChaos) verify(t *testing.T, dataDir string) {
 			f.lost = append(f.lost, fmt.Sprintf("the end of %s (%s) is not told", r.ID, r.Phase))
 		}
 	}
-	for name, d := range c.oracle.deployments {
+	for name, d := range seen {
 		for _, epoch := range d.epochs {
 			f.count(name, epoch, byEpoch[epoch])
 		}
 	}
-	for what, lines := range map[string][]string{"lost": f.lost, "duplicate": f.duplicate, "false": f.wrong} {
-		for _, line := range lines[:min(len(lines), 10)] {
-			t.Errorf("%s: %s", what, line)
-		}
-	}
-	t.Log(c.figures(e, f, byEpoch))
+	return f, byEpoch
 }
 
 func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
@@ -86,7 +92,7 @@ func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
 
 // judge holds one record against what was seen of its Deployment and returns the
 // epoch it is about, nil if it is about none.
-func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy.Deployment, w *rolloutWorld) *epoch {
+func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy.Deployment, commits map[string]rolloutCommit) *epoch {
 	wrong := func(format string, args ...any) {
 		f.wrong = append(f.wrong, fmt.Sprintf("%s, %s at %s (%s): %s", r.ID, r.Phase, r.CompletedAt.Format(time.StampMilli), r.Reason, fmt.Sprintf(format, args...)))
 	}
@@ -106,7 +112,7 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 		return nil
 	}
 	e := seen.epochs[i]
-	content := w.commits[d.Trigger.Commit.Hash].contents[d.ApplicationName]
+	content := commits[d.Trigger.Commit.Hash].contents[d.ApplicationName]
 	stage := d.Stage(r.StageID)
 	rollback := stage != nil && stage.Name == deploy.StageRollback
 	if !rollback && e.image != content.image {
@@ -114,6 +120,9 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 	}
 	switch r.Phase {
 	case deploy.RolloutComplete, deploy.RolloutNoRollout:
+		if r.Phase == deploy.RolloutNoRollout && changesTemplate(r) {
+			wrong("the template was new")
+		}
 		if !rollback && !content.sound() {
 			wrong("its pods never became ready")
 		}
@@ -131,7 +140,7 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 			wrong("nothing made it fail")
 		}
 	case deploy.RolloutSuperseded:
-		if d.Status != deploy.Cancelled || !w.changedAfter(d) {
+		if d.Status != deploy.Cancelled || !changedAfter(d, commits) {
 			wrong("the deployment ended as %s (%s), and no newer commit took over", d.Status, d.StatusReason)
 		}
 	default:
@@ -142,9 +151,9 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 
 // changedAfter reports whether a commit changed the application after the one
 // that was deployed, before the deployment ended.
-func (w *rolloutWorld) changedAfter(d deploy.Deployment) bool {
-	deployed := w.commits[d.Trigger.Commit.Hash]
-	for _, c := range w.commits {
+func changedAfter(d deploy.Deployment, commits map[string]rolloutCommit) bool {
+	deployed := commits[d.Trigger.Commit.Hash]
+	for _, c := range commits {
 		if c.at.After(deployed.at) && c.at.Before(d.CompletedAt) && c.contents[d.ApplicationName] != deployed.contents[d.ApplicationName] {
 			return true
 		}
