@@ -27,11 +27,11 @@ type ApplyRequest struct {
 	Objects   []manifest.Object      // resolved (Cluster.Resolve)
 	Inventory []deploy.InventoryItem // of the application, as stored
 
-	// Hooks says that the objects are hooks. Those that run to their end
-	// (RunsToEnd) run once in each deployment: one of an earlier deployment is
-	// deleted and created anew, one of this deployment is left as it is. One that
-	// is in Created and gone has run, but nobody knows how it ended: an error.
-	Hooks bool
+	// HookRun says that the objects are hooks, and names their run; "" for none.
+	// Those that run to their end (RunsToEnd) run once in it: one of an earlier run
+	// is deleted and created anew, one of this run is left as it is. One that is in
+	// Created and gone has run, but nobody knows how it ended: an error.
+	HookRun string
 
 	// TakeOver permits to apply objects that another application owns.
 	TakeOver bool
@@ -216,8 +216,8 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	configs := newConfigs()
 	for _, obj := range req.Objects {
 		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
-		if req.Hooks && RunsToEnd(u) {
-			u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationHookRun, req.DeploymentID))
+		if req.HookRun != "" && RunsToEnd(u) {
+			u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationHookRun, req.HookRun))
 		}
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
@@ -281,7 +281,7 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 // digest, UID and owned fields are as they were recorded after the last apply.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
-		if r.req.Hooks && RunsToEnd(t.desired) {
+		if r.req.HookRun != "" && RunsToEnd(t.desired) {
 			if err := r.selectHook(t); err != nil {
 				return err
 			}
@@ -304,12 +304,12 @@ func (r *applyRun) selectHook(t *target) error {
 		return deploy.Errorf(deploy.Invalid,
 			"%s (%s) was begun by this deployment and is gone before its end was seen; it is not run twice: see what it did, and sync again", t.ref, t.source.Origin)
 	case t.live == nil:
-	case t.live.GetAnnotations()[manifest.AnnotationHookRun] == r.req.DeploymentID:
+	case t.live.GetAnnotations()[manifest.AnnotationHookRun] == r.req.HookRun:
 		t.item = deploy.InventoryItem{ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Object: t.ref, UID: string(t.live.GetUID())}
 		t.done = unchanged
 		return nil
 	default:
-		t.recreated = "it ran for an earlier deployment"
+		t.recreated = "it ran before"
 	}
 	t.changed = true
 	return nil

@@ -11,7 +11,7 @@ const (
 	AnnotationResourceKey        = "pipecd.dev/resource-key"
 	AnnotationCommitHash         = "pipecd.dev/commit-hash" // the commit that last changed the object
 	AnnotationConfigHash         = "pipecd.dev/config-hash" // on pod templates
-	AnnotationHookRun            = "pipecd.dev/hook-run"    // on hooks: the deployment that ran it
+	AnnotationHookRun            = "pipecd.dev/hook-run"    // on hooks: the deployment and the phase that ran it
 )
 
 // Annotations people set on their manifests. The keys are PipeCD's.
