@@ -22,20 +22,47 @@ type subject struct {
 // since the one evaluated last touch it, and makes a deployment if they do. What
 // was decided is stored as the application's evaluated commit: with the
 // deployment, in its transaction, or in one write for all untouched ones. An
-// application that fails keeps no other from its deployment.
+// application that fails keeps no other from its deployment, and a cluster that
+// was silent lately is waited for when all others have theirs.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
-	subjects := w.subjects(head, apps)
-	running, failed := w.takeOvers(ctx, head, subjects)
-	var errs []error
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
+	var first, last []subject
+	for _, s := range w.subjects(head, apps) {
+		if w.silent.known(s.provider) {
+			last = append(last, s)
+		} else {
+			first = append(first, s)
+		}
+	}
+	held, waitedFor := map[string]error{}, map[string]bool{}
+	var errs []error
+	for _, subjects := range [][]subject{first, last} {
+		found := w.takeOvers(ctx, head, subjects)
+		errs = append(errs, w.decide(ctx, head, subjects, found, &changes))
+		for _, s := range subjects {
+			if err := found.held[s.app.ID]; err != nil {
+				held[s.app.ID], waitedFor[s.provider] = err, true
+			}
+		}
+	}
+	w.silent.keep(waitedFor)
+	return errors.Join(append(errs, w.sayHeld(ctx, apps, held))...)
+}
+
+// decide makes the deployments that the head, or what was found running, asks for.
+func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []subject, found looked, changes *changeCache) error {
+	var errs []error
 	var untouched []string
 	var rs []request
 	for _, s := range subjects {
-		if err := failed[s.app.ID]; err != nil { // it may not be new
+		if found.held[s.app.ID] != nil {
+			continue
+		}
+		if err := found.failed[s.app.ID]; err != nil { // it may not be new
 			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))
 			continue
 		}
-		r, waits, err := w.requestFor(ctx, head, s, running[s.app.ID], &changes)
+		r, waits, err := w.requestFor(ctx, head, s, found.running[s.app.ID], changes)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))

@@ -10,7 +10,8 @@
 //  2. registers the applications the agent is configured to take (register.go)
 //     and lists the others (candidate.go),
 //  3. looks for what runs of applications that are new here, and takes it over
-//     (takeover.go),
+//     (takeover.go), or holds them while their cluster does not answer
+//     (silence.go),
 //  4. decides for each whether the commits since the last evaluated one touch it
 //     and makes a deployment if they do (commit.go, touched.go),
 //  5. heals those whose live state has drifted, unless a commit did (drift.go,

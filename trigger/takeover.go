@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,31 +22,29 @@ type Live interface {
 // maxLookups is how many applications are looked for in the clusters at a time.
 const maxLookups = 16
 
-// takeOvers returns, by application ID, the commits of the branch that live
-// objects of applications without a success of their own were applied from, by
-// PipeCD or by an agent before it lost its database. Deploying such a commit
-// again changes nothing but whose the objects are; what the branch has brought
-// since is then planned with something to compare it with and to return to. It is
-// tried once, and not with a commit that the application was deployed from here:
-// what a failed deployment left behind is no state to return to. Where a
-// cluster does not answer nothing is found, which is logged once in a pass: the
-// deployment that follows says the same. Failed says, by application ID, why it
-// could not be found out for another reason: then it is tried again.
-func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) (found map[string]deploy.Commit, failed map[string]error) {
-	found, failed = map[string]deploy.Commit{}, map[string]error{}
+// looked is what looking for what runs came to, by application ID.
+type looked struct {
+	running map[string]deploy.Commit // what is to be taken over
+	held    map[string]error         // why its cluster could not be asked
+	failed  map[string]error         // why it could not be found out otherwise
+}
+
+// takeOvers finds, for applications without a success of their own, the commits of
+// the branch that their live objects were applied from, by PipeCD or by an agent
+// before it lost its database. Deploying such a commit again changes nothing but
+// whose the objects are; what the branch has brought since is then planned with
+// something to compare it with and to return to. It is tried once, and not with a
+// commit that the application was deployed from here: what a failed deployment
+// left behind is no state to return to. Applications whose cluster does not answer
+// are held, lest what runs be replaced unseen; what fails for another reason is
+// tried again with the next pass.
+func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) looked {
+	found := looked{running: map[string]deploy.Commit{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
-		return found, failed
+		return found
 	}
+	pass := w.Now()
 	var mu sync.Mutex
-	silent := map[string]bool{} // by provider
-	silence := func(provider string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !silent[provider] {
-			w.log.Warn("cannot look for what runs; applications are deployed as new", "provider", provider, "error", err)
-		}
-		silent[provider] = true
-	}
 	var g errgroup.Group
 	g.SetLimit(maxLookups)
 	for _, s := range subjects {
@@ -53,34 +52,45 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 			continue
 		}
 		g.Go(func() error {
-			mu.Lock()
-			skip := silent[s.provider]
-			mu.Unlock()
-			if skip {
-				return nil
-			}
-			hashes, err := w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
-			if deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil {
-				silence(s.provider, err)
-				return nil
-			}
+			hashes, silent, err := w.ask(ctx, pass, head, s)
 			var commit deploy.Commit
-			if err == nil {
+			if err == nil && silent == nil {
 				commit, err = w.taken(ctx, s.app, head, hashes)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
+			case silent != nil:
+				found.held[s.app.ID] = silent
 			case err != nil:
-				failed[s.app.ID] = fmt.Errorf("find out what runs of it: %w", err)
+				found.failed[s.app.ID] = fmt.Errorf("find out what runs of it: %w", err)
 			case commit.Hash != "":
-				found[s.app.ID] = commit
+				found.running[s.app.ID] = commit
 			}
 			return nil
 		})
 	}
-	_ = g.Wait() // what fails is in failed: it ends no other lookup
-	return found, failed
+	_ = g.Wait() // what fails is in found: it ends no other lookup
+	return found
+}
+
+// ask returns the commits that an application's live objects name. Silent is why
+// its cluster does not answer: then no other application asks it for a while.
+func (w *watcher) ask(ctx context.Context, pass time.Time, head deploy.Commit, s subject) (hashes []string, silent, err error) {
+	if silent = w.silent.resting(s.provider, pass); silent != nil {
+		return nil, silent, nil
+	}
+	hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
+	switch {
+	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil:
+		if w.silent.begin(s.provider, err, pass, w.Now()) {
+			w.log.Warn("cannot look for what runs; applications that may run there are held", "provider", s.provider, "error", err)
+		}
+		return nil, err, nil
+	case err == nil && w.silent.end(s.provider, pass):
+		w.log.Info("what runs can be looked for again", "provider", s.provider)
+	}
+	return hashes, nil, err
 }
 
 // taken returns the newest of these commits that the branch has, without those

@@ -89,9 +89,6 @@ func TestNothingToTakeOver(t *testing.T) {
 		"a commit the branch has lost": {"", func(string) live {
 			return func(string, string) ([]string, error) { return []string{strings.Repeat("a", 40)}, nil }
 		}},
-		"the cluster does not answer": {"", func(string) live {
-			return func(string, string) ([]string, error) { return nil, deploy.Errorf(deploy.Unavailable, "no answer") }
-		}},
 		"the commit could not be deployed": {"", func(older string) live { return func(string, string) ([]string, error) { return []string{older}, nil } }},
 	}
 	for name, c := range cases {
@@ -106,29 +103,6 @@ func TestNothingToTakeOver(t *testing.T) {
 				t.Errorf("deployments (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestSilentClusterIsAskedAgain: what came of the first look at a cluster that
-// did not answer failed with it; the next commit finds what runs.
-func TestSilentClusterIsAskedAgain(t *testing.T) {
-	var running []string
-	silent := true
-	l := newLab(t, func(_ *lab, c *Config) {
-		c.Live = live(func(string, string) ([]string, error) {
-			if silent {
-				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
-			}
-			return running, nil
-		})
-	})
-	running = []string{l.upstream.Push(t, "running", map[string]string{"web/app.pipecd.yaml": appFile("web")})}
-	l.push("head", map[string]string{"web/a.yaml": "1"})
-	l.end("web", deploy.Failure)
-	silent = false
-	l.push("next", map[string]string{"web/a.yaml": "2"})
-	if diff := cmp.Diff([]string{"head FAILURE", "running PENDING"}, l.deployments("web")); diff != "" {
-		t.Errorf("deployments (-want +got):\n%s", diff)
 	}
 }
 
@@ -175,38 +149,5 @@ func TestOwnCommitsAreNotTakenOver(t *testing.T) {
 	}
 	if slices.ContainsFunc(l.all("web"), func(d deploy.Deployment) bool { return d.Trigger.TakeOver }) {
 		t.Error("a take-over")
-	}
-}
-
-// TestSilentClusterIsAskedOnce: applications of a provider that does not answer
-// do not each wait for it.
-func TestSilentClusterIsAskedOnce(t *testing.T) {
-	asked := make(chan string, 100)
-	l := newLab(t, func(_ *lab, c *Config) {
-		c.Providers = []string{"dead", "local"}
-		c.Live = live(func(provider, _ string) ([]string, error) {
-			asked <- provider
-			if provider == "dead" {
-				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
-			}
-			return nil, nil
-		})
-	})
-	files := map[string]string{"alive/app.pipecd.yaml": appFile("alive", "  platformProvider: local")}
-	for i := range 60 {
-		dir := "dead-" + string(rune('a'+i%26)) + string(rune('a'+i/26))
-		files[dir+"/app.pipecd.yaml"] = appFile(dir, "  platformProvider: dead")
-	}
-	l.push("begin", files)
-	close(asked)
-	count := map[string]int{}
-	for provider := range asked {
-		count[provider]++
-	}
-	if count["local"] != 1 || count["dead"] == 0 || count["dead"] > maxLookups {
-		t.Errorf("asked %v; want local once, dead at most %d times", count, maxLookups)
-	}
-	if got := len(l.deployments("dead-aa")) + len(l.deployments("alive")); got != 2 {
-		t.Errorf("%d deployments, want 2", got)
 	}
 }

@@ -47,6 +47,7 @@ type watcher struct {
 	roster   []deploy.Application // what chains choose from, read once in a pass
 	pinned   map[string]string    // by application ID: the commit kept as its last success
 	warned   map[string][]string  // by application ID: the warnings that were logged last
+	silent   silences             // clusters whose applications are held
 	failures int                  // looks that failed in a row
 	lastErr  string               // what was logged last, so that an outage is logged once
 }
@@ -62,6 +63,7 @@ func newWatcher(t *Trigger, r Repository) *watcher {
 	return &watcher{
 		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
 		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
+		silent: silences{byProvider: map[string]silence{}},
 	}
 }
 
@@ -201,7 +203,8 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 // deploys because of a commit is not healed by it.
 func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 	var err error
-	if !w.settled || !w.Now().Before(w.rested) && w.stale.Swap(false) {
+	now := w.Now()
+	if !w.settled || w.silent.due(now) || !now.Before(w.rested) && w.stale.Swap(false) {
 		w.stale.Store(false)
 		err = w.settle(ctx, head)
 		w.settled = err == nil

@@ -92,7 +92,9 @@ func TestProviderMustBeUnambiguous(t *testing.T) {
 	}
 }
 
-func TestUnreachableClusterFailsItsDeploymentsOnly(t *testing.T) {
+// TestUnreachableClusterHoldsItsApplicationsOnly: what may run there is not
+// replaced unseen; a sync by hand tries to deploy, and fails.
+func TestUnreachableClusterHoldsItsApplicationsOnly(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	data, err := os.ReadFile(cluster.Kubeconfig())
@@ -112,14 +114,30 @@ func TestUnreachableClusterFailsItsDeploymentsOnly(t *testing.T) {
 	files["lost/m.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lost}\n"
 	commit := repo.Push(t, "two clusters", files)
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.mustBeHeld(appID("lost"), "dead", "127.0.0.1:1", "refused")
+	agent.sync(appID("lost"))
 	d := agent.mustEnd(appID("lost"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustContain(t, d.GetStatusReason(), "dead", "127.0.0.1:1", "refused")
 }
 
-// TestUnusableProviderFailsItsDeploymentsOnly: a kubeconfig that cannot be read
-// is the reason of the stages that need it, and stops neither the agent nor
-// another provider. Nothing was done, so nothing is rolled back.
-func TestUnusableProviderFailsItsDeploymentsOnly(t *testing.T) {
+// mustBeHeld fails unless the application comes to say that it waits for its
+// cluster, and why, without a deployment.
+func (c *client) mustBeHeld(app string, why ...string) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end) && c.application(app).GetNotice() == ""; {
+		time.Sleep(20 * time.Millisecond)
+	}
+	mustContain(c.t, c.application(app).GetNotice(), append(why, "Not deployed yet: ", "sync by hand")...)
+	if got := c.deployments(app); len(got) > 0 {
+		c.t.Errorf("there is a deployment of it: %v", got)
+	}
+}
+
+// TestUnusableProviderHoldsItsApplicationsOnly: a kubeconfig that cannot be read
+// is the reason why applications wait and of the stages that need it, and stops
+// neither the agent nor another provider. Nothing was done, so nothing is rolled
+// back.
+func TestUnusableProviderHoldsItsApplicationsOnly(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -131,6 +149,8 @@ func TestUnusableProviderFailsItsDeploymentsOnly(t *testing.T) {
 	files["lost/m.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: lost}\n"
 	commit := repo.Push(t, "two providers", files)
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.mustBeHeld(appID("lost"), "broken", "cannot be used", "/does/not/exist")
+	agent.sync(appID("lost"))
 	d := agent.mustEnd(appID("lost"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustContain(t, d.GetStatusReason(), "broken", "cannot be used", "/does/not/exist")
 	if strings.Contains(d.GetStatusReason(), "roll") {

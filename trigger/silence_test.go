@@ -1,0 +1,157 @@
+package trigger
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestHeldWhileItsClusterIsSilent: what may run already is not replaced unseen.
+// The cluster is asked again after a while, less and less often, and what runs is
+// taken over when it answers.
+func TestHeldWhileItsClusterIsSilent(t *testing.T) {
+	var running []string
+	var asked int
+	silent := true
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(string, string) ([]string, error) {
+			if asked++; silent {
+				return nil, deploy.Errorf(deploy.Unavailable, "cluster \"local\" cannot be reached")
+			}
+			return running, nil
+		})
+	})
+	running = []string{l.upstream.Push(t, "running", map[string]string{"web/app.pipecd.yaml": appFile("web")})}
+	l.push("head", map[string]string{"web/a.yaml": "1"})
+	if got := l.deployments("web"); got != nil {
+		t.Fatalf("while the cluster is silent there are deployments: %v", got)
+	}
+	want := "Not deployed yet: whether something of it runs already could not be found out: cluster \"local\" cannot be reached. " +
+		"The cluster is asked again, at least every 2m; to deploy without waiting for it, sync by hand"
+	if got := l.app("web").Notice; got != want {
+		t.Errorf("the application says %q, want %q", got, want)
+	}
+
+	var pauses []int // in looks 10 s and a little apart, until it is asked again
+	for _, was := 0, asked; len(pauses) < 5; {
+		looks := 0
+		for ; asked == was; looks++ {
+			l.pass(10 * time.Second)
+			l.look()
+		}
+		was, pauses = asked, append(pauses, looks)
+	}
+	if pauses[0] > 2 || pauses[1] <= pauses[0] || pauses[3] < 5 || pauses[4] != pauses[3] {
+		t.Errorf("it was asked again after %v looks, want more and more up to a limit", pauses)
+	}
+
+	silent = false
+	l.pass(maxSilence)
+	l.look()
+	if diff := cmp.Diff([]string{"running PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("once it answers (-want +got):\n%s", diff)
+	}
+	if got := l.app("web").Notice; got != "" {
+		t.Errorf("then the application still says %q", got)
+	}
+}
+
+// TestHeldApplicationCanBeSyncedByHand: a person need not wait for the cluster to
+// be asked again.
+func TestHeldApplicationCanBeSyncedByHand(t *testing.T) {
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(string, string) ([]string, error) { return nil, deploy.Errorf(deploy.Unavailable, "no answer") })
+	})
+	l.push("head", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	id := l.askSync("web")
+	l.look()
+	if c := l.command(id); c.Status != deploy.CommandSucceeded {
+		t.Errorf("the sync is %s because %q", c.Status, c.Metadata[deploy.MetaReason])
+	}
+	if diff := cmp.Diff([]string{"head PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+	l.push("elsewhere", map[string]string{"x": "1"})
+	l.end("web", deploy.Success)
+	l.pass(maxSilence)
+	l.look()
+	if got := l.app("web").Notice; got != "" {
+		t.Errorf("after the success the application says %q", got)
+	}
+}
+
+// TestSilentClusterHoldsUpNoOther: the applications of a provider that does not
+// answer do not each wait for it, and those of another are deployed before it is
+// asked again.
+func TestSilentClusterHoldsUpNoOther(t *testing.T) {
+	type question struct {
+		provider string
+		pushed   bool // whether the application of the other provider had its deployment
+	}
+	var l *lab
+	asked := make(chan question, 100)
+	l = newLab(t, func(_ *lab, c *Config) {
+		c.Providers = []string{"dead", "local"}
+		c.Live = live(func(provider, _ string) ([]string, error) {
+			asked <- question{provider, len(l.deployments("later")) > 0}
+			if provider == "dead" {
+				return nil, deploy.Errorf(deploy.Unavailable, "no answer")
+			}
+			return nil, nil
+		})
+	})
+	files := map[string]string{"alive/app.pipecd.yaml": appFile("alive", "  platformProvider: local")}
+	for i := range 60 {
+		dir := "dead-" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		files[dir+"/app.pipecd.yaml"] = appFile(dir, "  platformProvider: dead")
+	}
+	l.push("begin", files)
+	count := map[string]int{}
+	for range len(asked) {
+		count[(<-asked).provider]++
+	}
+	if count["local"] != 1 || count["dead"] == 0 || count["dead"] > maxLookups {
+		t.Errorf("asked %v; want local once, dead at most %d times", count, maxLookups)
+	}
+	if len(l.deployments("alive")) != 1 || l.deployments("dead-aa") != nil || !strings.HasPrefix(l.app("dead-aa").Notice, waiting) {
+		t.Errorf("deployments %v and %v, notice %q", l.deployments("alive"), l.deployments("dead-aa"), l.app("dead-aa").Notice)
+	}
+
+	l.pass(maxSilence)
+	l.push("one more", map[string]string{"later/app.pipecd.yaml": appFile("later", "  platformProvider: local")})
+	close(asked)
+	for q := range asked {
+		if q.pushed != (q.provider == "dead") {
+			t.Errorf("provider %s was asked while the deployment of the other was there: %v", q.provider, q.pushed)
+		}
+	}
+}
+
+// TestClusterThatAnswersInPart: an application whose question got no answer is
+// held and asked for again, whatever others were told.
+func TestClusterThatAnswersInPart(t *testing.T) {
+	silent := true
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(_, dir string) ([]string, error) {
+			if dir == "slow" && silent {
+				return nil, deploy.Errorf(deploy.Unavailable, "no answer in time")
+			}
+			return nil, nil
+		})
+	})
+	l.push("begin", map[string]string{"slow/app.pipecd.yaml": appFile("slow"), "web/app.pipecd.yaml": appFile("web")})
+	silent = false
+	for range 3 { // the other may have been held with it
+		l.pass(maxSilence)
+		l.look()
+	}
+	for _, dir := range []string{"slow", "web"} {
+		if got := l.deployments(dir); len(got) != 1 || l.app(dir).Notice != "" {
+			t.Errorf("%s: deployments %v, notice %q", dir, got, l.app(dir).Notice)
+		}
+	}
+}
