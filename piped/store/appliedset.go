@@ -59,16 +59,31 @@ func (s *Store) seal(set deploy.AppliedSet) ([]byte, error) {
 	if s.aead == nil {
 		return nil, noKey(set.DeploymentID)
 	}
-	var buf bytes.Buffer
-	zw := gzip.NewWriter(&buf)
-	_, err := zw.Write(set.Objects)
-	if err == nil {
-		err = zw.Close()
-	}
+	zipped, err := s.zip(set.Objects)
 	if err != nil {
 		return nil, s.fail(err, "compress the applied set of deployment "+set.DeploymentID)
 	}
-	return s.aead.Seal(nil, nil, buf.Bytes(), []byte(set.DeploymentID)), nil
+	return s.aead.Seal(nil, nil, zipped, []byte(set.DeploymentID)), nil
+}
+
+// zip compresses data. A compressor is far larger than most of what it compresses,
+// so that they are used again.
+func (s *Store) zip(data []byte) ([]byte, error) {
+	zw, ok := s.zippers.Get().(*gzip.Writer)
+	if !ok {
+		var err error
+		if zw, err = gzip.NewWriterLevel(nil, gzip.BestSpeed); err != nil {
+			return nil, err
+		}
+	}
+	defer s.zippers.Put(zw)
+	var buf bytes.Buffer
+	zw.Reset(&buf)
+	if _, err := zw.Write(data); err != nil {
+		return nil, err
+	}
+	err := zw.Close()
+	return buf.Bytes(), err
 }
 
 func noKey(deploymentID string) error {

@@ -27,6 +27,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -56,6 +57,7 @@ type Store struct {
 	group   group // of those that write now
 	feed    feed
 	aead    cipher.AEAD
+	zippers sync.Pool // of *gzip.Writer
 	clock   func() time.Time
 	log     *slog.Logger
 	id      string    // tells this process's notifications from those of others
