@@ -159,7 +159,7 @@ func (s *scene) ended(ctx context.Context, commit string, n int) (found []*model
 		if err != nil || len(answer.GetDeployments()) > 0 {
 			return false, err
 		}
-		found, err = s.deploymentsOf(ctx, commit, over)
+		found, err = s.deploymentsOf(ctx, commit, n, over)
 		return len(found) == n, err
 	})
 	return found, err

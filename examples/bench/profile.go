@@ -29,13 +29,17 @@ func (e *environment) profileTo(dir string) (err error) {
 }
 
 // runProfiled is the agent, started as `piped run --config FILE`, with a profile
-// of its processor time from its start to its end, and one of its memory then.
+// of its processor time from its start to its end, and one of its memory then. The
+// folder is meant to be empty: what is there already is of an agent before a restart.
 func runProfiled(ctx context.Context, dir, file string) (err error) {
 	cfg, _, err := config.LoadPiped(file)
 	if err != nil {
 		return err
 	}
 	name := filepath.Join(dir, filepath.Base(filepath.Dir(file)))
+	if _, err := os.Stat(name + ".cpu"); err == nil {
+		name += "-restarted"
+	}
 	cpu, err := os.Create(name + ".cpu")
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (s *scene) awaitThousand(ctx context.Context, commit string, statuses ...mo
 	err := s.agent.Await(ctx, fmt.Sprintf("%d deployments of commit %s", thousand, commit), 10*time.Minute, func(ctx context.Context) (bool, error) {
 		time.Sleep(time.Second)
 		var err error
-		if found, err = s.deploymentsOf(ctx, commit, statuses); err != nil {
+		if found, err = s.deploymentsOf(ctx, commit, thousand, statuses); err != nil {
 			return false, err
 		}
 		return len(found) == thousand, fmt.Errorf("%d so far", len(found))
@@ -155,8 +155,9 @@ func (s *scene) awaitThousand(ctx context.Context, commit string, statuses ...mo
 	return found, err
 }
 
-// deploymentsOf returns the deployments of a commit in some statuses.
-func (s *scene) deploymentsOf(ctx context.Context, commit string, statuses []modelv1.DeploymentStatus) ([]*modelv1.Deployment, error) {
+// deploymentsOf returns the deployments of a commit in some statuses, n at most.
+// They are the ones updated last: no older page is asked for than is needed.
+func (s *scene) deploymentsOf(ctx context.Context, commit string, n int, statuses []modelv1.DeploymentStatus) ([]*modelv1.Deployment, error) {
 	request := &apiservice.ListDeploymentsRequest{Limit: 100}
 	for _, status := range statuses {
 		request.Statuses = append(request.Statuses, status.String())
@@ -172,7 +173,7 @@ func (s *scene) deploymentsOf(ctx context.Context, commit string, statuses []mod
 				found = append(found, d)
 			}
 		}
-		if request.Cursor = response.GetCursor(); request.Cursor == "" {
+		if request.Cursor = response.GetCursor(); request.Cursor == "" || len(found) >= n {
 			return found, nil
 		}
 	}
