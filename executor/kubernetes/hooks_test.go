@@ -82,13 +82,13 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	if diff := cmp.Diff(want, l.order()); diff != "" {
 		t.Errorf("second deployment (-want +got):\n%s", diff)
 	}
-	if now := l.job(t, "first"); now.UID == old.UID || now.Annotations[manifest.AnnotationHookRun] != "now" || now.Status.Succeeded != 1 {
+	if now := l.job(t, "first"); now.UID == old.UID || now.Annotations[manifest.AnnotationHookRun] != "now/pre" || now.Status.Succeeded != 1 {
 		t.Errorf("the Job of the second deployment: %v", now.ObjectMeta)
 	}
 	for _, line := range []string{
-		"Hook Job NS/install-only (web/app.yaml:25) is not run: it is for installations, and the application has an earlier success",
+		"Hook Job NS/install-only (web/app.yaml:25) is not run before the sync: it is for installations, and the application has an earlier success",
 		"Hook Job NS/test (web/app.yaml:15) is not run: a deployment has no such point",
-		"Job NS/first will be deleted and created anew, because it ran for an earlier deployment",
+		"Job NS/first will be deleted and created anew, because it ran before",
 		"Job NS/first is complete",
 	} {
 		if !strings.Contains(l.said(), line) {
@@ -109,6 +109,37 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	l.rollBack(t, run)
 	if got := l.order(); len(got) > 0 || !strings.Contains(l.said(), "A rollback runs no hooks; commit commit- has 6") {
 		t.Errorf("the rollback wrote %v and said:\n%s", got, l.said())
+	}
+}
+
+// TestAHookOfTwoPhasesRunsInBoth: each phase runs it anew, at the deployments
+// that are its own, and neither runs it twice.
+func TestAHookOfTwoPhasesRunsInBoth(t *testing.T) {
+	l := newStageLab(t)
+	l.hooks = map[string]manifest.Hook{"both": always(manifest.HookPre, 0), "turns": {Phase: manifest.HookPre, Weight: 1, Install: true}}
+	l.after = map[string]manifest.Hook{"both": always(manifest.HookPost, 1), "turns": {Phase: manifest.HookPost, Upgrade: true}}
+	manifests := keptManifest + hookJob("both", "ready") + hookJob("turns", "ready")
+	l.succeed(t, manifests)
+	if diff := cmp.Diff([]string{"PATCH both", "PATCH turns", "PATCH kept", "DELETE both", "PATCH both"}, l.order()); diff != "" {
+		t.Errorf("first deployment (-want +got):\n%s", diff)
+	}
+	if want := "Hook Job NS/turns (web/app.yaml:10) is not run after the sync: it is for upgrades"; !strings.Contains(l.said(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, l.said())
+	}
+
+	run := l.deployment("now")
+	l.mustSucceed(t, l.Sync(), run)
+	want := []string{"DELETE both", "PATCH both", "DELETE turns", "PATCH turns", "DELETE both", "PATCH both"}
+	if diff := cmp.Diff(want, l.order()); diff != "" {
+		t.Errorf("second deployment (-want +got):\n%s", diff)
+	}
+	if got := l.job(t, "both").Annotations[manifest.AnnotationHookRun]; got != "now/post" {
+		t.Errorf("the last run of the hook is %s", got)
+	}
+	run.Stage, run.Resumed = run.Deployment.Stages[0], true
+	l.mustSucceed(t, l.Sync(), run)
+	if got := l.order(); len(got) > 0 {
+		t.Errorf("the stage that was run again wrote %v", got)
 	}
 }
 
@@ -194,7 +225,7 @@ func TestAHookThatWasInterrupted(t *testing.T) {
 			if slices.Contains(l.order(), "PATCH slow") {
 				t.Error("the hook was begun twice")
 			}
-			if job := l.job(t, "slow"); job.Status.Succeeded != 1 || job.Annotations[manifest.AnnotationHookRun] != run.Deployment.ID {
+			if job := l.job(t, "slow"); job.Status.Succeeded != 1 || job.Annotations[manifest.AnnotationHookRun] != run.Deployment.ID+"/pre" {
 				t.Errorf("the hook: %v %v", job.ObjectMeta, job.Status)
 			}
 		})

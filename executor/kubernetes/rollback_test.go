@@ -35,6 +35,7 @@ type stageLab struct {
 	manifests string                   // what Git declares
 	spec      string                   // of the application, as YAML
 	hooks     map[string]manifest.Hook // by the names of objects
+	after     map[string]manifest.Hook // of those that are hooks of two phases, the other one
 
 	mu       sync.Mutex
 	requests []string
@@ -94,6 +95,11 @@ func (d declared) Load(_ context.Context, _ deploy.GitPath, commit string) (*sou
 	all := objects(d.t, d.manifests)
 	for i := range all {
 		all[i].Hook = d.hooks[all[i].GetName()]
+		if hook, ok := d.after[all[i].GetName()]; ok {
+			twin := all[i].Clone()
+			twin.Hook = hook
+			all = append(all, twin)
+		}
 	}
 	return &source.Source{Commit: commit, Config: application(d.t, d.spec), Objects: all}, nil
 }
