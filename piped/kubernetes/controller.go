@@ -71,7 +71,8 @@ func NewController(c *Cluster) *Controller {
 }
 
 // Run starts what is in use and whatever comes into use later, until ctx ends.
-// It returns nil after everything it started has ended. It can run once.
+// It returns nil after everything it started has ended: handlers that run are
+// waited for, and what is queued for them is left. It can run once.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -199,7 +200,7 @@ func (w *Watch) work(ctx context.Context, name string, q workqueue.TypedRateLimi
 	defer stop()
 	for {
 		key, closed := q.Get()
-		if closed {
+		if closed || ctx.Err() != nil { // a queue that is shut down gives what it has
 			return
 		}
 		if err := h(ctx, key); err != nil && ctx.Err() == nil {

@@ -301,6 +301,39 @@ func TestWatchKeepsWhatItIsTold(t *testing.T) {
 	}
 }
 
+// TestRunEndsAfterTheHandlersThatRun: a stop tells them, waits for them, and calls
+// none again, whatever is queued and whatever they return.
+func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
+	l := newControllerLab(t)
+	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen calls
+	ended := make(chan struct{})
+	if err := w.Handle("slow", func(ctx context.Context, key types.NamespacedName) error {
+		seen.record(w, key)
+		<-ctx.Done()
+		defer close(ended) // a second call would panic
+		return errors.New("stopped in the middle")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l.put(t, "a", "1")
+	l.put(t, "b", "1")
+	stop := l.run(t)
+	eventually(t, "the handler runs", func() bool { return len(seen.list()) == 1 })
+	stop()
+	select {
+	case <-ended:
+	default:
+		t.Error("Run has returned before the handler")
+	}
+	if n := len(seen.list()); n != 1 {
+		t.Errorf("%d calls, want 1", n)
+	}
+}
+
 func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
 	l := &controllerLab{Controller: NewController(offline(t, nil))}
 	w, err := l.Watch(Watched{GroupVersionResource: configMaps})
