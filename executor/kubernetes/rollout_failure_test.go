@@ -1,0 +1,108 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+)
+
+// failing is how a rollout of the Deployment "web" fails: why, how far it came,
+// and what hinders it.
+func failing(reason string) string {
+	return "re:FAILURE: Deployment NS/web: " + reason + "\nFailed: web: " + reason
+}
+
+// TestRolloutsThatFail: each for its own reason, and as early as that shows.
+func TestRolloutsThatFail(t *testing.T) {
+	first := web("1", "replicas: 3")
+	short := "replicas: 3, progressDeadlineSeconds: 4"
+	runRollouts(t, []rolloutCase{
+		{name: "bad image", before: first, change: web("bad-image", "replicas: 3"), sets: 2,
+			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: ImagePullBackOff: the image cannot be pulled \(web:bad-image\).*`)},
+		{name: "crash loop", before: first, change: web("crash", "replicas: 3"), sets: 2,
+			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: CrashLoopBackOff(?s:.*)`)},
+		{name: "never ready", before: first, change: web("never-ready", short), sets: 2,
+			want: failing(`(the progress deadline of 4s is exceeded|no progress for \d+s): 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: runs but is not ready.*`)},
+		{name: "no node has room", before: first, change: strings.Replace(web("2", short), `"web:2"`, `"web:2", resources: {requests: {cpu: 100k}}`, 1), sets: 2,
+			want: failing(`(the progress deadline of 4s is exceeded|no progress for \d+s): 0 of 3 new pods available, 3 old pods left; pod web-POD: cannot be scheduled: 0/.*`)},
+		{name: "blocked by a quota", before: first, prepare: blockPods, change: web("2", "replicas: 3"), sets: 2,
+			want: failing(`nothing new can be created: 0 of 3 new pods available, 3 old pods left; pods cannot be created: pods "web-POD" is forbidden: exceeded quota: pods.*`)},
+	})
+}
+
+// blockPods lets no more pods be made than there are.
+func blockPods(t *testing.T, l *rolloutLab) {
+	_, err := l.client.CoreV1().ResourceQuotas(l.ns).Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRollbacksOfDeployments: a rollback waits for its own rollout. It uses the old
+// ReplicaSet again, which nobody creates, and a deadline that the failed rollout
+// exceeded does not fail it.
+func TestRollbacksOfDeployments(t *testing.T) {
+	cases := []struct {
+		name, before, change string
+		sync, rollback       string // how they end
+		sets                 int
+	}{
+		{"bad image", web("1", "replicas: 3"), web("bad-image", "replicas: 3"), "re:FAILURE(?s:.*)\nFailed: web: new pods do not start: (?s:.*)", available("3 of 3", "web#3"), 2},
+		{"a deadline that is exceeded", web("1", "replicas: 1, progressDeadlineSeconds: 3"), web("never-ready", "replicas: 1, progressDeadlineSeconds: 3"),
+			"re:FAILURE(?s:.*)\nFailed: web: (the progress deadline|no progress)(?s:.*)", available("1 of 1", "web#3"), 2},
+		{"Recreate", web("1", "replicas: 2, strategy: {type: Recreate}"), web("bad-image", "replicas: 2, strategy: {type: Recreate}"),
+			"re:FAILURE(?s:.*)\nFailed: web: new pods do not start: (?s:.*)", available("2 of 2", "web#3"), 2},
+		{"no history", web("1", "replicas: 2, revisionHistoryLimit: 0, strategy: {type: Recreate}"), web("bad-image", "replicas: 2, revisionHistoryLimit: 0, strategy: {type: Recreate}"),
+			"re:FAILURE(?s:.*)\nFailed: web: new pods do not start: (?s:.*)", "re:" + available("2 of 2", "web#[34]"), 0},
+		{"nothing had changed", web("1", "replicas: 2"), web("1", "replicas: 2") + workload(rollout.KindDeployment, "other", "bad-image", ""),
+			"re:FAILURE(?s:.*)\nFailed: other: new pods do not start(?s:.*)\nNoRollout: web: pod template unchanged", unchanged, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.succeed(t, c.before)
+			l.manifests = c.change
+			run := l.deployment("now")
+			l.check(t, c.sync, l.told(t, run, l.run(t, l.Sync(), run, "", nil)))
+			run.Stage = run.Deployment.Stages[1]
+			l.check(t, c.rollback, l.told(t, run, l.run(t, l.Rollback(), run, "", nil)))
+			if n := len(l.sets(t)); c.sets != 0 && n != c.sets {
+				t.Errorf("%d ReplicaSets, want %d", n, c.sets)
+			}
+		})
+	}
+}
+
+// TestStagesOfSeveralWorkloads: the stage ends after the last rollout, and at once
+// with the first that fails.
+func TestStagesOfSeveralWorkloads(t *testing.T) {
+	other := func(image, spec string) string { return workload(rollout.KindDeployment, "other", image, spec) }
+	runRollouts(t, []rolloutCase{
+		{name: "all end well", before: web("1", "replicas: 2") + other("1", "replicas: 1"),
+			change: slowly(web("2", "replicas: 2")) + other("1", "replicas: 1") + workload(rollout.KindStatefulSet, "state", "1", "replicas: 2"),
+			want: "SUCCESS\nNoRollout: other: pod template unchanged\nComplete: state: 2 pods updated, 2 of 2 available\n" +
+				strings.TrimPrefix(available("2 of 2", "web#2"), "SUCCESS\n")},
+		{name: "one fails", change: web("1", "replicas: 2") + other("bad-image", "replicas: 1") + workload(rollout.KindDeployment, "slow", "never-ready", ""),
+			want: `re:FAILURE: Deployment NS/other: new pods do not start: 0 of 1 new pod available(?s:.*)` +
+				`\nFailed: other: new pods do not start: (?s:.*)` +
+				`\nSuperseded: given up because Deployment NS/other failed; it stood at: slow: 0 of 1 new pod available.*` +
+				`\nComplete: web: 2 of 2 pods available in ReplicaSet web#1, no old pod left`},
+		{name: "one is deleted by somebody", before: web("1", "replicas: 1"), change: slowly(web("2", "replicas: 1")) + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+				if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			}, want: "re:FAILURE, no rollback: Deployment NS/web: Deployment NS/web was deleted while it rolled out" +
+				"\nComplete: other: 1 of 1 pods available in ReplicaSet other#1, no old pod left\nGone: Deployment NS/web was deleted while it rolled out"},
+	})
+}
