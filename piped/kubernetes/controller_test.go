@@ -164,7 +164,7 @@ func TestOnlyTheHandlerThatFailedRunsAgain(t *testing.T) {
 	}
 	l.run(t)
 	l.put(t, "a", "1")
-	eventually(t, "the failing handler has succeeded", func() bool { return len(bad.list()) == 4 })
+	eventually(t, "the failing handler has succeeded", func() bool { return len(bad.list()) == 4 && len(good.list()) == 1 })
 	l.put(t, "a", "2")
 	eventually(t, "both saw the change", func() bool { return len(bad.list()) == 5 && len(good.list()) == 2 })
 	l.remove(t, "a")
@@ -183,10 +183,15 @@ func TestASlowHandlerDelaysNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := make(chan struct{})
+	begun, release := make(chan struct{}, 2), make(chan struct{})
 	var slow, quick calls
 	if err := errors.Join(
-		w.Handle("slow", func(_ context.Context, key types.NamespacedName) error { <-release; slow.record(w, key); return nil }),
+		w.Handle("slow", func(_ context.Context, key types.NamespacedName) error {
+			begun <- struct{}{}
+			<-release
+			slow.record(w, key)
+			return nil
+		}),
 		w.Handle("quick", func(_ context.Context, key types.NamespacedName) error { quick.record(w, key); return nil }),
 	); err != nil {
 		t.Fatal(err)
@@ -195,6 +200,7 @@ func TestASlowHandlerDelaysNoOther(t *testing.T) {
 	for _, value := range []string{"1", "2", "3"} {
 		l.put(t, "a", value)
 		eventually(t, "quick saw "+value, func() bool { return slices.Contains(quick.list(), "a="+value) })
+		eventually(t, "slow is busy", func() bool { return len(begun) == 1 })
 	}
 	close(release)
 	// What came while the handler was busy is one call more, with the last state.
