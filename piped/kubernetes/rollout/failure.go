@@ -10,7 +10,9 @@ import (
 
 // progress records whatever moved forward since the last progress. Counts are
 // held against the best seen, so that pods which become ready and crash in turn
-// are no progress, but scaling corrects what can be reached.
+// are no progress, but scaling corrects what can be reached. Old pods count as
+// long as they are wanted, so that those a quota keeps away are not taken for
+// stopped ones.
 func (e *evaluation) progress(s state) {
 	if e.w.Kind == KindDaemonSet && s.observed && e.rec.DesiredAtStart == 0 {
 		e.rec.DesiredAtStart = e.w.Replicas
@@ -24,12 +26,12 @@ func (e *evaluation) progress(s state) {
 		return
 	}
 	seenReady, seenAvailable := min(e.rec.SeenReady, s.wanted), min(e.rec.SeenAvailable, s.wanted)
-	seenOld := max(e.rec.SeenOld, s.oldWanted)
-	if s.ready > seenReady || s.available > seenAvailable || s.old < seenOld {
+	old, seenOld := max(s.old, s.oldWanted), max(e.rec.SeenOld, s.oldWanted)
+	if s.ready > seenReady || s.available > seenAvailable || old < seenOld {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable = max(seenReady, s.ready), max(seenAvailable, s.available)
-	e.rec.SeenOld = min(seenOld, s.old)
+	e.rec.SeenOld = min(seenOld, old)
 }
 
 // failures applies the rules by which a rollout fails, and finds when the next
