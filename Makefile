@@ -54,10 +54,11 @@ devcluster-test: devcluster ## the tests of the development cluster itself
 # How much, beside PIPED_CHAOS_SEED, which repeats a run.
 CHAOS ?= kills=100,deployments=200,applications=20
 OUTAGE ?= 30s
-ROLLOUTS ?= rollouts=2000,applications=60
-chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs; CHAOS, OUTAGE, ROLLOUTS say how much
+ROLLOUTS ?= rollouts=2000,applications=50
+ONLY ?= Chaos|Fault|RolloutChaos
+chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs; CHAOS, OUTAGE, ROLLOUTS say how much, ONLY=<regexp> which
 	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' \
-	  go test -count=1 -v -timeout 60m -run '^Test(Chaos|Fault|RolloutChaos)' ./piped/app
+	  go test -count=1 -v -timeout 60m -run '^Test($(ONLY))' ./piped/app
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'

@@ -17,7 +17,7 @@ import (
 )
 
 // rolloutChaosSize is how much TestRolloutChaos does. PIPED_ROLLOUT_CHAOS sets
-// it, as rollouts=2000,applications=60.
+// it, as rollouts=2000,applications=50.
 type rolloutChaosSize struct{ rollouts, applications int }
 
 // rolloutChaosLimit bounds the time in which rollouts begin.
@@ -120,7 +120,7 @@ func (c *rolloutChaos) actBeside(t *testing.T, cuts, scales *rand.Rand) {
 			c.cuts += c.proxy.ExpireWatches()
 		}
 	})
-	c.every(ctx, 250*time.Millisecond, func() {
+	c.every(ctx, 400*time.Millisecond, func() {
 		if err := c.scale(ctx, scales); err != nil && ctx.Err() == nil {
 			t.Errorf("scale: %v", err)
 		}

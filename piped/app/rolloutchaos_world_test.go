@@ -120,7 +120,7 @@ spec:
 const rolloutAppScaler = `---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
-metadata: {name: %[1]s, annotations: {devcluster.piped.dev/scale-flap: "1,3,2s"}}
+metadata: {name: %[1]s, annotations: {devcluster.piped.dev/scale-flap: "1,3,5s"}}
 spec:
   minReplicas: 1
   maxReplicas: 4
@@ -167,7 +167,7 @@ func (a *rolloutApp) next(behavior string, rolls bool) {
 func (w *rolloutWorld) act() error {
 	var touched []*rolloutApp
 	for _, a := range w.apps {
-		if !w.oracle.wasLive(a.dir, strconv.Itoa(a.now.revision)) && time.Since(a.since) < 20*time.Second && w.random.IntN(100) >= 3 {
+		if !w.oracle.wasLive(a.dir, strconv.Itoa(a.now.revision)) && time.Since(a.since) < 30*time.Second && w.random.IntN(1000) >= 5 {
 			continue
 		}
 		behavior, chance := "ready", w.random.IntN(100)
