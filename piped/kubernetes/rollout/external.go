@@ -15,9 +15,9 @@ import (
 // ones were overtaken before they were seen, and are Superseded.
 //
 // App gives the application, cluster and workload of the records; recorded are
-// those of the workload, external ones included. Without one of the same UID
-// nothing is known of the workload, and nothing is returned. S must be
-// confirmed to be acted on. Settled is false while s does not tell: the
+// those of the workload, external ones included. Without one of the same UID and
+// of a known revision nothing is known of the workload, and nothing is returned. S
+// must be confirmed to be acted on. Settled is false while s does not tell: the
 // ReplicaSet of the live template is not there or not the newest yet.
 func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, settled bool) {
 	w := s.Workload
@@ -29,16 +29,11 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	if !newest {
 		return nil, false
 	}
-	known, last := false, int64(0)
-	for _, rec := range recorded {
-		if rec.UID == w.UID {
-			known, last = true, max(last, rec.Revision)
-		}
-	}
-	if !known {
+	x := external{app: app, w: w, recorded: recorded, fieldManager: fieldManager, now: now}
+	last := x.last(append(slices.Clone(others), *target))
+	if last == 0 {
 		return nil, true
 	}
-	x := external{app: app, w: w, recorded: recorded, fieldManager: fieldManager, now: now}
 	slices.SortFunc(others, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	for _, r := range others {
 		if r.Number > last && !x.passed(r) {
@@ -58,6 +53,25 @@ type external struct {
 	recorded     []deploy.Rollout
 	fieldManager string
 	now          time.Time
+}
+
+// last returns the highest revision there is a record of, 0 if there is none. The
+// agent's first record of a Deployment has no number for a moment, or never learned
+// it, but its ReplicaSet has one: what is below was there before the agent came.
+func (x external) last(revisions []Revision) int64 {
+	var last, first int64
+	for _, rec := range x.recorded {
+		if rec.UID != x.w.UID {
+			continue
+		}
+		last = max(last, rec.Revision)
+		for _, r := range revisions {
+			if isOf(rec, r) {
+				first = max(first, r.Number)
+			}
+		}
+	}
+	return cmp.Or(last, first)
 }
 
 // ours reports whether the live revision is one of this agent's rollouts, whose

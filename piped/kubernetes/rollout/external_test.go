@@ -1,0 +1,98 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestExternal: which rollouts of a Deployment nobody has recorded yet. A template
+// is named by a letter, which is the digest of its ReplicaSet; "B+r" is template B
+// with another annotation.
+func TestExternal(t *testing.T) {
+	revision := func(template string, number int64) Revision {
+		return Revision{UID: "set-" + template, Name: "web-" + template, OwnerUID: "d1", Number: number,
+			Template: Template{Digest: template, Base: template[:1]}, Created: epoch.Add(-time.Hour + time.Duration(number)*time.Second)}
+	}
+	live := func(template, manager string) *Workload {
+		return &Workload{Kind: KindDeployment, Name: "web", UID: "d1", Generation: 9, Replicas: 3,
+			Template: Template{Digest: template, Base: template[:1]}, TemplateManager: manager, TemplateManagedAt: epoch.Add(-time.Minute)}
+	}
+	own := func(template string, number int64, phase deploy.RolloutPhase) deploy.Rollout {
+		return deploy.Rollout{DeploymentID: "d", UID: "d1", Phase: phase, Revision: number, TemplateDigest: template, TemplateBase: template[:1], TargetUID: "set-" + template}
+	}
+	external := func(template string, number int64) deploy.Rollout {
+		return deploy.Rollout{UID: "d1", Phase: deploy.RolloutComplete, Revision: number, TemplateDigest: template, TargetUID: "set-" + template}
+	}
+	const done, open = deploy.RolloutComplete, deploy.RolloutProgressing
+	another := own("A", 1, done)
+	another.UID = "d0"
+	deleting, set := live("B", "kubectl"), live("B", "kubectl")
+	deleting.Deleting, set.Kind = true, KindStatefulSet
+
+	cases := []struct {
+		name      string
+		live      *Workload
+		sets      []Revision
+		recorded  []deploy.Rollout
+		want      []string
+		unsettled bool
+	}{
+		{name: "none: it is not there"},
+		{name: "none: it is being deleted", live: deleting, sets: []Revision{revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
+		{name: "none: a StatefulSet", live: set, sets: []Revision{revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
+		{name: "none: never rolled out by this agent", live: live("B", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}},
+		{name: "none: created anew since", live: live("B", "kubectl"), sets: []Revision{revision("B", 2)}, recorded: []deploy.Rollout{another}},
+		{name: "none: the agent's own is the last", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done)}},
+		{name: "none: recorded already", live: live("B", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{external("B", 2), own("A", 1, done)}},
+		{name: "a restart by hand", live: live("A+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("A+r", 2)}, recorded: []deploy.Rollout{own("A", 1, done)},
+			want: []string{`2 web-A+r by "kubectl-rollout" since 11:59:00: Progressing`}},
+		{name: "an undo to the agent's template", live: live("A", "kubectl-rollout"), sets: []Revision{revision("A", 3), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)},
+			want: []string{`3 web-A by "kubectl-rollout" since 11:59:00: Progressing`}},
+		{name: "several while nobody watched", live: live("D", "kubectl"), sets: []Revision{revision("C", 3), revision("D", 4), revision("B", 2), revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)},
+			want: []string{`2 web-B by "" since 11:00:02: Superseded`, `3 web-C by "" since 11:00:03: Superseded`, `4 web-D by "kubectl" since 11:59:00: Progressing`}},
+		{name: "when a ReplicaSet was used again is not known", live: live("C", "kubectl"), sets: []Revision{revision("A", 3), revision("B", 2), revision("C", 4)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)},
+			want: []string{`3 web-A by "" since 00:00:00: Superseded`, `4 web-C by "kubectl" since 11:59:00: Progressing`}},
+		{name: "before one of the agent's", live: live("C", "piped"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("C", 0, open), own("A", 1, done)},
+			want: []string{`2 web-B by "" since 11:00:02: Superseded`}},
+		{name: "what the agent begins, before its record is there", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
+		{name: "what the agent begins, before its record has a number", live: live("B", "other"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 0, open), own("A", 1, done)}},
+		{name: "a restart that a stage follows", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+r", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
+		{name: "another template while a stage waits", live: live("C", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)},
+			want: []string{`3 web-C by "kubectl" since 11:59:00: Progressing`}},
+		{name: "history from before the agent took over", live: live("C", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutApplied)}},
+		{name: "history from before the agent's first template", live: live("C", "piped"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutApplied)}},
+		{name: "the agent's own number was never learned", live: live("D", "kubectl"), sets: []Revision{revision("A", 1), revision("C", 3), revision("D", 4)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutSuperseded), own("A", 1, done)},
+			want: []string{`4 web-D by "kubectl" since 11:59:00: Progressing`}},
+		{name: "the new ReplicaSet is not there yet", live: live("B", "kubectl"), sets: []Revision{revision("A", 1)}, recorded: []deploy.Rollout{own("A", 1, done)}, unsettled: true},
+		{name: "a ReplicaSet that is used again has its old number still", live: live("A", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 2, done), own("A", 1, done)}, unsettled: true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			app := deploy.Rollout{ApplicationID: "app", Cluster: "one", Workload: deploy.ObjectRef{Kind: KindDeployment, Name: "web"}}
+			given := slices.Clone(c.recorded)
+			found, settled := External(app, Snapshot{Workload: c.live, Revisions: c.sets}, c.recorded, "piped", epoch)
+			var got []string
+			for _, rec := range found {
+				got = append(got, fmt.Sprintf("%d %s by %q since %s: %s", rec.Revision, rec.TargetName, rec.ChangedBy, rec.AppliedAt.Format(time.TimeOnly), rec.Phase))
+				if !rec.External() || rec.ApplicationID != "app" || rec.ID != deploy.ExternalRolloutID("one", "d1", rec.Revision) {
+					t.Errorf("record %+v", rec)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("found (-want +got):\n%s", diff)
+			}
+			if settled == c.unsettled {
+				t.Errorf("settled is %t", settled)
+			}
+			if diff := cmp.Diff(given, c.recorded); diff != "" {
+				t.Errorf("the records were changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
