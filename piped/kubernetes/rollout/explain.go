@@ -187,11 +187,23 @@ func waiting(pod *corev1.Pod, events []corev1.Event) (Trouble, bool) {
 		message := w.Message
 		if image {
 			message = pullMessage(pod, w.Message, events)
-			what += " (" + c.Image + ")"
+			what += " (" + c.Image + ")" + accessHint(message)
 		}
 		return Trouble{Container: c.Name, Text: join(w.Reason+": "+what, message), Hard: true}, true
 	}
 	return Trouble{}, false
+}
+
+// accessHint says where to look when a registry refuses to give an image. Many
+// refuse what does not exist with the same words.
+func accessHint(message string) string {
+	message = strings.ToLower(message)
+	for _, words := range []string{"unauthorized", "forbidden", "denied", "no basic auth credentials", "authentication required"} {
+		if strings.Contains(message, words) {
+			return ", the registry refuses access, look at imagePullSecrets"
+		}
+	}
+	return ""
 }
 
 // pullMessage prefers the kubelet's event about the pull, which says why, to

@@ -12,7 +12,8 @@ import (
 )
 
 // TestExplain reads one file per reason: a pod and events as a kubelet and a
-// scheduler write them, and what is said of them.
+// scheduler write them, what is said of them, and
+// which containers crashed.
 func TestExplain(t *testing.T) {
 	files, err := filepath.Glob("testdata/explain/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -28,6 +29,8 @@ func TestExplain(t *testing.T) {
 				Pods   []corev1.Pod   `json:"pods"`
 				Events []corev1.Event `json:"events"`
 				Want   []string       `json:"want"` // hard ones begin with "!"
+
+				Crashes []string `json:"crashes"` // containers whose logs tell more
 			}
 			if err := yaml.UnmarshalStrict(data, &c); err != nil {
 				t.Fatal(err)
@@ -42,6 +45,17 @@ func TestExplain(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.Want, got); diff != "" {
 				t.Errorf("explained (-want +got):\n%s", diff)
+			}
+			got = nil
+			for _, crash := range Crashes(c.Pods) {
+				line := crash.Pod + "/" + crash.Container
+				if crash.Previous {
+					line += ", the instance before"
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(c.Crashes, got); diff != "" {
+				t.Errorf("crashed (-want +got):\n%s", diff)
 			}
 		})
 	}
