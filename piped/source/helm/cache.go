@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// cache keeps downloaded charts on disk: each content once, named by its SHA-256,
+// cache keeps downloaded charts and indexes on disk: each content once, named by its SHA-256,
 // and beside it which chart has which content. What is broken or cannot be
 // written counts as not there. When it is full the oldest files go.
 type cache struct {
@@ -32,7 +32,7 @@ func newCache(dir string, limit int64) (*cache, error) {
 	return &cache{dir: dir, limit: limit}, nil
 }
 
-// get returns the archive of a chart, which the words of its key name.
+// get returns what the words of its key name.
 func (c *cache) get(key ...string) ([]byte, bool) {
 	if c.dir == "" {
 		return nil, false
@@ -48,7 +48,8 @@ func (c *cache) get(key ...string) ([]byte, bool) {
 	return data, true
 }
 
-// put keeps the archive of a chart. It is not an error if it cannot.
+// put keeps what the words of its key name, in the place of what they named. It is
+// not an error if it cannot.
 func (c *cache) put(data []byte, key ...string) {
 	if c.dir == "" || int64(len(data)) > c.limit {
 		return
@@ -57,6 +58,9 @@ func (c *cache) put(data []byte, key ...string) {
 	defer c.mu.Unlock()
 	digest := hexSum(data)
 	content, reference := c.content(digest), c.reference(key)
+	if was, err := os.ReadFile(reference); err == nil && len(was) == len(digest) && string(was) != digest {
+		_ = os.Remove(c.content(string(was))) // what else names it is fetched anew
+	}
 	if c.write(content, data) == nil && c.write(reference, []byte(digest)) == nil {
 		_ = c.shrink(content, reference) // the next one tries again
 	}

@@ -110,15 +110,32 @@ func (t retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// answer is a file, with the entity tag that its server names this content by, ""
+// if it does not; or that the content is still the one with the tag asked for.
+type answer struct {
+	data []byte
+	etag string
+	same bool
+}
+
 // get downloads a file of at most limit bytes. The error is of kind Unavailable
 // if another attempt may succeed, else Invalid.
 func (c *client) get(ctx context.Context, address string, how access, limit int64) ([]byte, error) {
+	a, err := c.ask(ctx, address, how, limit, "")
+	return a.data, err
+}
+
+// ask downloads a file as get does, unless its entity tag is still the given one.
+func (c *client) ask(ctx context.Context, address string, how access, limit int64, etag string) (answer, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, deploy.Errorf(deploy.Unavailable, "it takes longer than %s", c.timeout))
 	defer stop()
 	shown := withoutSecrets(address)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil || !isWeb(address) {
-		return nil, deploy.Errorf(deploy.Invalid, "%s: expected an address that begins with https://", shown)
+		return answer{}, deploy.Errorf(deploy.Invalid, "%s: expected an address that begins with https://", shown)
+	}
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
 	}
 	if how.username != "" && req.URL.Host == how.host {
 		req.SetBasicAuth(how.username, how.password)
@@ -129,20 +146,23 @@ func (c *client) get(ctx context.Context, address string, how access, limit int6
 	}
 	resp, err := use.Do(req)
 	if err != nil {
-		return nil, unreachable(ctx, shown, err)
+		return answer{}, unreachable(ctx, shown, err)
 	}
 	defer resp.Body.Close()
+	if etag != "" && resp.StatusCode == http.StatusNotModified {
+		return answer{same: true}, nil
+	}
 	if err := refused(shown, resp.StatusCode); err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return nil, unreachable(ctx, shown, err)
+		return answer{}, unreachable(ctx, shown, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, deploy.Errorf(deploy.Invalid, "%s has more than %d bytes", shown, limit)
+		return answer{}, deploy.Errorf(deploy.Invalid, "%s has more than %d bytes", shown, limit)
 	}
-	return data, nil
+	return answer{data: data, etag: resp.Header.Get("ETag")}, nil
 }
 
 // unreachable is the error of a request that got no answer.

@@ -18,11 +18,11 @@ import (
 // versions of Chart.lock where there is one, as helm dependency build does.
 func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) error {
 	for _, d := range c.Metadata.Dependencies {
-		vendored := slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool {
-			return have.Name() == d.Name && chartutil.IsCompatibleRange(d.Version, have.Metadata.Version)
-		})
-		if vendored {
+		if slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool { return satisfies(have, d) }) {
 			continue
+		}
+		if d.Version == "" {
+			return deploy.Errorf(deploy.Invalid, "its dependency %s has no version; name one, or a constraint such as ~1.2, in Chart.yaml", d.Name)
 		}
 		version, err := locked(c, d)
 		if err != nil {
@@ -32,9 +32,29 @@ func (r *rendering) complete(ctx context.Context, c *chart.Chart, at place) erro
 		if err != nil {
 			return fmt.Errorf("get its dependency %s %s: %w", d.Name, version, err)
 		}
+		if !satisfies(got, d) {
+			return deploy.Errorf(deploy.Invalid, "its dependency %s %s is chart %s %s at %s; mend Chart.yaml",
+				d.Name, d.Version, got.Name(), got.Metadata.Version, withoutSecrets(d.Repository))
+		}
+		leaveOutStale(c, d.Name)
 		c.AddDependency(got)
 	}
 	return nil
+}
+
+// satisfies reports whether a chart is what Chart.yaml wants. A version that it
+// does not name is any.
+func satisfies(have *chart.Chart, d *chart.Dependency) bool {
+	return have.Name() == d.Name && (d.Version == "" || chartutil.IsCompatibleRange(d.Version, have.Metadata.Version))
+}
+
+// leaveOutStale takes the charts of a name out of charts/ that have a version
+// nobody wants, as helm dependency update does.
+func leaveOutStale(c *chart.Chart, name string) {
+	c.SetDependencies(slices.DeleteFunc(slices.Clone(c.Dependencies()), func(have *chart.Chart) bool {
+		wanted := slices.ContainsFunc(c.Metadata.Dependencies, func(d *chart.Dependency) bool { return satisfies(have, d) })
+		return have.Name() == name && !wanted
+	})...)
 }
 
 // locked is the version of a dependency in Chart.lock, or what Chart.yaml wants.
@@ -43,7 +63,7 @@ func locked(c *chart.Chart, d *chart.Dependency) (string, error) {
 		return d.Version, nil
 	}
 	for _, l := range c.Lock.Dependencies {
-		if l != nil && l.Name == d.Name && l.Repository == d.Repository && (d.Version == "" || chartutil.IsCompatibleRange(d.Version, l.Version)) {
+		if l != nil && l.Name == d.Name && l.Repository == d.Repository && chartutil.IsCompatibleRange(d.Version, l.Version) {
 			return l.Version, nil
 		}
 	}
@@ -59,7 +79,7 @@ func (r *rendering) dependency(ctx context.Context, d *chart.Dependency, version
 	dir, local := strings.CutPrefix(d.Repository, "file://")
 	switch {
 	case d.Repository == "":
-		return nil, deploy.Errorf(deploy.Invalid, "it is not in charts/ and Chart.yaml names no repository for it")
+		return nil, deploy.Errorf(deploy.Invalid, "it is not in charts/ in such a version, and Chart.yaml names no repository for it")
 	case local:
 		below.tree, below.dir = at.tree, path.Join(at.dir, dir)
 		if at.tree == nil || path.IsAbs(dir) || !fs.ValidPath(below.dir) {

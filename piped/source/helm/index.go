@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -35,16 +36,13 @@ func (l listing) choose(want string) (listed, error) {
 }
 
 // index returns the versions of a chart in a repository, whose index is asked for
-// once in a rendering.
+// once in a rendering, and read anew only when it has changed.
 func (r *rendering) index(ctx context.Context, address string, how access, name string) (listing, error) {
 	shown := withoutSecrets(address)
 	data, ok := r.indexes[address]
 	if !ok {
-		at, err := inRepository(address, "index.yaml")
-		if err != nil {
-			return nil, err
-		}
-		if data, err = r.remotes.client.get(ctx, at, how, r.limits.Index); err != nil {
+		var err error
+		if data, err = r.readIndex(ctx, address, how); err != nil {
 			return nil, err
 		}
 		if r.indexes == nil {
@@ -62,6 +60,27 @@ func (r *rendering) index(ctx context.Context, address string, how access, name 
 		return nil, deploy.Errorf(deploy.Invalid, "chart repository %s has no chart %q", shown, name)
 	}
 	return index.Entries[name], nil
+}
+
+// readIndex returns the index of a repository. On disk its entity tag stands in the
+// line before it.
+func (r *rendering) readIndex(ctx context.Context, address string, how access) ([]byte, error) {
+	at, err := inRepository(address, "index.yaml")
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := r.cache.get(address, "index.yaml")
+	etag, data, _ := bytes.Cut(kept, []byte("\n"))
+	now, err := r.remotes.client.ask(ctx, at, how, r.limits.Index, string(etag))
+	switch {
+	case err != nil:
+		return nil, err
+	case now.same:
+		return data, nil
+	case now.etag != "":
+		r.cache.put(slices.Concat([]byte(now.etag+"\n"), now.data), address, "index.yaml")
+	}
+	return now.data, nil
 }
 
 // excerpt returns as much of an index as has the entry of one chart: an index of
@@ -100,8 +119,7 @@ func (r *rendering) download(ctx context.Context, address string, how access, ch
 		return nil, deploy.Errorf(deploy.Invalid, "chart repository %s names no address of version %s", withoutSecrets(address), chart.Version)
 	}
 	if reference, ok := strings.CutPrefix(chart.URLs[0], ociScheme); ok {
-		data, _, err := r.pull(ctx, reference)
-		return data, err
+		return r.pull(ctx, reference)
 	}
 	from, err := inRepository(address, chart.URLs[0])
 	if err != nil {

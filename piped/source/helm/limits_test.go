@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -210,6 +211,40 @@ func FuzzRender(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzChart: what is beside the templates may be anything, too.
+func FuzzChart(f *testing.F) {
+	const head = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+	f.Add(head, "", "", "{}")
+	f.Add(head+"type: library\nkubeVersion: '>=1.20'\n", "name: db\nversion: 1.0.0", "dependencies: []", `{"type": "object", "required": ["a"]}`)
+	f.Add(head+"dependencies: [{name: db, version: 1.x, repository: 'file://../db', condition: db.enabled, tags: [x], alias: y, import-values: [public, {child: a, parent: b}]}]",
+		"name: db\nversion: 1.0.0", "dependencies: [{name: db, version: 1.0.0, repository: 'file://../db'}]", `{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#"}}}`)
+	f.Add(head+"dependencies: [{name: db, version: '>0', repository: 'file://../../..'}]", "", "", `{"$ref": "file:///etc/passwd"}`)
+	f.Add(head+"dependencies: [null]", "dependencies: [{name: web, version: 1.0.0, repository: 'file://../chart'}]", "dependencies: [null]", `{"pattern": "(a+)+$"}`)
+	f.Fuzz(func(t *testing.T, chart, below, lock, schema string) {
+		files := fstest.MapFS{
+			"app/chart/Chart.yaml": {Data: []byte(chart)}, "app/chart/Chart.lock": {Data: []byte(lock)}, "app/chart/values.schema.json": {Data: []byte(schema)},
+			"app/chart/values.yaml": {Data: []byte("a: b\ndb: {enabled: true, exports: {public: {c: d}}}\n")},
+			"app/chart/templates/x.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: {{ toJson .Chart | quote }}}\n")},
+			"app/db/Chart.yaml":          {Data: []byte(below)}, "app/db/templates/x.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\n")},
+		}
+		r, err := New(Config{Transport: unreachableNetwork{}, Limits: Limits{Time: time.Second, Download: time.Second, Output: 1 << 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Render(t.Context(), requestFor(files))
+		if err != nil && (!deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.Unavailable) || strings.Contains(err.Error(), "internal error")) {
+			t.Errorf("of kind %s: %v", deploy.KindOf(err), err)
+		}
+	})
+}
+
+// unreachableNetwork is a network in which there is nobody.
+type unreachableNetwork struct{}
+
+func (unreachableNetwork) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("no route to host")
 }
 
 func FuzzUnpack(f *testing.F) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -26,26 +25,30 @@ const (
 	maxManifest = 1 << 20
 )
 
-// fetchOCI returns the archive of a chart in a registry; name has no scheme.
+// fetchOCI returns the archive of a chart in a registry; name has no scheme. The
+// version may be the digest of the chart's manifest, too.
 func (r *rendering) fetchOCI(ctx context.Context, name, version string) ([]byte, string, error) {
-	if !exact(version) {
+	digest := strings.HasPrefix(version, "sha256:")
+	if !exact(version) && !digest {
 		chosen, err := r.newest(ctx, name, version)
 		if err != nil {
 			return nil, "", err
 		}
 		version = chosen
 	}
-	label := ociScheme + name + ":" + version
 	if data, ok := r.cache.get(ociScheme+name, version); ok {
-		return data, label, nil
+		return data, ociScheme + name + ":" + version, nil
 	}
-	// A tag holds no plus sign; Helm writes an underscore.
-	data, tag, err := r.pull(ctx, name+":"+strings.ReplaceAll(version, "+", "_"))
+	reference := name + ":" + strings.ReplaceAll(version, "+", "_") // a tag holds no plus sign; Helm writes an underscore
+	if digest {
+		reference = name + "@" + version
+	}
+	data, err := r.pull(ctx, reference)
 	if err != nil {
 		return nil, "", err
 	}
 	r.cache.put(data, ociScheme+name, version)
-	return data, ociScheme + tag, nil
+	return data, ociScheme + reference, nil
 }
 
 // repositoryOf prepares access to a repository of a registry. Loopback addresses
@@ -66,38 +69,41 @@ func (r *rendering) repositoryOf(reference string) (*remote.Repository, error) {
 }
 
 // pull returns the chart behind a reference with a tag or digest.
-func (r *rendering) pull(ctx context.Context, reference string) ([]byte, string, error) {
+func (r *rendering) pull(ctx context.Context, reference string) ([]byte, error) {
 	repo, err := r.repositoryOf(reference)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	shown := ociScheme + reference
-	_, body, err := repo.Manifests().FetchReference(ctx, repo.Reference.Reference)
+	about, body, err := repo.Manifests().FetchReference(ctx, repo.Reference.Reference)
 	if err != nil {
-		return nil, "", registryError(ctx, shown, err)
+		return nil, registryError(ctx, shown, err)
 	}
 	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, maxManifest))
+	if about.Size > maxManifest {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has a manifest of %d bytes; expected at most %d", shown, about.Size, maxManifest)
+	}
+	data, err := content.ReadAll(body, about) // checks size and digest
 	if err != nil {
-		return nil, "", registryError(ctx, shown, err)
+		return nil, registryError(ctx, shown, err)
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, "", deploy.Errorf(deploy.Invalid, "%s has no valid manifest: %w", shown, err)
+		return nil, deploy.Errorf(deploy.Invalid, "%s has no valid manifest: %w", shown, err)
 	}
 	at := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.MediaType == chartLayer || l.MediaType == legacyChartLayer })
 	if at < 0 {
-		return nil, "", deploy.Errorf(deploy.Invalid, "%s is no Helm chart: it has no layer of type %s", shown, chartLayer)
+		return nil, deploy.Errorf(deploy.Invalid, "%s is no Helm chart: it has no layer of type %s", shown, chartLayer)
 	}
 	layer := m.Layers[at]
 	if layer.Size > r.limits.Archive {
-		return nil, "", deploy.Errorf(deploy.Invalid, "%s has %d bytes; expected at most %d", shown, layer.Size, r.limits.Archive)
+		return nil, deploy.Errorf(deploy.Invalid, "%s has %d bytes; expected at most %d", shown, layer.Size, r.limits.Archive)
 	}
 	data, err = content.FetchAll(ctx, repo, layer) // checks size and digest
 	if err != nil {
-		return nil, "", registryError(ctx, shown, err)
+		return nil, registryError(ctx, shown, err)
 	}
-	return data, reference, nil
+	return data, nil
 }
 
 // newest returns the highest version of a chart that satisfies a constraint.
@@ -137,7 +143,7 @@ func registryError(ctx context.Context, shown string, err error) error {
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return refused(shown, 401)
 	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrInvalidDescriptorSize), errors.Is(err, content.ErrTrailingData):
-		return deploy.Errorf(deploy.Invalid, "%s is not what its manifest lists: %w", shown, err)
+		return deploy.Errorf(deploy.Invalid, "%s is not what its digest says: %w", shown, err)
 	case deploy.IsKind(err, deploy.Invalid):
 		return deploy.Errorf(deploy.Invalid, "%s: %w", shown, err)
 	}

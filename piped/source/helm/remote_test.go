@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -99,6 +100,60 @@ func TestChartsOfARegistry(t *testing.T) {
 	g.requests()
 	if got := versionOf(t, r, remoteChart("oci://"+g.host()+"/team", "web", "1.10.0")); got != "1.10.0" || g.requests() != nil {
 		t.Errorf("got %s, not from the disk", got)
+	}
+}
+
+// TestChartsOfARegistryByDigest: the digest is that of the manifest, and what comes
+// must have it.
+func TestChartsOfARegistryByDigest(t *testing.T) {
+	g := newRegistry(t)
+	g.push(t, "team/web", "1.2.0", chartLayer, chartArchive(t, "web", "1.2.0", ""))
+	g.push(t, "team/web", "1.3.0", chartLayer, chartArchive(t, "web", "1.3.0", ""))
+	digest := g.tags["team/web:1.2.0"]
+	r := rendererOf(t, Config{})
+	if got := versionOf(t, r, remoteChart("oci://"+g.host()+"/team", "web", digest)); got != "1.2.0" {
+		t.Errorf("got %s", got)
+	}
+	g.blobs[digest] = bytes.Replace(g.blobs[digest], []byte("schemaVersion"), []byte("SchemaVersion"), 1)
+	for _, version := range []string{digest, "1.2.0"} {
+		_, err := r.Render(t.Context(), remoteChart("oci://"+g.host()+"/team", "web", version))
+		if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "is not what its digest says") {
+			t.Errorf("%s: got %v", version, err)
+		}
+	}
+	for _, version := range []string{"sha256:", "sha256:12", strings.Replace(digest, "sha256:", "sha256:0", 1)} {
+		_, err := r.Render(t.Context(), remoteChart("oci://"+g.host()+"/team", "web", version))
+		if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "not the name of a chart in a registry") {
+			t.Errorf("%s: got %v", version, err)
+		}
+	}
+}
+
+// TestAnIndexIsReadAnewWhenItChanges: one with an entity tag is kept on disk, once.
+func TestAnIndexIsReadAnewWhenItChanges(t *testing.T) {
+	s := newSite(t, false)
+	s.tags = true
+	s.publish(t, "web", "1.0.0")
+	dir := t.TempDir()
+	for i, want := range []struct {
+		version string
+		same    int
+	}{{"1.0.0", 0}, {"1.0.0", 1}, {"1.1.0", 1}, {"1.1.0", 2}} {
+		if i == 2 {
+			s.publish(t, "web", "1.0.0", "1.1.0")
+		}
+		r := rendererOf(t, Config{Dir: dir}) // as after a restart
+		if got := versionOf(t, r, remoteChart(s.URL+"/charts", "web", "^1.0.0")); got != want.version || s.same != want.same {
+			t.Errorf("rendering %d: got %s after %d indexes that were the same, want %v", i, got, s.same, want)
+		}
+	}
+	contents, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(contents) != 3 {
+		t.Errorf("on disk are %v, %v; want two charts and the last index", contents, err)
+	}
+	s.tags = false
+	if got := versionOf(t, rendererOf(t, Config{Dir: dir}), remoteChart(s.URL+"/charts", "web", "^1.0.0")); got != "1.1.0" {
+		t.Errorf("without tags: got %s", got)
 	}
 }
 

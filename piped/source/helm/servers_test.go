@@ -22,6 +22,8 @@ type site struct {
 	asked []string
 	seen  []string // the authorization of each request
 	moved map[string]string
+	tags  bool // it names contents by entity tags
+	same  int  // answers that the content is still the same
 }
 
 func newSite(t *testing.T, secure bool) *site {
@@ -55,6 +57,15 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
+	case s.tags:
+		tag := fmt.Sprintf(`"%x"`, sha256.Sum256(data))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			s.same++
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = w.Write(data)
 	default:
 		_, _ = w.Write(data)
 	}
@@ -147,6 +158,7 @@ func (r *registry) push(t *testing.T, name, tag, mediaType string, chart []byte)
 		t.Fatal(err)
 	}
 	r.tags[name+":"+tag] = r.blob(manifest)
+	r.tags[name+":"+r.tags[name+":"+tag]] = r.tags[name+":"+tag] // by its digest, too
 }
 
 // ServeHTTP implements http.Handler.
@@ -173,7 +185,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
 		tags := []string{}
 		for tag := range r.tags {
-			if version, ok := strings.CutPrefix(tag, name+":"); ok {
+			if version, ok := strings.CutPrefix(tag, name+":"); ok && !strings.HasPrefix(version, "sha256:") {
 				tags = append(tags, version)
 			}
 		}
