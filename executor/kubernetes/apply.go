@@ -1,11 +1,13 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -36,6 +38,8 @@ type work struct {
 	before []deploy.InventoryItem // the application's inventory before the stage
 	items  []deploy.InventoryItem // of the set, as applied
 
+	expired map[string]bool // keys of the set's Jobs that have finished and are gone
+
 	mu       sync.Mutex
 	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
 	hooksRun map[string]hookState      // by object
@@ -56,11 +60,21 @@ func apply(ctx context.Context, w *work) error {
 	req.Creating, req.Restarting, req.BeforeApply, req.Applied = w.announce, w.restarting, w.intend, w.applied
 	req.AfterWave = w.awaitWave
 	result, err := w.cluster.Apply(ctx, req)
-	w.items = result.Items
+	w.items, w.expired = result.Items, keys(result.Expired)
 	if err != nil {
 		return err
 	}
+	if err := w.recordExpired(ctx, result.Expired); err != nil {
+		return err
+	}
 	return w.join(ctx, w.set.Objects, result.Live)
+}
+
+// recordExpired completes the inventory with the Jobs that were taken over without
+// being there any more, so that they are known to have run.
+func (w *work) recordExpired(ctx context.Context, expired []deploy.InventoryItem) error {
+	known := keys(w.before)
+	return w.Store.PutInventory(ctx, slices.DeleteFunc(expired, func(i deploy.InventoryItem) bool { return known[i.Object.Key()] })...)
 }
 
 // awaitWave waits until what was applied before the next wave is as it should be.
@@ -94,10 +108,18 @@ func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) clust
 	return cluster.ApplyRequest{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
 		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
-		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects,
+		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		ApplicationExists: w.applicationExists(ctx), Log: w.log,
 	}
+}
+
+// lastSuccess returns when the application's last successful deployment ended.
+func (w *work) lastSuccess() (at time.Time) {
+	if last := w.run.Application.LastSuccessful; last != nil {
+		at = last.CompletedAt
+	}
+	return at
 }
 
 // inventory returns what the application applied to the stage's cluster. An
@@ -175,8 +197,34 @@ func (w *work) intend(ctx context.Context, obj manifest.Object, live, planned *u
 	if planned != nil {
 		digest = rollout.ObjectTemplate(planned).Digest
 	}
-	return w.save(ctx, rollout.Intended(rec, before, digest))
+	rec, err := w.intended(ctx, rec, before, digest)
+	if err != nil {
+		return err
+	}
+	return w.save(ctx, rec)
 }
+
+// intended is rollout.Intended, and if the template may stay, says whether its
+// rollout is known to have ended well before.
+func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout.Workload, digest string) (deploy.Rollout, error) {
+	rec = rollout.Intended(rec, before, digest)
+	if before == nil || digest != "" && digest != rec.LiveBefore {
+		return rec, nil
+	}
+	recorded, err := w.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: provenBy})
+	for _, earlier := range recorded {
+		if earlier.Phase.Terminal() {
+			well := earlier.Phase == deploy.RolloutComplete || earlier.Phase == deploy.RolloutNoRollout
+			rec.ProvenBefore = well && cmp.Or(earlier.FollowedDigest, earlier.TemplateDigest) == rec.LiveBefore
+			break
+		}
+	}
+	return rec, err
+}
+
+// provenBy is how many of a workload's newest rollouts are asked for the last one
+// that ended.
+const provenBy = 5
 
 // applied stores what applying an object led to: its rollout record if it is a
 // workload, then its place in the inventory. A stage that has been told to stop
@@ -219,7 +267,9 @@ func (w *work) join(ctx context.Context, objs []manifest.Object, applied map[dep
 			return err
 		}
 		if rec.Phase == "" {
-			rec = rollout.Intended(rec, &found, found.Template.Digest)
+			if rec, err = w.intended(ctx, rec, &found, found.Template.Digest); err != nil {
+				return err
+			}
 		}
 		if err := w.save(ctx, rollout.Applied(rec, found, w.Now())); err != nil {
 			return err

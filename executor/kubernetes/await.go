@@ -65,6 +65,9 @@ func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []mani
 			continue
 		}
 		ref := manifest.Ref(o.Unstructured)
+		if w.expired[ref.Key()] {
+			continue
+		}
 		writer := writers[ref.Key()]
 		if _, known := proven[writer]; !known && writer != "" {
 			d, err := w.Store.Deployment(ctx, writer)

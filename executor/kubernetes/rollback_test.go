@@ -168,6 +168,12 @@ func (l *stageLab) succeed(t *testing.T, manifests string) {
 	t.Helper()
 	l.manifests = manifests
 	l.mustSucceed(t, l.Sync(), l.deployment(success))
+	l.complete(t)
+}
+
+// complete ends the deployment that is the last success.
+func (l *stageLab) complete(t *testing.T) {
+	t.Helper()
 	for _, move := range []func(*deploy.Deployment) error{
 		func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, time.Now()) },
 		func(d *deploy.Deployment) error { return d.Start(time.Now()) },

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,9 @@ type ApplyRequest struct {
 
 	Objects   []manifest.Object      // resolved (Cluster.Resolve)
 	Inventory []deploy.InventoryItem // of the application, as stored
+	// LastSuccess is when the application's last successful deployment ended, zero
+	// without one: Jobs of the inventory that were applied before have finished.
+	LastSuccess time.Time
 
 	// HookRun says that the objects are hooks, and names their run; "" for none.
 	// Those that run to their end (RunsToEnd) run once in it: one of an earlier run
@@ -71,8 +75,8 @@ type ApplyRequest struct {
 	// BeforeApply and Applied are called concurrently for different objects.
 	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
 
-	// AfterWave is called after each wave but the last with its objects and its
-	// live workloads (as in ApplyResult.Live): the next wave is written when it
+	// AfterWave is called after each wave but the last with its objects, without
+	// those that have expired, and its live workloads (as in ApplyResult.Live): the next wave is written when it
 	// returns. An error ends the apply.
 	AfterWave func(ctx context.Context, wave []manifest.Object, live map[deploy.ObjectRef]*unstructured.Unstructured) error
 
@@ -86,6 +90,9 @@ type ApplyResult struct {
 	Items []deploy.InventoryItem
 	// Written counts the objects that were sent, Unchanged those that were not.
 	Written, Unchanged int
+	// Expired are the Jobs among Items that have finished and were deleted by
+	// Kubernetes, as their ttlSecondsAfterFinished asks for; they were not sent.
+	Expired []deploy.InventoryItem
 	// Live holds every workload of the set as the API server last returned it,
 	// those that were not written as well.
 	Live map[deploy.ObjectRef]*unstructured.Unstructured
@@ -158,6 +165,7 @@ type target struct {
 	recorded *deploy.InventoryItem // what the inventory says of it
 	live     metav1.Object         // nil when absent; whole for workloads, else metadata
 	changed  bool
+	expired  bool   // it is not there because it has done its work
 	untried  string // why it is not dry-run; "" when it is
 	// recreated is why the live object is deleted first; "" when it is not.
 	recreated string
@@ -287,6 +295,9 @@ func (r *applyRun) selectChanged(context.Context) error {
 			}
 			continue
 		}
+		if r.leaveExpired(t) {
+			continue
+		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
 			t.recorded.DesiredDigest != t.digest || t.recorded.UID != string(t.live.GetUID()) ||
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields())
@@ -389,6 +400,9 @@ func (r *applyRun) outcome() ApplyResult {
 			out.Unchanged++
 		}
 		out.Items = append(out.Items, t.item)
+		if t.expired {
+			out.Expired = append(out.Expired, t.item)
+		}
 		done = append(done, t)
 	}
 	out.Live = liveWorkloads(done)

@@ -37,10 +37,11 @@ func (r *applyRun) write(ctx context.Context) error {
 		if err := r.writeWave(ctx, wave); err != nil {
 			return err
 		}
-		if last := i == len(waves)-1; last || r.req.AfterWave == nil {
+		objects := sources(wave)
+		if last := i == len(waves)-1; last || r.req.AfterWave == nil || len(objects) == 0 {
 			continue
 		}
-		if err := r.req.AfterWave(ctx, sources(wave), liveWorkloads(wave)); err != nil {
+		if err := r.req.AfterWave(ctx, objects, liveWorkloads(wave)); err != nil {
 			return err
 		}
 	}
@@ -65,10 +66,12 @@ func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	return definitions, waves
 }
 
-func sources(targets []*target) []manifest.Object {
-	out := make([]manifest.Object, len(targets))
-	for i, t := range targets {
-		out[i] = t.source
+// sources returns the objects of targets that are there.
+func sources(targets []*target) (out []manifest.Object) {
+	for _, t := range targets {
+		if !t.expired {
+			out = append(out, t.source)
+		}
 	}
 	return out
 }
