@@ -111,7 +111,7 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 // end moves a deployment out of PENDING: to PLANNED, or to its end.
 func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) error {
 	now := p.Now()
-	written, err := p.Store.UpdateDeployment(ctx, d.ID, func(d *deploy.Deployment) error {
+	written, err := p.Store.UpdateDeploymentFrom(ctx, d, func(d *deploy.Deployment) error {
 		switch {
 		case d.Status != deploy.Pending:
 			return notPending(d)

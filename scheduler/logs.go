@@ -115,6 +115,11 @@ func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now fu
 	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: last}, nil
 }
 
+// begin returns the log of a stage of which no line was ever written.
+func (l *logSink) begin(deploymentID, stageID string, now func() time.Time) deploy.StageLog {
+	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: -1}
+}
+
 // stageLog implements deploy.StageLog.
 type stageLog struct {
 	sink              *logSink

@@ -255,7 +255,7 @@ func (r *run) ended() {
 // lost race are returned at once.
 func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Time) error) error {
 	return r.insist(ctx, "cannot write the deployment's state; trying again", func(ctx context.Context) error {
-		d, err := r.s.Store.UpdateDeployment(ctx, r.id, func(d *deploy.Deployment) error { return move(d, r.s.Now()) })
+		d, err := r.s.Store.UpdateDeploymentFrom(ctx, r.d, func(d *deploy.Deployment) error { return move(d, r.s.Now()) })
 		if err == nil {
 			r.d = d
 		}

@@ -145,6 +145,9 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 			commands = true
 			continue
 		}
+		if s.isRun(c.ID) {
+			continue
+		}
 		d, err := s.Store.Deployment(ctx, c.ID)
 		if deploy.IsKind(err, deploy.NotFound) {
 			continue
@@ -158,6 +161,13 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 		return s.answerCommands(ctx)
 	}
 	return nil
+}
+
+// isRun reports whether a deployment runs in this process: it wants no slot.
+func (s *Scheduler) isRun(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id] != nil
 }
 
 // consider notes whether d wants to run.

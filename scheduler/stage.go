@@ -18,7 +18,7 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
-	log, err := r.s.logs.open(ctx, r.id, stage.ID, r.s.Now)
+	log, err := r.openLog(ctx, stage)
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
@@ -43,6 +43,15 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 		return result, r.insist(ctx, "cannot store a stage's log; trying again", r.s.logs.flush)
 	}
 	return result, r.s.logs.flush(context.WithoutCancel(ctx))
+}
+
+// openLog returns the log of a stage that is about to run. Only one that was
+// interrupted, or judged by its skipOn, can have lines already.
+func (r *run) openLog(ctx context.Context, stage deploy.Stage) (deploy.StageLog, error) {
+	if stage.ID == r.interrupted || len(stage.SkipOn) > 0 {
+		return r.s.logs.open(ctx, r.id, stage.ID, r.s.Now)
+	}
+	return r.s.logs.begin(r.id, stage.ID, r.s.Now), nil
 }
 
 // limit names the timeout that is over, or would be next: that of the part of

@@ -154,7 +154,7 @@ func (s *scene) ended(ctx context.Context, commit string, n int) (found []*model
 		modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, modelv1.DeploymentStatus_DEPLOYMENT_CANCELLED,
 	}
 	err = s.agent.Await(ctx, fmt.Sprintf("%d deployments of commit %s to end", n, commit), 10*time.Minute, func(ctx context.Context) (bool, error) {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200*time.Millisecond + time.Duration(n)*time.Millisecond)
 		answer, err := s.agent.API.ListDeployments(ctx, open)
 		if err != nil || len(answer.GetDeployments()) > 0 {
 			return false, err

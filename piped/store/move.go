@@ -193,19 +193,11 @@ func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy
 		if err != nil {
 			return deploy.Deployment{}, err
 		}
-		next := prev.Clone()
-		if err := fn(&next); err != nil {
-			return deploy.Deployment{}, err
+		next, write, err := nextOf(prev, fn)
+		if err != nil || !write {
+			return next, err
 		}
-		keepOrigin(&prev, &next)
-		if reflect.DeepEqual(prev, next) {
-			return prev, nil
-		}
-		if err := next.CheckMove(&prev); err != nil {
-			return deploy.Deployment{}, err
-		}
-		next.UpdatedAt, next.Revision = s.now(), prev.Revision+1
-		err = s.write(ctx, func(t *tx) error { return t.compareAndSwap(ctx, &prev, &next) })
+		next, err = s.move(ctx, prev, next)
 		if err == nil {
 			return next, nil
 		}
@@ -213,6 +205,46 @@ func (s *Store) UpdateDeployment(ctx context.Context, id string, fn func(*deploy
 			return deploy.Deployment{}, s.fail(err, "update deployment "+id)
 		}
 	}
+}
+
+// UpdateDeploymentFrom is UpdateDeployment for who has read or written the
+// deployment before, known: it is read again only if somebody else wrote it
+// meanwhile, or if fn refuses known or changes nothing in it. Then fn is called
+// again.
+func (s *Store) UpdateDeploymentFrom(ctx context.Context, known deploy.Deployment, fn func(*deploy.Deployment) error) (deploy.Deployment, error) {
+	next, write, err := nextOf(known, fn)
+	if err == nil && write {
+		next, err = s.move(ctx, known, next)
+		if err == nil {
+			return next, nil
+		}
+		if !errors.Is(err, errLostRace) {
+			return deploy.Deployment{}, s.fail(err, "update deployment "+known.ID)
+		}
+	}
+	return s.UpdateDeployment(ctx, known.ID, fn)
+}
+
+// nextOf returns prev as fn changes it, and whether that is anything to be written.
+func nextOf(prev deploy.Deployment, fn func(*deploy.Deployment) error) (next deploy.Deployment, write bool, err error) {
+	next = prev.Clone()
+	if err := fn(&next); err != nil {
+		return deploy.Deployment{}, false, err
+	}
+	keepOrigin(&prev, &next)
+	if reflect.DeepEqual(prev, next) {
+		return prev, false, nil
+	}
+	if err := next.CheckMove(&prev); err != nil {
+		return deploy.Deployment{}, false, err
+	}
+	return next, true, nil
+}
+
+// move stores next over prev and returns it as stored.
+func (s *Store) move(ctx context.Context, prev, next deploy.Deployment) (deploy.Deployment, error) {
+	next.UpdatedAt, next.Revision = s.now(), prev.Revision+1
+	return next, s.write(ctx, func(t *tx) error { return t.compareAndSwap(ctx, &prev, &next) })
 }
 
 // keepOrigin takes back what fn must not change and rounds the times.

@@ -1,12 +1,14 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -94,4 +96,44 @@ func testConcurrentSupersede(t *testing.T, e *env) {
 	if pending, err := e.store.DeploymentsIn(ctx, deploy.Pending); err != nil || len(pending) != 1 {
 		t.Errorf("%d deployments are left pending, want 1: %v", len(pending), err)
 	}
+}
+
+// testUpdateFrom writes over what was read before: it is read again only where
+// that is not what is stored, or is refused.
+func testUpdateFrom(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	known := e.create(t, "d1", a)
+	var seen []int64
+	describe := func(text string) func(*deploy.Deployment) error {
+		return func(d *deploy.Deployment) error {
+			seen = append(seen, d.Revision)
+			if d.Status == deploy.Pending && text == "planned" {
+				return errors.New("not planned yet")
+			}
+			d.Summary += text
+			return nil
+		}
+	}
+	first, err := e.store.UpdateDeploymentFrom(ctx, known, describe("one "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.same(t, first)
+	second, err := e.store.UpdateDeploymentFrom(ctx, known, describe("two"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.same(t, second)
+	if second.Summary != "one two" {
+		t.Errorf("the summary after two updates from the same deployment is %q", second.Summary)
+	}
+	e.update(t, "d1", func(d *deploy.Deployment) error { return d.Plan(plan(), e.clock.now()) })
+	if _, err := e.store.UpdateDeploymentFrom(ctx, second, describe("planned")); err != nil {
+		t.Errorf("what is only refused because it is old: %v", err)
+	}
+	if diff := cmp.Diff([]int64{1, 1, 2, 3, 4}, seen); diff != "" {
+		t.Errorf("the revisions that were changed (-want +got):\n%s", diff)
+	}
+	_, err = e.store.UpdateDeploymentFrom(ctx, known, func(d *deploy.Deployment) error { d.Status = deploy.Success; return nil })
+	wantKind(t, err, deploy.Illegal, "not a legal transition")
 }

@@ -108,6 +108,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Batches", testBatches},
 		{"OneActive", testOneActive},
 		{"CompareAndSwap", testCompareAndSwap},
+		{"UpdateFrom", testUpdateFrom},
 		{"ConcurrentSupersede", testConcurrentSupersede},
 		{"Commands", testCommands},
 		{"StageLogs", testStageLogs},
