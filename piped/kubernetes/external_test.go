@@ -200,6 +200,30 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	l.checkRecords(t)
 }
 
+// TestPausedRolloutsOfOthers: what is paused is held and begins nothing.
+func TestPausedRolloutsOfOthers(t *testing.T) {
+	t.Parallel()
+	l := newExternalLab(t)
+	pause := func(paused bool) {
+		l.patch(t, rollout.KindDeployment, "kubectl-rollout", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
+	}
+	l.watch(t)
+	if rec := l.wait(t, l.apply(t, "a", workloadText(rollout.KindDeployment, "web:1", "", "")), nil); rec.Phase != deploy.RolloutComplete {
+		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
+	}
+	l.setImage(t, "web:never-ready")
+	l.await(t, `revision 2 by "kubectl-set": Progressing`)
+	pause(true)
+	l.await(t, `revision 2 by "kubectl-set": Held`)
+	l.setImage(t, "web:3")
+	l.await(t, `revision 2 by "kubectl-set": Superseded`)
+	pause(false)
+	l.await(t, `revision 3 by "kubectl-set": Complete`)
+	if n := len(l.external(t)); n != 2 {
+		t.Errorf("%d records, want 2", n)
+	}
+}
+
 // checkRecords checks what the store holds after the whole test.
 func (l *externalLab) checkRecords(t *testing.T) {
 	t.Helper()
