@@ -21,7 +21,8 @@ type running struct {
 
 // RunningCommits returns the commits that the live objects of an application, as
 // it is at the given commit, name as theirs. An application that cannot be
-// rendered has none: the deployment that follows says why.
+// rendered, or whose account may not look, has none: the deployment that follows
+// says why, and no other application waits for it.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error) {
 	src, err := r.load(ctx, git, commit)
 	switch deploy.KindOf(err) {
@@ -47,7 +48,11 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 	}
 	ctx, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
-	return cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+	commits, err := cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+	if deploy.IsKind(err, deploy.Invalid) {
+		return nil, nil
+	}
+	return commits, err
 }
 
 // load loads the application. A panic on what a commit holds is not the end of

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -16,7 +17,9 @@ import (
 // theirs, each once and sorted: those that an agent applied before, whichever
 // it was and whatever application it took them for. Objects are placed as by
 // Resolve. Objects that are not there, or of kinds that are not, count as absent.
-// The error is Unavailable when the cluster does not answer before ctx ends.
+// The error is Unavailable when the cluster does not answer before ctx ends or
+// refuses the agent, and Invalid when it refuses the account impersonated by As,
+// which is no matter of the others.
 func (c *Cluster) RunningCommits(ctx context.Context, objs []manifest.Object, namespace string) ([]string, error) {
 	commits := make([]string, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
@@ -53,6 +56,8 @@ func (c *Cluster) runningCommit(ctx context.Context, obj manifest.Object, namesp
 		live, err = c.find(ctx, ref)
 	}
 	switch {
+	case err != nil && c.user != "" && apierrors.IsForbidden(err):
+		return "", deploy.Errorf(deploy.Invalid, "look for a live %s: %w", ref, c.Classify(err))
 	case err != nil:
 		return "", deploy.Errorf(deploy.Unavailable, "look for a live %s: %w", ref, c.Classify(err))
 	case live == nil || live.Annotations[manifest.AnnotationManagedBy] != manifest.ManagedBy:

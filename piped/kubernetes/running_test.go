@@ -58,3 +58,17 @@ func TestRunningCommitsOfAClusterThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("error %v, want one of kind Unavailable", err)
 	}
 }
+
+// TestRunningCommitsThatAnAccountMayNotSee: that one account may not look is
+// another answer than that of a cluster that no application can be deployed to.
+func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
+	l := newLab(t)
+	view, err := l.As("system:serviceaccount:" + l.ns + ":nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objs := parse(t, "app.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
+	if got, err := view.RunningCommits(t.Context(), objs, l.ns); !deploy.IsKind(err, deploy.Invalid) {
+		t.Errorf("running commits %v, %v; want an error of kind Invalid", got, err)
+	}
+}
