@@ -60,17 +60,23 @@ func TestChangesThatRollNothing(t *testing.T) {
 const onePodOnly = `nodeSelector: {kubernetes.io/hostname: node-0}, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
   {labelSelector: {matchLabels: {app: web}}, topologyKey: kubernetes.io/hostname}]}}`
 
-// breakOnePod makes a pod that was ready fail its readiness probe.
+// breakPod makes a pod that was ready fail its readiness probe.
+func (l *rolloutLab) breakPod(t *testing.T, pod string) {
+	t.Helper()
+	_, err := l.client.CoreV1().Pods(l.ns).Patch(t.Context(), pod, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"never-ready"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// breakOnePod does so to one pod of the Deployment.
 func breakOnePod(t *testing.T, l *rolloutLab) {
 	pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d pods, %v", len(pods.Items), err)
 	}
-	_, err = l.client.CoreV1().Pods(l.ns).Patch(t.Context(), pods.Items[0].Name, types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"never-ready"}}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.breakPod(t, pods.Items[0].Name)
 	l.awaitAvailable(t, len(pods.Items)-1)
 }
 

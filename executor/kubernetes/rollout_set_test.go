@@ -43,6 +43,19 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 		{name: "zero replicas", before: statefulSet("1", "replicas: 0"), change: statefulSet("2", "replicas: 0"), want: "SUCCESS\nComplete: web: 0 pods updated, 0 of 0 available"},
 		{name: "OnDelete", before: statefulSet("1", "replicas: 1, updateStrategy: {type: OnDelete}"), change: statefulSet("2", "replicas: 1, updateStrategy: {type: OnDelete}"),
 			want: "SUCCESS\nNoRollout: web: update strategy OnDelete, pods change only when they are deleted"},
+		{name: "annotation only, while a pod is down", before: first, prepare: func(t *testing.T, l *rolloutLab) {
+			l.breakPod(t, "web-0")
+			eventually(t, func() string {
+				set, err := l.client.AppsV1().StatefulSets(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+				if err != nil {
+					return err.Error()
+				}
+				if n := set.Status.AvailableReplicas; n != 2 {
+					return fmt.Sprintf("%d pods are available, want 2", n)
+				}
+				return ""
+			})
+		}, change: strings.Replace(first, "name: web}", "name: web, annotations: {note: x}}", 1), want: unchanged},
 		{name: "bad image", before: first, change: statefulSet("bad-image", "replicas: 3"),
 			want: "re:FAILURE: StatefulSet NS/web: new pods do not start: 1 of 3 pods updated, 2 of 3 available; pod web-2, container app: ImagePullBackOff: the image cannot be pulled .*\nFailed: web: .*"},
 	})

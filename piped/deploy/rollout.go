@@ -90,6 +90,10 @@ type Rollout struct {
 	DesiredAtStart int32
 	ReplicasBefore int32 // desired before the first apply
 
+	// ProvenBefore: an earlier rollout of the template found live had ended well.
+	// Pods that are down since are no reason to wait if the template stays.
+	ProvenBefore bool
+
 	// TemplateBase is TemplateDigest with the template's annotations left out.
 	// FollowedDigest, when set, is what is waited for instead of TemplateDigest:
 	// someone restarted the workload by hand (a change of the template's

@@ -23,6 +23,7 @@ type rolloutBody struct {
 	Revision       int64            `json:"revision,omitempty"`
 	DesiredAtStart int32            `json:"desiredAtStart,omitempty"`
 	ReplicasBefore int32            `json:"replicasBefore,omitempty"`
+	ProvenBefore   bool             `json:"provenBefore,omitempty"`
 	TemplateBase   string           `json:"templateBase,omitempty"`
 	FollowedDigest string           `json:"followedDigest,omitempty"`
 	FollowedAt     int64            `json:"followedAt,omitempty"`
@@ -53,7 +54,7 @@ func scanRollout(row scanner) (r deploy.Rollout, err error) {
 	r.IntentDigest, r.LiveBefore, r.TemplateDigest = b.IntentDigest, b.LiveBefore, b.TemplateDigest
 	r.Generation, r.TargetUID, r.TargetName, r.Revision, r.DesiredAtStart = b.Generation, b.TargetUID, b.TargetName, b.Revision, b.DesiredAtStart
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
-	r.ReplicasBefore, r.TemplateBase = b.ReplicasBefore, b.TemplateBase
+	r.ReplicasBefore, r.ProvenBefore, r.TemplateBase = b.ReplicasBefore, b.ProvenBefore, b.TemplateBase
 	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
 	r.SeenReady, r.SeenAvailable, r.SeenOld = b.SeenReady, b.SeenAvailable, b.SeenOld
 	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
@@ -67,7 +68,7 @@ func rolloutText(r deploy.Rollout) (string, error) {
 		TemplateDigest: r.TemplateDigest, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
-		ReplicasBefore: r.ReplicasBefore, TemplateBase: r.TemplateBase,
+		ReplicasBefore: r.ReplicasBefore, ProvenBefore: r.ProvenBefore, TemplateBase: r.TemplateBase,
 		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt),
 		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld,
 		FailingSince: toMilli(r.FailingSince), TroubleSince: toMilli(r.TroubleSince),

@@ -285,7 +285,7 @@ func (e *evaluation) unchanged(state state) bool {
 	switch {
 	case !same:
 		return false
-	case !state.observed && e.w.Kind != KindDeployment:
+	case state.unsure:
 		e.undecided = true
 		return false
 	case state.settled && e.rec.ReplicasBefore != e.rec.DesiredAtStart && e.w.Kind != KindDaemonSet:

@@ -89,7 +89,7 @@ func proven(rec deploy.Rollout, s Snapshot, p Policy) bool {
 		return false
 	}
 	for _, r := range s.Revisions {
-		if r.OwnerUID == "u" && r.UID != target.UID && (r.Number > target.Number || r.Desired != 0 || r.Total != 0) {
+		if r.OwnerUID == "u" && r.UID != target.UID && (r.Number > target.Number || r.Desired != 0 || r.Total != 0 || r.ObservedGeneration < r.Generation) {
 			return false
 		}
 	}

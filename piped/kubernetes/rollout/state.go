@@ -12,7 +12,8 @@ type state struct {
 	observed bool // the workload's controller has seen the change
 	complete bool
 	reason   string // why complete
-	settled  bool   // the template's rollout had ended before, whatever scaling did since
+	settled  bool   // the template's rollout had ended before, whatever scaling and crashes did since
+	unsure   bool   // whether it had cannot be said before the controllers have seen the change
 	line     string // where the rollout is
 
 	target    *Revision // Deployments only: the ReplicaSet of the awaited template
@@ -56,13 +57,16 @@ func (e *evaluation) deployment() state {
 		s.old += r.Total
 		s.oldWanted += r.Desired
 	}
-	oldGone := s.old == 0 && s.oldWanted == 0
-	proven := target != nil && newest && oldGone
 	if target != nil {
 		s.wanted, s.ready, s.available = target.Desired, target.Ready, target.Available
 	}
-	s.settled = proven && (e.w.Progressing.Reason == "NewReplicaSetAvailable" || s.available >= e.need(e.rec.ReplicasBefore))
-	s.complete = proven && s.observed && target.ObservedGeneration >= target.Generation &&
+	alone := target != nil && newest && s.old == 0 && s.oldWanted == 0
+	seen := alone && !slices.ContainsFunc(e.s.Revisions, func(r Revision) bool { return r.OwnerUID == e.w.UID && r.ObservedGeneration < r.Generation })
+	ended := e.w.Progressing.Reason == "NewReplicaSetAvailable" && e.w.Updated == e.w.Total
+	current := e.w.ObservedGeneration >= e.w.Generation
+	s.settled = seen && (s.available >= e.need(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
+	s.unsure = alone && !s.settled && (!seen || ended && !current)
+	s.complete = seen && s.observed &&
 		s.available >= e.need(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
 		(!e.p.WaitTermination || e.w.Terminating == 0)
 	if s.complete {
@@ -145,8 +149,10 @@ func (e *evaluation) statefulSet() state {
 	if s.observed {
 		e.rec.TargetName = w.UpdateRevision
 	}
-	s.complete = s.observed && e.statefulSetRolled(e.rec.DesiredAtStart)
-	s.settled = s.observed && e.statefulSetRolled(min(e.rec.ReplicasBefore, e.rec.DesiredAtStart))
+	before := min(e.rec.ReplicasBefore, e.rec.DesiredAtStart)
+	s.complete = s.observed && e.statefulSetRolled(e.rec.DesiredAtStart) && w.Available >= e.need(e.rec.DesiredAtStart)
+	s.settled = s.observed && e.statefulSetRolled(before) && (w.Available >= e.need(before) || e.rec.ProvenBefore)
+	s.unsure = !s.observed
 	fresh := max(0, w.Replicas-w.Partition)
 	switch {
 	case !s.observed:
@@ -170,7 +176,7 @@ func (e *evaluation) statefulSetRolled(atStart int32) bool {
 			return false
 		}
 	}
-	if w.Updated < wanted-w.Partition || w.Total-w.Updated > w.Partition || w.Available < e.need(atStart) {
+	if w.Updated < wanted-w.Partition || w.Total-w.Updated > w.Partition {
 		return false
 	}
 	// With every pod wanted ready, the controller itself calls the update ended.
@@ -191,7 +197,8 @@ func (e *evaluation) daemonSet() state {
 	}
 	rolled := s.observed && w.Updated >= w.Replicas
 	s.complete = rolled && w.Available >= e.need(atStart) && (!e.p.Strict || w.Available >= w.Replicas)
-	s.settled = rolled && w.Available >= e.need(min(e.rec.ReplicasBefore, atStart))
+	s.settled = rolled && (w.Available >= e.need(min(e.rec.ReplicasBefore, atStart)) || e.rec.ProvenBefore)
+	s.unsure = !s.observed
 	s.reason = fmt.Sprintf("updated on %s, %d available", count(w.Updated, "node"), w.Available)
 	s.line = fmt.Sprintf("updated on %d of %s, %d available", w.Updated, count(w.Replicas, "node"), w.Available)
 	if !s.observed {

@@ -28,6 +28,7 @@ type tableCase struct {
 	Case    string         `json:"case"`
 	Policy  tablePolicy    `json:"policy"`
 	Before  map[string]any `json:"before"`  // live before the apply; absent: nothing
+	Proven  bool           `json:"proven"`  // an earlier rollout of what is live had ended well
 	Intent  string         `json:"intent"`  // the intended template; with it the apply is not recorded
 	Applied map[string]any `json:"applied"` // what the apply returned
 	Steps   []tableStep    `json:"steps"`
@@ -192,6 +193,7 @@ func (w *tableWorld) record(c tableCase) deploy.Rollout {
 		before = &live
 	}
 	rec = Intended(rec, before, c.Intent)
+	rec.ProvenBefore = c.Proven
 	if c.Intent != "" {
 		return rec
 	}
