@@ -38,6 +38,7 @@ type settings struct {
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
+	more       string           // further lines of the configuration's spec, indented
 }
 
 // configFile writes the agent's configuration and returns its path.
@@ -64,6 +65,7 @@ spec:
 	if s.dsn != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", s.dsn)
 	}
+	text += s.more
 	path := filepath.Join(t.TempDir(), "piped.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -209,6 +209,25 @@ func (f *fleet) scaled(name string) bool { return slices.Index(f.names, name)%4 
 // with its annotations on every object and config-hash on the pod templates.
 func (f *fleet) applyAsPipeCD(t *testing.T, files map[string]string, commit string) {
 	t.Helper()
+	f.applyAs(t, files, func(dir string, o manifest.Object) {
+		o.SetAnnotations(map[string]string{
+			manifest.AnnotationManagedBy: "piped", manifest.AnnotationPiped: "3f2b1c6e-pipecd", manifest.AnnotationApplication: "b1946ac9-" + dir,
+			manifest.AnnotationOriginalAPIVersion: o.GetAPIVersion(), manifest.AnnotationResourceKey: manifest.ResourceKey(o.Unstructured),
+			manifest.AnnotationCommitHash: commit, "pipecd.dev/variant": "primary",
+		})
+		if o.GetKind() != "Deployment" {
+			return
+		}
+		if err := unstructured.SetNestedField(o.Object, "mkf7th2k9d", "spec", "template", "metadata", "annotations", manifest.AnnotationConfigHash); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// applyAs applies files as kubectl does, client-side. Mark, if it is not nil,
+// changes each object of a directory before.
+func (f *fleet) applyAs(t *testing.T, files map[string]string, mark func(dir string, o manifest.Object)) {
+	t.Helper()
 	const manager = "kubectl-client-side-apply"
 	for path, text := range files {
 		if !strings.HasSuffix(path, "/app.yaml") {
@@ -220,22 +239,15 @@ func (f *fleet) applyAsPipeCD(t *testing.T, files map[string]string, commit stri
 		}
 		for _, o := range objs {
 			o.SetNamespace(f.ns)
-			o.SetAnnotations(map[string]string{
-				manifest.AnnotationManagedBy: "piped", manifest.AnnotationPiped: "3f2b1c6e-pipecd", manifest.AnnotationApplication: "b1946ac9-" + strings.TrimSuffix(path, "/app.yaml"),
-				manifest.AnnotationOriginalAPIVersion: o.GetAPIVersion(), manifest.AnnotationResourceKey: manifest.ResourceKey(o.Unstructured),
-				manifest.AnnotationCommitHash: commit, "pipecd.dev/variant": "primary",
-			})
-			if o.GetKind() == "Deployment" {
-				if err := unstructured.SetNestedField(o.Object, "mkf7th2k9d", "spec", "template", "metadata", "annotations", manifest.AnnotationConfigHash); err != nil {
-					t.Fatal(err)
-				}
+			if mark != nil {
+				mark(strings.TrimSuffix(path, "/app.yaml"), o)
 			}
 			last, err := json.Marshal(o.Object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			annotations := o.GetAnnotations()
-			annotations["kubectl.kubernetes.io/last-applied-configuration"] = string(last)
+			annotations := map[string]string{"kubectl.kubernetes.io/last-applied-configuration": string(last)}
+			maps.Copy(annotations, o.GetAnnotations())
 			o.SetAnnotations(annotations)
 			if _, err := f.client.Resource(fleetKinds()[o.GetKind()]).Namespace(f.ns).Create(t.Context(), o.Unstructured, metav1.CreateOptions{FieldManager: manager}); err != nil {
 				t.Fatal(err)
