@@ -12,6 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/secret"
 )
 
 // set is everything a stage needs to apply an application's objects and to
@@ -134,12 +135,14 @@ func addVariantLabel(o manifest.Object, label kubernetes.VariantLabel) error {
 type storedSet struct {
 	Spec    setSpec                      `json:"spec"`
 	Objects []*unstructured.Unstructured `json:"objects"`
+	// Secrets were decrypted for the objects: a rollback does not show them either.
+	Secrets map[string]string `json:"secrets,omitempty"`
 }
 
 // keep stores the set as the deployment's own: what later deployments return
 // to if this one succeeds.
 func keep(ctx context.Context, w *work) error {
-	stored := storedSet{Spec: w.set.Spec}
+	stored := storedSet{Spec: w.set.Spec, Secrets: w.hide.Secrets()}
 	for _, o := range w.set.Objects {
 		stored.Objects = append(stored.Objects, o.Unstructured)
 	}
@@ -169,6 +172,8 @@ func restore(ctx context.Context, w *work) error {
 		return fmt.Errorf("decode the applied set of commit %s: %w", deploy.ShortHash(kept.Commit), err)
 	}
 	w.set = set{Commit: kept.Commit, Spec: stored.Spec}
+	w.hide = secret.NewRedactor(stored.Secrets)
+	w.log = w.hide.Log(w.log)
 	for _, u := range stored.Objects {
 		w.set.Objects = append(w.set.Objects, manifest.Object{Unstructured: u, Origin: manifest.Origin{File: "commit " + deploy.ShortHash(kept.Commit)}})
 	}

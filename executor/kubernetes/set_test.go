@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
@@ -199,7 +201,7 @@ func newWork(t *testing.T) (*work, *sources, *stageLog) {
 // TestKeptSetComesBack: what a deployment kept is what a rollback applies,
 // numbers and all, without asking Git.
 func TestKeptSetComesBack(t *testing.T) {
-	w, git, _ := newWork(t)
+	w, git, log := newWork(t)
 	kept := set{
 		Commit: "beef0123456789", Spec: specOf(application(t, "  quickSync: {prune: true}\n  pruneKinds: [Namespace]\n")),
 		Objects: objects(t, `apiVersion: apps/v1
@@ -214,15 +216,20 @@ data: {ratio: 0.5, nothing: null, text: "é\u0000"}
 `),
 	}
 	w.set, w.run.Deployment.ID = kept, "before"
+	w.hide = secret.NewRedactor(map[string]string{"password": "hunter2"})
 	if err := keep(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	w.set, w.run.Deployment.ID = set{}, "now"
+	w.set, w.hide, w.run.Deployment.ID = set{}, nil, "now"
 	if err := restore(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	if git.commit != "" {
 		t.Errorf("Git was asked for commit %s", git.commit)
+	}
+	w.log.Infof("found %s", "hunter2")
+	if !slices.Equal(log.lines, []string{"found [redacted]"}) || w.hide.Text("hunter2") != "[redacted]" {
+		t.Errorf("secrets of the kept set are shown: %q", log.lines)
 	}
 	if diff := cmp.Diff(kept.Spec, w.set.Spec); diff != "" || w.set.Commit != kept.Commit {
 		t.Errorf("of commit %s (-kept +restored):\n%s", w.set.Commit, diff)

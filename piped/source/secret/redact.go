@@ -20,7 +20,10 @@ const redacted = "[redacted]"
 
 // Redactor takes decrypted secrets out of messages about what was made of them:
 // parsers and API servers quote what they refuse. A nil Redactor changes nothing.
-type Redactor struct{ replacer *strings.Replacer }
+type Redactor struct {
+	secrets  map[string]string
+	replacer *strings.Replacer
+}
 
 // RedactorOf returns the Redactor for what Tree returned; nil when no secrets
 // were decrypted for it.
@@ -53,7 +56,16 @@ func NewRedactor(secrets map[string]string) *Redactor {
 	for _, form := range forms {
 		pairs = append(pairs, form, redacted)
 	}
-	return &Redactor{replacer: strings.NewReplacer(pairs...)}
+	return &Redactor{secrets: secrets, replacer: strings.NewReplacer(pairs...)}
+}
+
+// Secrets returns what NewRedactor was given, for who makes another one later; it
+// is not to be changed.
+func (r *Redactor) Secrets() map[string]string {
+	if r == nil {
+		return nil
+	}
+	return r.secrets
 }
 
 // Text returns a message without the secrets.
