@@ -1,8 +1,11 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -166,6 +169,9 @@ type requests struct {
 	mu   sync.Mutex
 	seen []string
 	fail func(r *http.Request) error // set before the requests begin
+	// answer, set before the requests begin, takes the place of the cluster where
+	// it returns something.
+	answer func(r *http.Request) *http.Response
 }
 
 func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
@@ -205,7 +211,28 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+	if answer := r.requests.answer; answer != nil {
+		if resp := answer(req); resp != nil {
+			return resp, nil
+		}
+	}
 	return r.next.RoundTrip(req)
+}
+
+// refusal returns an answer of an API server that refuses a request.
+func refusal(r *http.Request, s metav1.Status, header ...string) *http.Response {
+	s.TypeMeta, s.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
+	body, err := json.Marshal(s)
+	if err != nil {
+		panic("test: " + err.Error()) // a Status is always JSON
+	}
+	resp := &http.Response{
+		StatusCode: int(s.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		resp.Header.Set(header[i], header[i+1])
+	}
+	return resp
 }
 
 // WrappedRoundTripper lets client-go find the connections to close.

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -22,4 +27,22 @@ func TestRetryToldToStop(t *testing.T) {
 	if !errors.Is(err, deploy.StopTimedOut) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v, want both causes", err)
 	}
+}
+
+// TestRetryAfter: a server that says when to come back is not asked before.
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cluster{retryFor: time.Minute}
+		begin, answers := time.Now(), []error{
+			apierrors.NewTooManyRequests("busy", 7), apierrors.NewServerTimeout(schema.GroupResource{Resource: "pods"}, "get", 5), nil,
+		}
+		var asked []time.Duration
+		err := c.retry(t.Context(), nil, func(context.Context) error {
+			asked = append(asked, time.Since(begin))
+			return answers[len(asked)-1]
+		})
+		if want := []time.Duration{0, 7 * time.Second, 12 * time.Second}; err != nil || !slices.Equal(asked, want) {
+			t.Errorf("asked after %v, then %v; want after %v", asked, err, want)
+		}
+	})
 }
