@@ -115,6 +115,7 @@ func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wa
 // TestLostDatabaseUnderAFleet: the database is deleted under twenty live
 // applications.
 func TestLostDatabaseUnderAFleet(t *testing.T) {
+	t.Parallel()
 	f, repo := newFleet(t, 20), newRepo(t)
 	commit := repo.Push(t, "twenty applications", f.files("v1"))
 	t.Run("before", func(t *testing.T) {
@@ -129,6 +130,7 @@ func TestLostDatabaseUnderAFleet(t *testing.T) {
 // TestFleetOfPipeCDIsTakenOver: twenty applications that PipeCD applied with
 // kubectl, under its own IDs.
 func TestFleetOfPipeCDIsTakenOver(t *testing.T) {
+	t.Parallel()
 	f, repo := newFleet(t, 20), newRepo(t)
 	files := f.files("v1")
 	commit := repo.Push(t, "twenty applications", files)
