@@ -70,8 +70,8 @@ func measureFlat(ctx context.Context, e *environment) error {
 	e.ratio("flat.per_application.1000_to_50", perMany, perFew, 1.2)
 	e.info("flat.cpu_per_application.50", milliseconds(few.cpu)/50, "ms")
 	e.info("flat.cpu_per_application.1000", milliseconds(many.cpu)/1000, "ms")
-	e.ratio("flat.writes.nothing_changed", float64(few.idleWrites+many.idleWrites), 1, 0)
-	e.ratio("flat.writes.one_image_changed", float64(many.imageWrites), 1, 1)
+	e.exactly("flat.writes.nothing_changed", few.idleWrites+many.idleWrites, 0)
+	e.exactly("flat.writes.one_image_changed", many.imageWrites, 1)
 	return nil
 }
 
@@ -136,14 +136,14 @@ func (s *scene) countWrites(ctx context.Context, e *environment, proxy *agenttes
 	var paths []string
 	t.idleWrites, paths = counted.take()
 	if t.idleWrites > 0 {
-		return fmt.Errorf("a commit that changes no object wrote %d times: %s", t.idleWrites, strings.Join(paths, ", "))
+		fmt.Fprintf(os.Stderr, "flat: a commit that changes no object wrote %s\n", strings.Join(paths, ", "))
 	}
 	if _, err := s.pass(ctx, "one image", f.filesOf(0, "v2", "three"), 1); err != nil {
 		return err
 	}
 	t.imageWrites, paths = counted.take()
-	if t.imageWrites != 1 || !strings.HasSuffix(paths[0], "/deployments/"+f.name(0)) {
-		return fmt.Errorf("a commit that changes one image wrote %d times: %s", t.imageWrites, strings.Join(paths, ", "))
+	if t.imageWrites == 1 && !strings.HasSuffix(paths[0], "/deployments/"+f.name(0)) {
+		return fmt.Errorf("a commit that changes one image wrote something else: %s", paths[0])
 	}
 	return nil
 }

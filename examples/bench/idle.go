@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,24 +12,37 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/git/gittest"
 )
 
 const (
 	idleApplications = 50
-	idleFor          = time.Minute
+	idleFor          = 2 * time.Minute
 	defaultInterval  = 15 * time.Second
 	clockTicks       = 100 // USER_HZ, per second, on every Linux that Go supports
 )
 
-// measureIdle deploys 50 applications and then watches the agent do nothing.
-func measureIdle(ctx context.Context, e *environment) error {
+// measureIdle deploys 50 applications and then watches the agent do nothing, and
+// what it asks the Git server meanwhile.
+func measureIdle(ctx context.Context, e *environment) (err error) {
 	if _, err := e.client(ctx, "bench-idle"); err != nil {
 		return err
 	}
-	s, err := e.newScene(ctx, "idle", agenttest.Options{Interval: defaultInterval})
+	repo, err := e.newRepo("idle")
 	if err != nil {
 		return err
 	}
+	remote, err := gittest.ServeHTTP(repo.Dir, gittest.HTTPOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remote.Close()) }()
+	agent, err := e.start(ctx, "idle", repo, agenttest.Options{Interval: defaultInterval, Remote: remote.URL})
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	s := &scene{repo: repo, agent: agent}
 	all := map[string]string{}
 	for i := range idleApplications {
 		maps.Copy(all, files(fmt.Sprintf("app-%02d", i), "bench-idle", 1, "v1"))
@@ -52,10 +66,9 @@ func measureIdle(ctx context.Context, e *environment) error {
 		return err
 	}
 	began := time.Now()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(idleFor):
+	requests, perHour, err := watchRequests(ctx, remote, idleFor)
+	if err != nil {
+		return err
 	}
 	after, err := cpuTime(s.agent.PID())
 	if err != nil {
@@ -68,6 +81,8 @@ func measureIdle(ctx context.Context, e *environment) error {
 	e.info("idle.peak_rss_while_deploying", peak, "MiB")
 	e.atMost("idle.cpu", 100*float64(after-before)/float64(time.Since(began)), "% of a core", 1)
 	e.atMost("idle.rss", rss, "MiB", 80)
+	e.info("idle.requests", float64(requests), "in "+idleFor.String())
+	e.atMost("idle.requests_per_repository_and_hour", perHour, "", mostPerHour)
 	return s.agent.Close()
 }
 

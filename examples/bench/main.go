@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -32,13 +33,21 @@ func benchmarks() []benchmark {
 		{"sync", measureSync},
 		{"first", measureFirstCall},
 		{"thousand", measureThousand},
-		{"requests", measureRequests},
 		{"idle", measureIdle},
 		{"rollouts", measureRollouts},
 		{"touch50", measureTouch(50, 3, 3*time.Second)},
 		{"touch200", measureTouch(200, 2, 10*time.Second)},
 		{"flat", measureFlat},
 	}
+}
+
+// names are those of the benchmarks.
+func names() []string {
+	var all []string
+	for _, b := range benchmarks() {
+		all = append(all, b.name)
+	}
+	return all
 }
 
 // environment is what every benchmark starts from.
@@ -65,7 +74,7 @@ func run(ctx context.Context) (err error) {
 	}
 	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
 	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")
-	selection := flag.String("run", "", "a regular expression: run only the benchmarks it matches")
+	selection := flag.String("run", "", "a regular expression: run only the parts it matches, of "+strings.Join(names(), ", "))
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
@@ -90,16 +99,20 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	var errs []error
 	for _, b := range benchmarks() {
 		if !selected.MatchString(b.name) {
 			continue
 		}
 		if err := b.run(ctx, e); err != nil {
-			return fmt.Errorf("%s: %w", b.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", b.name, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	if len(e.missed) > 0 {
-		return fmt.Errorf("missed: %s", strings.Join(e.missed, ", "))
+		errs = append(errs, fmt.Errorf("missed: %s", strings.Join(e.missed, ", ")))
 	}
-	return nil
+	return errors.Join(errs...)
 }

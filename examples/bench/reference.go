@@ -37,7 +37,7 @@ func newReference(kubeconfig string) (*reference, error) {
 	if r.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	r.typed, err = kubernetes.NewForConfig(config)
+	r.typed, err = clientOf(kubeconfig)
 	return r, err
 }
 

@@ -36,12 +36,35 @@ func (r *report) ratio(name string, value, floor, target float64) {
 	}
 }
 
+// exactly prints a number that passes if it is the target; the program fails if
+// it is not.
+func (r *report) exactly(name string, value, target int) {
+	verdict := "pass"
+	if value != target {
+		verdict = "miss"
+		r.missed = append(r.missed, name)
+	}
+	fmt.Fprintf(r.out, "%s\t%d\t\t= %d\t%s\n", name, value, target, verdict)
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // quantile returns the value below which a share q of the sample lies.
 func quantile(sample []time.Duration, q float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(sample))
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// ratioOf returns the median of the ratios of two samples, pair by pair: each pair
+// was measured one right after the other, while the machine was as busy.
+func ratioOf(sample, floors []time.Duration) float64 {
+	ratios := make([]float64, len(sample))
+	for i := range sample {
+		ratios[i] = float64(sample[i]) / float64(floors[i])
+	}
+	slices.Sort(ratios)
+	n := len(ratios)
+	return (ratios[(n-1)/2] + ratios[n/2]) / 2
 }
 
 func median(sample []time.Duration) time.Duration { return quantile(sample, 0.5) }

@@ -10,7 +10,7 @@ import (
 
 const (
 	manyRollouts  = 200
-	rolloutRounds = 3
+	rolloutRounds = 2
 )
 
 // measureRollouts lets 200 rollouts go on at once and measures from the moment the

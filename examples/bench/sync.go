@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,13 +76,17 @@ func (e *environment) client(ctx context.Context, namespaces ...string) (kuberne
 	return client, nil
 }
 
-// clientOf returns a client without limits of the cluster of a kubeconfig.
+// clientOf returns a client without limits of the cluster of a kubeconfig. Its
+// objects travel as protobuf, so that what is watched here is not seen later than
+// by the agent.
 func clientOf(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	config.QPS = -1
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
 
