@@ -225,7 +225,7 @@ func FuzzChart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, chart, below, lock, schema string) {
 		files := fstest.MapFS{
 			"app/chart/Chart.yaml": {Data: []byte(chart)}, "app/chart/Chart.lock": {Data: []byte(lock)}, "app/chart/values.schema.json": {Data: []byte(schema)},
-			"app/chart/values.yaml": {Data: []byte("a: b\ndb: {enabled: true, exports: {public: {c: d}}}\n")},
+			"app/chart/values.yaml":      {Data: []byte("a: b\ndb: {enabled: true, exports: {public: {c: d}}}\n")},
 			"app/chart/templates/x.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: {{ toJson .Chart | quote }}}\n")},
 			"app/db/Chart.yaml":          {Data: []byte(below)}, "app/db/templates/x.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\n")},
 		}
