@@ -64,6 +64,8 @@ func (w *work) leavesOut(h manifest.Hook) string {
 	switch {
 	case h.Phase != manifest.HookPre && h.Phase != manifest.HookPost:
 		return "a deployment has no such point"
+	case w.run.Deployment.Trigger.TakeOver:
+		return "what runs is taken over as it is"
 	case install && !h.Install:
 		return "it is for upgrades, and the application has no earlier success"
 	case !install && !h.Upgrade:

@@ -112,6 +112,23 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	}
 }
 
+// TestHooksAreNotRunWhenTakingOver: what is found running was installed before, and
+// nothing is to happen to it.
+func TestHooksAreNotRunWhenTakingOver(t *testing.T) {
+	l := newStageLab(t)
+	l.hooks = map[string]manifest.Hook{"first": always(manifest.HookPre, 0), "last": always(manifest.HookPost, 0)}
+	l.manifests = keptManifest + hookJob("first", "ready") + hookJob("last", "ready")
+	run := l.deployment("now")
+	run.Deployment.RunningCommit, run.Deployment.Trigger.TakeOver = "", true
+	l.mustSucceed(t, l.Sync(), run)
+	if diff := cmp.Diff([]string{"PATCH kept"}, l.order()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if want := "is not run before the sync: what runs is taken over as it is"; !strings.Contains(l.said(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, l.said())
+	}
+}
+
 // TestAHookOfTwoPhasesRunsInBoth: each phase runs it anew, at the deployments
 // that are its own, and neither runs it twice.
 func TestAHookOfTwoPhasesRunsInBoth(t *testing.T) {
