@@ -27,8 +27,9 @@ type rendered struct {
 }
 
 // render makes the objects out of an application's files, in PipeCD's way to
-// choose: with Helm where a chart is configured; with Kustomize where a kustomization stands in the directory and no
-// manifests are named; as they are otherwise.
+// choose: with Helm where a chart is configured; with Kustomize where a
+// kustomization stands in the directory and no manifests are named; as they are
+// otherwise.
 func (l *Loader) render(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	in := cfg.Kubernetes.Input
 	if in.HelmChart != nil {
