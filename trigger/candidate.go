@@ -32,8 +32,12 @@ func (e entry) asCandidate(deleted bool) deploy.Candidate {
 		return c
 	}
 	c.Reason = fmt.Sprintf("Nothing selects it: add it as an application, or let discover of repository %s in the agent's configuration select its path or labels", e.git.RepoID)
-	if deleted {
+	switch {
+	case deleted:
 		c.Reason = "The application was deleted: add it again to have it deployed"
+	case e.refused != nil:
+		c.Reason = "It is not read, because the head does not count for it: " + e.refused.Error()
+		return c
 	}
 	if e.candidate.Err != nil {
 		c.Reason += ". It cannot be used as it is: " + e.candidate.Err.Error()

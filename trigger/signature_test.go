@@ -94,7 +94,8 @@ func TestUnsignedHead(t *testing.T) {
 		t.Errorf("registered: -want +got:\n%s", diff)
 	}
 	candidates, err := l.store.Candidates(t.Context())
-	if err != nil || len(candidates) != 1 || candidates[0].Name != "" || !strings.Contains(candidates[0].Reason, "does not allow commit") {
+	if err != nil || len(candidates) != 1 || candidates[0].Name != "" ||
+		!strings.HasPrefix(candidates[0].Reason, `It is not read, because the head does not count for it: tenancy "team" does not allow commit`) {
 		t.Errorf("candidates: %+v, %v", candidates, err)
 	}
 	l.wantDeployments("free", "one CANCELLED", "two PENDING")
