@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
@@ -80,17 +81,33 @@ func TestFailedJobShowsWhatCrashed(t *testing.T) {
 	}
 }
 
-// TestCancelledStageShowsNoLogs: nobody asks why it did not go on.
-func TestCancelledStageShowsNoLogs(t *testing.T) {
-	l := newStageLab(t)
-	l.manifests = crashing
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	stop := time.AfterFunc(3*time.Second, func() { cancel(deploy.StopCancelled) })
-	defer stop.Stop()
-	l.Sync().Execute(ctx, l.deployment(success))
-	if lines := append(l.lines("  | "), l.lines("not known")...); len(lines) > 0 {
-		t.Errorf("a cancelled stage says %q", lines)
+// TestStoppedStageAndWhatCrashed: what crashed is shown when the stage's time is
+// over; who cancelled it does not ask why it did not go on.
+func TestStoppedStageAndWhatCrashed(t *testing.T) {
+	for why, want := range map[deploy.StopReason]int{deploy.StopTimedOut: 40, deploy.StopCancelled: 0} {
+		t.Run(string(why), func(t *testing.T) {
+			l := newStageLab(t)
+			l.manifests = crashing
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			ended := make(chan deploy.StageResult, 1)
+			go func() { ended <- l.Sync().Execute(ctx, l.deployment(success)) }()
+			eventually(t, func() string {
+				pods, err := l.shared.Client(t).CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					return err.Error()
+				}
+				if crashes := rollout.Crashes(pods.Items); len(crashes) != 2 || !crashes[1].Previous {
+					return fmt.Sprintf("crashed: %v", crashes)
+				}
+				return ""
+			})
+			cancel(why)
+			<-ended
+			if lines := append(l.lines("  | "), l.lines("not known")...); len(lines) != want {
+				t.Errorf("%d lines, want %d:\n%s", len(lines), want, strings.Join(l.log.lines, "\n"))
+			}
+		})
 	}
 }
 

@@ -14,8 +14,9 @@
 // template nor the ReplicaSet, so an autoscaler can neither make, delay nor fail
 // a rollout.
 //
-// Wait feeds Evaluate until every record of a stage is terminal, and Explain says
-// in words why pods do not become ready.
+// Wait feeds Evaluate until every record of a stage is terminal, Explain says in
+// words why pods do not become ready, and Crashes which containers have a log that
+// tells more.
 //
 // The package reads no cluster (its Observer does), stores nothing (its Save
 // does), starts no goroutine and imports nothing of this module but package
