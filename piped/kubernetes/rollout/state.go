@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -62,7 +63,7 @@ func (e *evaluation) deployment() state {
 	}
 	alone := target != nil && newest && s.old == 0 && s.oldWanted == 0
 	seen := alone && !slices.ContainsFunc(e.s.Revisions, func(r Revision) bool { return r.OwnerUID == e.w.UID && r.ObservedGeneration < r.Generation })
-	ended := e.w.Progressing.Reason == "NewReplicaSetAvailable" && e.w.Updated == e.w.Total
+	ended := alone && e.saysEnded(target)
 	current := e.w.ObservedGeneration >= e.w.Generation
 	s.settled = seen && (s.available >= e.need(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
 	s.unsure = alone && !s.settled && (!seen || ended && !current)
@@ -100,6 +101,14 @@ func (e *evaluation) split() (target *Revision, others []Revision, newest bool) 
 		others = append(others, owned[i])
 	}
 	return target, others, target != nil && target.Number == highest
+}
+
+// saysEnded reports whether the Deployment's condition tells that the rollout of
+// the target ended once. Without progress it is left as the rollout before made
+// it, but its message names that one's ReplicaSet.
+func (e *evaluation) saysEnded(target *Revision) bool {
+	c := e.w.Progressing
+	return c.Reason == "NewReplicaSetAvailable" && e.w.Updated == e.w.Total && strings.Contains(c.Message, strconv.Quote(target.Name))
 }
 
 // strictlyComplete is the Deployment controller's own rule.
