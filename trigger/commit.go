@@ -21,29 +21,30 @@ type subject struct {
 // onCommit decides for every application of the repository whether the commits
 // since the one evaluated last touch it, and makes a deployment if they do. What
 // was decided is stored as the application's evaluated commit: with the
-// deployment, in its transaction, or in one write for all untouched ones. An
-// application that fails keeps no other from its deployment, and a cluster that
-// was silent lately is waited for when all others have theirs.
+// deployment, in its transaction, or in one write for all untouched ones of a
+// provider. An application that fails keeps no other from its deployment, nor does a
+// cluster that does not answer those of another provider.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
-	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
-	var first, last []subject
+	byProvider := map[string][]subject{}
 	for _, s := range w.subjects(head, apps) {
-		if w.silent.known(s.provider) {
-			last = append(last, s)
-		} else {
-			first = append(first, s)
-		}
+		byProvider[s.provider] = append(byProvider[s.provider], s)
 	}
+	type look struct {
+		provider string
+		found    looked
+	}
+	looks := make(chan look)
+	for provider, subjects := range byProvider {
+		go func() { looks <- look{provider, w.takeOvers(ctx, head, subjects)} }()
+	}
+	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	held, waitedFor := map[string]error{}, map[string]bool{}
 	var errs []error
-	for _, subjects := range [][]subject{first, last} {
-		found := w.takeOvers(ctx, head, subjects)
-		errs = append(errs, w.decide(ctx, head, subjects, found, &changes))
-		for _, s := range subjects {
-			if err := found.held[s.app.ID]; err != nil {
-				held[s.app.ID], waitedFor[s.provider] = err, true
-			}
-		}
+	for range byProvider {
+		l := <-looks
+		errs = append(errs, w.decide(ctx, head, byProvider[l.provider], l.found, &changes))
+		maps.Copy(held, l.found.held)
+		waitedFor[l.provider] = len(l.found.held) > 0
 	}
 	w.silent.keep(waitedFor)
 	return errors.Join(append(errs, w.sayHeld(ctx, apps, held))...)

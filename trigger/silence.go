@@ -30,14 +30,6 @@ type silence struct {
 	err   error     // what came instead of the last answer
 }
 
-// known reports whether a cluster was silent when it was asked last.
-func (s *silences) known(provider string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.byProvider[provider]
-	return ok
-}
-
 // resting returns why a cluster is not to be asked in a pass that began at a time,
 // nil if it is.
 func (s *silences) resting(provider string, pass time.Time) error {
