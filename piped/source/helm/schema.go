@@ -50,6 +50,7 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 	web := webSchemas{ctx, r}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(jsonschema.SchemeURLLoader{"http": web, "https": web})
+	boundSchema(compiler)
 	if err := compiler.AddResource(at, document); err != nil {
 		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
 	}
@@ -60,11 +61,63 @@ func (r *rendering) checkSchema(ctx context.Context, c *chart.Chart, values map[
 		}
 		return deploy.Errorf(deploy.Invalid, "%s: %w", name, err)
 	}
-	if err := schema.Validate(values); err != nil {
+	if err := validate(schema, values); err != nil {
 		why := strings.TrimSpace(strings.TrimPrefix(err.Error(), "jsonschema validation failed with '"+at+"#'"))
-		return deploy.Errorf(deploy.Invalid, "the values do not fit %s: %s", name, strings.ReplaceAll(why, "\n", ";"))
+		return deploy.Errorf(deploy.Invalid, "the values do not fit %s: %s", name, strings.ReplaceAll(shortened(why), "\n", ";"))
 	}
 	return nil
+}
+
+// maxWhy is how many bytes of what is wrong with values are told.
+const maxWhy = 4000
+
+func shortened(text string) string {
+	if len(text) > maxWhy {
+		return strings.ToValidUTF8(text[:maxWhy], "") + "..."
+	}
+	return text
+}
+
+// maxSchemaSteps bounds how often parts of a schema are held against parts of the
+// values: those of a small one that refers to itself twice on each level are more
+// than anyone can wait for.
+const maxSchemaSteps = 500_000
+
+// boundSchema makes what is compiled count its steps. A step is counted where a
+// part was held against a value, though not inside of a negation that fails.
+func boundSchema(c *jsonschema.Compiler) {
+	left := maxSchemaSteps
+	c.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL: "urn:piped:steps",
+		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
+			return schemaStep{&left}, nil
+		},
+	})
+	c.AssertVocabs()
+}
+
+// schemaStep counts one part of a schema.
+type schemaStep struct{ left *int }
+
+// Validate implements jsonschema.SchemaExt. The library cannot be told to stop.
+func (s schemaStep) Validate(*jsonschema.ValidatorContext, any) {
+	if *s.left--; *s.left < 0 {
+		panic(s)
+	}
+}
+
+// validate holds values against a schema, within its steps.
+func validate(schema *jsonschema.Schema, values map[string]any) (err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case schemaStep:
+			err = limitf("that takes more than %d steps; make the schema or the values smaller", maxSchemaSteps)
+		default:
+			panic(cause)
+		}
+	}()
+	return schema.Validate(values)
 }
 
 // webSchemas loads schemas that others name.

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -38,6 +40,9 @@ func (r *rendering) values(ctx context.Context) (map[string]any, error) {
 		}
 		out = loader.MergeMaps(out, more)
 	}
+	if err := r.checkIndexes(); err != nil {
+		return nil, err
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Options.SetValues)) {
 		if err := strvals.ParseInto(key+"="+r.Options.SetValues[key], out); err != nil {
 			// The parser's error repeats the value, which may be a secret.
@@ -54,6 +59,28 @@ func (r *rendering) values(ctx context.Context) (map[string]any, error) {
 		}
 	}
 	return out, nil
+}
+
+// maxIndexes bounds the sum of the indexes in all of setValues and setFiles: a list
+// is made as long as its index says.
+const maxIndexes = 500_000
+
+var listIndex = regexp.MustCompile(`\[\s*(\d+)`)
+
+// checkIndexes refuses keys that make lists of much more than they say.
+func (r *rendering) checkIndexes() error {
+	sum := 0
+	for name, keys := range map[string]map[string]string{"setValues": r.Options.SetValues, "setFiles": r.Options.SetFiles} {
+		for key, value := range keys {
+			for _, index := range listIndex.FindAllStringSubmatch(key+"="+value, -1) {
+				n, err := strconv.Atoi(index[1])
+				if sum += min(n, maxIndexes); err != nil || sum > maxIndexes {
+					return deploy.Errorf(deploy.Invalid, "input.helmOptions.%s.%s: the list indexes add up to more than %d", name, key, maxIndexes)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func (r *rendering) valueFile(ctx context.Context, name string) ([]byte, error) {
