@@ -95,9 +95,26 @@ func (x *Externals) Run(ctx context.Context) error {
 	}
 }
 
-// begin waits for the store's first rollout on the cluster, takes up the open
-// records and has handlers look at what changes.
+// begin prepares, again and again while the store does not answer.
 func (x *Externals) begin(ctx context.Context) error {
+	for {
+		err := x.prepare(ctx)
+		if !deploy.IsKind(err, deploy.Unavailable) {
+			return err
+		}
+		retry := time.NewTimer(openRetry)
+		select {
+		case <-ctx.Done():
+			retry.Stop()
+			return context.Cause(ctx)
+		case <-retry.C:
+		}
+	}
+}
+
+// prepare waits for the store's first rollout on the cluster, takes up the open
+// records and has handlers look at what changes.
+func (x *Externals) prepare(ctx context.Context) error {
 	if err := x.awaitFirst(ctx); err != nil {
 		return err
 	}
@@ -136,11 +153,8 @@ func (x *Externals) awaitFirst(ctx context.Context) error {
 	defer changes.Close()
 	for {
 		found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), Limit: 1})
-		switch {
-		case err != nil && !deploy.IsKind(err, deploy.Unavailable):
+		if err != nil || len(found) > 0 {
 			return err
-		case len(found) > 0:
-			return nil
 		}
 		retry := time.NewTimer(openInterval)
 		select {
