@@ -66,6 +66,9 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 			if err := step(ctx, w); err != nil {
 				result := failure(err)
 				result.Reason = w.hide.Text(result.Reason)
+				if err := w.conclude(ctx, result.Reason); err != nil {
+					w.log.Errorf("How the rollouts of the stage ended could not be recorded: %v", err)
+				}
 				return result
 			}
 		}

@@ -55,7 +55,8 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 }
 
 // GivenUp returns rec as it ends when nobody waits for its rollout any longer.
-// It is for phases TimedOut and Superseded; a terminal record stays as it is.
+// It is for phases TimedOut and Superseded, and NoRollout of what was not
+// applied; a terminal record stays as it is.
 func GivenUp(rec deploy.Rollout, phase deploy.RolloutPhase, now time.Time, format string, args ...any) deploy.Rollout {
 	if rec.Phase.Terminal() {
 		return rec

@@ -1,0 +1,39 @@
+package kubernetes
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// concludeLimit bounds what a stage that ends still does for its records.
+const concludeLimit = 5 * time.Second
+
+// conclude ends the rollouts that a failed or stopped stage began and does not
+// wait for any more, those of an interrupted run of it too. A stage that ends
+// because the agent shuts down will wait for them when it is run again.
+func (w *work) conclude(ctx context.Context, reason string) error {
+	phase, why := deploy.RolloutSuperseded, "given up because the stage failed: "+reason
+	switch deploy.Stopped(ctx) {
+	case deploy.StopShutdown:
+		return nil
+	case deploy.StopTimedOut:
+		phase, why = deploy.RolloutTimedOut, "the stage's time ran out"
+	case deploy.StopCancelled:
+		why = "the stage was cancelled"
+	case deploy.StopSkipped:
+		why = "the stage was skipped"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
+	defer cancel()
+	open, err := w.Store.Rollouts(ctx, store.RolloutQuery{DeploymentID: w.run.Deployment.ID, StageID: w.run.Stage.ID, OpenOnly: true})
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	return rollout.Conclude(ctx, rollout.Request{
+		Records: open, Observer: w.cluster.Rollouts, Policy: w.policy(), Save: w.saveEnd, Now: w.Now,
+	}, phase, why)
+}
