@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -126,13 +127,30 @@ func refused(err error) error {
 	return deploy.Errorf(deploy.KindOf(err), "nothing was changed: %w", err)
 }
 
-// try sends one object as a dry run.
+// try sends one object as a dry run. Planned is nil unless the object is a
+// workload: of others it only matters whether they are refused, and reading the
+// answers would be most of the work.
 func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+		if !t.isWorkload() {
+			return r.cluster.probe(ctx, t)
+		}
 		planned, err = r.cluster.patch(ctx, t, metav1.DryRunAll)
 		return err
 	})
 	return planned, err
+}
+
+// probe returns the error with which the API server would refuse one object.
+func (c *Cluster) probe(ctx context.Context, t *target) error {
+	data, err := t.desired.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = c.metadataOf(t.resource, t.ref.Namespace).Patch(ctx, t.ref.Name, types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: FieldManager, Force: &force, DryRun: []string{metav1.DryRunAll}})
+	return err
 }
 
 // patch sends one object by server-side apply.
