@@ -150,7 +150,7 @@ func TestWorkloadFromOtherKinds(t *testing.T) {
 	}{
 		{`{kind: StatefulSet, metadata: {name: db, uid: u}, spec: {replicas: 5, minReadySeconds: 3, selector: {matchLabels: {app: db}}, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}},
 			status: {observedGeneration: 2, replicas: 5, updatedReplicas: 4, readyReplicas: 3, availableReplicas: 2, currentRevision: a, updateRevision: b}}`,
-			Workload{Kind: KindStatefulSet, Name: "db", UID: "u", Selector: "app=db", ObservedGeneration: 2, Replicas: 5, Strategy: "RollingUpdate", Partition: 2,
+			Workload{Kind: KindStatefulSet, Name: "db", UID: "u", Selector: "app=db", ObservedGeneration: 2, Replicas: 5, Strategy: "RollingUpdate", Partition: 2, Ordered: true,
 				MinReady: 3 * time.Second, Total: 5, Updated: 4, Ready: 3, Available: 2, CurrentRevision: "a", UpdateRevision: "b"}},
 		{`{kind: DaemonSet, metadata: {name: agent, uid: u}, spec: {selector: {matchLabels: {app: agent}}, updateStrategy: {type: OnDelete}},
 			status: {observedGeneration: 2, desiredNumberScheduled: 5, currentNumberScheduled: 4, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 1}}`,

@@ -3,7 +3,11 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -83,8 +87,35 @@ func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict)
 			return
 		}
 		t.troubles, t.podsAt = Explain(pods, events, now), now
+		soften(t.troubles, pods, s.Workload)
 	}
 	s.Troubles, s.PodsRead = t.troubles, true
+}
+
+// templateGenerationLabel holds, at a DaemonSet's pod, the number that the
+// DaemonSet's annotation appsv1.DeprecatedTemplateGeneration holds of the newest.
+const templateGenerationLabel = "pod-template-generation"
+
+// soften takes the troubles of pods that are about to be replaced, whatever their
+// state, for such as heal by waiting: they are not the rollout's.
+func soften(troubles []Trouble, pods []corev1.Pod, w *Workload) {
+	for i := range troubles {
+		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == troubles[i].Pod })
+		if at >= 0 && outdated(&pods[at], w) {
+			troubles[i].Hard = false
+		}
+	}
+}
+
+// outdated reports whether a pod is of an older revision that its workload replaces
+// without waiting for it. Of a Deployment only new pods are looked at.
+func outdated(pod *corev1.Pod, w *Workload) bool {
+	label := appsv1.StatefulSetRevisionLabel
+	if w.Kind == KindDaemonSet {
+		label = templateGenerationLabel
+	}
+	revision := pod.Labels[label]
+	return w.Kind != KindDeployment && !w.Ordered && w.UpdateRevision != "" && revision != "" && revision != w.UpdateRevision
 }
 
 // blind notes that the cluster cannot be asked, and tries again later. Nothing

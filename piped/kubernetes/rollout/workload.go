@@ -54,6 +54,7 @@ type Workload struct {
 	Replicas  int32         `json:"replicas"` // desired; for a DaemonSet the nodes it should run on
 	Strategy  string        `json:"strategy,omitempty"`
 	Partition int32         `json:"partition,omitempty"`
+	Ordered   bool          `json:"ordered,omitempty"`  // a StatefulSet that waits for each pod before it replaces another
 	Deadline  time.Duration `json:"deadline,omitempty"` // 0: the workload has none
 	MinReady  time.Duration `json:"minReady,omitempty"`
 
@@ -132,6 +133,7 @@ func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	w.ObservedGeneration = s.Status.ObservedGeneration
 	w.Replicas = orOne(s.Spec.Replicas)
 	w.Strategy = string(s.Spec.UpdateStrategy.Type)
+	w.Ordered = s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
 		w.Partition = *r.Partition
 	}
