@@ -144,7 +144,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	l := newExternalLab(t)
 	own := func(stage, image string) {
 		t.Helper()
-		if rec := l.wait(t, l.apply(t, stage, workloadText(rollout.KindDeployment, image, "", "")), nil); rec.Phase != deploy.RolloutComplete {
+		if rec := l.wait(t, l.apply(t, stage, workloadText(rollout.KindDeployment, image, "")), nil); rec.Phase != deploy.RolloutComplete {
 			t.Fatalf("%s: %s: %s", stage, rec.Phase, rec.Reason)
 		}
 	}
@@ -208,7 +208,7 @@ func TestPausedRolloutsOfOthers(t *testing.T) {
 		l.patch(t, rollout.KindDeployment, "kubectl-rollout", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
 	}
 	l.watch(t)
-	if rec := l.wait(t, l.apply(t, "a", workloadText(rollout.KindDeployment, "web:1", "", "")), nil); rec.Phase != deploy.RolloutComplete {
+	if rec := l.wait(t, l.apply(t, "a", workloadText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
 		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 	}
 	l.setImage(t, "web:never-ready")

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +26,6 @@ type rolloutLab struct {
 	observer *Observer
 	policy   rollout.Policy
 	records  *records
-	at       string
 
 	mu    sync.Mutex
 	lines []string
@@ -131,8 +129,8 @@ func (l *rolloutLab) workload(t *testing.T, u *unstructured.Unstructured) rollou
 	return w
 }
 
-// wait waits for the record's end. during, if not nil, is called once when the
-// first progress line has come that says what l.at says.
+// wait waits for the record's end. during, if not nil, is called once, when the
+// first progress line has come.
 func (l *rolloutLab) wait(t *testing.T, rec deploy.Rollout, during func()) deploy.Rollout {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -143,7 +141,7 @@ func (l *rolloutLab) wait(t *testing.T, rec deploy.Rollout, during func()) deplo
 			l.mu.Lock()
 			l.lines = append(l.lines, line)
 			l.mu.Unlock()
-			if during != nil && strings.Contains(line, l.at) {
+			if during != nil {
 				run := during
 				during = nil
 				run()
@@ -190,19 +188,16 @@ func (l *rolloutLab) sets(t *testing.T) int {
 	return len(list.Items)
 }
 
-// workloadText writes a manifest: fields of spec and of the pod template are
-// YAML flow entries, such as "minReadySeconds: 2, paused: true".
-func workloadText(kind, image, spec, template string) string {
+// workloadText writes a manifest: fields of spec are YAML flow entries, such as
+// "minReadySeconds: 2, paused: true".
+func workloadText(kind, image, spec string) string {
 	if spec != "" {
 		spec += ", "
-	}
-	if template != "" {
-		template += ", "
 	}
 	service := ""
 	if kind == rollout.KindStatefulSet {
 		service = "serviceName: web, "
 	}
-	return fmt.Sprintf(`{apiVersion: apps/v1, kind: %s, metadata: {name: web}, spec: {%s%sselector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {%scontainers: [{name: app, image: "%s"}]}}}}`,
-		kind, service, spec, template, image)
+	return fmt.Sprintf(`{apiVersion: apps/v1, kind: %s, metadata: {name: web}, spec: {%s%sselector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "%s"}]}}}}`,
+		kind, service, spec, image)
 }
