@@ -135,7 +135,7 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 		if i+1 < len(seen.epochs) && r.CompletedAt.After(seen.epochs[i+1].begun.Add(oracleLag)) {
 			wrong("the next template was there since %s", seen.epochs[i+1].begun)
 		}
-	case deploy.RolloutFailed:
+	case deploy.RolloutFailed, deploy.RolloutTimedOut: // the latter if the Deployment controller does not act within the deadline
 		if rollback || content.sound() {
 			wrong("nothing made it fail")
 		}

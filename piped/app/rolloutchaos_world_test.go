@@ -167,7 +167,7 @@ func (a *rolloutApp) next(behavior string, rolls bool) {
 func (w *rolloutWorld) act() error {
 	var touched []*rolloutApp
 	for _, a := range w.apps {
-		if !w.oracle.wasLive(a.dir, strconv.Itoa(a.now.revision)) && time.Since(a.since) < 30*time.Second && w.random.IntN(1000) >= 5 {
+		if !w.oracle.wasLive(a.dir, strconv.Itoa(a.now.revision)) && time.Since(a.since) < time.Minute && w.random.IntN(1000) >= 5 {
 			continue
 		}
 		behavior, chance := "ready", w.random.IntN(100)
