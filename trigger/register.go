@@ -61,7 +61,7 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 		return err
 	}
 	return w.setValidity(ctx, app, deploy.Errorf(deploy.Invalid,
-		"%s no longer exists at commit %s: delete the application, or bring the file back", app.Git.ConfigPath(), w.catalog.commit.Short()))
+		"%s no longer exists at commit %s: bring the file back; until then nothing of the application is deployed, and what it has in the cluster stays", app.Git.ConfigPath(), w.catalog.commit.Short()))
 }
 
 // put stores applications and notes in apps those that were stored.

@@ -106,7 +106,7 @@ func TestConfigFileRemoved(t *testing.T) {
 	l := newLab(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 	l.remove("web/app.pipecd.yaml")
-	l.wantInvalid("web", "web/app.pipecd.yaml no longer exists at commit")
+	l.wantInvalid("web", "bring the file back; until then nothing of the application is deployed")
 	l.push("back", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	if s := l.app("web").Sync; s.Status != deploy.SyncUnknown {
 		t.Errorf("brought back, it is %s because %q", s.Status, s.Reason)
