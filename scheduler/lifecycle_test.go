@@ -69,7 +69,7 @@ func TestEnds(t *testing.T) {
 		},
 		{
 			name: "a failed rollback is told", one: fail("no"), back: fail("no cluster"),
-			want: deploy.Failure, reason: "Stage K8S_SYNC failed: no; the rollback failed too: no cluster; the cluster is in neither state",
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: no; the rollback failed too: no cluster; the cluster may be in neither state",
 			executed: []string{"d/one", "d/back"},
 		},
 		{

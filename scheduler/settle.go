@@ -163,7 +163,7 @@ func rollbackReason(d *deploy.Deployment) string {
 		switch {
 		case s.Status == deploy.StageSuccess, s.Status == deploy.StageSkipped:
 		case s.Name == deploy.StageRollback:
-			return fmt.Sprintf("%s; the rollback failed too: %s; the cluster is in neither state", d.OutcomeReason, s.StatusReason)
+			return fmt.Sprintf("%s; the rollback failed too: %s; the cluster may be in neither state", d.OutcomeReason, s.StatusReason)
 		default:
 			scripts = append(scripts, fmt.Sprintf("%s: %s", s.ID, s.StatusReason))
 		}
