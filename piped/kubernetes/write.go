@@ -99,7 +99,10 @@ func (r *applyRun) createNamespaces(ctx context.Context) error {
 			_, err := r.cluster.typed.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{FieldManager: FieldManager})
 			return err
 		})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if apierrors.IsAlreadyExists(err) {
+			continue // by another application at the same time
+		}
+		if err != nil {
 			return fmt.Errorf("create namespace %q: %w", name, r.cluster.Classify(err))
 		}
 		r.req.Log.Infof("created namespace %s", name)
