@@ -77,7 +77,7 @@ func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 		return out
 	}
 	gc := git.Config{
-		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger.With("repo", c.RepoID), Now: r.now,
+		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now,
 	}
 	if out.mirror = r.opened(c.RepoID); out.mirror != nil {
 		out.problem = gc.Check()

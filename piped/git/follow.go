@@ -27,7 +27,7 @@ func (r *Repo) Follow(ctx context.Context, remote, branch string, auth Auth) err
 		return deploy.Errorf(deploy.Internal, "follow %s in the mirror of %q: %w", next.address.text, r.cfg.ID, err)
 	}
 	if err := last.dial.close(); err != nil {
-		r.cfg.Logger.Warn("connections to a remote that is no longer followed are left open", "repository", r.cfg.ID, "error", err)
+		r.cfg.Logger.Warn("connections to a remote that is no longer followed are left open", "repo", r.cfg.ID, "error", err)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func ensureMirror(c Config, remote string) (*objects, error) {
 	dir := mirrorDir(c.Dir, c.ID)
 	o, err := openMirror(dir, remote, c.Branch)
 	if errors.Is(err, errOtherRemote) {
-		c.Logger.Info("git mirror follows another remote", "repository", c.ID, "dir", dir, "remote", remote)
+		c.Logger.Info("git mirror follows another remote", "repo", c.ID, "dir", dir, "remote", remote)
 		if err = redirectMirror(dir, remote); err == nil {
 			o, err = openMirror(dir, remote, c.Branch)
 		}
@@ -129,7 +129,7 @@ func ensureMirror(c Config, remote string) (*objects, error) {
 	case errors.Is(err, fs.ErrNotExist) && !exists(dir):
 	default:
 		aside := dir + ".corrupt"
-		c.Logger.Warn("git mirror cannot be used: moved aside and fetched again", "repository", c.ID, "dir", dir, "movedTo", aside, "error", err)
+		c.Logger.Warn("git mirror cannot be used: moved aside and fetched again", "repo", c.ID, "dir", dir, "movedTo", aside, "error", err)
 		if err := os.RemoveAll(aside); err != nil {
 			return nil, err
 		}

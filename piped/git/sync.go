@@ -54,7 +54,7 @@ func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) error {
 	r.mu.Lock()
 	r.stats.Fetches++
 	r.mu.Unlock()
-	r.cfg.Logger.Info("git repository fetched", "repository", r.cfg.ID, "branch", r.follows().branch, "commit", h.String(), "took", r.cfg.Now().Sub(start))
+	r.cfg.Logger.Info("git repository fetched", "repo", r.cfg.ID, "branch", r.follows().branch, "commit", h.String(), "took", r.cfg.Now().Sub(start))
 	return nil
 }
 
