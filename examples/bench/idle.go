@@ -78,7 +78,12 @@ func measureIdle(ctx context.Context, e *environment) (err error) {
 	if err != nil {
 		return err
 	}
+	file, err := memory(s.agent.PID(), "RssFile")
+	if err != nil {
+		return err
+	}
 	e.info("idle.peak_rss_while_deploying", peak, "MiB")
+	e.info("idle.rss_of_the_program_file", file, "MiB")
 	e.atMost("idle.cpu", 100*float64(after-before)/float64(time.Since(began)), "% of a core", 1)
 	e.atMost("idle.rss", rss, "MiB", 80)
 	e.info("idle.requests", float64(requests), "in "+idleFor.String())
