@@ -17,9 +17,9 @@ import (
 // theirs, each once and sorted: those that an agent applied before, whichever
 // it was and whatever application it took them for. Objects are placed as by
 // Resolve. Objects that are not there, or of kinds that are not, count as absent.
-// The error is Unavailable when the cluster does not answer before ctx ends or
-// refuses the agent, and Invalid when it refuses the account impersonated by As,
-// which is no matter of the others.
+// The error is Unavailable when the cluster does not answer before ctx ends or does
+// not know the agent, and Invalid when one of the objects may not be read, which is
+// no matter of other applications.
 func (c *Cluster) RunningCommits(ctx context.Context, objs []manifest.Object, namespace string) ([]string, error) {
 	commits := make([]string, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
@@ -56,10 +56,10 @@ func (c *Cluster) runningCommit(ctx context.Context, obj manifest.Object, namesp
 		live, err = c.find(ctx, ref)
 	}
 	switch {
-	case err != nil && c.user != "" && apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err):
 		return "", deploy.Errorf(deploy.Invalid, "look for a live %s: %w", ref, c.Classify(err))
 	case err != nil:
-		return "", deploy.Errorf(deploy.Unavailable, "look for a live %s: %w", ref, c.Classify(err))
+		return "", deploy.Errorf(deploy.Unavailable, "%w", c.Classify(err)) // it is the same for every object
 	case live == nil || live.Annotations[manifest.AnnotationManagedBy] != manifest.ManagedBy:
 		return "", nil
 	}

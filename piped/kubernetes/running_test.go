@@ -2,7 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +71,22 @@ func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
 	}
 	objs := parse(t, "app.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
 	if got, err := view.RunningCommits(t.Context(), objs, l.ns); !deploy.IsKind(err, deploy.Invalid) {
+		t.Errorf("running commits %v, %v; want an error of kind Invalid", got, err)
+	}
+}
+
+// TestRunningCommitsThatTheAgentMayNotSee: nor is one kind that the agent itself
+// may not read the silence of the cluster, for which others would wait.
+func TestRunningCommitsThatTheAgentMayNotSee(t *testing.T) {
+	l := newLab(t)
+	l.requests.answer = func(r *http.Request) *http.Response {
+		if strings.Contains(r.URL.Path, "/secrets/") {
+			return refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "secrets is forbidden"})
+		}
+		return nil
+	}
+	objs := parse(t, "app.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: web}}")
+	if got, err := l.RunningCommits(t.Context(), objs, l.ns); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("running commits %v, %v; want an error of kind Invalid", got, err)
 	}
 }
