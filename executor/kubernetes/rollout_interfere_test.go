@@ -118,6 +118,9 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 				return ""
 			})
 		}, want: available("3 of 3", "web#2"), sets: 3},
+		{name: "the agent's label removed in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			l.patch(t, "kubectl-label", `{"metadata":{"labels":{"pipecd.dev/application":null}}}`)
+		}, want: available("3 of 3", "web#2"), sets: 2},
 		{name: "the new ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
 			l.deleteSet(t, "2")
 		}, want: "re:" + available("3 of 3", "web#[23]"), sets: 2},

@@ -56,6 +56,8 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 				return ""
 			})
 		}, change: strings.Replace(first, "name: web}", "name: web, annotations: {note: x}}", 1), want: unchanged},
+		{name: "blocked by a quota", before: first, prepare: blockPods, change: statefulSet("2", "replicas: 5"),
+			want: "re:FAILURE: StatefulSet NS/web: nothing new can be created: [0-3] of 5 pods updated, [0-3] of 5 available; pods cannot be created: .*exceeded quota: pods.*\nFailed: web: .*"},
 		{name: "bad image", before: first, change: statefulSet("bad-image", "replicas: 3"),
 			want: "re:FAILURE: StatefulSet NS/web: new pods do not start: 1 of 3 pods updated, 2 of 3 available; pod web-2, container app: ImagePullBackOff: the image cannot be pulled .*\nFailed: web: .*"},
 	})
