@@ -3,6 +3,8 @@ package source
 import (
 	"container/list"
 	"sync"
+
+	"github.com/c785c783/piped/piped/config"
 )
 
 // Parsed objects take about this many times the memory of their text.
@@ -19,7 +21,9 @@ type outcome struct {
 	source *Source // nil with an error
 	err    error
 	size   int64 // of the text of the source, or of the error
-	// capabilities identify what a chart saw of the cluster; "" without a chart.
+	// chart is the configuration of an application with a chart, and capabilities
+	// identify what that chart saw of the cluster.
+	chart        *config.Application
 	capabilities string
 	// fixed reports that loading again would give the same.
 	fixed bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,6 +87,38 @@ func TestChartsFollowTheirCluster(t *testing.T) {
 	}
 	if charts.renderings != 2 {
 		t.Errorf("%d renderings for two clusters", charts.renderings)
+	}
+}
+
+// TestBrokenChartsAreRenderedOnce: what is wrong with a commit is remembered, as
+// long as the cluster is the same, but for what another time may mend.
+func TestBrokenChartsAreRenderedOnce(t *testing.T) {
+	slow, err := helm.New(helm.Config{Limits: helm.Limits{Time: 20 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		template string
+		want     int // renderings of three loads, of which the last sees another cluster
+	}{
+		"fails":          {`{{ fail "set the region" }}`, 2},
+		"takes too long": {`{{ range 1000000000000000 }}{{ end }}`, 3},
+	} {
+		l, charts := chartLoader(t, chartSpec, c.template)
+		charts.Renderer = slow
+		seen := helm.Capabilities{KubeVersion: "v1.30.0"}
+		l.Capabilities = func(*config.Application) helm.Capabilities { return seen }
+		for i := range 3 {
+			if i == 2 {
+				seen.KubeVersion = "v1.31.0"
+			}
+			if _, err := l.Load(t.Context(), at, "c1"); !deploy.IsKind(err, deploy.Invalid) {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+		if charts.renderings != c.want {
+			t.Errorf("%s: %d renderings, want %d", name, charts.renderings, c.want)
+		}
 	}
 }
 

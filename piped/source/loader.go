@@ -94,7 +94,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
-	if !ok || o.capabilities != l.seen(o.source) {
+	if !ok || o.capabilities != l.seen(o.chart) {
 		var err error
 		o, err = l.flights.do(ctx, key, func() (outcome, error) {
 			o := l.load(ctx, at, commit)
@@ -131,15 +131,20 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o 
 	}
 	redactor = secret.RedactorOf(files)
 	r, err := l.render(ctx, files, at, cfg)
+	if err == nil {
+		err = check(r.objects, at)
+	}
 	if err != nil {
-		return failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow))
+		o = failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow) && !errors.Is(err, helm.ErrSlow))
+	} else {
+		sortByOrder(r.objects)
+		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor}
+		o = outcome{source: s, size: r.bytes, fixed: true}
 	}
-	if err := check(r.objects, at); err != nil {
-		return failed(err, !r.remote)
+	if cfg.Kubernetes.Input.HelmChart != nil {
+		o.chart, o.capabilities = cfg, r.capabilities
 	}
-	sortByOrder(r.objects)
-	s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor}
-	return outcome{source: s, size: r.bytes, fixed: true, capabilities: r.capabilities}
+	return o
 }
 
 // failed is the outcome of an error; fixed says that what is wrong with the

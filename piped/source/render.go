@@ -42,11 +42,10 @@ func (l *Loader) render(ctx context.Context, files fs.FS, at deploy.GitPath, cfg
 	return rendered{objects: objects, bytes: size}, err
 }
 
-// chart renders the application's chart. Whether it is all in the commit, only
-// Helm knows.
+// chart renders the application's chart.
 func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	if l.Charts == nil {
-		return rendered{}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
+		return rendered{capabilities: fingerprint(l.capabilities(cfg))}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
 	}
 	in := cfg.Kubernetes.Input
 	req := helm.Request{
@@ -62,7 +61,7 @@ func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg 
 	if err == nil && len(r.Objects) == 0 {
 		err = deploy.Errorf(deploy.Invalid, "%s: the chart renders no objects with these values", at.ConfigPath())
 	}
-	return rendered{objects: r.Objects, bytes: r.Bytes, remote: true, capabilities: fingerprint(req.Capabilities)}, err
+	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, capabilities: fingerprint(req.Capabilities)}, err
 }
 
 // capabilities are what the application's chart sees of its cluster.
@@ -73,12 +72,13 @@ func (l *Loader) capabilities(cfg *config.Application) helm.Capabilities {
 	return l.Capabilities(cfg)
 }
 
-// seen identifies what the chart of a source would see of its cluster now.
-func (l *Loader) seen(s *Source) string {
-	if s == nil || s.Config.Kubernetes.Input.HelmChart == nil {
+// seen identifies what the chart of an application would see of its cluster now; ""
+// for an application without one (nil).
+func (l *Loader) seen(chart *config.Application) string {
+	if chart == nil {
 		return ""
 	}
-	return fingerprint(l.capabilities(s.Config))
+	return fingerprint(l.capabilities(chart))
 }
 
 func fingerprint(c helm.Capabilities) string {
