@@ -30,7 +30,7 @@ func (e *evaluation) progress(s state) {
 	if s.ready > seenReady || s.available > seenAvailable || old < seenOld {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
-	if s.old < seenOld { // the pod in its place has still to become ready, which is progress then
+	if old < seenOld { // the pod in its place has still to become ready, which is progress then
 		seenReady, seenAvailable = 0, 0
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable = max(seenReady, s.ready), max(seenAvailable, s.available)
