@@ -10,9 +10,9 @@
 // How the end is decided, for a Deployment: the ReplicaSet whose template equals
 // the applied one, found by digest and never by name or by a CREATE event,
 // carries the highest revision and has enough available pods, and no other
-// ReplicaSet of the Deployment has any pod left. Scaling changes neither the
-// template nor the ReplicaSet, so an autoscaler can neither make, delay nor fail
-// a rollout.
+// ReplicaSet of the Deployment has any pod left, each of them having counted since
+// it was told last how many to have. Scaling changes neither the template nor the
+// ReplicaSet, so an autoscaler can neither make, delay nor fail a rollout.
 //
 // Wait feeds Evaluate until every record of a stage is terminal, Explain says in
 // words why pods do not become ready, and Crashes which containers have a log that
