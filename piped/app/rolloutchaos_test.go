@@ -216,7 +216,7 @@ func (c *rolloutChaos) kill(t *testing.T) {
 // settle lets the agent live until nothing is left to do. Watches are still cut
 // and replicas still flap.
 func (c *rolloutChaos) settle(t *testing.T) {
-	err := c.agent.Await(t.Context(), "everything to end", 3*time.Minute, func(ctx context.Context) (bool, error) {
+	err := c.agent.Await(t.Context(), "everything to end", 5*time.Minute, func(ctx context.Context) (bool, error) {
 		apps, err := c.agent.API.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: 1000})
 		if err != nil {
 			return false, err

@@ -100,8 +100,8 @@ func (f *rolloutFaults) judge(r deploy.Rollout, seen *oracleDeployment, d deploy
 	case r.External():
 		wrong("nobody but the agent changed a template")
 		return nil
-	case r.Phase == deploy.RolloutIntent:
-		return nil // whatever came of it shows in the count
+	case r.Phase == deploy.RolloutIntent, r.Generation == 0 && r.Phase.Terminal():
+		return nil // not applied; if it was, that shows in the count
 	case !r.Phase.Terminal():
 		f.lost = append(f.lost, fmt.Sprintf("%s has not ended, it is %s (%s)", r.ID, r.Phase, r.Reason))
 		return nil
@@ -183,7 +183,7 @@ func changesTemplate(r deploy.Rollout) bool { return r.LiveBefore != r.TemplateD
 func (c *rolloutChaos) figures(e rolloutEvidence, f rolloutFaults, byEpoch map[*epoch][]deploy.Rollout) string {
 	ends, intents, scaled := map[string]int{}, 0, 0
 	for _, r := range e.rollouts {
-		if r.Phase == deploy.RolloutIntent {
+		if r.Generation == 0 {
 			intents++
 			continue
 		}
