@@ -81,7 +81,7 @@ func shortened(text string) string {
 // maxSchemaSteps bounds how often parts of a schema are held against parts of the
 // values: those of a small one that refers to itself twice on each level are more
 // than anyone can wait for.
-const maxSchemaSteps = 200_000
+const maxSchemaSteps = 100_000
 
 // boundSchema makes what is compiled count its steps. A step is counted where a
 // part was held against a value, though not inside of a negation that fails.
