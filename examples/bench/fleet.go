@@ -102,9 +102,6 @@ func (f fleet) objects(tag string) ([][]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// applicationID returns the ID of an application.
-func (f fleet) applicationID(i int) string { return appID(filepath.Join(f.dir, f.name(i))) }
-
 // passage is one commit's way through the agent.
 type passage struct {
 	took        time.Duration // from the push to the end of the last deployment
