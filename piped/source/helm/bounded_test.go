@@ -40,13 +40,14 @@ func TestFunctionsThatCannotBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestLinkLocalAddressesAreNotAsked: a cloud's machine would tell its secrets there.
-func TestLinkLocalAddressesAreNotAsked(t *testing.T) {
+// TestMetadataAddressesAreNotAsked: a cloud's machine would tell its secrets there.
+func TestMetadataAddressesAreNotAsked(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1]:443": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.169.254]:80": true,
+		"[fd00:ec2::254]:80": true, "100.100.100.200:80": true,
 		"127.0.0.1:80": false, "[::1]:80": false, "10.0.0.1:443": false, "192.0.2.1:443": false,
 	} {
-		err := notLinkLocal("tcp", address, nil)
+		err := notMetadata("tcp", address, nil)
 		if (err != nil) != refused {
 			t.Errorf("%s: got %v, want it refused: %t", address, err, refused)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -42,7 +43,7 @@ func newClient(limits Limits, transport http.RoundTripper) *client {
 func httpClient(insecure bool) *http.Client {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: notLinkLocal}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: notMetadata}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
 		IdleConnTimeout:       15 * time.Second,
@@ -55,12 +56,17 @@ func httpClient(insecure bool) *http.Client {
 	return &http.Client{Transport: retrying{transport}, CheckRedirect: redirect}
 }
 
-// notLinkLocal refuses the addresses at which a cloud tells its machines their
+// notMetadata refuses the addresses at which a cloud tells its machines their
 // secrets: a commit may name any address, and see in an object what was there.
-func notLinkLocal(_, address string, _ syscall.RawConn) error {
+func notMetadata(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
-	if err == nil && at.Addr().Unmap().IsLinkLocalUnicast() {
-		return deploy.Errorf(deploy.Invalid, "%s is a link-local address; charts and values are not read from there", at.Addr())
+	if err != nil {
+		return nil
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	elsewhere := []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+	if addr.IsLinkLocalUnicast() || slices.Contains(elsewhere, addr) {
+		return deploy.Errorf(deploy.Invalid, "%s is an address of a cloud's metadata, or link-local; charts and values are not read from there", addr)
 	}
 	return nil
 }
