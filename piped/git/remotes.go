@@ -158,7 +158,8 @@ func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 			m = &remoteMirror{remotes: r, address: a, dir: filepath.Join(r.cfg.Dir, name+".git"), turn: make(chan struct{}, 1), seen: map[string]sighting{}}
 			r.mirrors[name] = m
 		}
-		m.used = r.cfg.Now()
+		now := r.cfg.Now()
+		m.used = now
 		r.mu.Unlock()
 		select {
 		case m.turn <- struct{}{}:
@@ -173,7 +174,7 @@ func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 			m.leave()
 			return nil, deploy.Errorf(deploy.Internal, "open the mirror of %s: %w", a.text, err)
 		}
-		_ = os.Chtimes(m.dir, time.Time{}, m.used) // for the sweep after a restart
+		_ = os.Chtimes(m.dir, time.Time{}, now) // for the sweep after a restart
 		return m, nil
 	}
 }
