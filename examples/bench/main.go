@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -79,6 +80,9 @@ func run(ctx context.Context) (err error) {
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
+	}
+	if !slices.ContainsFunc(names(), selected.MatchString) {
+		return fmt.Errorf("-run %q matches no part; expected a regular expression for some of %s", *selection, strings.Join(names(), ", "))
 	}
 	dir, err := os.MkdirTemp("", "piped-bench-")
 	if err != nil {
