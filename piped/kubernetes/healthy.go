@@ -3,10 +3,11 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,8 +153,8 @@ func (h *healthWait) look(ctx context.Context, p *patient) error {
 
 // ttlHint says what to do when Kubernetes deletes a Job too soon after its end.
 func ttlHint(obj manifest.Object) string {
-	seconds, ttl, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished")
-	if !ttl || !isJob(obj.GroupVersionKind().GroupKind()) {
+	seconds, ok := expires(obj.Unstructured)
+	if !ok {
 		return ""
 	}
 	return fmt.Sprintf("; its ttlSecondsAfterFinished is %d: raise it if Kubernetes was faster than the agent", seconds)
@@ -220,21 +221,15 @@ func (h *healthWait) bindsLater(ctx context.Context, live *unstructured.Unstruct
 // explainPods says what a Pod or the pods of a Job suffer from, for the end of a
 // message; "" when nobody knows.
 func (c *Cluster) explainPods(ctx context.Context, live *unstructured.Unstructured) string {
-	options := metav1.ListOptions{Limit: podLimit}
-	switch kind := live.GroupVersionKind().GroupKind(); {
-	case isJob(kind):
-		options.LabelSelector = batchv1.ControllerUidLabel + "=" + string(live.GetUID())
-	case kind == schema.GroupKind{Kind: "Pod"}:
-		options.FieldSelector = "metadata.name=" + live.GetName()
-	default:
-		return ""
-	}
-	pods, err := c.typed.CoreV1().Pods(live.GetNamespace()).List(ctx, options)
+	pods, err := c.PodsOf(ctx, manifest.Ref(live))
 	if err != nil {
 		return ""
 	}
+	if isJob(live.GroupVersionKind().GroupKind()) { // one of the same name may have been before
+		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, live) })
+	}
 	var lines []string
-	for _, trouble := range rollout.Explain(pods.Items, nil, c.now()) {
+	for _, trouble := range rollout.Explain(pods, nil, c.now()) {
 		if lines = append(lines, trouble.String()); len(lines) == 2 {
 			break
 		}
