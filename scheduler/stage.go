@@ -22,6 +22,9 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
+	if stage.ID == r.interrupted {
+		log.Infof("The agent was interrupted here (it restarted, or its database failed); the stage goes on")
+	}
 	sctx, stop := context.WithCancelCause(pctx)
 	defer stop(nil)
 	defer stopAfter(stop, left)()
