@@ -110,7 +110,7 @@ func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) clust
 		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
-		ApplicationExists: w.applicationExists(ctx), Log: w.log,
+		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,
 	}
 }
 
@@ -135,6 +135,18 @@ func (w *work) applicationExists(ctx context.Context) func(id string) bool {
 	return func(id string) bool {
 		app, err := w.Store.Application(ctx, id)
 		return !deploy.IsKind(err, deploy.NotFound) && !app.Deleted
+	}
+}
+
+// describe names an application registered here by its name, and by where it is
+// configured: names may repeat.
+func (w *work) describe(ctx context.Context) func(id string) string {
+	return func(id string) string {
+		app, err := w.Store.Application(ctx, id)
+		if err != nil {
+			return ""
+		}
+		return fmt.Sprintf("%s (%s:%s, ID %s)", app.Name, app.Git.RepoID, app.Git.ConfigPath(), id)
 	}
 }
 

@@ -49,6 +49,9 @@ type ApplyRequest struct {
 	// exists among this agent's applications; what a removed application left
 	// behind may be taken. Nil counts every owner as existing.
 	ApplicationExists func(applicationID string) bool
+	// Describe names an application of this agent for a person, with where it is
+	// configured; "" when it is not known. Nil knows none.
+	Describe func(applicationID string) string
 
 	// Creating is called once before the first write with the objects that do
 	// not exist yet, so that the intent to create them survives a crash: a

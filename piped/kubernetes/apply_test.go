@@ -254,6 +254,14 @@ func TestObjectsOfOthersAreNotTouched(t *testing.T) {
 				"ConfigMap NS/settings belongs to application app-1; Service NS/web belongs to application app-1; Deployment NS/web belongs to application app-1; " +
 				"take the objects out of one of them, or set takeOver: true",
 		},
+		"of an application that is known": {
+			change: func(r *ApplyRequest) {
+				r.ApplicationID, r.Describe = "app-2", func(id string) string { return map[string]string{"app-1": "web (main:web/app.pipecd.yaml)"}[id] }
+			},
+			want: "nothing was changed, because application app-2 of piped piped-1 may not touch objects of others: " +
+				"ConfigMap NS/settings belongs to application web (main:web/app.pipecd.yaml); Service NS/web belongs to application web (main:web/app.pipecd.yaml); " +
+				"Deployment NS/web belongs to application web (main:web/app.pipecd.yaml); take the objects out of one of them, or set takeOver: true",
+		},
 		"of another piped": {
 			change: func(r *ApplyRequest) {
 				r.PipedID, r.ApplicationExists = "piped-2", func(string) bool { return false }
@@ -271,7 +279,7 @@ func TestObjectsOfOthersAreNotTouched(t *testing.T) {
 			change: func(r *ApplyRequest) { r.ApplicationID, r.PipedID, r.TakeOver = "app-4", "piped-2", true },
 		},
 	}
-	for _, name := range []string{"of another application", "of another piped", "of a removed application", "taken over"} {
+	for _, name := range []string{"of another application", "of an application that is known", "of another piped", "of a removed application", "taken over"} {
 		t.Run(name, func(t *testing.T) {
 			c := cases[name]
 			result, err := l.tryApply(t, web, c.change, func(r *ApplyRequest) { r.Applied = nil })

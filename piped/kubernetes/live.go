@@ -125,8 +125,18 @@ func (r *applyRun) checkOwners(context.Context) error {
 		return nil
 	}
 	return deploy.Errorf(deploy.Invalid,
-		"nothing was changed, because application %s of piped %s may not touch objects of others: %s; take the objects out of one of them, or set takeOver: true",
-		r.req.ApplicationID, r.req.PipedID, strings.Join(taken, "; "))
+		"nothing was changed, because %s of piped %s may not touch objects of others: %s; take the objects out of one of them, or set takeOver: true",
+		r.described(r.req.ApplicationID), r.req.PipedID, strings.Join(taken, "; "))
+}
+
+// described names an application for a person: by more than its ID if it is known.
+func (r *applyRun) described(id string) string {
+	if r.req.Describe != nil {
+		if known := r.req.Describe(id); known != "" {
+			return "application " + known
+		}
+	}
+	return "application " + id
 }
 
 // foreignOwner names the other owner of a live object, "" if there is none.
@@ -139,13 +149,13 @@ func (r *applyRun) foreignOwner(live metav1.Object) string {
 	case r.req.Adopt && live.GetLabels()[manifest.LabelApplication] == "":
 		return ""
 	case piped != "" && piped != r.req.PipedID:
-		return fmt.Sprintf("application %s of piped %s", application, piped)
+		return r.described(application) + " of piped " + piped
 	case application == "" || application == r.req.ApplicationID:
 		return ""
 	case r.req.ApplicationExists != nil && !r.req.ApplicationExists(application):
 		return ""
 	}
-	return "application " + application
+	return r.described(application)
 }
 
 func (c *Cluster) objectsOf(r ServedKind, namespace string) dynamic.ResourceInterface {
