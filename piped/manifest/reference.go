@@ -17,44 +17,68 @@ type Reference struct {
 // volumes, projected ones too, in env and envFrom of every container, and to pull
 // images. Each stands once, ordered by kind and name.
 func References(u *unstructured.Unstructured) []Reference {
-	r := references{found: ConfigReferences(u)}
-	for _, secret := range items(PodSpec(u)["imagePullSecrets"]) {
-		r.add("Secret", secret, "name")
-	}
-	return r.sorted()
+	c := collector{}
+	visitor(c.add).config(PodSpec(u))
+	visitor(c.add).pullSecrets(PodSpec(u))
+	return c.sorted()
 }
 
 // ConfigReferences returns the ConfigMaps and Secrets whose content reaches the
 // containers of u's pods: those of References, without those that only pull
 // images.
 func ConfigReferences(u *unstructured.Unstructured) []Reference {
-	r := references{}
-	spec := PodSpec(u)
+	c := collector{}
+	visitor(c.add).config(PodSpec(u))
+	return c.sorted()
+}
+
+// RenameReferences changes u: its pods use what rename returns instead of each of
+// their References. Rename may be asked for one of them several times.
+func RenameReferences(u *unstructured.Unstructured, rename func(Reference) string) {
+	set := visitor(func(holder map[string]any, field string, r Reference) { holder[field] = rename(r) })
+	set.config(PodSpec(u))
+	set.pullSecrets(PodSpec(u))
+}
+
+// collector keeps references.
+type collector []Reference
+
+func (c *collector) add(_ map[string]any, _ string, r Reference) { *c = append(*c, r) }
+
+// sorted returns what was found, each once.
+func (c *collector) sorted() []Reference {
+	slices.SortFunc(*c, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return slices.Compact(*c)
+}
+
+// visitor is called for each place in a pod spec that names a ConfigMap or a
+// Secret: the field of a mapping.
+type visitor func(holder map[string]any, field string, r Reference)
+
+// config visits what reaches containers.
+func (v visitor) config(spec map[string]any) {
 	for _, volume := range items(spec["volumes"]) {
-		r.volume(volume)
+		v.volume(volume)
 	}
 	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		for _, c := range items(spec[list]) {
 			for _, env := range items(c["env"]) {
 				from := object(env["valueFrom"])
-				r.add("ConfigMap", from["configMapKeyRef"], "name")
-				r.add("Secret", from["secretKeyRef"], "name")
+				v.visit("ConfigMap", from["configMapKeyRef"], "name")
+				v.visit("Secret", from["secretKeyRef"], "name")
 			}
 			for _, from := range items(c["envFrom"]) {
-				r.add("ConfigMap", from["configMapRef"], "name")
-				r.add("Secret", from["secretRef"], "name")
+				v.visit("ConfigMap", from["configMapRef"], "name")
+				v.visit("Secret", from["secretRef"], "name")
 			}
 		}
 	}
-	return r.sorted()
 }
 
-type references struct{ found []Reference }
-
-// sorted returns what was found, each once.
-func (r *references) sorted() []Reference {
-	slices.SortFunc(r.found, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
-	return slices.Compact(r.found)
+func (v visitor) pullSecrets(spec map[string]any) {
+	for _, secret := range items(spec["imagePullSecrets"]) {
+		v.visit("Secret", secret, "name")
+	}
 }
 
 // volumeSecrets are the volume types that name a Secret in a field.
@@ -63,23 +87,24 @@ var volumeSecrets = map[string]string{
 	"iscsi": "secretRef", "rbd": "secretRef", "scaleIO": "secretRef", "storageos": "secretRef",
 }
 
-func (r *references) volume(volume map[string]any) {
-	r.add("ConfigMap", volume["configMap"], "name")
-	r.add("Secret", volume["secret"], "secretName")
-	r.add("Secret", volume["azureFile"], "secretName")
+func (v visitor) volume(volume map[string]any) {
+	v.visit("ConfigMap", volume["configMap"], "name")
+	v.visit("Secret", volume["secret"], "secretName")
+	v.visit("Secret", volume["azureFile"], "secretName")
 	for kind, field := range volumeSecrets {
-		r.add("Secret", object(volume[kind])[field], "name")
+		v.visit("Secret", object(volume[kind])[field], "name")
 	}
 	for _, source := range items(object(volume["projected"])["sources"]) {
-		r.add("ConfigMap", source["configMap"], "name")
-		r.add("Secret", source["secret"], "name")
+		v.visit("ConfigMap", source["configMap"], "name")
+		v.visit("Secret", source["secret"], "name")
 	}
 }
 
-// add notes what v, a mapping, names in a field.
-func (r *references) add(kind string, v any, field string) {
-	if name, _ := object(v)[field].(string); name != "" {
-		r.found = append(r.found, Reference{Kind: kind, Name: name})
+// visit tells what holder, a mapping, names in a field.
+func (v visitor) visit(kind string, holder any, field string) {
+	m := object(holder)
+	if name, _ := m[field].(string); name != "" {
+		v(m, field, Reference{Kind: kind, Name: name})
 	}
 }
 

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,25 @@ func TestReferences(t *testing.T) {
 		if got := References(fromYAML(t, text)); len(got) != 0 {
 			t.Errorf("%s: refers to %v", text, got)
 		}
+	}
+}
+
+// TestRenameReferences: every reference is renamed where it stands, and what is
+// none stays.
+func TestRenameReferences(t *testing.T) {
+	u := fromYAML(t, pod(everyReference))
+	before := u.DeepCopy()
+	RenameReferences(u, func(r Reference) string { return r.Kind + "-" + r.Name })
+	var want []Reference
+	for _, r := range References(before) {
+		want = append(want, Reference{r.Kind, r.Kind + "-" + r.Name})
+	}
+	if diff := cmp.Diff(want, References(u)); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
+	}
+	RenameReferences(u, func(r Reference) string { return strings.TrimPrefix(r.Name, r.Kind+"-") })
+	if diff := cmp.Diff(before.Object, u.Object); diff != "" {
+		t.Errorf("renamed back (-before +after):\n%s", diff)
 	}
 }
 
