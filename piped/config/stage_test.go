@@ -89,7 +89,7 @@ func TestStageOptionsAsJSON(t *testing.T) {
 			`{"duration":"10m0s","metrics":[` +
 				`{"interval":"1m0s","failureLimit":2,"skipOnNoData":true,"timeout":"5s","provider":"prom","query":"up","strategy":"THRESHOLD","expected":{"min":0.5,"max":1000},"deviation":"EITHER"},` +
 				`{"interval":"1m0s","failureLimit":0,"skipOnNoData":false,"timeout":"30s","provider":"prom","query":"up","strategy":"CANARY_BASELINE","deviation":"HIGH","canaryArgs":{"a":"b"},"baselineArgs":{"a":"c"},"primaryArgs":{"a":"d"}},` +
-				`{"interval":"0s","failureLimit":0,"skipOnNoData":false,"timeout":"30s","template":{"name":"errors","appArgs":{"job":"web"}},"strategy":"THRESHOLD","deviation":"EITHER"},` +
+				`{"interval":"0s","failureLimit":0,"skipOnNoData":false,"timeout":"0s","template":{"name":"errors","appArgs":{"job":"web"}},"strategy":"","deviation":""},` +
 				`{"interval":"1m0s","failureLimit":0,"skipOnNoData":false,"timeout":"30s","provider":"prom","query":"up","strategy":"THRESHOLD","expected":{"max":1},"deviation":"LOW"},` +
 				`{"interval":"1m0s","failureLimit":0,"skipOnNoData":false,"timeout":"30s","provider":"prom","query":"up","strategy":"PREVIOUS","expected":{"max":1},"deviation":"EITHER"}],` +
 				`"logs":[{"interval":"2m0s","failureLimit":0,"skipOnNoData":false,"timeout":"30s","provider":"logs","query":"level=error"}],` +

@@ -1,0 +1,54 @@
+package analysis
+
+import (
+	"fmt"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// Options are those of an analysis: its checks run side by side until Duration
+// has passed.
+type Options struct {
+	Duration         strict.Duration `yaml:"duration" json:"duration"`
+	RestartThreshold int             `yaml:"restartThreshold" json:"-"` // PipeCD's, not used
+	Checks           `yaml:",inline"`
+}
+
+// Checks are what is looked at.
+type Checks struct {
+	Metrics []Metric `yaml:"metrics" json:"metrics,omitempty"`
+	Logs    []Log    `yaml:"logs" json:"logs,omitempty"`
+	HTTPS   []HTTP   `yaml:"https" json:"https,omitempty"`
+}
+
+// Empty reports whether nothing is checked.
+func (c *Checks) Empty() bool { return len(c.Metrics)+len(c.Logs)+len(c.HTTPS) == 0 }
+
+// Complete fills what depends on other fields and reports to d what makes no
+// sense; at is the path of the options.
+func (o *Options) Complete(d *strict.Document, at string) {
+	if o.Duration <= 0 {
+		d.Problemf(at+".duration", "required; expected a duration above 0, found %s", o.Duration)
+	}
+	if d.Has(at + ".restartThreshold") {
+		d.Warnf(at+".restartThreshold", "not used; the stage looks at metrics, logs and https")
+	}
+	o.Checks.Complete(d, at, o.Duration)
+}
+
+// Complete is that of Options for checks which run for duration; 0 is one that is
+// not known.
+func (c *Checks) Complete(d *strict.Document, at string, duration strict.Duration) {
+	if c.Empty() {
+		d.Warnf(at, "checks nothing; expected metrics, logs or https")
+	}
+	for i := range c.Metrics {
+		c.Metrics[i].complete(d, fmt.Sprintf("%s.metrics[%d]", at, i), duration)
+	}
+	for i := range c.Logs {
+		c.Logs[i].complete(d, fmt.Sprintf("%s.logs[%d]", at, i), duration)
+	}
+	for i := range c.HTTPS {
+		c.HTTPS[i].complete(d, fmt.Sprintf("%s.https[%d]", at, i), duration)
+	}
+}
