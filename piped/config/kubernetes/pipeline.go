@@ -141,8 +141,8 @@ func checkSuffixes(d *strict.Document, stages []Stage) {
 	}
 }
 
-// variantKinds are the kinds of workload that can have a canary and a baseline.
-func variantKinds() []string { return []string{"Deployment", "StatefulSet"} }
+// VariantKinds are the kinds of workload that can have a canary and a baseline.
+func VariantKinds() []string { return []string{"Deployment", "StatefulSet"} }
 
 // checkWorkloads reports workloads that cannot have the variants that the stages
 // roll out.
@@ -154,9 +154,9 @@ func (s *Spec) checkWorkloads(d *strict.Document, stages []Stage) {
 		return
 	}
 	for n, w := range s.Workloads {
-		if !slices.Contains(variantKinds(), w.Kind) {
+		if !slices.Contains(VariantKinds(), w.Kind) {
 			d.Problemf(fmt.Sprintf("workloads[%d].kind", n), "expected %s, which %s can make a variant of; found %q",
-				strict.Alternatives(variantKinds()), stages[i].Name, w.Kind)
+				strict.Alternatives(VariantKinds()), stages[i].Name, w.Kind)
 		}
 	}
 }

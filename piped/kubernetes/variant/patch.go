@@ -1,0 +1,175 @@
+package variant
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// patch returns the objects with patches; those that no patch is for are not
+// copied. A patch without an object to change, and one that finds nothing there to
+// change, is refused.
+func patch(objects []manifest.Object, patches []kubernetes.Patch) ([]manifest.Object, error) {
+	out := append([]manifest.Object(nil), objects...)
+	for i, p := range patches {
+		found := false
+		for n, o := range out {
+			if o.GetKind() != p.Target.Kind || o.GetName() != p.Target.Name {
+				continue
+			}
+			found = true
+			patched, err := patchObject(o, p)
+			if err != nil {
+				return nil, deploy.Errorf(deploy.Invalid, "%s: patches[%d] cannot be applied to %s %s: %w", o.Origin, i, p.Target.Kind, p.Target.Name, err)
+			}
+			out[n] = patched
+		}
+		if !found {
+			return nil, deploy.Errorf(deploy.Invalid, "patches[%d] is for %s %s, which the application does not have: correct its target", i, p.Target.Kind, p.Target.Name)
+		}
+	}
+	return out, nil
+}
+
+// checkPatches refuses patches of objects that are no part of the variant.
+func (v Variant) checkPatches(copied []manifest.Object) error {
+	var problems []error
+	for i, p := range v.Patches {
+		used := false
+		for _, o := range copied {
+			used = used || o.GetKind() == p.Target.Kind && o.GetName() == p.Target.Name
+		}
+		if !used {
+			problems = append(problems, deploy.Errorf(deploy.Invalid,
+				"patches[%d] changes %s %s, which is no part of the %s: that is its workloads, the ConfigMaps and Secrets they use, and with createService their Services; remove the patch",
+				i, p.Target.Kind, p.Target.Name, v.Name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// patchObject returns a patched copy of an object.
+func patchObject(o manifest.Object, p kubernetes.Patch) (manifest.Object, error) {
+	root := nodeOf(o.Object)
+	var err error
+	if p.Target.DocumentRoot == "" {
+		root, err = patchNode(root, p.Ops)
+	} else {
+		err = patchDocuments(root, p)
+	}
+	if err != nil {
+		return o, err
+	}
+	content, err := contentOf(root)
+	if err != nil {
+		return o, err
+	}
+	patched := o.Clone()
+	patched.Object = content
+	if manifest.Ref(patched.Unstructured) != manifest.Ref(o.Unstructured) {
+		return o, errors.New("a patch may not make it another object: apiVersion, kind, namespace and name stay")
+	}
+	return patched, nil
+}
+
+// patchNode makes the changes of ops to an object.
+func patchNode(root *yaml.Node, ops []kubernetes.PatchOp) (*yaml.Node, error) {
+	for i, op := range ops {
+		if op.Op != kubernetes.TextRegex {
+			if err := change(root, op); err != nil {
+				return nil, opError(i, op, err)
+			}
+			continue
+		}
+		text, err := yamlFormat{}.write(root)
+		if err == nil {
+			text, err = replaceText(text, op)
+		}
+		if err == nil {
+			root, err = yamlFormat{}.read(text)
+		}
+		if err != nil {
+			return nil, opError(i, op, err)
+		}
+	}
+	return root, nil
+}
+
+func opError(i int, op kubernetes.PatchOp, err error) error {
+	return fmt.Errorf("ops[%d], %s %s: %w", i, op.Op, op.Path, err)
+}
+
+var errNothing = errors.New("nothing stands there")
+
+// change makes one change at a path to a document.
+func change(root *yaml.Node, op kubernetes.PatchOp) error {
+	p, err := parsePath(op.Path)
+	if err != nil {
+		return err
+	}
+	if op.Op == kubernetes.YAMLRemove {
+		if p.remove(root) == 0 {
+			return errNothing
+		}
+		return nil
+	}
+	value, err := formatOf(op.Op).read(op.Value)
+	if err != nil {
+		return fmt.Errorf("value: %w", err)
+	}
+	found := p.find(root, op.Op == kubernetes.YAMLAdd)
+	if len(found) == 0 {
+		return errNothing
+	}
+	for _, n := range found {
+		if op.Op != kubernetes.YAMLAdd {
+			replace(n, value)
+		} else if err := add(n, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace puts a value in the place of a node, whose comments stay.
+func replace(n, value *yaml.Node) {
+	made := clone(value)
+	made.HeadComment, made.LineComment, made.FootComment = n.HeadComment, n.LineComment, n.FootComment
+	*n = *made
+}
+
+// add makes a value part of what is there: an item of a list, fields of a mapping,
+// or the value of what is null.
+func add(n, value *yaml.Node) error {
+	switch n = follow(n); {
+	case isNull(n):
+		replace(n, value)
+	case n.Kind == yaml.SequenceNode:
+		n.Content = append(n.Content, clone(value))
+	case n.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(value.Content); i += 2 {
+			setKey(n, value.Content[i].Value, clone(value.Content[i+1]))
+		}
+	default:
+		return fmt.Errorf("a value stands there already: use %s to change it", kubernetes.YAMLReplace)
+	}
+	return nil
+}
+
+// replaceText replaces every match of a regular expression.
+func replaceText(text string, op kubernetes.PatchOp) (string, error) {
+	expr, err := regexp.Compile(op.Path)
+	if err != nil {
+		return "", err
+	}
+	if !expr.MatchString(text) {
+		return "", errors.New("nothing matches")
+	}
+	return expr.ReplaceAllString(text, op.Value), nil
+}

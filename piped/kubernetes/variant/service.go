@@ -1,0 +1,86 @@
+package variant
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Services returns the Services that createService makes for pods that are not
+// copied, those of the primary: copies of what Make would copy.
+func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) {
+	workloads, err := Workloads(objects, v.Workloads)
+	if err != nil {
+		return nil, err
+	}
+	services, err := selectServices(objects, workloads, v.Service)
+	if err != nil {
+		return nil, err
+	}
+	return v.copyAll(nil, services, nil, nil)
+}
+
+func isService(o manifest.Object) bool { return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" }
+
+// selectServices returns the Services that are to be copied: the one of that name,
+// and without a name every one that selects pods of the workloads.
+func selectServices(objects, workloads []manifest.Object, name string) (out []manifest.Object, err error) {
+	for _, o := range objects {
+		if !isService(o) || name != "" && o.GetName() != name {
+			continue
+		}
+		if name != "" || slices.ContainsFunc(workloads, func(w manifest.Object) bool { return selects(o, w) }) {
+			out = append(out, o)
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case name != "":
+		return nil, deploy.Errorf(deploy.Invalid, "createService: the application has no Service named %s, which spec.service.name is", name)
+	}
+	return nil, deploy.Errorf(deploy.Invalid, "createService: the application has no Service that selects the pods of its workloads: add one, or leave createService out")
+}
+
+// selects reports whether a Service selects the pods of a workload.
+func selects(service, workload manifest.Object) bool {
+	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return len(selector) > 0 && service.GetNamespace() == workload.GetNamespace()
+}
+
+// private makes a copy of a Service one of its own inside the cluster: it asks for
+// no address or port that the first one has, and selects by the label. One without
+// an address (headless) stays so.
+func private(made manifest.Object, label Label) error {
+	spec, ok := made.Object["spec"].(map[string]any)
+	if !ok {
+		return deploy.Errorf(deploy.Invalid, "%s: Service %s has no spec that is a mapping", made.Origin, made.GetName())
+	}
+	headless := spec["clusterIP"] == "None"
+	for _, field := range []string{
+		"clusterIP", "clusterIPs", "externalIPs", "externalName", "externalTrafficPolicy", "healthCheckNodePort",
+		"loadBalancerIP", "loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts",
+	} {
+		delete(spec, field)
+	}
+	if headless {
+		spec["clusterIP"] = "None"
+	}
+	spec["type"] = "ClusterIP"
+	ports, _ := spec["ports"].([]any)
+	for _, port := range ports {
+		if port, ok := port.(map[string]any); ok {
+			delete(port, "nodePort")
+		}
+	}
+	return setField(made, label.Value, "spec", "selector", label.Key)
+}

@@ -1,0 +1,122 @@
+package variant
+
+import (
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Variant says what is made of an application's objects.
+type Variant struct {
+	Name   kubernetes.Variant // for messages
+	Suffix string             // behind the names of its objects, after a dash
+	Label  Label
+
+	Workloads []kubernetes.Reference // of which it is; empty: every Deployment
+	Replicas  kubernetes.Replicas
+	// Live are the numbers of pods of workloads on which Git does not decide, by
+	// deploy.ObjectRef.Key: those that an autoscaler scales.
+	Live map[string]int32
+
+	CreateService bool
+	Service       string // the Service to copy; "": every one that selects a workload
+	Patches       []kubernetes.Patch
+}
+
+// Make returns the variant's objects: ConfigMaps and Secrets, Services, workloads.
+// Objects are all those of the application, resolved.
+func (v Variant) Make(objects []manifest.Object) ([]manifest.Object, error) {
+	declared, err := Workloads(objects, v.Workloads)
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string]int32{} // what is declared, not what is patched, counts
+	for _, w := range declared {
+		if pods[manifest.Ref(w.Unstructured).Key()], err = v.pods(w); err != nil {
+			return nil, err
+		}
+	}
+	objects, err = patch(objects, v.Patches)
+	if err != nil {
+		return nil, err
+	}
+	workloads, err := Workloads(objects, v.Workloads)
+	if err != nil {
+		return nil, err
+	}
+	configs := usedConfigs(objects, workloads)
+	var services []manifest.Object
+	if v.CreateService {
+		if services, err = selectServices(objects, workloads, v.Service); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.checkPatches(slices.Concat(configs, services, workloads)); err != nil {
+		return nil, err
+	}
+	return v.copyAll(configs, services, workloads, pods)
+}
+
+// copyAll makes the objects of what they are copies of.
+func (v Variant) copyAll(configs, services, workloads []manifest.Object, pods map[string]int32) (out []manifest.Object, err error) {
+	var problems []error
+	add := func(o manifest.Object, make func(manifest.Object) error) {
+		made := v.rename(o)
+		if err := make(made); err != nil {
+			problems = append(problems, err)
+		}
+		problems = append(problems, checkName(made, v.Suffix))
+		out = append(out, made)
+	}
+	for _, o := range configs {
+		add(o, func(manifest.Object) error { return nil })
+	}
+	for _, o := range services {
+		add(o, func(made manifest.Object) error { return private(made, v.Label) })
+	}
+	for _, o := range workloads {
+		add(o, func(made manifest.Object) error {
+			v.renameUsed(made, configs, services)
+			if err := v.Label.Add(made); err != nil {
+				return err
+			}
+			return setField(made, int64(pods[manifest.Ref(o.Unstructured).Key()]), "spec", "replicas")
+		})
+	}
+	return out, errors.Join(problems...)
+}
+
+// rename returns a copy of an object under the variant's name.
+func (v Variant) rename(o manifest.Object) manifest.Object {
+	made := o.Clone()
+	made.SetName(v.name(o.GetName()))
+	return made
+}
+
+func (v Variant) name(of string) string { return of + "-" + v.Suffix }
+
+// limits are the longest names by kind: of a Service it is a DNS label, and of a
+// StatefulSet its pods carry it, with a hash behind it, as a label.
+func limit(kind string) int {
+	switch kind {
+	case "Service":
+		return validation.DNS1035LabelMaxLength
+	case "StatefulSet":
+		return validation.DNS1123LabelMaxLength - len("-0123456789")
+	}
+	return validation.DNS1123SubdomainMaxLength
+}
+
+func checkName(made manifest.Object, suffix string) error {
+	name, longest := made.GetName(), limit(made.GetKind())
+	if len(name) <= longest {
+		return nil
+	}
+	return deploy.Errorf(deploy.Invalid, "%s: the name %s of the %s has %d characters, and Kubernetes allows %d: choose a shorter suffix than %q for the stage, or a shorter name",
+		made.Origin, name, made.GetKind(), len(name), longest, suffix)
+}

@@ -1,0 +1,104 @@
+package variant
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Workloads returns those of the objects that the references of spec.workloads
+// name, every Deployment if there are none, in their order. A reference that names
+// nothing, and a kind that can have no variant, is refused.
+func Workloads(objects []manifest.Object, refs []kubernetes.Reference) (out []manifest.Object, err error) {
+	if len(refs) == 0 {
+		refs = []kubernetes.Reference{{Kind: "Deployment"}}
+	}
+	for _, r := range refs {
+		if !slices.Contains(kubernetes.VariantKinds(), r.Kind) {
+			return nil, deploy.Errorf(deploy.Invalid, "a %s can have no canary and no baseline: name workloads of kind %s in spec.workloads", r.Kind, strings.Join(kubernetes.VariantKinds(), " or "))
+		}
+		if !slices.ContainsFunc(objects, func(o manifest.Object) bool { return names(r, o) }) {
+			return nil, deploy.Errorf(deploy.Invalid, "the application has no %s%s to make a variant of: see spec.workloads", r.Kind, named(r.Name))
+		}
+	}
+	for _, o := range objects {
+		if slices.ContainsFunc(refs, func(r kubernetes.Reference) bool { return names(r, o) }) {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+func names(r kubernetes.Reference, o manifest.Object) bool {
+	return isWorkload(o) && r.Kind == o.GetKind() && (r.Name == "" || r.Name == o.GetName())
+}
+
+func named(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " named " + name
+}
+
+func isWorkload(o manifest.Object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == "apps" && (gvk.Kind == "Deployment" || gvk.Kind == "StatefulSet" || gvk.Kind == "DaemonSet")
+}
+
+// pods returns how many pods the variant of a workload has.
+func (v Variant) pods(workload manifest.Object) (int32, error) {
+	if live, ok := v.Live[manifest.Ref(workload.Unstructured).Key()]; ok {
+		return v.Replicas.Of(live), nil
+	}
+	declared, found, err := unstructured.NestedInt64(workload.Object, "spec", "replicas")
+	if err != nil {
+		return 0, deploy.Errorf(deploy.Invalid, "%s: %s %s: expected a number of replicas: %w", workload.Origin, workload.GetKind(), workload.GetName(), err)
+	}
+	if !found {
+		declared = 1 // Kubernetes' default
+	}
+	return v.Replicas.Of(int32(min(declared, 1<<31-1))), nil
+}
+
+// usedConfigs returns the ConfigMaps and Secrets among objects that the pods of the
+// workloads use.
+func usedConfigs(objects, workloads []manifest.Object) (out []manifest.Object) {
+	for _, o := range objects {
+		if o.GetAPIVersion() != "v1" || o.GetKind() != "ConfigMap" && o.GetKind() != "Secret" {
+			continue
+		}
+		own := manifest.Reference{Kind: o.GetKind(), Name: o.GetName()}
+		if slices.ContainsFunc(workloads, func(w manifest.Object) bool {
+			return w.GetNamespace() == o.GetNamespace() && slices.Contains(manifest.References(w.Unstructured), own)
+		}) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// renameUsed has a workload's copy use the copies of what it uses.
+func (v Variant) renameUsed(workload manifest.Object, configs, services []manifest.Object) {
+	copied := func(kind, name string) bool {
+		return slices.ContainsFunc(slices.Concat(configs, services), func(o manifest.Object) bool {
+			return o.GetKind() == kind && o.GetName() == name && o.GetNamespace() == workload.GetNamespace()
+		})
+	}
+	manifest.RenameReferences(workload.Unstructured, func(r manifest.Reference) string {
+		if copied(r.Kind, r.Name) {
+			return v.name(r.Name)
+		}
+		return r.Name
+	})
+	if workload.GetKind() != "StatefulSet" {
+		return
+	}
+	if name, _, _ := unstructured.NestedString(workload.Object, "spec", "serviceName"); copied("Service", name) {
+		_ = unstructured.SetNestedField(workload.Object, v.name(name), "spec", "serviceName") // spec is a mapping: it was read from it
+	}
+}
