@@ -40,7 +40,18 @@ func main() {
 		<-signals // the second does not wait for it
 		os.Exit(exitKilled)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	stderr := os.Stderr
+	silence()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+}
+
+// silence takes the standard error from libraries that write to it unasked:
+// Kustomize's warnings name no file. What there is to say is in the agent's log and
+// in those of stages.
+func silence() {
+	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
+		os.Stderr = null
+	}
 }
 
 // run executes one command line and returns its exit code.
@@ -82,7 +93,7 @@ next start. A second one ends it at once.`,
 			if err != nil {
 				return err
 			}
-			klog.SetSlogLogger(log.With("component", "client-go"))
+			klog.SetSlogLogger(slog.New(clientLog{log.Handler()}).With("component", "client-go"))
 			cfg, warnings, err := config.LoadPiped(path)
 			if err != nil {
 				return err
