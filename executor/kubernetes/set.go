@@ -77,6 +77,9 @@ func render(ctx context.Context, w *work) error {
 // resolve makes the stage's set of a source.
 func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	w.hide, w.log = src.Redactor, src.Redactor.Log(w.log)
+	for _, warning := range src.Warnings {
+		w.log.Infof("Warning: %s", warning)
+	}
 	cfg := src.Config.Kubernetes
 	options, err := w.syncOptions(cfg)
 	if err != nil {

@@ -35,6 +35,9 @@ type Source struct {
 	// Redactor takes the secrets that were decrypted for the objects out of messages
 	// about them; nil without any.
 	Redactor *secret.Redactor
+	// Warnings are about what works and is not what its author will have meant, each a
+	// line that begins with a file. They are shared between callers.
+	Warnings []string
 }
 
 // Charts renders charts. The fingerprint is that of its configuration: what a
@@ -138,7 +141,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o 
 		o = failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow) && !errors.Is(err, helm.ErrSlow))
 	} else {
 		sortByOrder(r.objects)
-		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor}
+		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor, Warnings: warnings(r, redactor)}
 		o = outcome{source: s, size: r.bytes, fixed: true}
 	}
 	if cfg.Kubernetes.Input.HelmChart != nil {
@@ -189,6 +192,17 @@ func (s *Source) clone() *Source {
 // integer, it counts as 0. Equal ones keep their order.
 func sortByOrder(objects []manifest.Object) {
 	slices.SortStableFunc(objects, func(a, b manifest.Object) int { return manifest.Order(a.Unstructured) - manifest.Order(b.Unstructured) })
+}
+
+// warnings are those of the rendering and about its objects, without secrets.
+func warnings(r rendered, redactor *secret.Redactor) []string {
+	out := r.warnings
+	for _, o := range r.objects {
+		if w := manifest.OrderWarning(o); w != "" {
+			out = append(out, redactor.Text(w))
+		}
+	}
+	return out
 }
 
 func digest(objects []manifest.Object) string {

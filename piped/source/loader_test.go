@@ -14,6 +14,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/secret"
 )
 
 var at = deploy.GitPath{RepoID: "repo", Dir: "apps/web", ConfigFile: "app.pipecd.yaml"}
@@ -341,4 +342,22 @@ func TestLoadConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestWarnings: what works and will not be meant is said with its place, without
+// secrets, and at each call.
+func TestWarnings(t *testing.T) {
+	text := "apiVersion: v1\nkind: Secret\nmetadata: {name: web, annotations: {pipecd.dev/order: \"{{ .encryptedSecrets.password }}\"}}\n"
+	l, _ := loader(files("apps/web/app.pipecd.yaml", encrypted, "apps/web/a.yaml", text), 1<<20)
+	l.Secrets = secret.New(secret.Placeholders())
+	for range 2 { // the second one is remembered
+		s, err := l.Load(t.Context(), at, "c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{`apps/web/a.yaml:1: Secret web: the annotation pipecd.dev/order is "[redacted]", which counts as 0; expected an integer, such as "1"`}
+		if diff := cmp.Diff(want, s.Warnings); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
 }

@@ -24,6 +24,8 @@ type rendered struct {
 	remote bool
 	// capabilities identify what a chart saw of the cluster.
 	capabilities string
+	// warnings are about files, each with its name.
+	warnings []string
 }
 
 // render makes the objects out of an application's files, in PipeCD's way to
@@ -92,7 +94,7 @@ func (l *Loader) kustomize(ctx context.Context, files fs.FS, at deploy.GitPath, 
 	if err == nil && len(r.Objects) == 0 {
 		err = deploy.Errorf(deploy.Invalid, "%s: the kustomization declares no objects; expected resources or generators", at.ConfigPath())
 	}
-	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote}, err
+	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, warnings: r.Warnings}, err
 }
 
 // hasKustomization reports whether a kustomization stands in a directory.

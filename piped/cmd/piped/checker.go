@@ -150,7 +150,7 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 		c.warnings = append(c.warnings, t.lines(name, strings.Join(app.Warnings, "\n"))...)
 		c.problems = append(c.problems, c.provider(t, name, app)...)
 		if config.IsApplicationConfig(at.ConfigFile) {
-			_, err = loader.Load(ctx, at, "")
+			err = c.source(ctx, t, loader, name)
 		} else {
 			c.warnings = append(c.warnings, t.show(name)+": the agent finds only files named app.pipecd.yaml or *.pipecd.yaml")
 		}
@@ -166,6 +166,16 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 	case err != nil:
 		c.problems = append(c.problems, t.lines(name, err.Error())...)
 	}
+	return nil
+}
+
+// source checks what an application declares.
+func (c *checker) source(ctx context.Context, t tree, loader *source.Loader, name string) error {
+	src, err := loader.Load(ctx, gitPath(name), "")
+	if err != nil {
+		return err
+	}
+	c.warnings = append(c.warnings, t.lines(name, strings.Join(src.Warnings, "\n"))...)
 	return nil
 }
 

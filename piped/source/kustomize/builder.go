@@ -71,6 +71,9 @@ type Result struct {
 	// Remote reports that the result, or the error beside it, depends on other
 	// repositories, too.
 	Remote bool
+	// Warnings are about fields of the application's own kustomizations that work and
+	// are deprecated, each a line that begins with the file.
+	Warnings []string
 }
 
 // ErrSlow is in the chain of the error of a build that takes too long: the same
@@ -88,7 +91,7 @@ func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 		return Result{Remote: p.remote}, err
 	}
 	result, err := b.build(ctx, p.files(), p.mounts[0].named(file), req)
-	result.Remote = p.remote
+	result.Remote, result.Warnings = p.remote, p.warnings
 	return result, err
 }
 

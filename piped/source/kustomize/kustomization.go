@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
@@ -17,6 +18,8 @@ type kustomization struct {
 	types.Kustomization   `json:",inline"`
 	PatchesStrategicMerge []string      `json:"patchesStrategicMerge,omitempty"`
 	PatchesJson6902       []types.Patch `json:"patchesJson6902,omitempty"`
+
+	deprecated []string // what is to be said about fields of old, without the file
 }
 
 // parse reads a kustomization as Kustomize does, which takes keys in any case and
@@ -33,9 +36,33 @@ func parse(data []byte) (*kustomization, error) {
 	if err := dec.Decode(k); err != nil {
 		return nil, err
 	}
+	k.deprecated = k.sayDeprecated()
 	k.FixKustomization()
 	if problems := k.EnforceFields(); len(problems) > 0 {
 		return nil, errors.New(strings.Join(problems, "; "))
 	}
 	return k, nil
+}
+
+// sayDeprecated names the fields that Kustomize would rather see no more, and what
+// stands for them. Kustomize itself says so on the standard error, where nobody who
+// can change the file reads it.
+func (k *kustomization) sayDeprecated() []string {
+	var out []string
+	for _, field := range []struct {
+		is             bool
+		name, standsIn string
+	}{
+		{k.Bases != nil, "bases", "resources"},
+		{k.CommonLabels != nil, "commonLabels", "labels"},
+		{k.ImageTags != nil, "imageTags", "images"},
+		{k.PatchesJson6902 != nil, "patchesJson6902", "patches"},
+		{k.PatchesStrategicMerge != nil, "patchesStrategicMerge", "patches"},
+		{k.Vars != nil, "vars", "replacements"},
+	} {
+		if field.is {
+			out = append(out, fmt.Sprintf("%s is deprecated by Kustomize; use %s, to which kustomize edit fix changes it", field.name, field.standsIn))
+		}
+	}
+	return out
 }

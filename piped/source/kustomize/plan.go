@@ -42,6 +42,7 @@ type plan struct {
 	rewritten map[string][]byte
 	known     map[string]string // kustomization files by directory, those being read included
 	schema    bool              // one of them sets the OpenAPI schema
+	warnings  []string          // about those of the application's repository
 }
 
 func newPlan(ctx context.Context, remotes Remotes, limits Limits, tree fs.FS) *plan {
@@ -72,6 +73,11 @@ func (p *plan) directory(m *mount, dir string) (file string, err error) {
 	}
 	p.known[at] = file
 	p.schema = p.schema || len(k.OpenAPI) > 0
+	if m == p.mounts[0] {
+		for _, what := range k.deprecated {
+			p.warnings = append(p.warnings, m.named(file)+": "+what)
+		}
+	}
 	r := &rewriter{plan: p, mount: m, dir: dir, file: file}
 	data, err := r.rewrite(k)
 	if err != nil {
