@@ -114,6 +114,8 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"StageLogs", testStageLogs},
 		{"Inventory", testInventory},
 		{"Capabilities", testCapabilities},
+		{"Analysis", testAnalysis},
+		{"AnalysisPassed", testAnalysisPassed},
 		{"AppliedSets", testAppliedSets},
 		{"Rollouts", testRollouts},
 		{"ExternalRollouts", testExternalRollouts},

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// sampleBody is what is only carried of a sample.
+type sampleBody struct {
+	Values   []float64 `json:"values,omitempty"`
+	Compared []float64 `json:"compared,omitempty"`
+	Text     string    `json:"text,omitempty"`
+}
+
+// AppendAnalysisSample stores what a check has seen. One that is stored already,
+// by its deployment, stage, check and position, is passed over, so that it may be
+// written again. NotFound if the deployment does not exist. Samples are gone with
+// their deployment.
+func (s *Store) AppendAnalysisSample(ctx context.Context, a deploy.AnalysisSample) error {
+	body, err := encode(sampleBody{a.Values, a.Compared, a.Text})
+	if err == nil {
+		err = s.write(ctx, func(t *tx) error {
+			_, err := t.exec(ctx, `INSERT INTO analysis_samples (deployment_id, stage_id, check_id, position, application_id, name, verdict, counted, body, at)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+				a.DeploymentID, a.StageID, a.Check, a.Position, a.ApplicationID, a.Name, string(a.Verdict), a.Counted, body, toMilli(a.At))
+			return err
+		})
+	}
+	if s.dialect.foreign(err) {
+		err = deploy.Errorf(deploy.NotFound, "there is no deployment %s to analyse: %w", a.DeploymentID, err)
+	}
+	return s.fail(err, "store what check "+a.Name+" has seen")
+}
+
+// AnalysisSamples returns what the checks of a stage have seen, or with stageID ""
+// those of the whole deployment: by stage, check and position.
+func (s *Store) AnalysisSamples(ctx context.Context, deploymentID, stageID string) ([]deploy.AnalysisSample, error) {
+	var f filter
+	f.add("deployment_id = ?", deploymentID)
+	f.equal("stage_id", stageID)
+	as, err := all(ctx, s, scanSample, `SELECT deployment_id, stage_id, check_id, position, application_id, name, verdict, counted, body, at
+		FROM analysis_samples`+f.where()+" ORDER BY stage_id, check_id, position", f.args...)
+	return as, s.fail(err, "read what the analysis of deployment "+deploymentID+" has seen")
+}
+
+func scanSample(row scanner) (a deploy.AnalysisSample, err error) {
+	var text string
+	var at int64
+	if err := row.Scan(&a.DeploymentID, &a.StageID, &a.Check, &a.Position, &a.ApplicationID, &a.Name, &a.Verdict, &a.Counted, &text, &at); err != nil {
+		return a, err
+	}
+	var b sampleBody
+	if err := decode(text, &b); err != nil {
+		return a, err
+	}
+	a.At, a.Values, a.Compared, a.Text = fromMilli(at), b.Values, b.Compared, b.Text
+	return a, nil
+}
+
+// SaveAnalysisPassed stores that an application has passed an analysis, over
+// what was known of it. NotFound if the application does not exist.
+func (s *Store) SaveAnalysisPassed(ctx context.Context, p deploy.AnalysisPassed) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO analyses_passed (application_id, analysis, deployment_id, started_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (application_id, analysis) DO UPDATE SET deployment_id = excluded.deployment_id, started_at = excluded.started_at`,
+			p.ApplicationID, p.Analysis, p.DeploymentID, toMilli(p.StartedAt))
+		return err
+	})
+	if s.dialect.foreign(err) {
+		err = deploy.Errorf(deploy.NotFound, "there is no application %s that could pass an analysis: %w", p.ApplicationID, err)
+	}
+	return s.fail(err, "store that analysis "+p.Analysis+" was passed")
+}
+
+// AnalysisPassed returns when the last analysis that an application passed began;
+// ok is false if it has not passed any.
+func (s *Store) AnalysisPassed(ctx context.Context, applicationID, analysis string) (p deploy.AnalysisPassed, ok bool, err error) {
+	p, ok, err = one(ctx, s, func(row scanner) (p deploy.AnalysisPassed, err error) {
+		var at int64
+		err = row.Scan(&p.ApplicationID, &p.Analysis, &p.DeploymentID, &at)
+		p.StartedAt = fromMilli(at)
+		return p, err
+	}, "SELECT application_id, analysis, deployment_id, started_at FROM analyses_passed WHERE application_id = ? AND analysis = ?", applicationID, analysis)
+	return p, ok, s.fail(err, "read when analysis "+analysis+" was passed")
+}
