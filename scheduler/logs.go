@@ -31,6 +31,7 @@ type logSink struct {
 	writing sync.Mutex // held while a batch is written, so that batches keep their order
 	mu      sync.Mutex
 	pending []deploy.LogBlock
+	stored  int // how many were pending once and are stored
 	dropped int
 }
 
@@ -67,12 +68,22 @@ func (l *logSink) signal() {
 
 // flush stores everything written so far. On an error the lines are kept.
 func (l *logSink) flush(ctx context.Context) error {
+	l.mu.Lock()
+	upTo := l.stored + len(l.pending)
+	l.mu.Unlock()
+	return l.flushTo(ctx, upTo)
+}
+
+// flushTo stores at least the first upTo lines there were, with all that came
+// meanwhile. Of many stages that end at the same time one stores the lines of the
+// others, too: they need not write again what came after theirs.
+func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	batch := l.pending
+	batch, done := l.pending, l.stored >= upTo
 	l.mu.Unlock()
-	if len(batch) == 0 {
+	if done {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, logFlushTimeout)
@@ -81,7 +92,7 @@ func (l *logSink) flush(ctx context.Context) error {
 		return fmt.Errorf("store %d lines of stage log: %w", len(batch), err)
 	}
 	l.mu.Lock()
-	l.pending = l.pending[len(batch):]
+	l.pending, l.stored = l.pending[len(batch):], l.stored+len(batch)
 	dropped := l.dropped
 	l.dropped = 0
 	l.mu.Unlock()

@@ -170,6 +170,35 @@ func TestLogsOfAStoreThatFails(t *testing.T) {
 	})
 }
 
+// TestLogsThatAnotherStored: a stage that ends does not wait for the lines that
+// others wrote after its own were stored.
+func TestLogsThatAnotherStored(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.planned("d")
+		sink := newLogSink(l.store, l.logger)
+		log := sink.begin("d", "one", time.Now)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		log.Infof("mine")
+		if err := sink.flushTo(ended, 1); err == nil {
+			t.Error("a line that is not stored is not waited for")
+		}
+		if err := sink.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		log.Infof("another's")
+		if err := sink.flushTo(ended, 1); err != nil {
+			t.Errorf("a line that is stored is waited for: %v", err)
+		}
+		if err := sink.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"0 INFO mine", "1 INFO another's"}, l.log("d", "one")); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestStageWhoseLogCannotBeStored: a stage that has ended waits with its end
 // until its log is stored, and is not run again for it.
 func TestStageWhoseLogCannotBeStored(t *testing.T) {

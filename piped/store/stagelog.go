@@ -11,6 +11,7 @@ import (
 // deployment, stage and index are stored already is passed over, so that a
 // batch may be written again. NotFound if a deployment does not exist.
 func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) error {
+	const perQuery = 500
 	if len(blocks) == 0 {
 		return nil
 	}
@@ -23,20 +24,40 @@ func (s *Store) AppendStageLogs(ctx context.Context, blocks []deploy.LogBlock) e
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	err := s.write(ctx, func(t *tx) error {
-		for _, id := range ids {
-			app, ok, err := one(ctx, t, scanText, "SELECT application_id FROM deployments WHERE id = ?", id)
-			if err != nil {
+		for chunk := range slices.Chunk(ids, perQuery) {
+			if err := t.announceLogs(ctx, chunk); err != nil {
 				return err
 			}
-			if !ok {
-				return deploy.Errorf(deploy.NotFound, "there is no deployment %s to log for", id)
-			}
-			t.changed(deploy.TopicStageLog, id, app)
 		}
 		return t.insert(ctx, "stage_logs", "deployment_id, stage_id, position, severity, log, at", "ON CONFLICT DO NOTHING", rows)
 	})
 	return s.fail(err, "append stage logs")
 }
+
+// announceLogs announces new lines in the logs of deployments.
+func (t *tx) announceLogs(ctx context.Context, ids []string) error {
+	owners, err := all(ctx, t, scanOwner, "SELECT id, application_id FROM deployments WHERE id IN ("+placeholders(len(ids))+")", anys(ids)...)
+	if err != nil {
+		return err
+	}
+	apps := map[string]string{}
+	for _, o := range owners {
+		apps[o.id] = o.application
+	}
+	for _, id := range ids {
+		app, ok := apps[id]
+		if !ok {
+			return deploy.Errorf(deploy.NotFound, "there is no deployment %s to log for", id)
+		}
+		t.changed(deploy.TopicStageLog, id, app)
+	}
+	return nil
+}
+
+// owner says whose a row is.
+type owner struct{ id, application string }
+
+func scanOwner(row scanner) (o owner, err error) { return o, row.Scan(&o.id, &o.application) }
 
 // StageLogs returns a deployment's logs by stage ID, each in order.
 func (s *Store) StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error) {
