@@ -144,12 +144,14 @@ func replace(n, value *yaml.Node) {
 	*n = *made
 }
 
-// add makes a value part of what is there: an item of a list, fields of a mapping,
-// or the value of what is null.
+// add makes a value part of what is there: an item or, if it is a list itself, the
+// last items of a list, fields of a mapping, or the value of what is null.
 func add(n, value *yaml.Node) error {
 	switch n = follow(n); {
 	case isNull(n):
 		replace(n, value)
+	case n.Kind == yaml.SequenceNode && value.Kind == yaml.SequenceNode:
+		n.Content = append(n.Content, clone(value).Content...)
 	case n.Kind == yaml.SequenceNode:
 		n.Content = append(n.Content, clone(value))
 	case n.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
