@@ -3,14 +3,15 @@ package config
 import (
 	"fmt"
 
+	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
-// AnalysisProvider is a place to ask for metrics.
+// AnalysisProvider is a place to ask for metrics or logs.
 type AnalysisProvider struct {
 	Name string               `yaml:"name"`
 	Type AnalysisProviderType `yaml:"type"`
-	// Config is a *Prometheus, *Datadog or *Stackdriver, as Type says; never nil.
+	// Config is a *Prometheus, *Datadog or *Loki, as Type says; never nil.
 	Config any `yaml:"config"`
 }
 
@@ -19,14 +20,14 @@ type AnalysisProviderType string
 
 // The types of analysis providers.
 const (
-	AnalysisPrometheus  AnalysisProviderType = "PROMETHEUS"
-	AnalysisDatadog     AnalysisProviderType = "DATADOG"
-	AnalysisStackdriver AnalysisProviderType = "STACKDRIVER"
+	AnalysisPrometheus AnalysisProviderType = "PROMETHEUS"
+	AnalysisDatadog    AnalysisProviderType = "DATADOG"
+	AnalysisLoki       AnalysisProviderType = "LOKI" // for logs
 )
 
-// Values returns every type.
+// Values returns every type that can be had.
 func (AnalysisProviderType) Values() []string {
-	return []string{string(AnalysisPrometheus), string(AnalysisDatadog), string(AnalysisStackdriver)}
+	return []string{string(AnalysisPrometheus), string(AnalysisDatadog), string(AnalysisLoki)}
 }
 
 // Prometheus is the config of type PROMETHEUS.
@@ -46,17 +47,20 @@ type Datadog struct {
 	ApplicationKeyData strict.Secret `yaml:"applicationKeyData"`
 }
 
-// Stackdriver is the config of type STACKDRIVER.
-type Stackdriver struct {
-	ServiceAccountFile string `yaml:"serviceAccountFile"`
+// Loki is the config of type LOKI.
+type Loki struct {
+	Address      string `yaml:"address"`
+	UsernameFile string `yaml:"usernameFile"`
+	PasswordFile string `yaml:"passwordFile"`
+	Tenant       string `yaml:"tenant"` // X-Scope-OrgID; "" sends none
 }
 
 // Variants implements schema.Varied.
 func (p *AnalysisProvider) Variants() (by string, of map[string]any) {
 	return "type", map[string]any{
-		string(AnalysisPrometheus):  &Prometheus{},
-		string(AnalysisDatadog):     &Datadog{Address: "datadoghq.com"},
-		string(AnalysisStackdriver): &Stackdriver{},
+		string(AnalysisPrometheus): &Prometheus{},
+		string(AnalysisDatadog):    &Datadog{Address: "datadoghq.com"},
+		string(AnalysisLoki):       &Loki{},
 	}
 }
 
@@ -80,8 +84,8 @@ func completeAnalysisProviders(providers []AnalysisProvider, d *strict.Document,
 			config.complete(d, r, at)
 		case *Datadog:
 			config.complete(d, r, at)
-		case *Stackdriver:
-			config.ServiceAccountFile = r.path(at+".serviceAccountFile", config.ServiceAccountFile)
+		case *Loki:
+			config.complete(d, r, at)
 		default:
 			d.Problemf(fmt.Sprintf("analysisProviders[%d].type", i), "required; expected %s", strict.Alternatives(p.Type.Values()))
 		}
@@ -90,9 +94,22 @@ func completeAnalysisProviders(providers []AnalysisProvider, d *strict.Document,
 }
 
 func (p *Prometheus) complete(d *strict.Document, r resolver, at string) {
-	required(d, at+".address", p.Address)
+	checkProviderURL(d, at+".address", p.Address)
 	pair(d, field{at + ".usernameFile", p.UsernameFile != ""}, field{at + ".passwordFile", p.PasswordFile != ""})
 	p.UsernameFile, p.PasswordFile = r.path(at+".usernameFile", p.UsernameFile), r.path(at+".passwordFile", p.PasswordFile)
+}
+
+func (l *Loki) complete(d *strict.Document, r resolver, at string) {
+	checkProviderURL(d, at+".address", l.Address)
+	pair(d, field{at + ".usernameFile", l.UsernameFile != ""}, field{at + ".passwordFile", l.PasswordFile != ""})
+	l.UsernameFile, l.PasswordFile = r.path(at+".usernameFile", l.UsernameFile), r.path(at+".passwordFile", l.PasswordFile)
+}
+
+func checkProviderURL(d *strict.Document, at, address string) {
+	required(d, at, address)
+	if address != "" && analysis.CheckURL(address) != nil {
+		d.Problemf(at, "expected a URL such as https://prometheus.example.com, found %q", address)
+	}
 }
 
 func (p *Datadog) complete(d *strict.Document, r resolver, at string) {

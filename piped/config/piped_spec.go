@@ -76,7 +76,7 @@ func pipedRules() strict.Rules {
 // unusedFields returns the keys of spec that are checked and have no effect in
 // this version. One goes from here when its feature comes.
 func unusedFields() []string {
-	return []string{"analysisProviders", "notifications",
+	return []string{"notifications",
 		"eventWatcher", "planPreview", "appSelector"}
 }
 

@@ -90,7 +90,7 @@ func TestPipedEveryField(t *testing.T) {
 			{Name: "prometheus", Type: AnalysisPrometheus, Config: &Prometheus{Address: "http://p", UsernameFile: "/etc/piped/u", PasswordFile: "/etc/piped/p"}},
 			{Name: "datadog", Type: AnalysisDatadog, Config: &Datadog{Address: "datadoghq.eu", APIKeyFile: "/etc/piped/api", ApplicationKeyData: secret}},
 			{Name: "datadog-2", Type: AnalysisDatadog, Config: &Datadog{Address: "datadoghq.com", APIKeyData: secret, ApplicationKeyFile: "/etc/piped/app"}},
-			{Name: "stackdriver", Type: AnalysisStackdriver, Config: &Stackdriver{ServiceAccountFile: "/etc/piped/account"}},
+			{Name: "loki", Type: AnalysisLoki, Config: &Loki{Address: "http://l", UsernameFile: "/etc/piped/u", PasswordFile: "/etc/piped/p", Tenant: "shop"}},
 		},
 		Notifications: Notifications{
 			Routes: []NotificationRoute{{

@@ -1,0 +1,139 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	maxAnswer = 16 << 20 // bytes
+	maxShown  = 300      // characters of what a server says is wrong
+)
+
+// bounded ends answers that are too large.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if err == nil {
+		resp.Body = &boundedBody{resp.Body, maxAnswer}
+	}
+	return resp, err
+}
+
+// CloseIdleConnections is called by http.Client.
+func (b bounded) CloseIdleConnections() {
+	if t, ok := b.next.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fmt.Errorf("the answer has more than %d bytes; ask for less", maxAnswer)
+	}
+	return n, err
+}
+
+// noRedirect keeps credentials at the address they are configured for.
+func noRedirect(next *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("it redirects to %s: write that address into analysisProviders if it is the right one", next.URL.Host)
+}
+
+// get asks with GET and decodes a JSON answer of status 200 into out. Another
+// status is an error that shows what explain finds in the body.
+func get(ctx context.Context, client *http.Client, req *http.Request, out any, explain func(body []byte) string) error {
+	resp, err := client.Do(req.WithContext(ctx))
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return unreachable(ctx, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return refused(resp.StatusCode, explain(body))
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return deploy.Errorf(deploy.Unavailable, "the answer cannot be read (is the address right?): %w", err)
+	}
+	return nil
+}
+
+// unreachable is the error of a question that was not answered.
+func unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return deploy.Errorf(deploy.Unavailable, "no answer: %w", err)
+}
+
+// refused is the error of an answer of another status than 200.
+func refused(status int, why string) error {
+	kind, todo := deploy.Invalid, ""
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		todo = ": check the credentials of the provider in the agent's configuration"
+	case status == http.StatusTooManyRequests, status >= 500:
+		kind = deploy.Unavailable
+	}
+	if why = oneLine(why); why != "" {
+		why = ": " + why
+	}
+	return deploy.Errorf(kind, "it answers %d %s%s%s", status, http.StatusText(status), why, todo)
+}
+
+// oneLine makes a short line of what a server says.
+func oneLine(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "..."
+	}
+	return text
+}
+
+// plain explains an answer by its beginning.
+func plain(body []byte) string { return string(body[:min(len(body), 4*maxShown)]) }
+
+// fromFile reads a credential, without the white space around it.
+func fromFile(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "read a credential of the analysis provider: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// authorise gives a request the user name and password of two files, if there
+// are any.
+func authorise(req *http.Request, usernameFile, passwordFile string) error {
+	if usernameFile == "" {
+		return nil
+	}
+	username, err := fromFile(usernameFile)
+	if err != nil {
+		return err
+	}
+	password, err := fromFile(passwordFile)
+	if err != nil {
+		return err
+	}
+	req.SetBasicAuth(username, password)
+	return nil
+}
