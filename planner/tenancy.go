@@ -34,7 +34,9 @@ func (p *Planner) permitStages(d deploy.Deployment, stages []deploy.Stage) error
 		return nil
 	}
 	for _, s := range stages {
-		if s.Name != deploy.StageScriptRun && s.Name != deploy.StageScriptRunRollback {
+		switch s.Name {
+		case deploy.StageScriptRun, deploy.StageScriptRunRollback, deploy.StageCustomSync, deploy.StageCustomSyncRollback:
+		default:
 			continue
 		}
 		if err := p.Tenancy.Tenant(d.Git).CheckScripts(s.ID); err != nil {

@@ -33,6 +33,8 @@ func TestTenancyEndsDeployments(t *testing.T) {
 	}
 	script := []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync}, {ID: "check", Name: deploy.StageScriptRun}}
 	undo := []deploy.Stage{{ID: "back", Name: deploy.StageScriptRunRollback, Rollback: true}}
+	custom := []deploy.Stage{{ID: "custom", Name: deploy.StageCustomSync}}
+	again := []deploy.Stage{{ID: "back", Name: deploy.StageCustomSyncRollback, Rollback: true}}
 	for name, c := range map[string]struct {
 		rules  rules
 		stages []deploy.Stage
@@ -45,6 +47,8 @@ func TestTenancyEndsDeployments(t *testing.T) {
 		"a script that is allowed":     {rules: rules{TenancyRule: config.TenancyRule{Name: "a", Scripts: true}}, stages: script},
 		"a script that is not":         {rules: rules{TenancyRule: config.TenancyRule{Name: "a"}}, stages: script, want: `tenancy "a" does not allow scripts, which stage check runs`},
 		"a script that undoes another": {rules: rules{TenancyRule: config.TenancyRule{Name: "a"}}, stages: undo, want: "which stage back runs"},
+		"a custom sync":                {rules: rules{TenancyRule: config.TenancyRule{Name: "a"}}, stages: custom, want: "which stage custom runs"},
+		"a custom sync that undoes":    {rules: rules{TenancyRule: config.TenancyRule{Name: "a"}}, stages: again, want: "which stage back runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, l *lab) {

@@ -1,5 +1,5 @@
-// Package script runs SCRIPT_RUN and SCRIPT_RUN_ROLLBACK: shell scripts of an
-// application, in a directory that holds the commit's files.
+// Package script runs SCRIPT_RUN and CUSTOM_SYNC, and the stages that undo them:
+// shell scripts of an application, in a directory that holds the commit's files.
 //
 //	executor.go   a stage from its options to its end, and its intent record
 //	job.go        which script a stage runs, and whether it may

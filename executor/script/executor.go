@@ -39,8 +39,8 @@ type Config struct {
 // Tenant returns the tenancy rules for the application configured at a place.
 type Tenant func(at deploy.GitPath) config.Tenant
 
-// Executor runs SCRIPT_RUN and SCRIPT_RUN_ROLLBACK stages. It is safe for
-// concurrent use.
+// Executor runs SCRIPT_RUN and CUSTOM_SYNC stages and those that undo them. It is
+// safe for concurrent use.
 type Executor struct{ Config }
 
 // New returns an Executor, after it has ended and removed what one before it
@@ -108,7 +108,7 @@ func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
 		return deploy.StageResult{}, false
 	}
 	return failure(errors.New("interrupted: the agent ended while the script ran, and how far it came is unknown; " +
-		"it is not run again (a script that may be: onInterrupted: rerun)")), true
+		"it is not run again (a SCRIPT_RUN that may be: onInterrupted: rerun)")), true
 }
 
 // attempt prepares a workspace, records the intent, and runs the script in it.
@@ -124,8 +124,9 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 				"app", d.ApplicationName, "deployment", d.ID, "stage", run.Stage.ID, "error", err)
 		}
 	}()
-	run.Log.Infof("Preparing the files of commit %s", d.Trigger.Commit.Short())
-	tree, err := e.Tree(d.Git.RepoID, d.Trigger.Commit.Hash)
+	sayIrrevocable(run)
+	run.Log.Infof("Preparing the files of commit %s", deploy.ShortHash(j.commit))
+	tree, err := e.Tree(d.Git.RepoID, j.commit)
 	if err != nil {
 		return deploy.StageResult{}, err
 	}

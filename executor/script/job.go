@@ -3,6 +3,7 @@ package script
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -10,17 +11,20 @@ import (
 // rerun is the value of onInterrupted that runs an interrupted script again.
 const rerun = "rerun"
 
-// options are those of SCRIPT_RUN. Its timeout and onRollback are read when the
-// deployment is planned.
+// options are those of SCRIPT_RUN, and of CUSTOM_SYNC, which has its environment
+// under another name. The timeout and onRollback are read when the deployment is
+// planned.
 type options struct {
 	Run           string            `json:"run"`
 	Env           map[string]string `json:"env"`
+	Envs          map[string]string `json:"envs"`
 	OnInterrupted string            `json:"onInterrupted"`
 }
 
 // job is what a stage runs.
 type job struct {
 	script   string
+	commit   string // whose files it sees
 	env      map[string]string
 	rollback bool
 	rerun    bool   // also if it was interrupted
@@ -29,7 +33,8 @@ type job struct {
 
 // jobOf decides what a stage runs.
 func jobOf(run deploy.StageRun) (job, error) {
-	if run.Stage.Name == deploy.StageScriptRunRollback {
+	switch run.Stage.Name {
+	case deploy.StageScriptRunRollback, deploy.StageCustomSyncRollback:
 		return rollbackJob(run)
 	}
 	var o options
@@ -38,21 +43,30 @@ func jobOf(run deploy.StageRun) (job, error) {
 			return job{}, deploy.Errorf(deploy.Invalid, "read the options of %s: %w", run.Stage.Name, err)
 		}
 	}
-	j := job{script: o.Run, env: o.Env, rerun: o.OnInterrupted == rerun}
+	j := job{script: o.Run, commit: run.Deployment.Trigger.Commit.Hash, env: o.Env, rerun: o.OnInterrupted == rerun}
+	if run.Stage.Name == deploy.StageCustomSync {
+		j.env = o.Envs
+	}
 	if j.script == "" {
 		j.nothing = "The stage has no script to run"
 	}
 	return j, nil
 }
 
-// rollbackJob undoes a SCRIPT_RUN stage, if that began.
+// rollbackJob undoes a SCRIPT_RUN stage with a script of its own, or a CUSTOM_SYNC
+// with the one of the last success and its files, if the stage began.
 func rollbackJob(run deploy.StageRun) (job, error) {
 	m := run.Stage.Metadata
 	base := run.Deployment.Stage(m[deploy.MetaBaseStage])
 	if base == nil {
 		return job{}, deploy.Errorf(deploy.Internal, "the deployment has no stage %q whose script could be rolled back; please report it", m[deploy.MetaBaseStage])
 	}
-	j := job{script: m[deploy.MetaOnRollback], rollback: true, rerun: m[deploy.MetaOnInterrupted] == rerun}
+	j := job{
+		script: m[deploy.MetaOnRollback], commit: run.Deployment.Trigger.Commit.Hash, rollback: true, rerun: m[deploy.MetaOnInterrupted] == rerun,
+	}
+	if run.Stage.Name == deploy.StageCustomSyncRollback {
+		j.commit = run.Deployment.RunningCommit
+	}
 	switch {
 	case !began(base):
 		j.nothing = fmt.Sprintf("There is nothing to roll back: stage %s did not run", base.ID)
@@ -70,4 +84,19 @@ func rollbackJob(run deploy.StageRun) (job, error) {
 // was skipped before its script was about to start did not.
 func began(s *deploy.Stage) bool {
 	return s.Metadata[metaIntent] != "" || !s.StartedAt.IsZero() && s.Status != deploy.StageSkipped
+}
+
+// sayIrrevocable warns of a CUSTOM_SYNC that no stage of the deployment's rollback
+// undoes: there was none that could be run again.
+func sayIrrevocable(run deploy.StageRun) {
+	if run.Stage.Name != deploy.StageCustomSync || slices.ContainsFunc(run.Deployment.RollbackStages(), func(s deploy.Stage) bool {
+		return s.Name == deploy.StageCustomSyncRollback
+	}) {
+		return
+	}
+	why := "the application has no earlier success"
+	if d := run.Deployment; d.RunningCommit != "" {
+		why = fmt.Sprintf("the last success, commit %s, has no CUSTOM_SYNC that can be run again", deploy.ShortHash(d.RunningCommit))
+	}
+	run.Log.Infof("If the deployment fails, what this stage does is not undone: %s", why)
 }

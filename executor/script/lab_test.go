@@ -58,7 +58,11 @@ func (l *lines) await(t *testing.T, line string) {
 	t.Fatalf("the script did not print %q: %q", line, l.read())
 }
 
-const hash = "c0ffee0123456789c0ffee0123456789c0ffee01"
+// The commits: the one that is deployed, and the last success.
+const (
+	hash     = "c0ffee0123456789c0ffee0123456789c0ffee01"
+	lastHash = "0ddba110123456789c0ffee0123456789c0ffee0"
+)
 
 // lab is a store with one RUNNING deployment, d, that has a script stage "s",
 // its rollback stage "back", and an executor in a directory of its own.
@@ -67,6 +71,7 @@ type lab struct {
 	store    *store.Store
 	executor *Executor
 	tree     fstest.MapFS
+	last     fstest.MapFS // of the last success
 	log      *lines
 	count    string // a file that scripts of ours append to whenever they run
 }
@@ -79,6 +84,7 @@ func newLab(t *testing.T) *lab {
 			"apps/web/tool.sh":   {Data: []byte("#!/bin/sh\necho tool $1\n"), Mode: 0o755},
 			"shared.txt":         {Data: []byte("shared\n")},
 		},
+		last: fstest.MapFS{"apps/web/hello.txt": {Data: []byte("hello from the last success\n")}},
 	}
 	l.executor = l.newExecutor(filepath.Join(t.TempDir(), "scripts"))
 	t.Cleanup(l.wantNothingLeft)
@@ -90,10 +96,10 @@ func (l *lab) newExecutor(dir string) *Executor {
 	e, err := New(Config{
 		Dir: dir, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
 		Tree: func(repo, commit string) (fs.FS, error) {
-			if repo != "r" || commit != hash {
-				return nil, fmt.Errorf("no commit %s in %s", commit, repo)
+			if tree := map[string]fs.FS{hash: l.tree, lastHash: l.last}[commit]; repo == "r" && tree != nil {
+				return tree, nil
 			}
-			return l.tree, nil
+			return nil, fmt.Errorf("no commit %s in %s", commit, repo)
 		},
 	})
 	if err != nil {
@@ -117,6 +123,15 @@ func (l *lab) wantNothingLeft() {
 // deployment stores d. The rollback stage carries what the planner wrote to it.
 func (l *lab) deployment(o any, rollback map[string]string) {
 	l.t.Helper()
+	l.planned(o, deploy.Plan{Summary: "Sync it", Stages: []deploy.Stage{
+		{ID: "s", Name: deploy.StageScriptRun},
+		{ID: "back", Name: deploy.StageScriptRunRollback, Rollback: true, Metadata: rollback},
+	}})
+}
+
+// planned stores d with a plan, whose first stage has the options.
+func (l *lab) planned(o any, plan deploy.Plan) {
+	l.t.Helper()
 	options, err := json.Marshal(o)
 	if err != nil {
 		l.t.Fatal(err)
@@ -136,13 +151,8 @@ func (l *lab) deployment(o any, rollback map[string]string) {
 	if _, err := l.store.CreateDeployment(context.Background(), store.NewDeployment{Deployment: d}); err != nil {
 		l.t.Fatal(err)
 	}
-	stages := []deploy.Stage{
-		{ID: "s", Name: deploy.StageScriptRun, Options: options},
-		{ID: "back", Name: deploy.StageScriptRunRollback, Rollback: true, Metadata: rollback},
-	}
-	l.update(func(d *deploy.Deployment) error {
-		return d.Plan(deploy.Plan{Stages: stages, Summary: "Sync it"}, time.Now())
-	})
+	plan.Stages[0].Options = options
+	l.update(func(d *deploy.Deployment) error { return d.Plan(plan, time.Now()) })
 	l.update(func(d *deploy.Deployment) error { return d.Start(time.Now()) })
 }
 

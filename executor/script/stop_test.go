@@ -153,7 +153,7 @@ func TestInterrupted(t *testing.T) {
 		l := begin(t, "")
 		for range 2 {
 			wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", true)), deploy.StageFailure,
-				"interrupted: the agent ended while the script ran, and how far it came is unknown; it is not run again (a script that may be: onInterrupted: rerun)")
+				"interrupted: the agent ended while the script ran, and how far it came is unknown; it is not run again (a SCRIPT_RUN that may be: onInterrupted: rerun)")
 		}
 		l.wantRuns(1)
 	})

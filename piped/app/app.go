@@ -182,12 +182,14 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
 	})
 	return map[string]scheduler.Executor{
-		deploy.StageK8sSync:           exec.Sync(),
-		deploy.StageRollback:          exec.Rollback(),
-		deploy.StageWait:              wait.New(wait.Config{Now: o.Now}),
-		deploy.StageWaitApproval:      approvals,
-		deploy.StageScriptRun:         scripts,
-		deploy.StageScriptRunRollback: scripts,
+		deploy.StageK8sSync:            exec.Sync(),
+		deploy.StageRollback:           exec.Rollback(),
+		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
+		deploy.StageWaitApproval:       approvals,
+		deploy.StageScriptRun:          scripts,
+		deploy.StageScriptRunRollback:  scripts,
+		deploy.StageCustomSync:         scripts,
+		deploy.StageCustomSyncRollback: scripts,
 	}, err
 }
 

@@ -50,7 +50,7 @@ func (p *Pipeline) complete(d *strict.Document) {
 			d.Problemf(at+".id", "%q is the ID of pipeline.stages[%d] too; IDs must differ", s.ID, first)
 		}
 		ids[s.ID] = i
-		applies = applies || s.Name == kubernetes.StageSync || s.Name == kubernetes.StagePrimaryRollout || s.Name == stageCustomSync
+		applies = applies || s.Name == kubernetes.StageSync || s.Name == kubernetes.StagePrimaryRollout || s.Name == deploy.StageCustomSync
 	}
 	if !applies {
 		d.Warnf("pipeline", "changes nothing that stays; expected a stage %s or %s", kubernetes.StageSync, kubernetes.StagePrimaryRollout)
@@ -62,7 +62,7 @@ func unknownStage(name string, known []string) string {
 	switch name {
 	case "":
 		return "required; expected the name of a stage, such as " + kubernetes.StageSync
-	case deploy.StageRollback, deploy.StageScriptRunRollback:
+	case deploy.StageRollback, deploy.StageScriptRunRollback, deploy.StageCustomSyncRollback:
 		return fmt.Sprintf("%s cannot stand in a pipeline: it is added to every deployment that can be rolled back", name)
 	}
 	if near := strict.Suggest(name, known); near != "" {

@@ -34,12 +34,9 @@ func StageOptions() map[string]any {
 	all[deploy.StageWaitApproval] = &WaitApprovalOptions{Approvers: []string{}, MinApproverNum: 1, Timeout: defaultStageTimeout}
 	all[deploy.StageScriptRun] = &ScriptRunOptions{OnInterrupted: InterruptedFails, Timeout: defaultStageTimeout}
 	all[deploy.StageAnalysis] = &AnalysisOptions{}
-	all[stageCustomSync] = &CustomSyncOptions{Timeout: defaultStageTimeout}
+	all[deploy.StageCustomSync] = &CustomSyncOptions{Timeout: defaultStageTimeout}
 	return all
 }
-
-// stageCustomSync is the name of a stage that no agent of this version runs.
-const stageCustomSync = "CUSTOM_SYNC"
 
 // Variant implements strict.Variant: with is read into the options of the stage's
 // kind.
@@ -115,7 +112,7 @@ func (s *Stage) completeID(d *strict.Document, at string, i int) {
 		s.ID = fmt.Sprintf("stage-%d", i)
 	}
 	switch {
-	case s.ID == deploy.RollbackID || strings.HasPrefix(s.ID, deploy.ScriptRollbackID):
+	case s.ID == deploy.RollbackID || strings.HasPrefix(s.ID, deploy.ScriptRollbackID) || strings.HasPrefix(s.ID, deploy.CustomSyncRollbackID):
 		d.Problemf(at+".id", "%q is the ID of a stage that runs on rollback; choose another", s.ID)
 	case len(s.ID) > maxStageID || strings.ContainsFunc(s.ID, func(r rune) bool { return !unicode.IsPrint(r) }):
 		d.Problemf(at+".id", "expected at most %d printable characters", maxStageID)

@@ -31,7 +31,6 @@ func unsupportedStages() []string {
 		kubernetes.StageBaselineClean,
 		kubernetes.StageTrafficRouting,
 		deploy.StageAnalysis,
-		stageCustomSync,
 	}
 }
 

@@ -208,6 +208,9 @@ const (
 	StageWaitApproval      = "WAIT_APPROVAL"
 	StageScriptRun         = "SCRIPT_RUN"
 	StageScriptRunRollback = "SCRIPT_RUN_ROLLBACK"
+
+	StageCustomSync         = "CUSTOM_SYNC"
+	StageCustomSyncRollback = "CUSTOM_SYNC_ROLLBACK"
 )
 
 // StageAnalysis is PipeCD's stage that judges a deployment by its metrics.
@@ -216,12 +219,14 @@ const StageAnalysis = "ANALYSIS"
 // IDs of the rollback stages that the planner adds; no configuration may choose
 // them for others.
 const (
-	RollbackID       = "Rollback"
-	ScriptRollbackID = "ScriptRunRollback" // with - and the ID of the stage whose script it takes back
+	RollbackID           = "Rollback"
+	ScriptRollbackID     = "ScriptRunRollback"  // with - and the ID of the stage whose script it takes back
+	CustomSyncRollbackID = "CustomSyncRollback" // with - and the ID of the stage of the last success that it runs again
 )
 
-// Keys of the Stage.Metadata by which the planner tells a SCRIPT_RUN_ROLLBACK what
-// it undoes and how. The names are PipeCD's but for the last.
+// Keys of the Stage.Metadata by which the planner tells a SCRIPT_RUN_ROLLBACK or a
+// CUSTOM_SYNC_ROLLBACK what it undoes and how. The names are PipeCD's but for the
+// last.
 const (
 	MetaBaseStage     = "baseStageID"   // the ID of the forward stage that it undoes
 	MetaOnRollback    = "onRollback"    // the script

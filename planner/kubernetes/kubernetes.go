@@ -5,6 +5,7 @@
 //	rules.go    the rules, in the order in which they are asked
 //	compare.go  what differs between what runs and what is to run
 //	stages.go   the stages of either way, and those of a rollback
+//	undo.go     which stages undo what scripts did
 package kubernetes
 
 import (
@@ -25,11 +26,16 @@ type Running = func(context.Context) (*source.Source, error)
 // Decide plans a deployment of target. Running is asked only if the decision
 // depends on what runs, and never for an application without a last success.
 func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Running) (deploy.Plan, error) {
-	c, err := choose(ctx, question{app: app, deployment: d, target: target, running: running})
+	q := question{app: app, deployment: d, target: target, running: running}
+	c, err := choose(ctx, q)
 	if err != nil {
 		return deploy.Plan{}, err
 	}
-	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil)
+	again, err := lastCustomSyncs(ctx, q, c.strategy)
+	if err != nil {
+		return deploy.Plan{}, err
+	}
+	stages, err := stagesOf(c.strategy, target.Config, app.LastSuccessful != nil, again)
 	if err != nil {
 		return deploy.Plan{}, err
 	}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/config"
@@ -19,13 +20,14 @@ const metaApprovers = "Approvers"
 
 // stagesOf returns the stages of a deployment in the order in which they run, then
 // those of its rollback: what was applied is put back if there was a success
-// before, and scripts that have something to undo are undone.
-func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool) ([]deploy.Stage, error) {
+// before, and scripts that have something to undo are undone. Again are the
+// CUSTOM_SYNC stages of that success.
+func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
 	stages, err := forward(strategy, cfg)
 	if err != nil {
 		return nil, err
 	}
-	rollback, err := backward(strategy, cfg, succeeded)
+	rollback, err := backward(strategy, cfg, succeeded, again)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +77,9 @@ func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
 	return out, nil
 }
 
-func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool) ([]deploy.Stage, error) {
+func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
-	if succeeded {
+	if succeeded && (strategy == deploy.StrategyQuickSync || writesObjects(cfg.Pipeline)) {
 		out = append(out, deploy.Stage{
 			ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
 		})
@@ -85,34 +87,12 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool)
 	if strategy == deploy.StrategyQuickSync {
 		return out, nil
 	}
-	for _, s := range cfg.Pipeline.Stages {
-		script, ok := s.With.(*config.ScriptRunOptions)
-		if !ok || script.OnRollback == "" {
-			continue
-		}
-		undo, err := undoStage(s, script)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, undo)
-	}
-	return out, nil
+	undo, err := undoScripts(cfg.Pipeline, again)
+	return append(out, undo...), err
 }
 
-// undoStage returns the stage that undoes what a script did.
-func undoStage(s config.Stage, script *config.ScriptRunOptions) (deploy.Stage, error) {
-	metadata := map[string]string{
-		deploy.MetaBaseStage: s.ID, deploy.MetaOnRollback: script.OnRollback, deploy.MetaOnInterrupted: string(script.OnInterrupted),
-	}
-	if len(script.Env) > 0 {
-		env, err := json.Marshal(script.Env)
-		if err != nil {
-			return deploy.Stage{}, fmt.Errorf("encode the environment of stage %s: %w", s.ID, err)
-		}
-		metadata[deploy.MetaScriptEnv] = string(env)
-	}
-	return deploy.Stage{
-		ID: deploy.ScriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
-		Rollback: true, Timeout: s.Timeout, Metadata: metadata,
-	}, nil
+// writesObjects reports whether a pipeline has a stage that writes to a cluster. One
+// of scripts alone leaves nothing there that ROLLBACK could put back.
+func writesObjects(p *config.Pipeline) bool {
+	return slices.ContainsFunc(p.Stages, func(s config.Stage) bool { return strings.HasPrefix(s.Name, "K8S_") })
 }

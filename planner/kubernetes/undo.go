@@ -1,0 +1,106 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// lastCustomSyncs returns the CUSTOM_SYNC stages of what runs, for a deployment that
+// has one itself: to run them again is what undoes it, as in PipeCD. There are none
+// where what runs cannot be read any more; the stage's log says what that means.
+func lastCustomSyncs(ctx context.Context, q question, strategy deploy.Strategy) ([]config.Stage, error) {
+	if strategy == deploy.StrategyQuickSync || q.app.LastSuccessful == nil || len(customSyncs(q.config())) == 0 {
+		return nil, nil
+	}
+	running, err := q.running(ctx)
+	switch {
+	case deploy.IsKind(err, deploy.NotFound), deploy.IsKind(err, deploy.Invalid):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("load what runs, commit %s: %w", deploy.ShortHash(q.app.LastSuccessful.Trigger.Commit.Hash), err)
+	}
+	return customSyncs(running.Config), nil
+}
+
+func customSyncs(cfg *config.Application) []config.Stage {
+	if cfg.Pipeline == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(cfg.Pipeline.Stages), func(s config.Stage) bool { return s.Name != deploy.StageCustomSync })
+}
+
+// undoScripts returns the stages that undo what the scripts of a pipeline did, in
+// the pipeline's order. All CUSTOM_SYNC stages together are undone by those of the
+// last success.
+func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, error) {
+	var out []deploy.Stage
+	for _, s := range p.Stages {
+		switch o := s.With.(type) {
+		case *config.ScriptRunOptions:
+			if o.OnRollback == "" {
+				continue
+			}
+			undo, err := undoScript(s, o)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, undo)
+		case *config.CustomSyncOptions:
+			undo, err := syncAgain(s, again)
+			if err != nil {
+				return nil, err
+			}
+			out, again = append(out, undo...), nil
+		}
+	}
+	return out, nil
+}
+
+// undoScript returns the stage that undoes what a SCRIPT_RUN did.
+func undoScript(s config.Stage, o *config.ScriptRunOptions) (deploy.Stage, error) {
+	metadata, err := undoMetadata(s, o.OnRollback, o.Env)
+	if err != nil {
+		return deploy.Stage{}, err
+	}
+	metadata[deploy.MetaOnInterrupted] = string(o.OnInterrupted)
+	return deploy.Stage{
+		ID: deploy.ScriptRollbackID + "-" + s.ID, Name: deploy.StageScriptRunRollback, Desc: "Undo what stage " + s.ID + " did",
+		Rollback: true, Timeout: s.Timeout, Metadata: metadata,
+	}, nil
+}
+
+// syncAgain returns the stages that run the scripts of again, the CUSTOM_SYNC stages
+// of the last success, in place of what stage s did.
+func syncAgain(s config.Stage, again []config.Stage) ([]deploy.Stage, error) {
+	var out []deploy.Stage
+	for _, last := range again {
+		o := last.With.(*config.CustomSyncOptions) // by its name
+		metadata, err := undoMetadata(s, o.Run, o.Envs)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, deploy.Stage{
+			ID: deploy.CustomSyncRollbackID + "-" + last.ID, Name: deploy.StageCustomSyncRollback,
+			Desc: "Run " + last.Name + " of the last success again", Rollback: true, Timeout: last.Timeout, Metadata: metadata,
+		})
+	}
+	return out, nil
+}
+
+// undoMetadata is what tells a stage to run a script that undoes stage s.
+func undoMetadata(s config.Stage, script string, env map[string]string) (map[string]string, error) {
+	metadata := map[string]string{deploy.MetaBaseStage: s.ID, deploy.MetaOnRollback: script}
+	if len(env) > 0 {
+		text, err := json.Marshal(env)
+		if err != nil {
+			return nil, fmt.Errorf("encode the environment of what undoes stage %s: %w", s.ID, err)
+		}
+		metadata[deploy.MetaScriptEnv] = string(text)
+	}
+	return metadata, nil
+}
