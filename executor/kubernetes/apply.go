@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
@@ -107,7 +108,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) cluster.ApplyRequest {
 	return cluster.ApplyRequest{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
-		VariantKey: w.set.Spec.VariantKey, Variant: w.set.Spec.PrimaryValue,
+		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.Spec.PrimaryValue, Variant: string(config.Primary),
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,

@@ -23,7 +23,8 @@ type ApplyRequest struct {
 	DeploymentID  string
 	Commit        string
 	VariantKey    string // of the variant annotation; "" for none
-	Variant       string // primary, canary or baseline
+	VariantValue  string // of the variant annotation
+	Variant       string // InventoryItem.Variant: primary, canary or baseline
 
 	Objects   []manifest.Object      // resolved (Cluster.Resolve)
 	Inventory []deploy.InventoryItem // of the application, as stored
@@ -222,7 +223,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 		recorded[item.Object.Key()] = &req.Inventory[i]
 	}
 	owner := manifest.Ownership{
-		PipedID: req.PipedID, ApplicationID: req.ApplicationID, CommitHash: req.Commit, VariantKey: req.VariantKey, Variant: req.Variant,
+		PipedID: req.PipedID, ApplicationID: req.ApplicationID, CommitHash: req.Commit, VariantKey: req.VariantKey, Variant: req.VariantValue,
 	}
 	configs := newConfigs()
 	for _, obj := range req.Objects {

@@ -25,6 +25,9 @@ const concurrency = 16
 // goneFor is how long a deletion waits for finalizers before it goes on.
 const goneFor = time.Minute
 
+// podsGoneFor is the same where pods are given the time to end that they ask for.
+const podsGoneFor = 5 * time.Minute
+
 // Delete deletes the objects of items from the cluster, in the reverse of the
 // order of applying, and waits for each level to be gone (at most a minute: a
 // finalizer that nobody serves is said in the log, not waited for).
@@ -35,6 +38,26 @@ const goneFor = time.Minute
 // being deleted; the error names every one. Ended are the items that are over for
 // the application: gone, or no longer its own. The others are still there.
 func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
+	return deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor}.run(ctx, items)
+}
+
+// DeleteWithPods is Delete, but an object goes only after what it controls has:
+// when a workload is gone, its pods are. It waits at most five minutes for each
+// level.
+func (c *Cluster) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
+	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor}.run(ctx, items)
+}
+
+// deletion is one Delete.
+type deletion struct {
+	*Cluster
+	pipedID     string
+	log         deploy.StageLog
+	propagation metav1.DeletionPropagation
+	patience    time.Duration // how long a level is waited for
+}
+
+func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, err error) {
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
 	slices.Reverse(groups)
 	var errs []error
@@ -44,7 +67,7 @@ func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.Inv
 		g.SetLimit(concurrency)
 		for i, item := range group {
 			g.Go(func() error {
-				over[i], failures[i] = c.deleteItem(ctx, pipedID, item, log)
+				over[i], failures[i] = d.item(ctx, item)
 				return nil
 			})
 		}
@@ -67,38 +90,37 @@ func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 }
 
-// deleteItem deletes one object; over tells whether it has ended for its
-// application.
-func (c *Cluster) deleteItem(ctx context.Context, pipedID string, item deploy.InventoryItem, log deploy.StageLog) (over bool, err error) {
-	resource, err := c.discovery.lookupKind(ctx, gvkOf(item.Object))
+// item deletes one object; over tells whether it has ended for its application.
+func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, err error) {
+	resource, err := d.discovery.lookupKind(ctx, gvkOf(item.Object))
 	if errors.Is(err, errUnknownKind) {
 		return true, nil // its definition is gone, and every object of it with that
 	}
 	if err != nil {
-		return false, fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+		return false, fmt.Errorf("delete %s: %w", item.Object, d.Classify(err))
 	}
-	client := c.metadataOf(resource, item.Object.Namespace)
+	client := d.metadataOf(resource, item.Object.Namespace)
 	left := ""
-	err = c.retry(ctx, nil, func(ctx context.Context) (err error) {
-		left, err = deleteOwn(ctx, client, pipedID, item)
+	err = d.retry(ctx, nil, func(ctx context.Context) (err error) {
+		left, err = d.own(ctx, client, item)
 		return err
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		log.Infof("%s is gone already", item.Object)
+		d.log.Infof("%s is gone already", item.Object)
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("delete %s: %w", item.Object, c.Classify(err))
+		return false, fmt.Errorf("delete %s: %w", item.Object, d.Classify(err))
 	case left != "":
-		log.Infof("left %s alone: %s", item.Object, left)
+		d.log.Infof("left %s alone: %s", item.Object, left)
 		return true, nil
 	}
-	return c.awaitGone(ctx, client, item, log)
+	return d.awaitGone(ctx, client, item)
 }
 
-// deleteOwn deletes the object unless it is not the one that was applied any
-// more; left then says why.
-func deleteOwn(ctx context.Context, client metadata.ResourceInterface, pipedID string, item deploy.InventoryItem) (left string, err error) {
+// own deletes the object unless it is not the one that was applied any more; left
+// then says why.
+func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, err error) {
 	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -109,22 +131,22 @@ func deleteOwn(ctx context.Context, client metadata.ResourceInterface, pipedID s
 	for _, mark := range []struct{ what, key, is, want string }{
 		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
 		{"label", manifest.LabelApplication, live.Labels[manifest.LabelApplication], item.ApplicationID},
-		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], pipedID},
+		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], d.pipedID},
 	} {
 		if mark.is != mark.want {
 			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), nil
 		}
 	}
-	uid, background := types.UID(item.UID), metav1.DeletePropagationBackground
+	uid := types.UID(item.UID)
 	return "", client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &d.propagation,
 	})
 }
 
 // awaitGone waits until the object has disappeared; gone tells whether it has.
-func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem, log deploy.StageLog) (gone bool, err error) {
+func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, err error) {
 	var finalizers []string
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, goneFor, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, d.patience, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
@@ -137,12 +159,12 @@ func (c *Cluster) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 	})
 	switch {
 	case err == nil:
-		log.Infof("deleted %s", item.Object)
+		d.log.Infof("deleted %s", item.Object)
 		return true, nil
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("wait for %s to be gone: %w", item.Object, context.Cause(ctx))
 	}
-	log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
+	d.log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
 	return false, nil
 }
 

@@ -64,7 +64,7 @@ func (l *lab) request(t *testing.T, manifests string) ApplyRequest {
 	}
 	return ApplyRequest{
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
-		VariantKey: "pipecd.dev/variant", Variant: "primary",
+		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
 		Objects: objs, Inventory: l.items(), Log: l.log,
 		Applied: func(_ context.Context, _ manifest.Object, _ *unstructured.Unstructured, item deploy.InventoryItem) error {
 			l.mu.Lock()

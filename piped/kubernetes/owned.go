@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -29,6 +30,33 @@ func (c *Cluster) Owned(ctx context.Context, applicationID, pipedID string, refs
 		items = append(items, deploy.InventoryItem{ApplicationID: applicationID, Cluster: c.name, Object: ref, UID: string(live.UID)})
 	}
 	return items, nil
+}
+
+// Workloads returns the workloads among the objects as they are live, by
+// deploy.ObjectRef.Key; those that are not there are left out.
+func (c *Cluster) Workloads(ctx context.Context, objects []manifest.Object) (map[string]*unstructured.Unstructured, error) {
+	found := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		ref := manifest.Ref(o.Unstructured)
+		if !isWorkload(groupKind(ref)) {
+			continue
+		}
+		err := c.retry(ctx, nil, func(ctx context.Context) error {
+			resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+			if err != nil {
+				return err
+			}
+			live, err := c.objectsOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			if err == nil {
+				found[ref.Key()] = live
+			}
+			return err
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, c.explain(o, "read", err)
+		}
+	}
+	return found, nil
 }
 
 // Existing tells which of the objects are live. They are looked for at the same

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // controllerManager is the field manager of Kubernetes' own controllers, the
@@ -42,6 +45,35 @@ func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
 		targets[scaleTarget{kind: gv.WithKind(ref["kind"]).GroupKind(), namespace: u.GetNamespace(), name: ref["name"]}] = true
 	}
 	return targets
+}
+
+// Autoscaled returns how many pods those workloads among objects have, by
+// deploy.ObjectRef.Key, that are live and that an autoscaler scales, one among
+// objects or one that is live.
+func (c *Cluster) Autoscaled(ctx context.Context, objects []manifest.Object) (map[string]int32, error) {
+	workloads, err := c.Workloads(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	var set []*unstructured.Unstructured
+	for _, o := range objects {
+		set = append(set, o.Unstructured)
+	}
+	inSet, pods := scaledBySet(set), map[string]int32{}
+	for key, live := range workloads {
+		target, scaled := scaleTargetOf(live), false
+		err := c.retry(ctx, nil, func(ctx context.Context) (err error) {
+			scaled, err = c.hasAutoscaler(ctx, target)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for an autoscaler of %s %s: %w", live.GetKind(), live.GetName(), c.Classify(err))
+		}
+		if n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); found && (scaled || inSet[target]) {
+			pods[key] = int32(n)
+		}
+	}
+	return pods, nil
 }
 
 // yieldReplicas settles who decides spec.replicas of a workload about to be
