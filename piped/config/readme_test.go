@@ -110,6 +110,7 @@ var opened = regexp.MustCompile(`config<\w+>`)
 // simple writes a key of a schema as the reference does.
 func simple(key string) string {
 	key = opened.ReplaceAllString(key, "config")
+	key = strings.Replace(key, "with<K8S_TRAFFIC_ROUTING>.analysis.", "with<ANALYSIS>.", 1) // the same keys
 	return strings.Replace(key, "cloudProviders[]", "platformProviders[]", 1)
 }
 

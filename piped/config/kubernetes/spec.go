@@ -112,7 +112,7 @@ func (s *Spec) Complete(d *strict.Document, stages []Stage) {
 		}
 	}
 	s.VariantLabel.validate(d)
-	s.TrafficRouting.complete(d)
+	s.TrafficRouting.complete(d, s.Service.Name)
 	for i, r := range s.ResourceRoutes {
 		r.complete(d, fmt.Sprintf("resourceRoutes[%d]", i))
 	}

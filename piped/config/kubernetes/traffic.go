@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -84,8 +85,14 @@ type RouteVerify struct {
 	Settle  time.Duration `yaml:"settle"`  // between no traffic and the removal of a variant
 }
 
-func (t *TrafficRouting) complete(d *strict.Document) {
+// complete checks the fields; service is spec.service.name, the stable Service
+// where none is written.
+func (t *TrafficRouting) complete(d *strict.Document, service string) {
 	gateway := t.Method == HTTPRouteMethod || t.Method == GRPCRouteMethod
+	if gateway && t.HTTPRoute == nil {
+		t.HTTPRoute = &HTTPRoute{}
+		t.HTTPRoute.Default()
+	}
 	if t.Istio != nil {
 		t.Istio.complete(d)
 		if t.Method != IstioMethod {
@@ -98,6 +105,22 @@ func (t *TrafficRouting) complete(d *strict.Document) {
 		t.HTTPRoute.complete(d)
 		if !gateway {
 			d.Warnf("trafficRouting.httpRoute", "has no effect with method %s", t.Method)
+		} else {
+			t.completeGateway(d, service)
+		}
+	}
+}
+
+// completeGateway is about what the routes of one method need.
+func (t *TrafficRouting) completeGateway(d *strict.Document, service string) {
+	const at = "trafficRouting.httpRoute"
+	t.HTTPRoute.StableService = cmp.Or(t.HTTPRoute.StableService, service)
+	if t.HTTPRoute.StableService == "" {
+		d.Problemf(at+".stableService", "required with method %s unless spec.service.name is written; expected the Service whose traffic is shared", t.Method)
+	}
+	for i, m := range t.HTTPRoute.ABMatches {
+		if t.Method == GRPCRouteMethod && len(m.QueryParams) > 0 {
+			d.Problemf(fmt.Sprintf("%s.abMatches[%d].queryParams", at, i), "a GRPCRoute cannot match them; use headers")
 		}
 	}
 }
@@ -124,6 +147,9 @@ func (r *HTTPRoute) complete(d *strict.Document) {
 	for i, m := range r.ABMatches {
 		if len(m.Headers)+len(m.QueryParams)+len(m.Cookies) == 0 {
 			d.Problemf(fmt.Sprintf("%s.abMatches[%d]", at, i), "expected at least one of headers, queryParams and cookies")
+		}
+		if len(m.Cookies) > 1 {
+			d.Problemf(fmt.Sprintf("%s.abMatches[%d].cookies", at, i), "expected one cookie, found %d; a route can match one at a time", len(m.Cookies))
 		}
 	}
 	if r.Mirror.Percent > 100 {
