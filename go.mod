@@ -1,6 +1,6 @@
 module github.com/c785c783/piped
 
-go 1.26.0
+go 1.26.7
 
 require (
 	filippo.io/age v1.3.2
