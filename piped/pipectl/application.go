@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -96,12 +98,12 @@ func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
 				return w.sync(ctx, func(ctx context.Context) (string, error) {
 					if !own {
 						resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: id})
-						return resp.GetCommandId(), err
+						return resp.GetCommandId(), syncFailed(err)
 					}
 					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
 						ApplicationId: id, Commit: commit, Strategy: number, OverrideSyncWindows: override,
 					})
-					return resp.GetCommandId(), err
+					return resp.GetCommandId(), syncFailed(err)
 				})
 			})
 		},
@@ -130,8 +132,28 @@ func (w *wait) confirmPrune(ctx context.Context, app string) error {
 		for _, o := range resp.GetObjects() {
 			w.log.infof("Permitted to delete: %s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
 		}
-		return resp.GetCommandId(), err
+		return resp.GetCommandId(), syncFailed(err)
 	})
+}
+
+// syncFailed and rollbackFailed say what could not be asked for; nil stays nil.
+func syncFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unknownApplication(failed("failed to sync application", err))
+}
+
+func rollbackFailed(app string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = failed("failed to roll back application", err)
+	if status.Code(err) != codes.NotFound {
+		return err
+	}
+	return hint(err, "'pipectl deployment list --app-id=%s --status=%s' shows what the application can go back to; 'pipectl application sync --app-id=%s --commit=...' deploys another commit; 'pipectl application list' shows the applications",
+		app, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, app)
 }
 
 func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {
@@ -153,7 +175,7 @@ func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {
 					if err == nil {
 						w.log.infof("Rolling back to commit %s", resp.GetCommit())
 					}
-					return resp.GetCommandId(), err
+					return resp.GetCommandId(), rollbackFailed(req.GetApplicationId(), err)
 				})
 			})
 		},

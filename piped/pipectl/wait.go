@@ -51,7 +51,7 @@ func (w *wait) with(cmd *cobra.Command, conn *connection, logs *logging, f func(
 	return f(cmd.Context())
 }
 
-// sync asks for a deployment and waits until it is triggered, then for the
+// sync asks for a deployment, with an error that is complete, and waits until it is triggered, then for the
 // statuses, if any, with the timeout starting anew.
 func (w *wait) sync(ctx context.Context, request func(context.Context) (commandID string, err error)) error {
 	id, err := w.trigger(ctx, request)
@@ -72,7 +72,7 @@ func (w *wait) trigger(ctx context.Context, request func(context.Context) (strin
 	defer cancel()
 	commandID, err := request(ctx)
 	if err != nil {
-		return "", unknownApplication(failed("failed to sync application", err))
+		return "", err
 	}
 	w.log.infof("Sent a request to sync application and waiting to be accepted...")
 	var id string
