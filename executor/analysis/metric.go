@@ -1,0 +1,192 @@
+package analysis
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/c785c783/piped/executor/analysis/provider"
+	"github.com/c785c783/piped/executor/analysis/stats"
+	"github.com/c785c783/piped/piped/config/analysis"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	maxStep = time.Minute
+	minStep = time.Second
+	// comparedPoints is how many points of an interval are asked for to be compared:
+	// of less than four on either side no difference can be shown at all.
+	comparedPoints = 10
+	// alpha is from which p-value on a difference may be chance; PipeCD's.
+	alpha = 0.05
+)
+
+// metric looks at the numbers of a provider.
+type metric struct {
+	analysis.Metric
+	providers Providers
+	query     string // filled in; with a comparison, that of the canary
+	other     string // what it is compared with: with CANARY_*, the other variant's query
+	previous  time.Time
+}
+
+// window is that of a look, which ends at a time.
+func (m *metric) window(end time.Time) provider.Window {
+	interval := time.Duration(m.Interval)
+	step := min(maxStep, interval)
+	if m.Strategy != analysis.Threshold {
+		step = min(maxStep, max(minStep, interval/(comparedPoints-1)), interval)
+	}
+	return provider.Window{From: end.Add(-interval), To: end, Step: step}
+}
+
+// look implements check.look.
+func (m *metric) look(ctx context.Context, at moment) (outcome, error) {
+	from, err := m.providers.Metrics(m.Provider)
+	if err != nil {
+		return outcome{}, err
+	}
+	seen, err := from.Query(ctx, m.query, m.window(at.now))
+	if err != nil {
+		return outcome{}, err
+	}
+	if m.Strategy == analysis.Threshold {
+		out := threshold(seen.Points, m.Expected)
+		out.warnings = seen.Warnings
+		return out, nil
+	}
+	end := at.now
+	if m.Strategy == analysis.Previous {
+		end = m.previous.Add(at.elapsed)
+	}
+	others, err := from.Query(ctx, m.other, m.window(end))
+	if err != nil {
+		return outcome{}, fmt.Errorf("what to compare with: %w", err)
+	}
+	out := compare(seen.Points, others.Points, m.sides(), m.Deviation)
+	out.warnings = slices.Concat(seen.Warnings, others.Warnings)
+	return out, nil
+}
+
+// sides are what is compared, in words.
+func (m *metric) sides() [2]string {
+	switch m.Strategy {
+	case analysis.CanaryBaseline:
+		return [2]string{"canary", "baseline"}
+	case analysis.CanaryPrimary:
+		return [2]string{"canary", "primary"}
+	}
+	return [2]string{"now", "the analysis passed last"}
+}
+
+// threshold judges points by bounds, which belong to what is accepted.
+func threshold(points []float64, expected analysis.Expected) outcome {
+	if len(points) == 0 {
+		return noData("the query found nothing")
+	}
+	low, high := slices.Min(points), slices.Max(points)
+	var bad int
+	worst, beyond := 0.0, -1.0
+	for _, v := range points {
+		if by := outside(v, expected); by > 0 {
+			if bad++; by > beyond {
+				worst, beyond = v, by
+			}
+		}
+	}
+	out := outcome{verdict: deploy.AnalysisOK, values: points}
+	switch {
+	case bad > 0 && len(points) > 1:
+		out.verdict, out.text = deploy.AnalysisFailed, fmt.Sprintf("%s (expected %s; %d of %d points are not)", number(worst), bounds(expected), bad, len(points))
+	case bad > 0:
+		out.verdict, out.text = deploy.AnalysisFailed, fmt.Sprintf("%s (expected %s)", number(worst), bounds(expected))
+	case low == high:
+		out.text = fmt.Sprintf("%s (expected %s)", number(low), bounds(expected))
+	default:
+		out.text = fmt.Sprintf("%s to %s (expected %s; %d points)", number(low), number(high), bounds(expected), len(points))
+	}
+	return out
+}
+
+// outside returns by how much v is outside of what is expected; 0 is inside.
+func outside(v float64, e analysis.Expected) float64 {
+	switch {
+	case e.Max != nil && v > *e.Max:
+		return v - *e.Max
+	case e.Min != nil && v < *e.Min:
+		return *e.Min - v
+	}
+	return 0
+}
+
+// bounds says what is expected.
+func bounds(e analysis.Expected) string {
+	switch {
+	case e.Min == nil:
+		return "at most " + number(*e.Max)
+	case e.Max == nil:
+		return "at least " + number(*e.Min)
+	}
+	return number(*e.Min) + " to " + number(*e.Max)
+}
+
+// compare judges points by whether they deviate from others.
+func compare(points, others []float64, sides [2]string, deviation analysis.Deviation) outcome {
+	switch {
+	case len(points) == 0 && len(others) == 0:
+		return noData("the queries found nothing")
+	case len(points) == 0:
+		return noData("the query of %s found nothing, and that of %s found %d points", sides[0], sides[1], len(others))
+	case len(others) == 0:
+		return noData("the query of %s found nothing, and that of %s found %d points", sides[1], sides[0], len(points))
+	}
+	alternative, direction := stats.Differs, "differs from"
+	switch deviation {
+	case analysis.High:
+		alternative, direction = stats.Greater, "is higher than"
+	case analysis.Low:
+		alternative, direction = stats.Less, "is lower than"
+	}
+	_, p := stats.MannWhitney(points, others, alternative)
+	out := outcome{verdict: deploy.AnalysisOK, values: points, compared: others}
+	figures := fmt.Sprintf("%s is %s in the middle of %d points, %s %s of %d", sides[0], number(median(points)), len(points), sides[1], number(median(others)), len(others))
+	if p < alpha {
+		out.verdict = deploy.AnalysisFailed
+		out.text = fmt.Sprintf("%s (it %s the other: p = %s, below %g)", figures, direction, number(p), alpha)
+		return out
+	}
+	out.text = fmt.Sprintf("%s (not shown that it %s the other: p = %s)", figures, direction, number(p))
+	return out
+}
+
+// median returns the middle of values, of which there is one at least.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if half := len(sorted) / 2; len(sorted)%2 == 1 {
+		return sorted[half]
+	} else if low, high := sorted[half-1], sorted[half]; low != high {
+		return low/2 + high/2
+	} else {
+		return low // also for what has no half
+	}
+}
+
+// number writes a number as people do.
+func number(v float64) string {
+	if size := math.Abs(v); size >= 1e-4 && size < 1e9 || v == 0 {
+		return strconv.FormatFloat(roundTo(v, 5), 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 5, 64)
+}
+
+// roundTo keeps that many significant digits, and all before the point.
+func roundTo(v float64, digits int) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, max(0, float64(digits)-1-math.Floor(math.Log10(math.Abs(v)))))
+	return math.Round(v*scale) / scale
+}

@@ -1,0 +1,195 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/analysis"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxTemplateFile is the largest file that is read, in bytes.
+const maxTemplateFile = 1 << 20
+
+// ReadTemplates reads the templates of a repository: those of the YAML and JSON
+// files directly in .pipe/ that are of kind AnalysisTemplate. A file that cannot be
+// read is among the broken ones of the result.
+func ReadTemplates(tree fs.FS) (config.AnalysisTemplates, error) {
+	var all config.AnalysisTemplates
+	entries, err := fs.ReadDir(tree, config.SharedDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return all, fmt.Errorf("look for templates in %s: %w", config.SharedDir, err)
+	}
+	for _, entry := range entries {
+		name := path.Join(config.SharedDir, entry.Name())
+		if ext := path.Ext(name); entry.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
+			continue
+		}
+		info, err := fs.Stat(tree, name)
+		if err == nil && info.Size() > maxTemplateFile {
+			err = fmt.Errorf("it has %d bytes; expected at most %d", info.Size(), maxTemplateFile)
+		}
+		var data []byte
+		if err == nil {
+			data, err = fs.ReadFile(tree, name)
+		}
+		if err != nil {
+			all.Broken = append(all.Broken, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		all.Add(name, data)
+	}
+	return all, nil
+}
+
+// resolve returns the checks of an analysis, with the templates of the commit that
+// is deployed filled in where they name one.
+func (p *process) resolve(ctx context.Context, o analysis.Options) (analysis.Checks, error) {
+	var templates config.AnalysisTemplates
+	if metrics, logs, https := o.Used(); len(metrics)+len(logs)+len(https) > 0 {
+		tree, err := p.Tree(p.run.Deployment.Git.RepoID, p.run.Deployment.Trigger.Commit.Hash)
+		if err == nil {
+			templates, err = ReadTemplates(tree)
+		}
+		if err != nil {
+			return analysis.Checks{}, err
+		}
+	}
+	checks, err := templates.Resolve(o)
+	if err != nil {
+		return checks, err
+	}
+	for _, w := range templates.Warnings {
+		p.run.Log.Infof("Warning: %s", w)
+	}
+	for _, broken := range templates.Broken {
+		p.run.Log.Infof("Warning: a file of templates that nothing here needs cannot be read: %v", broken)
+	}
+	return checks, ctx.Err()
+}
+
+// filler fills queries in.
+type filler struct {
+	app, env, namespace string
+}
+
+// newFiller returns what the queries of the deployed application are filled in with.
+func (p *process) newFiller(ctx context.Context) (filler, error) {
+	cfg, err := p.Sources.Config(ctx, p.run.Deployment.Git, p.run.Deployment.Trigger.Commit.Hash)
+	if err != nil {
+		return filler{}, err
+	}
+	f := filler{app: p.run.Deployment.ApplicationName, env: p.run.Deployment.Labels["env"], namespace: cfg.Kubernetes.Input.Namespace}
+	if f.namespace == "" {
+		f.namespace = "default"
+	}
+	return f, nil
+}
+
+// data is what a text sees; variant is "" where there is no comparison of variants.
+func (f filler) data(appArgs map[string]string, variant string, variantArgs map[string]string) map[string]any {
+	data := map[string]any{
+		"App":           map[string]string{"Name": f.app, "Env": f.env},
+		"K8s":           map[string]string{"Namespace": f.namespace},
+		"AppCustomArgs": copied(appArgs),
+	}
+	if variant != "" {
+		data["Variant"] = map[string]string{"Name": variant}
+		data["VariantCustomArgs"] = copied(variantArgs)
+	}
+	return data
+}
+
+func copied(args map[string]string) map[string]string {
+	if args == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(args)
+}
+
+// fill fills in a text that is Go's template language, of which it may use what
+// cannot take long: no loops and no templates of its own.
+func fill(what, text string, data map[string]any) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	t, err := template.New(what).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s: the query cannot be read as a template: %w", what, err)
+	}
+	if err := permitted(t); err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s: %w", what, err)
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, data); err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "%s: %w; there are %s", what, err, known(data))
+	}
+	return out.String(), nil
+}
+
+// known names what a text can be filled in with.
+func known(data map[string]any) string {
+	var names []string
+	for _, outer := range slices.Sorted(maps.Keys(data)) {
+		inner := slices.Sorted(maps.Keys(data[outer].(map[string]string)))
+		for _, name := range inner {
+			names = append(names, "."+outer+"."+name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// functions are those that a text may call.
+var functions = []string{"and", "or", "not", "eq", "ne", "index", "len", "urlquery", "print"}
+
+// permitted refuses what could take long.
+func permitted(t *template.Template) error {
+	if len(t.Templates()) > 1 {
+		return errors.New("define and block are not available in a query")
+	}
+	return permittedNode(t.Root)
+}
+
+func permittedNode(node parse.Node) error {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return nil
+		}
+		for _, child := range n.Nodes {
+			if err := permittedNode(child); err != nil {
+				return err
+			}
+		}
+	case *parse.IfNode:
+		return errors.Join(permittedNode(n.Pipe), permittedNode(n.List), permittedNode(n.ElseList))
+	case *parse.WithNode:
+		return errors.Join(permittedNode(n.Pipe), permittedNode(n.List), permittedNode(n.ElseList))
+	case *parse.ActionNode:
+		return permittedNode(n.Pipe)
+	case *parse.PipeNode:
+		for _, command := range n.Cmds {
+			for _, arg := range command.Args {
+				if err := permittedNode(arg); err != nil {
+					return err
+				}
+			}
+		}
+	case *parse.IdentifierNode:
+		if !slices.Contains(functions, n.Ident) {
+			return fmt.Errorf("function %s is not available in a query; there are %s", n.Ident, strings.Join(functions, ", "))
+		}
+	case *parse.RangeNode, *parse.TemplateNode, *parse.BreakNode, *parse.ContinueNode:
+		return fmt.Errorf("%s is not available in a query", n)
+	}
+	return nil
+}
