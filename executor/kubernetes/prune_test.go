@@ -268,3 +268,24 @@ func eventually(t *testing.T, wrong func() string) {
 		}
 	}
 }
+
+// TestWhatHelmKeepsStays: an object whose annotation says so is not deleted, which each
+// prune says; it stays the application's.
+func TestWhatHelmKeepsStays(t *testing.T) {
+	l := newStageLab(t)
+	l.spec += "  quickSync: {prune: true}\n"
+	valuable := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: valuable, annotations: {helm.sh/resource-policy: keep}}\n"
+	l.succeed(t, keptManifest+valuable)
+	for range 2 {
+		if result, _ := l.syncAs(t, keptManifest); result.Status != deploy.StageSuccess {
+			t.Fatalf("ended %+v", result)
+		}
+		l.wantLogged(t, "left ConfigMap "+l.ns+"/valuable alone: its annotation helm.sh/resource-policy is keep; delete it by hand if it is not needed")
+		if diff := cmp.Diff([]string{"ConfigMap/kept", "ConfigMap/valuable"}, l.inventoried(t)); diff != "" {
+			t.Errorf("inventory (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := l.shared.Client(t).CoreV1().ConfigMaps(l.ns).Get(t.Context(), "valuable", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -34,9 +34,10 @@ const podsGoneFor = 5 * time.Minute
 //
 // Only the very object that was applied is deleted: one with another UID, or
 // marked as another application's or another agent's since, is left alone and
-// said so. Objects already gone are fine. Items that fail do not keep others from
+// said so, and so is one that manifest.AnnotationResourcePolicy says is to be kept.
+// Objects already gone are fine. Items that fail do not keep others from
 // being deleted; the error names every one. Ended are the items that are over for
-// the application: gone, or no longer its own. The others are still there.
+// the application: gone, or no longer its own. The others are still there, and its.
 func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
 	return deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor}.run(ctx, items)
 }
@@ -102,7 +103,7 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 	client := d.metadataOf(resource, item.Object.Namespace)
 	left := ""
 	err = d.retry(ctx, nil, func(ctx context.Context) (err error) {
-		left, err = d.own(ctx, client, item)
+		left, over, err = d.own(ctx, client, item)
 		return err
 	})
 	switch {
@@ -113,20 +114,20 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 		return false, fmt.Errorf("delete %s: %w", item.Object, d.Classify(err))
 	case left != "":
 		d.log.Infof("left %s alone: %s", item.Object, left)
-		return true, nil
+		return over, nil
 	}
 	return d.awaitGone(ctx, client, item)
 }
 
-// own deletes the object unless it is not the one that was applied any more; left
-// then says why.
-func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, err error) {
+// own deletes the object unless it is not the one that was applied any more, or is
+// to be kept; left then says why, and over whether it has ended for its application.
+func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, over bool, err error) {
 	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if string(live.UID) != item.UID {
-		return "another object has taken its name", nil
+		return "another object has taken its name", true, nil
 	}
 	for _, mark := range []struct{ what, key, is, want string }{
 		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
@@ -134,11 +135,14 @@ func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, it
 		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], d.pipedID},
 	} {
 		if mark.is != mark.want {
-			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), nil
+			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), true, nil
 		}
 	}
+	if live.Annotations[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep {
+		return fmt.Sprintf("its annotation %s is %s; delete it by hand if it is not needed", manifest.AnnotationResourcePolicy, manifest.ResourcePolicyKeep), false, nil
+	}
 	uid := types.UID(item.UID)
-	return "", client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
+	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &d.propagation,
 	})
 }

@@ -23,6 +23,13 @@ const (
 	AnnotationOrder              = "pipecd.dev/order"                  // an integer
 )
 
+// AnnotationResourcePolicy is Helm's: an object with the value ResourcePolicyKeep is
+// not deleted when Git has it no more.
+const (
+	AnnotationResourcePolicy = "helm.sh/resource-policy"
+	ResourcePolicyKeep       = "keep"
+)
+
 // LabelApplication is the label every applied object carries; its value is the
 // application's ID.
 const LabelApplication = "pipecd.dev/application"
