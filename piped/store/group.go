@@ -149,11 +149,18 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 		return false, err
 	}
 	defer shared.Rollback() //nolint:errcheck // does nothing after a commit
+	var writers []*tx
 	for _, m := range members {
 		m.tx = &tx{store: s, sql: shared, shared: true}
 		if !m.runIn(ctx, shared) {
 			return false, nil
 		}
+		if m.err == nil && m.panic == nil {
+			writers = append(writers, m.tx)
+		}
+	}
+	if err := flushEvents(ctx, writers...); err != nil {
+		return false, nil // it tells whose they are when each writes alone
 	}
 	if err := shared.Commit(); err != nil {
 		return false, err
@@ -186,7 +193,5 @@ func (m *member) run() {
 	if m.err = m.ctx.Err(); m.err != nil {
 		return
 	}
-	if m.err = m.fn(m.tx); m.err == nil {
-		m.err = m.tx.flushEvents(m.ctx)
-	}
+	m.err = m.fn(m.tx)
 }

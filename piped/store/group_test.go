@@ -146,3 +146,46 @@ func TestWritersOfALostTransaction(t *testing.T) {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 }
+
+// TestEventsOfASharedTransaction: the events of writers that share one are numbered
+// in the order of the writers; of one that was refused there are none.
+func TestEventsOfASharedTransaction(t *testing.T) {
+	s, waiting, release := openGroup(t)
+	feed := s.Watch(deploy.TopicEvent)
+	defer feed.Close()
+	errs := make([]error, 4)
+	var running sync.WaitGroup
+	for i := range errs {
+		running.Go(func() {
+			errs[i] = s.write(t.Context(), func(t *tx) error {
+				for _, part := range []string{"a", "b"} {
+					t.events = append(t.events, deploy.Event{Key: fmt.Sprintf("%d%s", i, part), Type: deploy.EventRolloutEnded, Payload: []byte("{}")})
+				}
+				if i == 1 {
+					return errors.New("refused")
+				}
+				return nil
+			})
+		})
+		waiting(i + 1)
+	}
+	release()
+	running.Wait()
+	if fmt.Sprint(errs) != "[<nil> refused <nil> <nil>]" {
+		t.Errorf("errors %v", errs)
+	}
+	events, err := s.Events(t.Context(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprintf("%d %s", e.Seq, e.Key))
+	}
+	if diff := cmp.Diff([]string{"1 0a", "2 0b", "3 2a", "4 2b", "5 3a", "6 3b"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if told := feed.Take(); len(told) != len(got) {
+		t.Errorf("%d events were announced, want %d", len(told), len(got))
+	}
+}

@@ -7,27 +7,33 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// flushEvents gives the transaction's events their numbers and writes them. The
-// counter's row is the last one a transaction locks, until it commits: numbers
-// are committed in their order, so that a reader who asks for what follows the
-// last number it saw misses nothing. An event whose key was written before has
-// been told and is dropped, with its number.
-func (t *tx) flushEvents(ctx context.Context) error {
-	if len(t.events) == 0 {
+// flushEvents gives the events of writers that share a transaction their numbers
+// and writes them. The counter's row is the last one a transaction locks, until it
+// commits: numbers are committed in their order, so that a reader who asks for what
+// follows the last number it saw misses nothing. An event whose key was written
+// before has been told and is dropped, with its number.
+func flushEvents(ctx context.Context, writers ...*tx) error {
+	n := int64(0)
+	for _, t := range writers {
+		n += int64(len(t.events))
+	}
+	if n == 0 {
 		return nil
 	}
-	n := int64(len(t.events))
-	last, _, err := one(ctx, t, scanNumber, "UPDATE counters SET value = value + ? WHERE name = 'outbox' RETURNING value", n)
+	last, _, err := one(ctx, writers[0], scanNumber, "UPDATE counters SET value = value + ? WHERE name = 'outbox' RETURNING value", n)
 	if err != nil {
 		return err
 	}
-	rows := make([][]any, n)
-	for i, e := range t.events {
-		seq := last - n + int64(i) + 1
-		rows[i] = []any{seq, e.Key, string(e.Type), e.ApplicationID, e.DeploymentID, e.StageID, string(e.Payload), toMilli(e.At)}
-		t.changed(deploy.TopicEvent, e.Key, e.ApplicationID)
+	rows := make([][]any, 0, n)
+	seq := last - n
+	for _, t := range writers {
+		for _, e := range t.events {
+			seq++
+			rows = append(rows, []any{seq, e.Key, string(e.Type), e.ApplicationID, e.DeploymentID, e.StageID, string(e.Payload), toMilli(e.At)})
+			t.changed(deploy.TopicEvent, e.Key, e.ApplicationID)
+		}
 	}
-	return t.insert(ctx, "outbox", "seq, event_key, type, application_id, deployment_id, stage_id, payload, at", "ON CONFLICT (event_key) DO NOTHING", rows)
+	return writers[0].insert(ctx, "outbox", "seq, event_key, type, application_id, deployment_id, stage_id, payload, at", "ON CONFLICT (event_key) DO NOTHING", rows)
 }
 
 func scanNumber(row scanner) (n int64, err error) { return n, row.Scan(&n) }

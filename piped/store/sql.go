@@ -98,7 +98,7 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	if err := fn(t); err != nil {
 		return err
 	}
-	if err := t.flushEvents(ctx); err != nil {
+	if err := flushEvents(ctx, t); err != nil {
 		return err
 	}
 	if err := s.dialect.notify(ctx, t); err != nil {
