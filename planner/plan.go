@@ -108,8 +108,9 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 	return d, p.windowTurn(d, target).hold, err
 }
 
-// end moves a deployment out of PENDING: to PLANNED, or to its end.
-func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) error {
+// end moves a deployment out of PENDING: to PLANNED, or to its end. It reports
+// whether it did: another one may have become active meanwhile.
+func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) (moved bool, err error) {
 	now := p.Now()
 	written, err := p.Store.UpdateDeploymentFrom(ctx, d, func(d *deploy.Deployment) error {
 		switch {
@@ -121,17 +122,17 @@ func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) error
 		return d.Plan(v.plan, now)
 	})
 	if deploy.IsKind(err, deploy.Conflict) {
-		return nil // superseded, cancelled, or another one became active meanwhile
+		return false, nil // superseded, cancelled, or another one became active meanwhile
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if v.status != "" {
 		p.logger(d).Info("deployment not planned", "status", written.Status, "reason", written.StatusReason)
-		return nil
+		return true, nil
 	}
 	p.logger(d).Info("deployment planned", "strategy", written.Strategy, "summary", written.Summary)
-	return nil
+	return true, nil
 }
 
 func (p *Planner) logger(d deploy.Deployment) *slog.Logger {

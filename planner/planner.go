@@ -43,6 +43,9 @@ type Config struct {
 type Planner struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications with something to plan
+
+	mu      sync.Mutex
+	waiting map[string]bool // applications that may have pending deployments
 }
 
 // New returns a planner that has not started.
@@ -53,7 +56,7 @@ func New(c Config) *Planner {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
 	}
-	return &Planner{Config: c}
+	return &Planner{Config: c, waiting: map[string]bool{}}
 }
 
 // Run plans until ctx ends, and returns when no planning is under way.
@@ -102,13 +105,41 @@ func (p *Planner) follow(ctx context.Context, changes []deploy.Change) {
 	chains := map[string]bool{}
 	for _, c := range changes {
 		if c.Topic == deploy.TopicDeployment {
-			p.queue.Add(c.ApplicationID)
+			if p.concerns(c) {
+				p.queue.Add(c.ApplicationID)
+			}
 			continue
 		}
 		if !chains[c.ID] {
 			chains[c.ID] = true
 			p.followChain(ctx, c.ID)
 		}
+	}
+}
+
+// concerns reports whether a deployment's change may give something to plan, or
+// to say of what waits: it is pending itself, or it may be what others of its
+// application wait for.
+func (p *Planner) concerns(c deploy.Change) bool {
+	switch c.Status {
+	case deploy.Pending, "":
+		return true
+	case deploy.Running, deploy.RollingBack:
+		return false // it was waited for since it was planned
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting[c.ApplicationID]
+}
+
+// note records whether an application may have pending deployments.
+func (p *Planner) note(appID string, waiting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if waiting {
+		p.waiting[appID] = true
+	} else {
+		delete(p.waiting, appID)
 	}
 }
 

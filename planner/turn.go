@@ -15,9 +15,13 @@ import (
 // planNext plans the oldest pending deployment of an application that may go.
 // The others stay pending and say what they wait for.
 func (p *Planner) planNext(ctx context.Context, appID string) error {
+	p.note(appID, true) // what changes while it is planned may concern it
 	pending, active, err := p.open(ctx, appID)
 	if err != nil {
 		return err
+	}
+	if len(pending) == 0 {
+		p.note(appID, false)
 	}
 	for i, d := range pending {
 		if active != nil { // its end wakes the planner again
@@ -34,7 +38,11 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 			if err := p.overtake(ctx, pending[:i], d, v); err != nil {
 				return err
 			}
-			return p.end(ctx, d, v)
+			moved, err := p.end(ctx, d, v)
+			if moved {
+				p.note(appID, len(pending) > 1)
+			}
+			return err
 		}
 		if err := p.hold(ctx, d, v.hold); err != nil {
 			return err

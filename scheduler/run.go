@@ -20,7 +20,8 @@ type run struct {
 	id, provider string
 	log          *slog.Logger
 
-	d deploy.Deployment // as last read or written
+	d     deploy.Deployment // as last read or written
+	known bool              // d is what the scheduler read when it made the run
 
 	// takenUp is the deployment's status when it was taken up, interrupted the
 	// stage that was RUNNING then, "" if none was.
@@ -39,7 +40,7 @@ type run struct {
 
 func newRun(s *Scheduler, d deploy.Deployment) *run {
 	return &run{
-		s: s, id: d.ID, provider: d.Provider, ends: map[string]time.Time{}, skips: map[string]string{},
+		s: s, id: d.ID, provider: d.Provider, d: d, known: d.Status == deploy.Planned, ends: map[string]time.Time{}, skips: map[string]string{},
 		log: s.Logger.With("app", d.ApplicationName, "deployment", d.ID, "commit", d.Trigger.Commit.Short()),
 	}
 }
@@ -78,12 +79,17 @@ func (r *run) drive(ctx context.Context) error {
 }
 
 // load reads the deployment. What the scheduler knew when it made the run may be
-// old: a run that has just ended could have completed the deployment. From here
-// on this run alone moves it on.
+// old: a run that has just ended could have completed the deployment. One that was
+// PLANNED is good enough to start from, for the start fails if it is old. From
+// there on this run alone moves it on.
 func (r *run) load(ctx context.Context) error {
-	d, err := r.s.Store.Deployment(ctx, r.id)
-	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
-		return err
+	d, known := r.d, r.known
+	r.known = false
+	if !known {
+		var err error
+		if d, err = r.s.Store.Deployment(ctx, r.id); err != nil && !deploy.IsKind(err, deploy.NotFound) {
+			return err
+		}
 	}
 	r.d, r.takenUp, r.interrupted = d, d.Status, ""
 	for _, stage := range d.Stages {

@@ -145,7 +145,11 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 			commands = true
 			continue
 		}
-		if s.isRun(c.ID) {
+		if c.Status == deploy.Pending || s.isRun(c.ID) {
+			continue
+		}
+		if c.Status != "" && c.Status.Completed() {
+			s.forget(c.ID)
 			continue
 		}
 		d, err := s.Store.Deployment(ctx, c.ID)
@@ -168,6 +172,13 @@ func (s *Scheduler) isRun(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[id] != nil
+}
+
+// forget takes a deployment that has ended out of those that want to run.
+func (s *Scheduler) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, id)
 }
 
 // consider notes whether d wants to run.

@@ -22,4 +22,7 @@ type Change struct {
 	Topic         Topic
 	ID            string
 	ApplicationID string
+	// Status is what a deployment was written as, so that nobody need read one
+	// that does not concern them; "" of other rows, and when it is not known.
+	Status Status
 }

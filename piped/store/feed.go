@@ -14,7 +14,8 @@ type feed struct {
 }
 
 // publish never blocks: a watch keeps what its reader has not taken yet, each
-// row once, so that it is as large as the set of rows at most.
+// row once, a deployment once in each status, so that it is no larger than the
+// set of rows.
 func (f *feed) publish(changes []deploy.Change) {
 	if len(changes) == 0 {
 		return
@@ -60,7 +61,7 @@ func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
 // Take returns the changes since the last Take in the order of their first
-// commit, each row once.
+// commit, each row once, a deployment once in each status.
 func (w *Watch) Take() []deploy.Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()

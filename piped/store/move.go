@@ -310,7 +310,7 @@ func (t *tx) log(ctx context.Context, prev, d *deploy.Deployment) error {
 		rows[i] = []any{d.ID, d.Revision, i, m.StageID, m.From, m.To, m.Reason, toMilli(m.At)}
 		t.events = append(t.events, deploy.EventsFor(d, m)...)
 	}
-	t.changed(deploy.TopicDeployment, d.ID, d.ApplicationID)
+	t.changes = append(t.changes, deploy.Change{Topic: deploy.TopicDeployment, ID: d.ID, ApplicationID: d.ApplicationID, Status: d.Status})
 	if d.ChainID != "" && (prev == nil || d.Status.Completed()) {
 		t.changed(deploy.TopicChain, d.ChainID, d.ApplicationID)
 	}

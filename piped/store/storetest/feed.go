@@ -21,7 +21,7 @@ func testFeed(t *testing.T, e *env) {
 
 	e.create(t, "d1", a)
 	app := deploy.Change{Topic: deploy.TopicApplication, ID: a.ID, ApplicationID: a.ID}
-	dep := deploy.Change{Topic: deploy.TopicDeployment, ID: "d1", ApplicationID: a.ID}
+	dep := deploy.Change{Topic: deploy.TopicDeployment, ID: "d1", ApplicationID: a.ID, Status: deploy.Pending}
 	event := func(key string) deploy.Change {
 		return deploy.Change{Topic: deploy.TopicEvent, ID: key, ApplicationID: a.ID}
 	}
@@ -61,6 +61,17 @@ func testFeed(t *testing.T, e *env) {
 	want := []deploy.Change{dep, {Topic: deploy.TopicStageLog, ID: "d1", ApplicationID: a.ID}}
 	if diff := cmp.Diff(want, everything.Take()); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)
+	}
+
+	// Each status that a deployment was written in is a hint of its own.
+	e.run(t, "d1")
+	e.update(t, "d1", increment)
+	var statuses []deploy.Status
+	for _, c := range some.Take() {
+		statuses = append(statuses, c.Status)
+	}
+	if diff := cmp.Diff([]deploy.Status{deploy.Pending, deploy.Planned, deploy.Running}, statuses); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
 	}
 	if got := gone.Take(); len(got) != 0 {
 		t.Errorf("a closed watch got %v", got)
