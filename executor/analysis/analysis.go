@@ -84,18 +84,22 @@ func (p *process) carryOut(ctx context.Context) error {
 		err = p.waitUntil(ctx, p.duration)
 	}
 	if deploy.Stopped(ctx) != "" {
-		return fmt.Errorf("the analysis of %s was not over", p.duration)
+		return p.notOver()
 	}
 	if err != nil {
 		return err
 	}
 	passed := deploy.AnalysisPassed{ApplicationID: p.run.Application.ID, Analysis: p.key(), DeploymentID: p.run.Deployment.ID, StartedAt: p.since}
 	if err := p.Store.SaveAnalysisPassed(ctx, passed); err != nil {
-		return err
+		p.Logger.Warn("cannot store that an analysis was passed; strategy PREVIOUS will compare with the one before",
+			"app", p.run.Deployment.ApplicationName, "deployment", p.run.Deployment.ID, "stage", p.run.Stage.ID, "error", err)
 	}
 	p.run.Log.Successf("The analysis of %s is passed", p.duration)
 	return nil
 }
+
+// notOver is the error of an analysis that was stopped.
+func (p *process) notOver() error { return fmt.Errorf("the analysis of %s was not over", p.duration) }
 
 // announce says what is about to be done.
 func (p *process) announce() {

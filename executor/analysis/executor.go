@@ -48,8 +48,11 @@ type Executor struct {
 // New returns an Executor.
 func New(c Config) *Executor { return &Executor{c, newClient()} }
 
-// Close closes the connections that nobody uses.
-func (e *Executor) Close() { e.http.CloseIdleConnections() }
+// Close closes the connections that nobody uses. It returns nil.
+func (e *Executor) Close() error {
+	e.http.CloseIdleConnections()
+	return nil
+}
 
 // Execute runs the stage's analysis. It implements scheduler.Executor.
 func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
@@ -86,6 +89,9 @@ func (e *Executor) Analyze(ctx context.Context, run deploy.StageRun, name string
 	}
 	a := &process{Executor: e, run: run, name: name, duration: time.Duration(o.Duration), since: since}
 	if err := a.prepare(ctx, o); err != nil {
+		if deploy.Stopped(ctx) != "" {
+			return a.notOver()
+		}
 		return err
 	}
 	return a.carryOut(ctx)

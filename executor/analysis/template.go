@@ -153,8 +153,10 @@ var functions = []string{"and", "or", "not", "eq", "ne", "index", "len", "urlque
 
 // permitted refuses what could take long.
 func permitted(t *template.Template) error {
-	if len(t.Templates()) > 1 {
-		return errors.New("define and block are not available in a query")
+	for _, each := range t.Templates() {
+		if each.Name() != t.Name() {
+			return errors.New("define and block are not available in a query")
+		}
 	}
 	return permittedNode(t.Root)
 }
@@ -184,6 +186,8 @@ func permittedNode(node parse.Node) error {
 				}
 			}
 		}
+	case *parse.ChainNode:
+		return permittedNode(n.Node)
 	case *parse.IdentifierNode:
 		if !slices.Contains(functions, n.Ident) {
 			return fmt.Errorf("function %s is not available in a query; there are %s", n.Ident, strings.Join(functions, ", "))

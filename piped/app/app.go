@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/c785c783/piped/executor/analysis"
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/executor/script"
@@ -176,6 +177,11 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	exec := kubernetes.New(kubernetes.Config{
 		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
+	analyses := analysis.New(analysis.Config{
+		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: a.live.analysis, Logger: o.Logger.With("component", "analysis"), Now: o.Now,
+	})
+	a.parts.onClose("analyses", analyses.Close)
+	a.parts.onClose("analysis providers", a.live.analysis.Close)
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
 	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
@@ -186,6 +192,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		deploy.StageRollback:           exec.Rollback(),
 		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
 		deploy.StageWaitApproval:       approvals,
+		deploy.StageAnalysis:           analyses,
 		deploy.StageScriptRun:          scripts,
 		deploy.StageScriptRunRollback:  scripts,
 		deploy.StageCustomSync:         scripts,

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/c785c783/piped/executor/analysis/provider"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/git"
@@ -30,6 +31,7 @@ type live struct {
 	follower     *follower
 	secrets      *secret.Renderer
 	tenants      *tenants
+	analysis     *provider.Set
 	remotes      *git.Remotes   // set before plan is called
 	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
@@ -55,13 +57,14 @@ type setup struct {
 	tenancy      *tenancy
 	remotes      *remotes
 	charts       charts
+	analysis     []config.AnalysisProvider
 }
 
 func newLive(dataDir string, o Options) *live {
 	repositories := newRepositories(dataDir, o)
 	return &live{
 		clusters: newClusters(o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil),
-		tenants: newTenants(repositories.CommitObject),
+		tenants: newTenants(repositories.CommitObject), analysis: provider.NewSet(),
 	}
 }
 
@@ -79,6 +82,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
 	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries}
+	s.analysis = cfg.AnalysisProviders
 	if cfg.API.TLSCertFile != "" {
 		s.certificate, errs[5] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
 	}
@@ -91,6 +95,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.repositories.use(ctx, s.repositories)
 	l.secrets.Use(s.keys)
 	l.tenants.use(s.tenancy)
+	l.analysis.Use(s.analysis)
 	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
 	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
@@ -111,6 +116,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if !was.charts.same(next.charts) {
 		changed = append(changed, "chartRepositories and chartRegistries")
 		l.charts.Use(next.charts.repositories, next.charts.registries)
+	}
+	if !sameAnalysisProviders(was.analysis, next.analysis) {
+		changed = append(changed, "analysisProviders")
+		l.analysis.Use(next.analysis)
 	}
 	providers := l.clusters.Names()
 	if !maps.Equal(was.connections, next.connections) {

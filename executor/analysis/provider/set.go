@@ -80,8 +80,11 @@ func (s *Set) Use(configured []config.AnalysisProvider) {
 	s.providers.Store(&next)
 }
 
-// Close closes the connections that nobody uses.
-func (s *Set) Close() { s.http.CloseIdleConnections() }
+// Close closes the connections that nobody uses. It returns nil.
+func (s *Set) Close() error {
+	s.http.CloseIdleConnections()
+	return nil
+}
 
 // Metrics returns the provider of that name, or an error of kind deploy.Invalid.
 func (s *Set) Metrics(name string) (Metrics, error) {
