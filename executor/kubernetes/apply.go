@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	config "github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
@@ -31,7 +31,8 @@ type work struct {
 	run     deploy.StageRun
 	log     deploy.StageLog
 	cluster Cluster
-	release func() // gives the cluster back
+	release func()              // gives the cluster back
+	config  *config.Application // of the commit that is rendered
 	set     set
 	hooks   []manifest.Object // of the commit, resolved: no part of the set
 	hide    *secret.Redactor  // takes the set's secrets out of what the stage says
@@ -108,7 +109,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) cluster.ApplyRequest {
 	return cluster.ApplyRequest{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
-		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.Spec.PrimaryValue, Variant: string(config.Primary),
+		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.value(), Variant: string(w.set.variant()),
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,

@@ -1,6 +1,7 @@
-// Package kubernetes runs the stages that change a Kubernetes cluster: K8S_SYNC
-// and ROLLBACK. Each applies a complete set of objects and ends when every
-// workload of the set has ended its rollout.
+// Package kubernetes runs the stages that change a Kubernetes cluster: K8S_SYNC,
+// those that roll out and remove variants (K8S_CANARY_ROLLOUT and the like), and
+// ROLLBACK. Each that applies something applies a complete set of objects, and ends
+// when every workload of the set has ended its rollout.
 //
 //	set.go       the set of objects a stage applies, and how it is kept
 //	hooks.go     objects that run before and after the set is applied
@@ -12,7 +13,12 @@
 //	confighash.go which workloads restart for a changed configuration
 //	prune.go     deleting what Git does not have any more
 //	takeover.go  what of a set is taken over from others
+//	variant.go   the sets of variants
 //	sync.go      K8S_SYNC
+//	primary.go   K8S_PRIMARY_ROLLOUT
+//	canary.go    K8S_CANARY_ROLLOUT
+//	baseline.go  K8S_BASELINE_ROLLOUT
+//	clean.go     K8S_CANARY_CLEAN and K8S_BASELINE_CLEAN
 //	rollback.go  ROLLBACK
 //
 // A stage may be interrupted anywhere and run again: applying is idempotent, and

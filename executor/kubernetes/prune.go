@@ -31,9 +31,10 @@ func limitPrune(ctx context.Context, w *work) error {
 }
 
 // pruneRequest is about those items of the inventory that tenancy lets the
-// application touch.
+// application touch, and that are of no canary and no baseline: other stages remove
+// these.
 func (w *work) pruneRequest(inventory []deploy.InventoryItem) cluster.PruneRequest {
-	inventory = w.permitted(inventory, func(string) {})
+	inventory = w.permitted(ofPrimary(inventory), func(string) {})
 	return cluster.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
 }
 

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,15 @@ type set struct {
 	Commit  string
 	Spec    setSpec
 	Objects []manifest.Object // resolved, not stamped
+
+	Variant kubernetes.Variant // whose objects they are; "" is the primary
+	Value   string             // of that variant's label
 }
+
+func (s set) variant() kubernetes.Variant { return cmp.Or(s.Variant, kubernetes.Primary) }
+
+// value is what the variant annotation of the objects says.
+func (s set) value() string { return cmp.Or(s.Value, s.Spec.PrimaryValue) }
 
 // setSpec is what of the application's configuration concerns applying.
 type setSpec struct {
@@ -80,6 +89,7 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	for _, warning := range src.Warnings {
 		w.log.Infof("Warning: %s", warning)
 	}
+	w.config = src.Config
 	cfg := src.Config.Kubernetes
 	options, err := w.syncOptions(cfg)
 	if err != nil {
@@ -87,7 +97,7 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	}
 	if options.AddVariantLabelToSelector {
 		for _, o := range src.Objects {
-			if err := addVariantLabel(o, cfg.VariantLabel); err != nil {
+			if err := primaryLabel(cfg.VariantLabel).Add(o); err != nil {
 				return err
 			}
 		}
@@ -100,6 +110,11 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	if len(objects) == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
 	}
+	extra, err := primaryServices(src.Config, objects)
+	if err != nil {
+		return w.refuse(err)
+	}
+	objects = append(objects, extra...)
 	spec := specOf(src.Config)
 	spec.ReadyThreshold, spec.Prune, spec.Hooks = int(options.ReadyThreshold), options.Prune, len(w.hooks)
 	w.set = set{Commit: src.Commit, Spec: spec, Objects: objects}
@@ -116,22 +131,6 @@ func splitHooks(all []manifest.Object) (objects, hooks []manifest.Object) {
 		}
 	}
 	return objects, hooks
-}
-
-// addVariantLabel puts the primary variant's label into a workload's selector
-// and pod template, as quickSync.addVariantLabelToSelector asks for.
-func addVariantLabel(o manifest.Object, label kubernetes.VariantLabel) error {
-	switch o.GetKind() {
-	case "Deployment", "StatefulSet", "DaemonSet":
-	default:
-		return nil
-	}
-	for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
-		if err := unstructured.SetNestedField(o.Object, label.PrimaryValue, append(path, label.Key)...); err != nil {
-			return deploy.Errorf(deploy.Invalid, "%s: add the variant label to %s: %w", o.Origin, o.GetName(), err)
-		}
-	}
-	return nil
 }
 
 // storedSet is how a set is kept.
@@ -190,5 +189,27 @@ func (w *work) rerender(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.resolve(ctx, src)
+	if err := w.resolve(ctx, src); err != nil {
+		return err
+	}
+	return w.labelAsLive(ctx)
+}
+
+// labelAsLive gives the workloads of the set the primary's label where they have it:
+// which stage put it into their selectors, which cannot be changed, Git does not say.
+func (w *work) labelAsLive(ctx context.Context) error {
+	label := primaryLabel(w.config.Kubernetes.VariantLabel)
+	live, err := w.cluster.Workloads(ctx, w.set.Objects)
+	if err != nil {
+		return err
+	}
+	for _, o := range w.set.Objects {
+		if found := live[manifest.Ref(o.Unstructured).Key()]; found == nil || !label.Has(manifest.Object{Unstructured: found}) {
+			continue
+		}
+		if err := label.Add(o); err != nil {
+			return err
+		}
+	}
+	return nil
 }

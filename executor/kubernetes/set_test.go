@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -95,39 +94,6 @@ func TestSyncOptions(t *testing.T) {
 	w := &work{run: deploy.StageRun{Stage: deploy.Stage{ID: "s", Options: []byte(`{"prune":1}`)}}}
 	if _, err := w.syncOptions(k); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("options that cannot be read: %v", err)
-	}
-}
-
-// TestAddVariantLabel: the label goes into selectors and pod templates of
-// workloads, and nowhere else.
-func TestAddVariantLabel(t *testing.T) {
-	label := application(t, "").Kubernetes.VariantLabel
-	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
-		o := objects(t, "apiVersion: apps/v1\nkind: "+kind+"\nmetadata: {name: web}\nspec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}\n")[0]
-		if err := addVariantLabel(o, label); err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]string{"app": "web", "pipecd.dev/variant": "primary"}
-		for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
-			got, _, err := unstructured.NestedStringMap(o.Object, path...)
-			if diff := cmp.Diff(want, got); err != nil || diff != "" {
-				t.Errorf("%s of a %s (-want +got):\n%s %v", strings.Join(path, "."), kind, diff, err)
-			}
-		}
-	}
-
-	service := objects(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}}\n")[0]
-	before := service.DeepCopy()
-	if err := addVariantLabel(service, label); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before.Object, service.Object); diff != "" {
-		t.Errorf("a Service was changed (-before +after):\n%s", diff)
-	}
-
-	odd := objects(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: all}\n")[0]
-	if err := addVariantLabel(odd, label); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "web/app.yaml:1: add the variant label to web") {
-		t.Errorf("a selector that is no mapping: %v", err)
 	}
 }
 

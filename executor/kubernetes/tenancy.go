@@ -92,7 +92,7 @@ func leaveForbidden(_ context.Context, w *work) error {
 
 // sayForbidden names what is no longer in Git and may not be touched.
 func (w *work) sayForbidden() {
-	left, _ := cluster.Leftovers(cluster.PruneRequest{Inventory: w.before, Applied: w.items, Kinds: w.set.Spec.PruneKinds})
+	left, _ := cluster.Leftovers(cluster.PruneRequest{Inventory: ofPrimary(w.before), Applied: w.items, Kinds: w.set.Spec.PruneKinds})
 	w.permitted(left, func(why string) { w.log.Infof("No longer in Git, and left alone: %s", why) })
 }
 

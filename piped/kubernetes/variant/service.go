@@ -12,11 +12,7 @@ import (
 // Services returns the Services that createService makes for pods that are not
 // copied, those of the primary: copies of what Make would copy.
 func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) {
-	workloads, err := Workloads(objects, v.Workloads)
-	if err != nil {
-		return nil, err
-	}
-	services, err := selectServices(objects, workloads, v.Service)
+	services, err := selectServices(objects, selected(objects, v.Workloads), v)
 	if err != nil {
 		return nil, err
 	}
@@ -25,14 +21,15 @@ func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) 
 
 func isService(o manifest.Object) bool { return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" }
 
-// selectServices returns the Services that are to be copied: the one of that name,
+// selectServices returns the Services that are to be copied: the one that is named,
 // and without a name every one that selects pods of the workloads.
-func selectServices(objects, workloads []manifest.Object, name string) (out []manifest.Object, err error) {
+func selectServices(objects, workloads []manifest.Object, v Variant) (out []manifest.Object, err error) {
+	name := v.Service
 	for _, o := range objects {
 		if !isService(o) || name != "" && o.GetName() != name {
 			continue
 		}
-		if name != "" || slices.ContainsFunc(workloads, func(w manifest.Object) bool { return selects(o, w) }) {
+		if name != "" || slices.ContainsFunc(workloads, func(w manifest.Object) bool { return selects(o, w, v.Label.Key) }) {
 			out = append(out, o)
 		}
 	}
@@ -45,12 +42,13 @@ func selectServices(objects, workloads []manifest.Object, name string) (out []ma
 	return nil, deploy.Errorf(deploy.Invalid, "createService: the application has no Service that selects the pods of its workloads: add one, or leave createService out")
 }
 
-// selects reports whether a Service selects the pods of a workload.
-func selects(service, workload manifest.Object) bool {
+// selects reports whether a Service selects the pods of a workload, whichever variant
+// of them.
+func selects(service, workload manifest.Object, variantKey string) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
 	for key, value := range selector {
-		if labels[key] != value {
+		if key != variantKey && labels[key] != value {
 			return false
 		}
 	}

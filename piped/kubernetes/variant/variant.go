@@ -52,7 +52,7 @@ func (v Variant) Make(objects []manifest.Object) ([]manifest.Object, error) {
 	configs := usedConfigs(objects, workloads)
 	var services []manifest.Object
 	if v.CreateService {
-		if services, err = selectServices(objects, workloads, v.Service); err != nil {
+		if services, err = selectServices(objects, workloads, v); err != nil {
 			return nil, err
 		}
 	}

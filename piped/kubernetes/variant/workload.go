@@ -14,11 +14,8 @@ import (
 // Workloads returns those of the objects that the references of spec.workloads
 // name, every Deployment if there are none, in their order. A reference that names
 // nothing, and a kind that can have no variant, is refused.
-func Workloads(objects []manifest.Object, refs []kubernetes.Reference) (out []manifest.Object, err error) {
-	if len(refs) == 0 {
-		refs = []kubernetes.Reference{{Kind: "Deployment"}}
-	}
-	for _, r := range refs {
+func Workloads(objects []manifest.Object, refs []kubernetes.Reference) ([]manifest.Object, error) {
+	for _, r := range orDeployments(refs) {
 		if !slices.Contains(kubernetes.VariantKinds(), r.Kind) {
 			return nil, deploy.Errorf(deploy.Invalid, "a %s can have no canary and no baseline: name workloads of kind %s in spec.workloads", r.Kind, strings.Join(kubernetes.VariantKinds(), " or "))
 		}
@@ -26,12 +23,25 @@ func Workloads(objects []manifest.Object, refs []kubernetes.Reference) (out []ma
 			return nil, deploy.Errorf(deploy.Invalid, "the application has no %s%s to make a variant of: see spec.workloads", r.Kind, named(r.Name))
 		}
 	}
+	return selected(objects, refs), nil
+}
+
+// selected is Workloads, whatever the kinds.
+func selected(objects []manifest.Object, refs []kubernetes.Reference) (out []manifest.Object) {
 	for _, o := range objects {
-		if slices.ContainsFunc(refs, func(r kubernetes.Reference) bool { return names(r, o) }) {
+		if slices.ContainsFunc(orDeployments(refs), func(r kubernetes.Reference) bool { return names(r, o) }) {
 			out = append(out, o)
 		}
 	}
-	return out, nil
+	return out
+}
+
+// orDeployments is what spec.workloads stands for.
+func orDeployments(refs []kubernetes.Reference) []kubernetes.Reference {
+	if len(refs) == 0 {
+		return []kubernetes.Reference{{Kind: "Deployment"}}
+	}
+	return refs
 }
 
 func names(r kubernetes.Reference, o manifest.Object) bool {

@@ -1,0 +1,33 @@
+package kubernetes
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/variant"
+)
+
+// Baseline runs K8S_BASELINE_ROLLOUT: it applies the workloads of the last success
+// under other names, with what they use, and ends when their rollouts have. A canary
+// is compared with it: both are new, and get equal traffic.
+func (e *Executor) Baseline() Stage {
+	return e.stage(admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, restore, makeBaseline, permitSet, apply, await)
+}
+
+func needSuccess(_ context.Context, w *work) error {
+	if w.run.Deployment.RunningCommit != "" {
+		return nil
+	}
+	return w.refuse(deploy.Errorf(deploy.Invalid, "there is no earlier success to make a baseline of: a first deployment cannot have one, so sync it with the strategy QUICK_SYNC"))
+}
+
+func makeBaseline(ctx context.Context, w *work) error {
+	var o kubernetes.BaselineRolloutOptions
+	if err := w.options(&o); err != nil {
+		return err
+	}
+	return w.become(ctx, variant.Variant{
+		Name: kubernetes.Baseline, Suffix: o.Suffix, Replicas: o.Replicas, CreateService: o.CreateService,
+	}, o.ReadyThreshold)
+}

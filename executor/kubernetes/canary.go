@@ -1,0 +1,24 @@
+package kubernetes
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/variant"
+)
+
+// Canary runs K8S_CANARY_ROLLOUT: it applies the workloads of the commit under
+// other names, with what they use, and ends when their rollouts have.
+func (e *Executor) Canary() Stage {
+	return e.stage(admit, openCluster, render, refuseUnlabelled, carryOver, makeCanary, permitSet, apply, await)
+}
+
+func makeCanary(ctx context.Context, w *work) error {
+	var o kubernetes.CanaryRolloutOptions
+	if err := w.options(&o); err != nil {
+		return err
+	}
+	return w.become(ctx, variant.Variant{
+		Name: kubernetes.Canary, Suffix: o.Suffix, Replicas: o.Replicas, CreateService: o.CreateService, Patches: o.Patches,
+	}, o.ReadyThreshold)
+}

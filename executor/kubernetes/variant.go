@@ -1,0 +1,167 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/variant"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// options reads the stage's own options into o.
+func (w *work) options(o any) error {
+	if err := json.Unmarshal(w.run.Stage.Options, o); err != nil {
+		return deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", w.run.Stage.ID, err)
+	}
+	return nil
+}
+
+// primaryLabel returns the label of the primary.
+func primaryLabel(l kubernetes.VariantLabel) variant.Label {
+	return variant.Label{Key: l.Key, Value: l.PrimaryValue}
+}
+
+// become makes the set that of a variant of what it was. It runs no hooks, and is
+// not kept: a rollback removes it.
+func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.Percent) error {
+	k := w.config.Kubernetes
+	v.Workloads, v.Service, v.Label = k.Workloads, k.Service.Name, variant.Label{Key: k.VariantLabel.Key, Value: k.VariantLabel.CanaryValue}
+	if v.Name == kubernetes.Baseline {
+		v.Label.Value = k.VariantLabel.BaselineValue
+	}
+	var err error
+	if v.Replicas.Percent {
+		if v.Live, err = w.cluster.Autoscaled(ctx, w.set.Objects); err != nil {
+			return err
+		}
+	}
+	objects, err := v.Make(w.set.Objects)
+	if err != nil {
+		return w.refuse(err)
+	}
+	spec := specOf(w.config)
+	spec.ReadyThreshold, spec.Prune = int(threshold), false
+	w.hooks = nil
+	w.set = set{Commit: w.set.Commit, Spec: spec, Objects: objects, Variant: v.Name, Value: v.Label.Value}
+	for _, o := range objects {
+		if pods, ok, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); ok {
+			w.log.Infof("The %s of commit %s: %s with %s", v.Name, deploy.ShortHash(w.set.Commit), manifest.Ref(o.Unstructured), podsOf(pods))
+		}
+	}
+	return nil
+}
+
+func podsOf(n int64) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+// carryOver keeps the set of the last success as the deployment's own. If a stage
+// applies the primary, it keeps that set in its place; if none does, the primary
+// stays what it is, whichever deployment was the last that succeeded.
+func carryOver(ctx context.Context, w *work) error {
+	d := w.run.Deployment
+	if d.RunningDeploymentID == "" {
+		return nil
+	}
+	if _, err := w.Store.AppliedSet(ctx, d.ID); err == nil {
+		return nil // a stage before this one has applied the primary
+	}
+	kept, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
+	if err != nil {
+		return ctx.Err() // there is none: then Git is what is gone back to
+	}
+	kept.DeploymentID = d.ID
+	return w.Store.SaveAppliedSet(ctx, kept)
+}
+
+// refuseUnlabelled ends the stage before anything of its deployment is applied if
+// the pipeline moves traffic by the selector of a Service, but the primary's pods
+// could not be told from those of the other variants.
+func refuseUnlabelled(_ context.Context, w *work) error {
+	k := w.config.Kubernetes
+	if k.TrafficRouting.Method != kubernetes.PodSelector || !hasStage(w.config, func(s config.Stage) bool { return s.Name == kubernetes.StageTrafficRouting }) {
+		return nil
+	}
+	workloads, err := variant.Workloads(w.set.Objects, k.Workloads)
+	if err != nil {
+		return w.refuse(err)
+	}
+	label := primaryLabel(k.VariantLabel)
+	var problems []error
+	for _, o := range slices.Concat(workloads, routedServices(w.set.Objects, k.Service.Name)) {
+		switch {
+		case label.Has(o):
+		case o.GetKind() == "Service":
+			problems = append(problems, fmt.Errorf("%s: Service %s does not select %s: %s; add that to its spec.selector", o.Origin, o.GetName(), label.Key, label.Value))
+		case !hasStage(w.config, addsLabel):
+			problems = append(problems, fmt.Errorf("%s: %s %s has no label %s: %s in its selector and in its pod template; add it to both, or set addVariantLabelToSelector for %s and for spec.quickSync",
+				o.Origin, o.GetKind(), o.GetName(), label.Key, label.Value, kubernetes.StagePrimaryRollout))
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return w.refuse(deploy.Errorf(deploy.Invalid, "trafficRouting.method %s moves traffic between variants by their label: %w", kubernetes.PodSelector, errors.Join(problems...)))
+}
+
+// routedServices returns the Service whose selector the traffic is moved by: the
+// one of that name, else the first.
+func routedServices(objects []manifest.Object, name string) []manifest.Object {
+	i := slices.IndexFunc(objects, func(o manifest.Object) bool {
+		return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" && (name == "" || o.GetName() == name)
+	})
+	if i < 0 {
+		return nil
+	}
+	return objects[i : i+1]
+}
+
+func hasStage(c *config.Application, is func(config.Stage) bool) bool {
+	return c.Pipeline != nil && slices.ContainsFunc(c.Pipeline.Stages, is)
+}
+
+// addsLabel reports whether a stage puts the primary's label into selectors.
+func addsLabel(s config.Stage) bool {
+	switch o := s.With.(type) {
+	case *kubernetes.SyncStageOptions:
+		return o.AddVariantLabelToSelector
+	case *kubernetes.PrimaryRolloutOptions:
+		return o.AddVariantLabelToSelector
+	}
+	return false
+}
+
+// ofVariants returns the items of the inventory that belong to variants.
+func ofVariants(inventory []deploy.InventoryItem, variants ...kubernetes.Variant) []deploy.InventoryItem {
+	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool { return !slices.Contains(variants, kubernetes.Variant(i.Variant)) })
+}
+
+// ofPrimary returns the others: what no canary and no baseline has.
+func ofPrimary(inventory []deploy.InventoryItem) []deploy.InventoryItem {
+	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool {
+		return slices.Contains([]kubernetes.Variant{kubernetes.Canary, kubernetes.Baseline}, kubernetes.Variant(i.Variant))
+	})
+}
+
+// variantOf returns whose objects a stage applies.
+func variantOf(stage deploy.Stage) kubernetes.Variant {
+	switch stage.Name {
+	case kubernetes.StageCanaryRollout:
+		return kubernetes.Canary
+	case kubernetes.StageBaselineRollout:
+		return kubernetes.Baseline
+	}
+	return kubernetes.Primary
+}
