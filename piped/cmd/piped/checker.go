@@ -176,6 +176,9 @@ func (c *checker) source(ctx context.Context, t tree, loader *source.Loader, nam
 		return err
 	}
 	c.warnings = append(c.warnings, t.lines(name, strings.Join(src.Warnings, "\n"))...)
+	for _, err := range c.tenancy(gitPath(name), src) {
+		c.problems = append(c.problems, t.lines(name, err.Error())...)
+	}
 	return nil
 }
 
