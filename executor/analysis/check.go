@@ -76,10 +76,11 @@ func (c *check) failedForGood() bool { return c.failures > c.limit }
 
 // verdict says why the check has failed for good.
 func (c *check) verdict() error {
-	if c.limit == 0 {
-		return deploy.Errorf(deploy.Invalid, "the analysis is not passed: %s: %s; no failure is tolerated (failureLimit: 0)", c.name, c.last)
+	times := "once"
+	if c.failures > 1 {
+		times = fmt.Sprintf("%d times", c.failures)
 	}
-	return deploy.Errorf(deploy.Invalid, "the analysis is not passed: %s: %s; these are %d failures, and %d are tolerated (failureLimit)", c.name, c.last, c.failures, c.limit)
+	return deploy.Errorf(deploy.Invalid, "the analysis is not passed: %s has failed %s, and %s (failureLimit: %d); the last time: %s", c.name, times, c.tolerance(), c.limit, c.last)
 }
 
 // tolerance says how many failures are tolerated.

@@ -79,7 +79,7 @@ func (m *metric) sides() [2]string {
 	case analysis.CanaryPrimary:
 		return [2]string{"canary", "primary"}
 	}
-	return [2]string{"now", "the analysis passed last"}
+	return [2]string{"now", "before"}
 }
 
 // threshold judges points by bounds, which belong to what is accepted.
@@ -135,30 +135,24 @@ func bounds(e analysis.Expected) string {
 
 // compare judges points by whether they deviate from others.
 func compare(points, others []float64, sides [2]string, deviation analysis.Deviation) outcome {
-	switch {
-	case len(points) == 0 && len(others) == 0:
-		return noData("the queries found nothing")
-	case len(points) == 0:
-		return noData("the query of %s found nothing, and that of %s found %d points", sides[0], sides[1], len(others))
-	case len(others) == 0:
-		return noData("the query of %s found nothing, and that of %s found %d points", sides[1], sides[0], len(points))
+	if len(points) == 0 || len(others) == 0 {
+		return noData("%s has %d points, %s %d", sides[0], len(points), sides[1], len(others))
 	}
-	alternative, direction := stats.Differs, "differs from"
+	alternative, is, isNot := stats.Differs, "differs", "does not differ"
 	switch deviation {
 	case analysis.High:
-		alternative, direction = stats.Greater, "is higher than"
+		alternative, is, isNot = stats.Greater, "is higher", "is not higher"
 	case analysis.Low:
-		alternative, direction = stats.Less, "is lower than"
+		alternative, is, isNot = stats.Less, "is lower", "is not lower"
 	}
 	_, p := stats.MannWhitney(points, others, alternative)
 	out := outcome{verdict: deploy.AnalysisOK, values: points, compared: others}
-	figures := fmt.Sprintf("%s is %s in the middle of %d points, %s %s of %d", sides[0], number(median(points)), len(points), sides[1], number(median(others)), len(others))
+	figures := fmt.Sprintf("%s %s, %s %s (medians of %d and %d points)", sides[0], number(median(points)), sides[1], number(median(others)), len(points), len(others))
 	if p < alpha {
-		out.verdict = deploy.AnalysisFailed
-		out.text = fmt.Sprintf("%s (it %s the other: p = %s, below %g)", figures, direction, number(p), alpha)
+		out.verdict, out.text = deploy.AnalysisFailed, fmt.Sprintf("%s: %s %s (p = %s, below %g)", figures, sides[0], is, number(p), alpha)
 		return out
 	}
-	out.text = fmt.Sprintf("%s (not shown that it %s the other: p = %s)", figures, direction, number(p))
+	out.text = fmt.Sprintf("%s: %s %s (p = %s)", figures, sides[0], isNot, number(p))
 	return out
 }
 

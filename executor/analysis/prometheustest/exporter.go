@@ -1,0 +1,54 @@
+package prometheustest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// Exporter shows metrics, as tests set them, to a Prometheus.
+type Exporter struct {
+	Addr string // host:port
+
+	mu     sync.Mutex
+	values map[string]float64
+	asked  int
+}
+
+// NewExporter returns an exporter without metrics. It ends with the test.
+func NewExporter(t testing.TB) *Exporter {
+	e := &Exporter{values: map[string]float64{}}
+	server := httptest.NewServer(e)
+	t.Cleanup(server.Close)
+	e.Addr = server.Listener.Addr().String()
+	return e
+}
+
+// Set gives a series, such as errors{variant="canary"}, its value.
+func (e *Exporter) Set(series string, value float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.values[series] = value
+}
+
+// Asked returns how often the metrics were read.
+func (e *Exporter) Asked() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked
+}
+
+// ServeHTTP implements http.Handler.
+func (e *Exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	for _, series := range slices.Sorted(maps.Keys(e.values)) {
+		fmt.Fprintf(w, "%s %g\n", series, e.values[series])
+	}
+}
