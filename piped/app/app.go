@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/config"
+	stages "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
@@ -190,6 +191,11 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:            exec.Sync(),
 		deploy.StageRollback:           exec.Rollback(),
+		stages.StagePrimaryRollout:     exec.Primary(),
+		stages.StageCanaryRollout:      exec.Canary(),
+		stages.StageCanaryClean:        exec.CleanCanary(),
+		stages.StageBaselineRollout:    exec.Baseline(),
+		stages.StageBaselineClean:      exec.CleanBaseline(),
 		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
 		deploy.StageWaitApproval:       approvals,
 		deploy.StageAnalysis:           analyses,

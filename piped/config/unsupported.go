@@ -24,11 +24,6 @@ func unsupportedFields() []string {
 // unsupportedStages are the same for the stages of a pipeline.
 func unsupportedStages() []string {
 	return []string{
-		kubernetes.StagePrimaryRollout,
-		kubernetes.StageCanaryRollout,
-		kubernetes.StageCanaryClean,
-		kubernetes.StageBaselineRollout,
-		kubernetes.StageBaselineClean,
 		kubernetes.StageTrafficRouting,
 		deploy.StageAnalysis,
 	}
