@@ -19,6 +19,10 @@
 //	canary.go    K8S_CANARY_ROLLOUT
 //	baseline.go  K8S_BASELINE_ROLLOUT
 //	clean.go     K8S_CANARY_CLEAN and K8S_BASELINE_CLEAN
+//	traffic.go   K8S_TRAFFIC_ROUTING, step by step
+//	traffic_ready.go  when a variant can take traffic
+//	traffic_verify.go when routes are in force
+//	overlay.go   the shares of the traffic that other stages keep
 //	rollback.go  ROLLBACK
 //
 // A stage may be interrupted anywhere and run again: applying is idempotent, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
@@ -32,12 +33,21 @@ type Clusters interface {
 	Hold(provider string) (c Cluster, release func(), err error)
 }
 
+// Analyzer carries out analyses; the executor of ANALYSIS does.
+type Analyzer interface {
+	// Analyze returns nil when an analysis of a stage was passed, and else an error
+	// that is fit to be the stage's reason. An analysis of the same name and beginning
+	// goes on after a restart.
+	Analyze(ctx context.Context, run deploy.StageRun, name string, o analysis.Options, since time.Time) error
+}
+
 // Config is what the executors need.
 type Config struct {
 	Store    *store.Store
 	Sources  Sources
 	Clusters Clusters
-	Tenancy  Tenancy // nil permits everything
+	Tenancy  Tenancy  // nil permits everything
+	Analyzer Analyzer // for steps of K8S_TRAFFIC_ROUTING
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
 	Now      func() time.Time

@@ -1,0 +1,173 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/traffic"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// refusalStands is how long a gateway must refuse a route until that is believed: it
+// may look at the route before it knows of a Service that was just created.
+const refusalStands = 2 * time.Second
+
+// verifyDefault is how long is waited for a variant, for the methods that have no
+// setting of it.
+const verifyDefault = 30 * time.Second
+
+func verifyTimeout(r traffic.Routing) time.Duration {
+	if r.Gateway() && r.Route != nil {
+		return r.Route.Verify.Timeout
+	}
+	return verifyDefault
+}
+
+// poll calls look until it has nothing to say or the time is over, and returns what it
+// said last. The log tells what is waited for whenever that changes.
+func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx context.Context) (why string, err error)) (string, error) {
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	pauses := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 1 << 20, Cap: time.Second}
+	said := ""
+	for {
+		why, err := look(ctx)
+		if err != nil && ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if err != nil || why == "" {
+			return "", err
+		}
+		if why != said {
+			w.log.Infof("Waiting: %s", why)
+			said = why
+		}
+		next := time.NewTimer(pauses.Step())
+		select {
+		case <-next.C:
+		case <-end.C:
+			next.Stop()
+			return why, nil
+		case <-ctx.Done():
+			next.Stop()
+			return "", fmt.Errorf("%w while waiting: %s", context.Cause(ctx), why)
+		}
+	}
+}
+
+// verifyRoutes waits until every gateway has accepted each of the routes as it is now.
+// The error is a stageError that says which one did not, and why.
+func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []manifest.Object) error {
+	limit := verifyTimeout(r)
+	for _, route := range routes {
+		check := routeCheck{work: w, route: route}
+		why, err := w.poll(ctx, limit, check.look)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return &stageError{reason: fmt.Sprintf("%s was not accepted within %s (spec.trafficRouting.httpRoute.verify.timeout): %s", manifest.Ref(route.Unstructured), limit, why)}
+		}
+	}
+	return nil
+}
+
+// routeCheck looks at one route.
+type routeCheck struct {
+	*work
+	route    manifest.Object
+	refused  time.Time // since when it is, by the monotonic clock
+	reported bool      // that somebody else writes it, too
+}
+
+// look returns what is still to be waited for.
+func (c *routeCheck) look(ctx context.Context) (string, error) {
+	ref := manifest.Ref(c.route.Unstructured)
+	live, err := c.read(ctx, c.route)
+	if err != nil {
+		return "", fmt.Errorf("look at %s: %w", ref, c.cluster.Classify(err))
+	}
+	ours, other := rulesOwners(live)
+	if other != "" && !c.reported {
+		c.reported = true
+		c.log.Errorf("%s: field manager %q writes spec.rules, too: shares are in force only until it does so again; let one of the two have the route", ref, other)
+	}
+	if !ours {
+		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; let nobody else write the route", ref, other)}
+	}
+	verdict := traffic.Judge(live)
+	switch {
+	case verdict.Accepted:
+		return "", nil
+	case !verdict.Refused:
+		c.refused = time.Time{}
+	case c.refused.IsZero():
+		c.refused = time.Now()
+	case time.Since(c.refused) >= refusalStands:
+		return "", &stageError{reason: fmt.Sprintf("%s is refused: %s", ref, verdict.Reason)}
+	}
+	return fmt.Sprintf("%s: %s", ref, verdict.Reason), nil
+}
+
+// read reads a whole object.
+func (w *work) read(ctx context.Context, o manifest.Object) (*unstructured.Unstructured, error) {
+	kind, err := w.cluster.Resource(ctx, o.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	return w.cluster.Dynamic().Resource(kind.GroupVersionResource).Namespace(o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
+}
+
+// rulesOwners reports whether the agent owns the rules of a live route, and names
+// another field manager that does, "" if there is none. The list has one owner as a
+// whole, or several that wrote the same.
+func rulesOwners(live *unstructured.Unstructured) (ours bool, other string) {
+	for _, entry := range live.GetManagedFields() {
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, owns := fields.Spec["f:rules"]; !owns {
+			continue
+		}
+		if entry.Manager == cluster.FieldManager {
+			ours = true
+		} else {
+			other = entry.Manager
+		}
+	}
+	return ours, other
+}
+
+// namesRules reports whether the cluster's routes can have rules with names, which
+// older ones cannot. Where that may not be asked, they are taken not to.
+func (w *work) namesRules(ctx context.Context, r traffic.Routing, routes []manifest.Object) bool {
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	kind, err := w.cluster.Resource(ctx, schema.GroupVersionKind{Group: traffic.GatewayGroup, Version: routes[0].GroupVersionKind().Version, Kind: r.Kind()})
+	if err != nil {
+		return false
+	}
+	crd, err := w.cluster.Dynamic().Resource(definitions).Get(ctx, kind.Resource+"."+traffic.GatewayGroup, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		_, found, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "rules", "items", "properties", "name")
+		if version["name"] == kind.Version {
+			return found
+		}
+	}
+	return false
+}
