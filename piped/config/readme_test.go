@@ -2,12 +2,14 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
 
 	"github.com/c785c783/piped/piped/config/schema"
@@ -19,6 +21,8 @@ type reference struct {
 	defaults map[string]string // by documented key: what its row says of the default
 	marked   []string          // keys marked as our own
 	own      []string          // keys in the table of our own
+	stages   []string          // that have a section
+	unsaid   []string          // options whose row leaves a cell empty
 	examples []string
 }
 
@@ -33,6 +37,7 @@ func readReference(t *testing.T) (agent, application *reference) {
 	agent, application = &reference{defaults: map[string]string{}}, &reference{defaults: map[string]string{}}
 	var current *reference
 	var section, table, block string
+	var stages []string // of the section
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
@@ -51,6 +56,9 @@ func readReference(t *testing.T) (agent, application *reference) {
 		case line == "Of an application:":
 			current = application
 		case current == nil:
+		case strings.HasPrefix(line, "#"):
+			stages = spans(line)
+			current.stages = append(current.stages, stages...)
 		case line == "```yaml":
 			block = "\n"
 		case !strings.HasPrefix(line, "|"):
@@ -58,23 +66,26 @@ func readReference(t *testing.T) (agent, application *reference) {
 		case table == "":
 			table = strings.Fields(line)[1]
 		case !strings.HasPrefix(line, "|---"):
-			current.row(table, section == "Keys of our own", strings.Split(strings.Trim(line, "|"), "|"))
+			current.row(table, stages, section == "Keys of our own", strings.Split(strings.Trim(line, "|"), "|"))
 		}
 	}
 	return agent, application
 }
 
-// row reads a row of a table of keys, or of stages and their options.
-func (r *reference) row(table string, own bool, cells []string) {
+// row reads a row of a table of keys, or of the options of stages.
+func (r *reference) row(table string, stages []string, own bool, cells []string) {
 	keys := spans(cells[0])
-	if table == "stage" {
+	if table == "option" {
 		var all []string
-		for _, stage := range keys {
-			for _, option := range spans(cells[1]) {
+		for _, stage := range stages {
+			for _, option := range keys {
 				all = append(all, "pipeline.stages[].with<"+stage+">."+option)
 			}
 		}
-		keys, cells = all, cells[1:]
+		keys = all
+		if slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
+			r.unsaid = append(r.unsaid, keys...)
+		}
 	}
 	for _, key := range keys {
 		if own {
@@ -162,6 +173,12 @@ func TestReferenceOfApplications(t *testing.T) {
 	}
 	if supported < 6 {
 		t.Errorf("only %d examples of README.md are for this version", supported)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(StageOptions())), slices.Sorted(slices.Values(r.stages))); diff != "" {
+		t.Errorf("stages with a section in README.md (-want +got):\n%s", diff)
+	}
+	for _, option := range r.unsaid {
+		t.Errorf("README.md does not say the type, the default and the meaning of %s", option)
 	}
 	compareExamples(t, r, spec)
 }
