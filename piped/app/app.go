@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/config"
-	stages "github.com/c785c783/piped/piped/config/kubernetes"
+	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
@@ -189,20 +189,20 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
 	})
 	return map[string]scheduler.Executor{
-		deploy.StageK8sSync:            exec.Sync(),
-		deploy.StageRollback:           exec.Rollback(),
-		stages.StagePrimaryRollout:     exec.Primary(),
-		stages.StageCanaryRollout:      exec.Canary(),
-		stages.StageCanaryClean:        exec.CleanCanary(),
-		stages.StageBaselineRollout:    exec.Baseline(),
-		stages.StageBaselineClean:      exec.CleanBaseline(),
-		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
-		deploy.StageWaitApproval:       approvals,
-		deploy.StageAnalysis:           analyses,
-		deploy.StageScriptRun:          scripts,
-		deploy.StageScriptRunRollback:  scripts,
-		deploy.StageCustomSync:         scripts,
-		deploy.StageCustomSyncRollback: scripts,
+		deploy.StageK8sSync:             exec.Sync(),
+		deploy.StageRollback:            exec.Rollback(),
+		kubeconfig.StagePrimaryRollout:  exec.Primary(),
+		kubeconfig.StageCanaryRollout:   exec.Canary(),
+		kubeconfig.StageCanaryClean:     exec.CleanCanary(),
+		kubeconfig.StageBaselineRollout: exec.Baseline(),
+		kubeconfig.StageBaselineClean:   exec.CleanBaseline(),
+		deploy.StageWait:                wait.New(wait.Config{Now: o.Now}),
+		deploy.StageWaitApproval:        approvals,
+		deploy.StageAnalysis:            analyses,
+		deploy.StageScriptRun:           scripts,
+		deploy.StageScriptRunRollback:   scripts,
+		deploy.StageCustomSync:          scripts,
+		deploy.StageCustomSyncRollback:  scripts,
 	}, err
 }
 
