@@ -130,7 +130,7 @@ func TestAnalysis(t *testing.T) {
 			reason: "the analysis is not passed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: connection refused",
 			log: []string{
 				"Analysing for 20s", "errors: every 10s, no failure is tolerated",
-				"ERROR errors: connection refused: no answer, which counts as a failure, no failure is tolerated",
+				"ERROR errors: connection refused: error, which counts as a failure, no failure is tolerated",
 			},
 			samples: []string{"metrics[0] 1 ERROR counted"},
 		},

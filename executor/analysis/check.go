@@ -104,7 +104,7 @@ func (c *check) line(out outcome) string {
 		tally = c.tolerance()
 	}
 	words := map[deploy.AnalysisVerdict]string{
-		deploy.AnalysisOK: "ok", deploy.AnalysisFailed: "failed", deploy.AnalysisNoData: "inconclusive, which counts as a failure", deploy.AnalysisError: "no answer, which counts as a failure",
+		deploy.AnalysisOK: "ok", deploy.AnalysisFailed: "failed", deploy.AnalysisNoData: "inconclusive, which counts as a failure", deploy.AnalysisError: "error, which counts as a failure",
 	}
 	word := words[out.verdict]
 	if out.verdict == deploy.AnalysisNoData && c.skipNoData {
