@@ -24,6 +24,12 @@ func onlyScripts(p *deploy.Plan) {
 	p.RunningCommit = ""
 }
 
+// first are the stages of a first deployment that may have to remove a canary.
+func first(p *deploy.Plan) {
+	scripts(p)
+	p.RunningCommit = ""
+}
+
 func manual(p *deploy.Plan) { p.NoAutoRollback, p.RunningDeploymentID = true, "before" }
 
 // TestRollbackScripts: a script undoes what has begun, and only that, in a first
@@ -63,6 +69,12 @@ func TestRollbackScripts(t *testing.T) {
 			reason: "Stage K8S_SYNC failed: no; its onRollback scripts have run",
 			ran:    []string{"d/one", "d/undo-one"},
 			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess, "undo-two": deploy.StageSkipped},
+		},
+		{
+			name: "a first deployment with a canary", plan: []func(*deploy.Plan){first}, one: fail("no"), undo: succeed,
+			reason: "Stage K8S_SYNC failed: no; its canary and baseline are removed, and its onRollback scripts have run",
+			ran:    []string{"d/one", "d/back", "d/undo-one"},
+			undone: map[string]deploy.StageStatus{"undo-one": deploy.StageSuccess},
 		},
 		{
 			name: "a script of a first deployment that fails", plan: []func(*deploy.Plan){onlyScripts}, one: fail("no"), undo: fail("exit 1"),

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,13 +65,28 @@ func decideRollback(d *deploy.Deployment, result deploy.StageResult, cancel *can
 // byHand says how a person rolls d back that was not.
 func byHand(d *deploy.Deployment) string {
 	if d.RunningCommit == "" {
-		return "its onRollback scripts have not run"
+		return undoingOf(d, "are left", "have not run")
 	}
 	to := d.RunningDeploymentID
 	if to == "" {
 		to = d.RunningCommit
 	}
 	return fmt.Sprintf("to go back to commit %s: pipectl application rollback --app-id=%s --to=%s", deploy.ShortHash(d.RunningCommit), d.ApplicationID, to)
+}
+
+// undoingOf says of a first deployment what became of what its rollback stages undo:
+// there is no success that ROLLBACK could put back, so it removes variants.
+func undoingOf(d *deploy.Deployment, variants, scripts string) string {
+	var parts []string
+	stages := d.RollbackStages()
+	isRollback := func(s deploy.Stage) bool { return s.Name == deploy.StageRollback }
+	if slices.ContainsFunc(stages, isRollback) {
+		parts = append(parts, "its canary and baseline "+variants)
+	}
+	if slices.ContainsFunc(stages, func(s deploy.Stage) bool { return !isRollback(s) }) {
+		parts = append(parts, "its onRollback scripts "+scripts)
+	}
+	return strings.Join(parts, ", and ")
 }
 
 // nothingToUndo says why a rollback stage does not run: what it undoes has not
@@ -154,7 +170,7 @@ func cancelReason(cancel *cancellation, reason string) string {
 // rollbackReason is the final reason of a deployment that was rolled back: why
 // it fell, and whether what it applied and what its scripts did was undone.
 func rollbackReason(d *deploy.Deployment) string {
-	reason := d.OutcomeReason + "; its onRollback scripts have run" // a first deployment: only scripts had something to undo
+	reason := d.OutcomeReason + "; " + undoingOf(d, "are removed", "have run")
 	if d.RunningCommit != "" {
 		reason = fmt.Sprintf("%s; rolled back to commit %s", d.OutcomeReason, deploy.ShortHash(d.RunningCommit))
 	}

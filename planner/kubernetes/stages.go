@@ -20,7 +20,7 @@ const metaApprovers = "Approvers"
 
 // stagesOf returns the stages of a deployment in the order in which they run, then
 // those of its rollback: what was applied is put back if there was a success
-// before, and scripts that have something to undo are undone. Again are the
+// before, else only variants are removed, and scripts that have something to undo are undone. Again are the
 // CUSTOM_SYNC stages of that success.
 func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
 	stages, err := forward(strategy, cfg)
@@ -79,10 +79,13 @@ func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
 
 func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
-	if succeeded && (strategy == deploy.StrategyQuickSync || writesObjects(cfg.Pipeline)) {
-		out = append(out, deploy.Stage{
-			ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true,
-		})
+	rollback := deploy.Stage{ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true}
+	switch {
+	case succeeded && (strategy == deploy.StrategyQuickSync || writesObjects(cfg.Pipeline)):
+		out = append(out, rollback)
+	case !succeeded && strategy == deploy.StrategyPipeline && makesVariants(cfg.Pipeline):
+		rollback.Desc = "Remove the canary and the baseline"
+		out = append(out, rollback)
 	}
 	if strategy == deploy.StrategyQuickSync {
 		return out, nil
@@ -95,4 +98,12 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool,
 // of scripts alone leaves nothing there that ROLLBACK could put back.
 func writesObjects(p *config.Pipeline) bool {
 	return slices.ContainsFunc(p.Stages, func(s config.Stage) bool { return strings.HasPrefix(s.Name, "K8S_") })
+}
+
+// makesVariants reports whether a pipeline has a stage that rolls out a canary or a
+// baseline: ROLLBACK removes them even where there is no success to go back to.
+func makesVariants(p *config.Pipeline) bool {
+	return slices.ContainsFunc(p.Stages, func(s config.Stage) bool {
+		return s.Name == kubernetes.StageCanaryRollout || s.Name == kubernetes.StageBaselineRollout
+	})
 }
