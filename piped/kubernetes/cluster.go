@@ -11,7 +11,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apidiscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -49,7 +48,7 @@ type Cluster struct {
 	user      string // in whose name requests are made; "" is the agent's own
 	config    *rest.Config
 	http      *http.Client
-	typed     kubernetes.Interface
+	typed     *Typed
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery *discovery
@@ -99,7 +98,7 @@ func (c *Cluster) connect() error {
 
 // makeClients makes the clients of objects.
 func (c *Cluster) makeClients(client *http.Client) error {
-	typed, err := kubernetes.NewForConfigAndClient(asProtobuf(c.config), client)
+	typed, err := newTyped(asProtobuf(c.config), client)
 	if err != nil {
 		return err
 	}
@@ -167,8 +166,8 @@ func loadConfig(cfg ClusterConfig) (*rest.Config, error) {
 // Name returns the platform provider's name.
 func (c *Cluster) Name() string { return c.name }
 
-// Typed returns the client for built-in kinds. Its objects travel as protobuf.
-func (c *Cluster) Typed() kubernetes.Interface { return c.typed }
+// Typed returns the clients for built-in kinds. Their objects travel as protobuf.
+func (c *Cluster) Typed() *Typed { return c.typed }
 
 // Dynamic returns the client for objects of any kind.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
