@@ -80,6 +80,7 @@ func TestStageOptionsAsJSON(t *testing.T) {
 			`{"primary":"50%","canary":"50%","baseline":"0%","steps":["5%","20%","50%"],"interval":"2m0s"}`,
 			`{"duration":"1m0s"}`,
 			`{"suffix":"primary","createService":false,"addVariantLabelToSelector":false,"prune":false,"readyThreshold":"100%"}`,
+			`{"all":"primary","primary":"100%","canary":"0%","baseline":"0%"}`,
 			`{}`,
 		},
 		"valid-istio-with-baseline-and-analysis": {

@@ -31,6 +31,7 @@ func (s *Spec) completeStages(d *strict.Document, stages []Stage) {
 	}
 	checkOrder(d, stages)
 	checkSuffixes(d, stages)
+	s.checkSelectors(d, stages)
 	s.checkWorkloads(d, stages)
 }
 
@@ -94,26 +95,39 @@ func checkSuffix(d *strict.Document, at, suffix string) {
 
 // checkOrder reports stages that need another one before them.
 func checkOrder(d *strict.Document, stages []Stage) {
-	there := map[string]bool{} // rollout stages whose variant is there
+	there := map[string]bool{}            // rollout stages whose variant is there
+	shares := map[string]strict.Percent{} // what of the traffic that gets
 	for _, stage := range stages {
 		switch o := stage.Options.(type) {
 		case *CanaryRolloutOptions, *BaselineRolloutOptions:
 			there[stage.Name] = true
 		case *CleanOptions:
 			rollout := rolloutOf(stage.Name)
-			if !there[rollout] {
+			switch {
+			case !there[rollout]:
 				d.Problemf(stage.At+".name", "%s has nothing to remove; expected a %s before it", stage.Name, rollout)
+			case shares[rollout] > 0:
+				d.Problemf(stage.At+".name", "%s removes pods that get %d%% of the traffic; expected a %s before it that takes it from them", stage.Name, shares[rollout], StageTrafficRouting)
 			}
 			there[rollout] = false
 		case *TrafficRoutingOptions:
-			for _, need := range []struct {
-				share   strict.Percent
-				rollout string
-			}{{o.Canary, StageCanaryRollout}, {o.Baseline, StageBaselineRollout}} {
-				if need.share > 0 && !there[need.rollout] {
-					d.Problemf(stage.At+".with", "sends traffic to pods that are not there; expected a %s before it", need.rollout)
+			shares = map[string]strict.Percent{StageCanaryRollout: o.Canary, StageBaselineRollout: o.Baseline}
+			for _, rollout := range []string{StageCanaryRollout, StageBaselineRollout} {
+				if shares[rollout] > 0 && !there[rollout] {
+					d.Problemf(stage.At+".with", "sends traffic to pods that are not there; expected a %s before it", rollout)
 				}
 			}
+		}
+	}
+}
+
+// checkSelectors warns of a label that one way of deploying puts into selectors and
+// the other does not.
+func (s *Spec) checkSelectors(d *strict.Document, stages []Stage) {
+	for _, stage := range stages {
+		if o, ok := stage.Options.(*PrimaryRolloutOptions); ok && o.AddVariantLabelToSelector != s.QuickSync.AddVariantLabelToSelector {
+			d.Warnf(stage.At+".with.addVariantLabelToSelector", "is %t, and quickSync.addVariantLabelToSelector is %t: the selector of a workload cannot be changed, "+
+				"so that the way of deploying that comes second fails; write the same in both", o.AddVariantLabelToSelector, s.QuickSync.AddVariantLabelToSelector)
 		}
 	}
 }
