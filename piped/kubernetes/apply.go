@@ -75,7 +75,8 @@ type ApplyRequest struct {
 	// says it will be, nil when it could not be asked. An error keeps the
 	// workload from being written.
 	BeforeApply func(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error
-	// Applied is called after each write, with the API server's answer.
+	// Applied is called after each write, with the API server's answer if the
+	// object is a workload, else with nil.
 	// BeforeApply and Applied are called concurrently for different objects.
 	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
 
@@ -174,7 +175,7 @@ type target struct {
 	// recreated is why the live object is deleted first; "" when it is not.
 	recreated string
 	planned   *unstructured.Unstructured
-	result    *unstructured.Unstructured
+	result    metav1.Object // the API server's answer: a workload whole, of others the metadata
 	item      deploy.InventoryItem
 	done      effect
 }
@@ -421,7 +422,7 @@ func liveWorkloads(targets []*target) map[deploy.ObjectRef]*unstructured.Unstruc
 		switch {
 		case !t.isWorkload():
 		case t.result != nil:
-			live[t.ref] = t.result
+			live[t.ref], _ = t.result.(*unstructured.Unstructured)
 		default:
 			live[t.ref] = t.liveObject()
 		}

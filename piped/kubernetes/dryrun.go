@@ -128,35 +128,39 @@ func refused(err error) error {
 }
 
 // try sends one object as a dry run. Planned is nil unless the object is a
-// workload: of others it only matters whether they are refused, and reading the
-// answers would be most of the work.
+// workload: of others it only matters whether they are refused.
 func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
-		if !t.isWorkload() {
-			return r.cluster.probe(ctx, t)
-		}
-		planned, err = r.cluster.patch(ctx, t, metav1.DryRunAll)
+		answer, err := r.cluster.patch(ctx, t, metav1.DryRunAll)
+		planned, _ = answer.(*unstructured.Unstructured)
 		return err
 	})
 	return planned, err
 }
 
-// probe returns the error with which the API server would refuse one object.
-func (c *Cluster) probe(ctx context.Context, t *target) error {
+// patch sends one object by server-side apply. The answer is a workload as it is
+// now, *unstructured.Unstructured; of other objects it is their metadata: their
+// content says nothing that is not known, and Secrets never leave the cluster.
+func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav1.Object, error) {
+	if t.isWorkload() {
+		answer, err := c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
+			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
+		if err != nil {
+			return nil, err
+		}
+		return answer, nil
+	}
 	data, err := t.desired.MarshalJSON()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	force := true
-	_, err = c.metadataOf(t.resource, t.ref.Namespace).Patch(ctx, t.ref.Name, types.ApplyPatchType, data,
-		metav1.PatchOptions{FieldManager: FieldManager, Force: &force, DryRun: []string{metav1.DryRunAll}})
-	return err
-}
-
-// patch sends one object by server-side apply.
-func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (*unstructured.Unstructured, error) {
-	return c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
-		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
+	answer, err := c.metadataOf(t.resource, t.ref.Namespace).Patch(ctx, t.ref.Name, types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: FieldManager, Force: &force, DryRun: dryRun})
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // changedCRDs returns the kinds whose definitions this set writes.

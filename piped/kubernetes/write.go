@@ -139,7 +139,8 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	if r.req.Applied == nil {
 		return nil
 	}
-	if err := r.req.Applied(ctx, t.source, t.result, t.item); err != nil {
+	whole, _ := t.result.(*unstructured.Unstructured)
+	if err := r.req.Applied(ctx, t.source, whole, t.item); err != nil {
 		return fmt.Errorf("record that %s was applied: %w", t.ref, err)
 	}
 	return nil
