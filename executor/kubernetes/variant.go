@@ -50,7 +50,10 @@ func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.P
 	}
 	spec := specOf(w.config)
 	spec.ReadyThreshold, spec.Prune = int(threshold), false
-	w.hooks = nil
+	if len(w.hooks) > 0 {
+		w.log.Infof("The hooks of the commit are not run for the %s: they run with the primary", v.Name)
+		w.hooks = nil
+	}
 	w.set = set{Commit: w.set.Commit, Spec: spec, Objects: objects, Variant: v.Name, Value: v.Label.Value}
 	for _, o := range objects {
 		if pods, ok, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); ok {

@@ -82,7 +82,7 @@ func (v Variant) copyAll(configs, services, workloads []manifest.Object, pods ma
 	for _, o := range workloads {
 		add(o, func(made manifest.Object) error {
 			v.renameUsed(made, configs, services)
-			if err := v.Label.Add(made); err != nil {
+			if err := errors.Join(v.Label.Add(made), ownVolumes(made)); err != nil {
 				return err
 			}
 			return setField(made, int64(pods[manifest.Ref(o.Unstructured).Key()]), "spec", "replicas")

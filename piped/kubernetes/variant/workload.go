@@ -112,3 +112,16 @@ func (v Variant) renameUsed(workload manifest.Object, configs, services []manife
 		_ = unstructured.SetNestedField(workload.Object, v.name(name), "spec", "serviceName") // spec is a mapping: it was read from it
 	}
 }
+
+// ownVolumes has the volumes of a StatefulSet's copy go with it, unless it says
+// itself what becomes of them: nobody has an interest in a variant's data.
+func ownVolumes(made manifest.Object) error {
+	if made.GetKind() != "StatefulSet" {
+		return nil
+	}
+	spec, _ := made.Object["spec"].(map[string]any)
+	if spec["volumeClaimTemplates"] == nil || spec["persistentVolumeClaimRetentionPolicy"] != nil {
+		return nil
+	}
+	return setField(made, map[string]any{"whenDeleted": "Delete", "whenScaled": "Retain"}, "spec", "persistentVolumeClaimRetentionPolicy")
+}

@@ -1,0 +1,93 @@
+package kubernetes
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	wholeCanary = "{name: K8S_CANARY_ROLLOUT, with: {replicas: 100%}}"
+	toCanary    = "{name: K8S_TRAFFIC_ROUTING, with: {all: canary}}"
+	toPrimary   = "{name: K8S_TRAFFIC_ROUTING, with: {all: primary}}"
+	goodCanary  = "{name: K8S_CANARY_ROLLOUT, with: {patches: [{target: {kind: Deployment, name: web}, ops: [{path: '$.spec.template.spec.containers[0].image', value: 'web:2'}]}]}}"
+)
+
+// bluegreen is the application "web" whose Service selects the primary.
+func bluegreen(image string) string {
+	return strings.ReplaceAll(shop(image, "hello"), "app: web}", "app: web, pipecd.dev/variant: primary}")
+}
+
+// TestTrafficGoesBackInTime: the traffic leaves a canary at once while the primary is
+// what it was, and when the primary was changed only after that is back. In the end
+// the last success has all of it, and nothing else is there.
+func TestTrafficGoesBackInTime(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		pipeline []string
+		change   string
+		fails    bool // a stage
+		want     string
+		first    string // what is written first
+	}{
+		{"the primary was not changed", []string{wholeCanary, toCanary}, bluegreen("2"), false, "The traffic goes back first: this deployment has not changed the primary", "services/web"},
+		{"the primary was changed, and fails", []string{goodCanary, toCanary, primaryRollout}, bluegreen("bad-image"), true,
+			"The primary goes back before the traffic does: this deployment has changed Deployment NS/web", "deployments/web"},
+		{"the primary was changed, and the traffic is back", []string{wholeCanary, toCanary, primaryRollout, toPrimary}, bluegreen("2"), false,
+			"The primary goes back before the traffic does: this deployment has changed Deployment NS/web", "deployments/web"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newPipelineLab(t, "", bluegreen("1"), c.pipeline...)
+			before := l.lastGood(t)
+			l.manifests = c.change
+			if result := l.forward(t); (result.Status == deploy.StageFailure) != c.fails {
+				t.Fatalf("it ended %s: %s\n%s", result.Status, result.Reason, l.said())
+			}
+			l.writes()
+			began := time.Now()
+			trafficBack := time.Duration(0)
+			l.answered = func(r *http.Request) error {
+				if r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && strings.HasSuffix(r.URL.Path, "/services/web") && trafficBack == 0 {
+					trafficBack = time.Since(began)
+				}
+				return nil
+			}
+			l.mustGoBack(t)
+			l.wantLogged(t, strings.ReplaceAll(c.want, "NS", l.ns))
+			if writes := l.writes(); len(writes) == 0 || !strings.HasSuffix(writes[0], c.first) {
+				t.Errorf("writes: %v, want %s first", writes, c.first)
+			}
+			if c.first == "services/web" && (trafficBack == 0 || trafficBack > 5*time.Second) {
+				t.Errorf("the traffic was back after %s", trafficBack)
+			}
+			before.Assert(t)
+		})
+	}
+}
+
+// TestPrimaryKeepsTheTrafficWhereItIs: what is applied between two stages that share
+// the traffic does not undo the first one; what is kept for rollbacks has Git's.
+func TestPrimaryKeepsTheTrafficWhereItIs(t *testing.T) {
+	for _, stage := range []string{primaryRollout, "{name: K8S_SYNC}"} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			l := newPipelineLab(t, "", bluegreen("1"), wholeCanary, toCanary, stage)
+			l.manifests = bluegreen("2")
+			l.mustGoForward(t)
+			s, err := l.client.CoreV1().Services(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil || s.Spec.Selector["pipecd.dev/variant"] != "canary" {
+				t.Errorf("the Service selects %v, %v", s.Spec.Selector, err)
+			}
+			kept, err := l.Store.AppliedSet(t.Context(), "now")
+			if err != nil || strings.Contains(string(kept.Objects), `"pipecd.dev/variant":"canary"`) {
+				t.Errorf("kept: %s %v", kept.Objects, err)
+			}
+		})
+	}
+}
