@@ -91,10 +91,15 @@ func (v Variant) copyAll(configs, services, workloads []manifest.Object, pods ma
 	return out, errors.Join(problems...)
 }
 
-// rename returns a copy of an object under the variant's name.
+// rename returns a copy of an object under the variant's name. What Helm is told to
+// keep is kept once, not its copy as well.
 func (v Variant) rename(o manifest.Object) manifest.Object {
 	made := o.Clone()
 	made.SetName(v.name(o.GetName()))
+	if annotations := made.GetAnnotations(); annotations[manifest.AnnotationResourcePolicy] != "" {
+		delete(annotations, manifest.AnnotationResourcePolicy)
+		made.SetAnnotations(annotations)
+	}
 	return made
 }
 
