@@ -33,9 +33,9 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.podReadyDelay, "pod-ready-delay", 0,
 		"time from running to Ready of a pod without "+readyDelayKey)
 	f.StringVar(&o.routeStatus, "route-status", "off",
-		"status written on HTTPRoutes without "+routeStatusKey+": off, accept, reject, unresolved or stale")
+		"status written on HTTPRoutes and GRPCRoutes without "+routeStatusKey+": off, accept, reject, unresolved or stale")
 	f.DurationVar(&o.routeStatusDelay, "route-status-delay", 0,
-		"time from a change of an HTTPRoute to its status, without "+routeStatusDelayKey)
+		"time from a change of a route to its status, without "+routeStatusDelayKey)
 	f.BoolVar(&o.routeStatusStale, "route-status-stale", false,
 		"write the observedGeneration before the current one, as a gateway that has not caught up")
 	f.DurationVar(&o.readyTimeout, "ready-timeout", 2*time.Minute, "how long to wait for the cluster to be ready before giving up")

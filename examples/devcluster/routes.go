@@ -18,10 +18,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-var (
-	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	routeResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
-)
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// routeResources are the kinds of route that are answered.
+func routeResources() []schema.GroupVersionResource {
+	gateway := schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}
+	return []schema.GroupVersionResource{gateway.WithResource("httproutes"), gateway.WithResource("grpcroutes")}
+}
 
 // routeController is under what name the gateway's answers stand.
 const routeController = "devcluster.piped.dev/gateway"
@@ -40,16 +43,13 @@ var routeModes = map[string]routeMode{
 	"stale":      {true, true, "Accepted", "ResolvedRefs", 1},
 }
 
-// routeWriter answers HTTPRoutes as a gateway does, for as long as the cluster
-// has that kind. It knows it by its fields only.
+// routeWriter answers routes of one kind as a gateway does, for as long as the
+// cluster has that kind. It knows it by its fields only.
 type routeWriter struct {
-	client dynamic.Interface
-	mode   string
-	delay  time.Duration
-}
-
-func newRouteWriter(client dynamic.Interface, mode string, delay time.Duration) *routeWriter {
-	return &routeWriter{client: client, mode: mode, delay: delay}
+	client   dynamic.Interface
+	resource schema.GroupVersionResource
+	mode     string
+	delay    time.Duration
 }
 
 // run watches for the kind, and writes while there is one, until ctx ends.
@@ -77,7 +77,7 @@ func (w *routeWriter) run(ctx context.Context) {
 		}
 	}
 	only := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", "httproutes.gateway.networking.k8s.io").String()
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", w.resource.GroupResource().String()).String()
 	}
 	crds := dynamicinformer.NewFilteredDynamicInformer(w.client, crdResource, "", 0, cache.Indexers{}, only).Informer()
 	crds.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -101,7 +101,7 @@ func established(crd *unstructured.Unstructured) bool {
 
 // write answers routes until ctx ends.
 func (w *routeWriter) write(ctx context.Context) {
-	routes := dynamicinformer.NewFilteredDynamicInformer(w.client, routeResource, "", 0, cache.Indexers{}, nil).Informer()
+	routes := dynamicinformer.NewFilteredDynamicInformer(w.client, w.resource, "", 0, cache.Indexers{}, nil).Informer()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	add := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
@@ -171,7 +171,7 @@ func (w *routeWriter) answerOne(ctx context.Context, store cache.Store, key stri
 	if err != nil || !changed {
 		return 0, err
 	}
-	_, err = w.client.Resource(routeResource).Namespace(route.GetNamespace()).UpdateStatus(ctx, route, metav1.UpdateOptions{FieldManager: "devcluster-gateway"})
+	_, err = w.client.Resource(w.resource).Namespace(route.GetNamespace()).UpdateStatus(ctx, route, metav1.UpdateOptions{FieldManager: "devcluster-gateway"})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return 0, nil // the informer brings the newer one
 	}

@@ -41,11 +41,14 @@ func runWriters(ctx context.Context, args []string) error {
 	return serveHealth(ctx, args[0], func(ctx context.Context) error {
 		factory := informers.NewSharedInformerFactory(client, 0)
 		var running sync.WaitGroup
-		for _, run := range []func(context.Context){
+		runs := []func(context.Context){
 			newKubeletEvents(client, factory.Core().V1().Pods().Informer()).run,
 			scaler.withInformer(factory).run,
-			newRouteWriter(dyn, args[2], delay).run,
-		} {
+		}
+		for _, kind := range routeResources() {
+			runs = append(runs, (&routeWriter{client: dyn, resource: kind, mode: args[2], delay: delay}).run)
+		}
+		for _, run := range runs {
 			running.Go(func() { run(ctx) })
 		}
 		factory.StartWithContext(ctx)

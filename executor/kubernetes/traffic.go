@@ -189,12 +189,12 @@ func (s *shift) enforce(ctx context.Context) error {
 			return err
 		}
 	}
-	line := s.describe()
+	line, left := s.describe(), time.Duration(s.options.Interval)
 	if resumed {
-		line = "Going on after a restart of the agent: " + line
+		line, left = "Going on after a restart of the agent: "+line, s.left().Round(100*time.Millisecond)
 	}
-	if left, next := s.left(), s.now.Step+1 < len(s.steps); next && left > 0 {
-		line += fmt.Sprintf("; next step in %s", left.Round(time.Millisecond))
+	if s.now.Step+1 < len(s.steps) {
+		line += fmt.Sprintf("; next step in %s", left)
 	}
 	s.log.Successf("%s", line)
 	return nil

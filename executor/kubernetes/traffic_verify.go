@@ -74,7 +74,7 @@ func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []man
 			return err
 		}
 		if why != "" {
-			return &stageError{reason: fmt.Sprintf("%s was not accepted within %s (spec.trafficRouting.httpRoute.verify.timeout): %s", manifest.Ref(route.Unstructured), limit, why)}
+			return &stageError{reason: fmt.Sprintf("%s; it was not accepted within %s (spec.trafficRouting.httpRoute.verify.timeout)", why, limit)}
 		}
 	}
 	return nil

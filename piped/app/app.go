@@ -175,11 +175,12 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 
 // executors makes what runs the stages, by stage name.
 func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
-	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
-	})
 	analyses := analysis.New(analysis.Config{
 		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: a.live.analysis, Logger: o.Logger.With("component", "analysis"), Now: o.Now,
+	})
+	exec := kubernetes.New(kubernetes.Config{
+		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, Analyzer: analyses,
+		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
 	})
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
@@ -196,6 +197,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		kubeconfig.StageCanaryClean:     exec.CleanCanary(),
 		kubeconfig.StageBaselineRollout: exec.Baseline(),
 		kubeconfig.StageBaselineClean:   exec.CleanBaseline(),
+		kubeconfig.StageTrafficRouting:  exec.TrafficRouting(),
 		deploy.StageWait:                wait.New(wait.Config{Now: o.Now}),
 		deploy.StageWaitApproval:        approvals,
 		deploy.StageAnalysis:            analyses,

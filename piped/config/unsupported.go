@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -13,7 +12,6 @@ import (
 // its feature comes; nothing else has to change here.
 func unsupportedFields() []string {
 	return []string{
-		"trafficRouting",
 		"resourceRoutes",
 		"configPropagation",
 		"eventWatcher",
@@ -24,7 +22,6 @@ func unsupportedFields() []string {
 // unsupportedStages are the same for the stages of a pipeline.
 func unsupportedStages() []string {
 	return []string{
-		kubernetes.StageTrafficRouting,
 		deploy.StageAnalysis,
 	}
 }

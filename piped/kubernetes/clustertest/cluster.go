@@ -1,7 +1,8 @@
 // Package clustertest starts real Kubernetes clusters with simulated nodes for
 // tests, the demo and benchmarks. It owns one child process per cluster, the
-// devcluster program, which ends with the process that started it. It never
-// downloads or builds anything.
+// devcluster program, which ends with the process that started it. It builds
+// nothing, and downloads nothing but the definitions of the Gateway API's kinds, by
+// the go command, if they are not there.
 //
 // A test package that needs a cluster calls Main from its TestMain and Shared
 // from its tests; each test works in a Namespace of its own.

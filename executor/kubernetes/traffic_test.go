@@ -1,0 +1,447 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestHTTPRouteInSteps: the canary's share rises step by step with the interval
+// between, every step is in force when the log says so, what is applied later keeps
+// the last one, and in the end the route is as in Git and the canary is removed after
+// the requests have had time to end.
+func TestHTTPRouteInSteps(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	git := l.get(t, httpRoutes, "web").Object["spec"]
+	l.pass(t, "canary")
+	same(t, "weights before", "web 1; static 1", l.weights(t, httpRoutes))
+
+	var at []time.Time
+	var seen []string
+	l.ends(t, "traffic", deploy.StageSuccess, "", func(line string) {
+		if strings.HasPrefix(line, "Step ") {
+			at, seen = append(at, time.Now()), append(seen, line+" | "+l.weights(t, httpRoutes))
+			l.checkAccepted(t, httpRoutes)
+		}
+	})
+	same(t, "steps", `Step 1/3: canary 5%, primary 95%; next step in 1s | web 95, web-canary 5; static 1
+Step 2/3: canary 20%, primary 80%; next step in 1s | web 80, web-canary 20; static 1
+Step 3/3: canary 50%, primary 50% | web 50, web-canary 50; static 1`, strings.Join(seen, "\n"))
+	for i := 1; i < len(at); i++ {
+		if between := at[i].Sub(at[i-1]); between < 950*time.Millisecond || between > 5*time.Second {
+			t.Errorf("%s between steps %d and %d", between, i, i+1)
+		}
+	}
+	stage := l.stageRun("traffic", false).Stage
+	same(t, "metadata", "50 50 0", fmt.Sprint(stage.Metadata["primary-percentage"], " ", stage.Metadata["canary-percentage"], " ", stage.Metadata["baseline-percentage"]))
+
+	l.pass(t, "primary")
+	same(t, "weights after the primary's rollout", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
+	l.ends(t, "clean", deploy.StageFailure, "50% of the traffic still goes to the canary", nil)
+	l.pass(t, "back")
+	returned := time.Now()
+	if after := l.get(t, httpRoutes, "web").Object["spec"]; fmt.Sprint(after) != fmt.Sprint(git) {
+		t.Errorf("the route is not as in Git:\n%v\nwant\n%v", after, git)
+	}
+	l.ends(t, "clean", deploy.StageSuccess, "", func(line string) {
+		if strings.HasPrefix(line, "Removing") && time.Since(returned) < 800*time.Millisecond {
+			t.Errorf("the canary is removed %s after it lost its traffic", time.Since(returned))
+		}
+	})
+	if l.deploymentOf(t, "web-canary") {
+		t.Error("the canary is still there")
+	}
+	l.writes()
+	if result := l.Sync().Execute(t.Context(), l.deployment("now")); result.Status != deploy.StageSuccess {
+		t.Fatal(result.Reason)
+	}
+	for _, w := range l.writes() {
+		if strings.Contains(w, "httproutes") {
+			t.Errorf("a later sync writes the route, which is as in Git: %s", w)
+		}
+	}
+}
+
+// checkAccepted: every parent of the route has accepted it as it is.
+func (l *trafficLab) checkAccepted(t *testing.T, kind schema.GroupVersionResource) {
+	t.Helper()
+	route := l.get(t, kind, "web")
+	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
+	if len(parents) != 2 {
+		t.Errorf("%d parents have answered", len(parents))
+	}
+	for _, p := range parents {
+		for _, c := range p.(map[string]any)["conditions"].([]any) {
+			condition := c.(map[string]any)
+			if condition["observedGeneration"] != route.GetGeneration() || condition["status"] != "True" {
+				t.Errorf("generation %d: %v", route.GetGeneration(), condition)
+			}
+		}
+	}
+}
+
+func (l *trafficLab) deploymentOf(t *testing.T, name string) bool {
+	t.Helper()
+	list, err := l.client.AppsV1().Deployments(l.ns).List(context.Background(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Items) > 0
+}
+
+// TestRefusedRoute: a gateway that refuses a step gets the shares before back, and
+// the stage says who refused what. The rollback then ends although nobody accepts.
+func TestRefusedRoute(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	l.ends(t, "traffic", deploy.StageFailure,
+		"canary 20%, primary 80%: HTTPRoute "+l.ns+"/web is refused: Gateway "+l.ns+"/gateway (web) says ResolvedRefs is False: BackendNotFound: the simulated gateway says BackendNotFound; the traffic is shared as before: canary 5%, primary 95%",
+		func(line string) {
+			if strings.HasPrefix(line, "Step 1/3") {
+				l.answer(t, "unresolved")
+			}
+		})
+	same(t, "weights", "web 95, web-canary 5; static 1", l.weights(t, httpRoutes))
+	same(t, "share", "5", l.stageRun("traffic", false).Stage.Metadata["canary-percentage"])
+	l.pass(t, deploy.RollbackID)
+	same(t, "weights after the rollback", "web 1; static 1", l.weights(t, httpRoutes))
+	if l.deploymentOf(t, "web-canary") {
+		t.Error("the canary is still there after the rollback")
+	}
+}
+
+// TestStaleRoute: a gateway that has not looked at the route as it is now is waited
+// for, and only so long.
+func TestStaleRoute(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "stale")
+	l.pass(t, "canary")
+	waited := time.Time{}
+	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not looked at it since it was changed (ResolvedRefs is of generation 2, it has 3); it was not accepted within 4s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
+		func(line string) {
+			switch {
+			case strings.Contains(line, "has not looked at it") && waited.IsZero():
+				waited = time.Now()
+				go l.answer(t, "accept")
+			case strings.HasPrefix(line, "Step 1/3"):
+				if time.Since(waited) > 4*time.Second {
+					t.Errorf("accepted %s after the gateway was stale", time.Since(waited))
+				}
+				l.answer(t, "stale")
+			}
+		})
+	if waited.IsZero() {
+		t.Error("nothing was waited for")
+	}
+	same(t, "weights", "web 95, web-canary 5; static 1", l.weights(t, httpRoutes))
+}
+
+// TestUnreadyCanary: whatever is not ready gets no traffic, and why is said in words
+// while it is waited for.
+func TestUnreadyCanary(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
+	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 4s: Deployment "+l.ns+"/web-canary: 0 pods are available, and it takes 2 (readyThreshold 100% of 2)", nil)
+	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 pods are available") {
+		t.Errorf("the log does not say what is waited for:\n%s", l.said())
+	}
+
+	healed := false
+	l.ends(t, "traffic", deploy.StageSuccess, "", func(line string) {
+		if strings.HasPrefix(line, "Waiting: Deployment") && !healed {
+			healed = true
+			l.relabel(t, "pipecd.dev/variant=canary", "ready")
+		}
+		if strings.HasPrefix(line, "Step") && !healed {
+			t.Error("the canary got traffic before it was ready")
+		}
+	})
+}
+
+// relabel changes how the pods that a selector finds behave.
+func (l *trafficLab) relabel(t *testing.T, selector, behavior string) {
+	t.Helper()
+	pods, err := l.client.CoreV1().Pods(l.ns).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil || len(pods.Items) == 0 {
+		t.Errorf("%d pods, %v", len(pods.Items), err)
+		return
+	}
+	for _, pod := range pods.Items {
+		_, err := l.client.CoreV1().Pods(l.ns).Patch(context.Background(), pod.Name, "application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"`+behavior+`"}}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNoServiceForTheCanary: without one nothing can be sent to it.
+func TestNoServiceForTheCanary(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, strings.Replace(stepsPipeline, "createService: true", "createService: false", 1), variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	l.ends(t, "traffic", deploy.StageFailure, "Service "+l.ns+"/web-canary does not exist, so nothing can be sent to it: set createService: true", nil)
+	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+}
+
+// TestTrafficAfterARestart: a stage that goes on neither repeats a step nor its
+// interval, and the shares are never less than they were.
+func TestTrafficAfterARestart(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	for i, step := range []string{"Step 1/3", "Step 2/3"} {
+		ctx, stop := context.WithCancelCause(t.Context())
+		result := l.execute(ctx, "traffic", i > 0, func(line string) {
+			if strings.HasPrefix(line, step) {
+				stop(deploy.StopShutdown)
+			}
+		})
+		if result.Status == deploy.StageSuccess {
+			t.Fatalf("the stopped stage ended %s", result.Status)
+		}
+	}
+	since := l.overlay(t).Since
+	l.writes()
+	l.log.lines = nil
+	if result := l.execute(t.Context(), "traffic", true, nil); result.Status != deploy.StageSuccess {
+		t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
+	}
+	if took := l.overlay(t).Since.Sub(since); took < time.Second {
+		t.Errorf("step 3 is in force %s after step 2", took)
+	}
+	said := l.said()
+	if !strings.Contains(said, "Going on after a restart of the agent: Step 2/3: canary 20%, primary 80%; next step in ") || strings.Contains(said, "Step 1/3") {
+		t.Errorf("the log:\n%s", said)
+	}
+	routed := 0
+	for _, w := range l.writes() {
+		if strings.Contains(w, "httproutes") {
+			routed++
+		}
+	}
+	if routed != 1 {
+		t.Errorf("the route was written %d times for one step", routed)
+	}
+	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
+}
+
+// overlay is what the stage has stored.
+func (l *trafficLab) overlay(t *testing.T) overlay {
+	t.Helper()
+	o, found, err := overlayOf(l.stageRun("traffic", false).Stage)
+	if err != nil || !found {
+		t.Fatalf("%v %v", found, err)
+	}
+	return o
+}
+
+// TestCancelInAStep: the stage ends at once, and leaves the shares to the rollback.
+func TestCancelInAStep(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, strings.Replace(stepsPipeline, "interval: 1s", "interval: 1h", 1), variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	ctx, stop := context.WithCancelCause(t.Context())
+	var asked time.Time
+	result := l.execute(ctx, "traffic", false, func(line string) {
+		if strings.HasPrefix(line, "Step 1/3") {
+			asked = time.Now()
+			stop(deploy.StopCancelled)
+		}
+	})
+	if result.Status != deploy.StageFailure || time.Since(asked) > time.Second {
+		t.Errorf("%s after %s: %s", result.Status, time.Since(asked), result.Reason)
+	}
+	same(t, "weights", "web 95, web-canary 5; static 1", l.weights(t, httpRoutes))
+	begun := time.Now()
+	l.ends(t, deploy.RollbackID, deploy.StageSuccess, "", func(line string) {
+		if strings.Contains(line, "What routes traffic is as it was") {
+			same(t, "weights when the rollback says so", "web 1; static 1", l.weights(t, httpRoutes))
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("all traffic is the primary's again after %s", took)
+			}
+		}
+	})
+	if l.deploymentOf(t, "web-canary") {
+		t.Error("the canary is still there after the rollback")
+	}
+}
+
+// TestPodSelector: blue and green; the Service follows only to pods that are ready.
+func TestPodSelector(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, `
+  pipeline:
+    stages:
+      - {id: canary, name: K8S_CANARY_ROLLOUT, with: {replicas: 100%}}
+      - {id: traffic, name: K8S_TRAFFIC_ROUTING, with: {all: canary}}
+      - {id: primary, name: K8S_PRIMARY_ROLLOUT}
+      - {id: back, name: K8S_TRAFFIC_ROUTING, with: {all: primary}}
+      - {id: clean, name: K8S_CANARY_CLEAN}
+`, variantWorkload)
+	selector := func() string {
+		s, err := l.client.CoreV1().Services(l.ns).Get(context.Background(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Spec.Selector["pipecd.dev/variant"]
+	}
+	l.pass(t, "canary")
+	same(t, "selector before", "primary", selector())
+	l.pass(t, "traffic")
+	same(t, "selector", "canary", selector())
+	l.pass(t, "primary")
+	same(t, "selector after the primary's rollout", "canary", selector())
+	l.pass(t, "back")
+	same(t, "selector in the end", "primary", selector())
+	l.pass(t, "clean")
+}
+
+// TestIstio: weights of a VirtualService, with another host beside the variants.
+func TestIstio(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, `
+  trafficRouting: {method: istio, istio: {host: web}}
+  pipeline:
+    stages:
+      - {id: canary, name: K8S_CANARY_ROLLOUT}
+      - {id: baseline, name: K8S_BASELINE_ROLLOUT}
+      - {id: traffic, name: K8S_TRAFFIC_ROUTING, with: {canary: 25, baseline: 25}}
+      - {id: primary, name: K8S_PRIMARY_ROLLOUT}
+      - {id: back, name: K8S_TRAFFIC_ROUTING, with: {all: primary}}
+`, variantWorkload+`---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web}
+spec:
+  hosts: [web]
+  http: [{route: [{destination: {host: web, subset: primary}, weight: 60}, {destination: {host: other}, weight: 40}]}]
+`)
+	destinations := func() string {
+		routes, _, _ := unstructured.NestedSlice(l.get(t, virtualServices, "web").Object, "spec", "http")
+		var parts []string
+		for _, d := range routes[0].(map[string]any)["route"].([]any) {
+			destination := d.(map[string]any)["destination"].(map[string]any)
+			parts = append(parts, fmt.Sprint(destination["host"], "/", destination["subset"], " ", d.(map[string]any)["weight"]))
+		}
+		return strings.Join(parts, ", ")
+	}
+	l.pass(t, "canary", "baseline", "traffic")
+	const shared = "web/primary 30, web/canary 15, web/baseline 15, other/<nil> 40"
+	same(t, "destinations", shared, destinations())
+	l.pass(t, "primary")
+	same(t, "destinations after the primary's rollout", shared, destinations())
+	l.pass(t, "back")
+	same(t, "destinations in the end", "web/primary 60, other/<nil> 40", destinations())
+}
+
+// TestGRPCRoute: the same for routes of the other kind, with A/B matches, whose rules
+// have names because the cluster's routes can.
+func TestGRPCRoute(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, strings.Replace(strings.Replace(stepsPipeline, "httproute", "grpcroute", 1), "httpRoute: {", `httpRoute: {abMatches: [{headers: {x-user: tester}}], `, 1), variantWorkload+
+		strings.NewReplacer("HTTPRoute", "GRPCRoute", "path: {type: PathPrefix, value: /}", "method: {service: shop.Cart}", "path: {type: PathPrefix, value: /static}", "method: {service: shop.Static}").Replace(routeManifest))
+	l.edit(t, grpcRoutes, `{"metadata":{"annotations":{"devcluster.piped.dev/route-status":"accept"}}}`)
+	l.pass(t, "canary", "traffic")
+	same(t, "weights", "web-canary 1; web 50, web-canary 50; static 1", l.weights(t, grpcRoutes))
+	rules, _, _ := unstructured.NestedSlice(l.get(t, grpcRoutes, "web").Object, "spec", "rules")
+	same(t, "name", "piped-ab-1", fmt.Sprint(rules[0].(map[string]any)["name"]))
+	l.pass(t, "primary", "back")
+	same(t, "weights in the end", "web 1; static 1", l.weights(t, grpcRoutes))
+}
+
+// TestSomebodyElseWritesTheRoute: that is said, and what they wrote is no share that
+// is in force.
+func TestSomebodyElseWritesTheRoute(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "off")
+	l.pass(t, "canary")
+	l.ends(t, "traffic", deploy.StageFailure, `HTTPRoute `+l.ns+`/web: field manager "somebody" has changed spec.rules, so the shares are not in force`, func(line string) {
+		if strings.HasPrefix(line, "Waiting: HTTPRoute") && l.weights(t, httpRoutes) == "web 95, web-canary 5; static 1" {
+			l.edit(t, httpRoutes, `{"spec":{"rules":[{"backendRefs":[{"name":"web","port":80}]}]}}`)
+		}
+	})
+	if !strings.Contains(l.said(), `field manager "somebody" writes spec.rules, too`) {
+		t.Errorf("the log:\n%s", l.said())
+	}
+	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+}
+
+// TestUnready: the conditions of readiness, each in words.
+func TestUnready(t *testing.T) {
+	ready := counts{observed: true, desired: 10, updated: 10, replicas: 10, available: 10}
+	cases := []struct {
+		name      string
+		change    func(*counts)
+		threshold int
+		want      string
+	}{
+		{"ready", func(*counts) {}, 100, ""},
+		{"not looked at", func(c *counts) { c.observed = false }, 100, "its controller has not looked at it since it was changed"},
+		{"deadline", func(c *counts) { c.deadline, c.updated = "it has timed out", 3 }, 100, "its progress deadline is exceeded: it has timed out"},
+		{"too few new", func(c *counts) { c.updated = 3 }, 100, "3 of 10 new pods exist"},
+		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 old pods are still there"},
+		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 pods are available, and it takes 8 (readyThreshold 75% of 10)"},
+		{"enough available", func(c *counts) { c.available = 8 }, 75, ""},
+		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 pods are available, and it takes 1 (readyThreshold 1% of 1)"},
+		{"none wanted", func(c *counts) { *c = counts{observed: true} }, 100, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := ready
+			c.change(&got)
+			same(t, "why", c.want, got.unready(c.threshold))
+		})
+	}
+}
+
+// TestProgressDeadline: a canary whose deadline is exceeded is not waited for.
+func TestProgressDeadline(t *testing.T) {
+	t.Parallel()
+	manifests := strings.Replace(variantWorkload, "replicas: 2", "replicas: 2, progressDeadlineSeconds: 2", 1)
+	manifests = strings.Replace(manifests, "  replicas: 2, progressDeadlineSeconds: 2", "  replicas: 2\n  progressDeadlineSeconds: 2", 1)
+	l := newTrafficLab(t, strings.Replace(stepsPipeline, "timeout: 4s", "timeout: 10m", 1), manifests+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	_, err := l.client.AppsV1().Deployments(l.ns).Patch(t.Context(), "web-canary", "application/merge-patch+json",
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:does-not-exist"}]}}}}`), metav1.PatchOptions{FieldManager: "somebody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.ends(t, "traffic", deploy.StageFailure, "Deployment "+l.ns+"/web-canary: its progress deadline is exceeded: ", nil)
+	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+}
+
+// TestShareOf: a deployment without traffic stages has all of it on the primary.
+func TestShareOf(t *testing.T) {
+	w := &work{}
+	if p, c := w.shareOf(kubernetes.Primary), w.shareOf(kubernetes.Canary); p != 100 || c != 0 {
+		t.Errorf("primary %d, canary %d", p, c)
+	}
+	w.run.Deployment.Stages = []deploy.Stage{{ID: "a", Metadata: map[string]string{metaTraffic: "{"}}}
+	if c := w.shareOf(kubernetes.Canary); c != 100 {
+		t.Errorf("unreadable: %d", c)
+	}
+}

@@ -1,0 +1,115 @@
+package clustertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// gatewayModule is the module with the definitions of the Gateway API's kinds.
+const gatewayModule = "sigs.k8s.io/gateway-api"
+
+// GatewayAPI returns the definitions of the Gateway API's HTTPRoute, GRPCRoute, Gateway
+// and ReferenceGrant, as the module of examples/devcluster/gatewayapi has them. The go
+// command finds that module, and fetches it if it is not there yet.
+func GatewayAPI(ctx context.Context) (definitions [][]byte, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", gatewayModule)
+	cmd.Dir = filepath.Join(root, "examples", "devcluster", "gatewayapi")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find module %s: %w: %s", gatewayModule, err, out)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return nil, fmt.Errorf("find module %s: %w", gatewayModule, err)
+	}
+	for _, kind := range []string{"httproutes", "grpcroutes", "gateways", "referencegrants"} {
+		data, err := os.ReadFile(filepath.Join(module.Dir, "config", "crd", "standard", "gateway.networking.k8s.io_"+kind+".yaml"))
+		if err != nil {
+			return nil, fmt.Errorf("read the definition of %s: %w", kind, err)
+		}
+		definitions = append(definitions, data)
+	}
+	return definitions, nil
+}
+
+// InstallGatewayAPI makes the kinds of the Gateway API known to the cluster.
+func (c *Cluster) InstallGatewayAPI(t testing.TB) {
+	t.Helper()
+	definitions, err := GatewayAPI(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Define(t, definitions...)
+}
+
+// Define makes kinds known to the cluster, each by its CustomResourceDefinition in
+// YAML, and returns when objects of them can be written. They stay.
+func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
+	t.Helper()
+	cfg := c.RESTConfig(t)
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
+	client, err := dynamic.NewForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, data := range definitions {
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := define(ctx, client, crd); err != nil {
+			t.Fatalf("define %s: %v", crd.GetName(), err)
+		}
+	}
+}
+
+func define(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if version["served"] != true {
+			continue
+		}
+		kind := schema.GroupVersionResource{Group: group, Version: fmt.Sprint(version["name"]), Resource: plural}
+		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			_, err := client.Resource(kind).List(ctx, metav1.ListOptions{Limit: 1})
+			return err == nil, nil // it is served a moment after it is established
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
