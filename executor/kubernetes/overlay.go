@@ -38,6 +38,9 @@ type overlay struct {
 	// into force, zero while they have not.
 	Step  int       `json:"step"`
 	Since time.Time `json:"since,omitzero"`
+	// Refused is why the shares of the step are not in force, once those before are
+	// back: the stage has failed.
+	Refused string `json:"refused,omitempty"`
 	// Analyzed: the analysis after the step was passed.
 	Analyzed bool `json:"analyzed,omitempty"`
 	// Ready is how many pods of the primary were ready when it last had all traffic.
@@ -124,7 +127,7 @@ func (w *work) drain(ctx context.Context) error {
 			return nil
 		}
 		since = w.Now()
-	case w.run.Stage.Rollback && !o.Shares.Whole():
+	case w.run.Stage.Rollback && (!o.Shares.Whole() || o.Since.IsZero()):
 		if err := w.awaitPutBack(ctx, o.Routing); err != nil {
 			return err
 		}

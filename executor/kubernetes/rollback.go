@@ -73,7 +73,8 @@ func goBack(ctx context.Context, w *work) error {
 	return removeRest(ctx, w)
 }
 
-// goBackInTurn puts back what comes first: what routes traffic, or all but that.
+// goBackInTurn puts back what routes traffic, and before that all the rest if that
+// comes first. When it returns nil, all traffic goes to the primary.
 func (w *work) goBackInTurn(ctx context.Context) error {
 	shared, found, err := lastOverlay(w.run.Deployment)
 	if err != nil || !found {
@@ -89,12 +90,15 @@ func (w *work) goBackInTurn(ctx context.Context) error {
 		return err
 	}
 	defer func() { w.set.Objects = all }()
-	if !before {
+	if before {
+		w.log.Infof("The traffic goes back first: %s", why)
+	} else {
 		w.log.Infof("The primary goes back before the traffic does: %s", why)
 		w.set.Objects = without(all, routes)
-		return putBack(ctx, w)
+		if err := putBack(ctx, w); err != nil {
+			return err
+		}
 	}
-	w.log.Infof("The traffic goes back first: %s", why)
 	w.set.Objects = routes
 	if err := apply(ctx, w); err != nil {
 		return err

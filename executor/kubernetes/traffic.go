@@ -101,8 +101,11 @@ func shiftTraffic(ctx context.Context, w *work) error {
 	s.steps = stepsOf(s.options)
 	s.sayShared()
 	begun, err := s.begin()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case s.now.Refused != "": // the agent ended before the stage's end was stored
+		return &stageError{reason: s.now.Refused}
 	}
 	for i := s.now.Step; i < len(s.steps); i++ {
 		if !begun || i > s.now.Step {
@@ -239,12 +242,13 @@ func (s *shift) goBack(ctx context.Context, why error) error {
 	if ctx.Err() != nil || !errors.As(why, &refused) {
 		return why
 	}
-	refusedShares := s.now.Shares
+	reason := fmt.Sprintf("%s: %s", s.now.Shares, refused.reason)
 	s.now.Shares, s.now.Since = s.now.Before, time.Time{}
+	s.now.Refused = fmt.Sprintf("%s; the traffic is shared as before: %s", reason, s.now.Before)
 	if err := s.putBack(ctx); err != nil {
-		return &stageError{reason: fmt.Sprintf("%s: %s; the shares before (%s) could not be put back: %v", refusedShares, refused.reason, s.now.Before, err)}
+		return &stageError{reason: fmt.Sprintf("%s; the shares before (%s) could not be put back: %v", reason, s.now.Before, err)}
 	}
-	return &stageError{reason: fmt.Sprintf("%s: %s; the traffic is shared as before: %s", refusedShares, refused.reason, s.now.Before)}
+	return &stageError{reason: s.now.Refused}
 }
 
 // putBack applies the shares and does not wait for them: whoever refused the others
