@@ -196,6 +196,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 
 // work calls h for the keys of q until ctx ends.
 func (w *Watch) work(ctx context.Context, name string, q workqueue.TypedRateLimitingInterface[types.NamespacedName], h Handler) {
+	defer q.ShutDown() // ctx may be over before AfterFunc has come to it
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()
 	for {
