@@ -78,9 +78,10 @@ func (n *narrator) output(line string) {
 func (n *narrator) event(e event) {
 	since := time.UnixMilli(e.atMs).Sub(e.view.zero)
 	head := n.paint(dim, fmt.Sprintf("%8s", "+"+seconds(since))) + fmt.Sprintf("  %-11s", e.view.deployment.ApplicationName)
-	const indent = 8 + 2 + 11 + 16
+	const words = 23 // a status, or a stage of at most 20 letters
+	const indent = 8 + 2 + 11 + words
 	if !e.log {
-		n.wrapped(head+n.paint(statusColour(e.word), fmt.Sprintf("%-16s", e.word)), indent, e.text, plain)
+		n.wrapped(head+n.paint(statusColour(e.word), fmt.Sprintf("%-*s", words, e.word)), indent, e.text, plain)
 		return
 	}
 	colour := dim
@@ -91,7 +92,7 @@ func (n *narrator) event(e event) {
 	if len(lines) > 1 {
 		lines[0] += " ..."
 	}
-	fmt.Fprintln(n.out, head+n.paint(dim, fmt.Sprintf("  %-14s", e.word))+n.paint(colour, lines[0]))
+	fmt.Fprintln(n.out, head+n.paint(dim, fmt.Sprintf("  %-*s", words-2, e.word))+n.paint(colour, lines[0]))
 }
 
 func statusColour(status string) string {

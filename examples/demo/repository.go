@@ -14,7 +14,7 @@ import (
 // says of an image that is not there.
 const (
 	subject   = "simple"
-	gated     = "gated" // has a pipeline that waits for a person
+	gated     = "approval" // has a pipeline that waits for a person
 	imageName = "registry.example/web"
 	firstTag  = "v1.0.0"
 	nextTag   = "v1.1.0"
@@ -53,8 +53,32 @@ func newRepository(dir, apps string) (*repository, error) {
 	if err := repo.CopyDir(files, "."); err != nil {
 		return nil, err
 	}
-	_, err = repo.Commit(firstMessage)
-	return &repository{Repo: repo, apps: len(found), files: files}, err
+	r := &repository{Repo: repo, apps: len(found), files: files}
+	if err := r.hurry(); err != nil {
+		return nil, err
+	}
+	_, err = r.Commit(firstMessage)
+	return r, err
+}
+
+// patience says how long the steps of a canary's traffic take in the example, and
+// haste how long in the demo.
+const (
+	patience = "interval: 5m"
+	haste    = "interval: 2s"
+)
+
+// hurry makes the canary's steps fit for a demo.
+func (r *repository) hurry() error {
+	file := routed + "/app.pipecd.yaml"
+	text, err := fs.ReadFile(r.files, file)
+	if err != nil {
+		return fmt.Errorf("read the canary's configuration: %w", err)
+	}
+	if !strings.Contains(string(text), patience) {
+		return fmt.Errorf("%s does not hold %q", file, patience)
+	}
+	return r.Write(map[string]string{file: strings.Replace(string(text), patience, haste, 1)})
 }
 
 // commitImage commits another tag of an application's image.

@@ -75,6 +75,8 @@ func (d *demo) play(ctx context.Context) error {
 		{"A commit that cannot roll out", d.breakImage},
 		{"A commit that mends it", d.mendImage},
 		{"A pipeline that waits for a person", d.approve},
+		{"A canary gets more and more of the traffic", d.canary},
+		{"A canary that cannot start", d.breakCanary},
 		{"A person asks for a deployment", d.syncByHand},
 		{"What happened", d.conclude},
 	}
@@ -97,11 +99,11 @@ func (d *demo) startCluster(ctx context.Context) error {
 	d.tell.note("etcd, API server, controller manager, scheduler and three simulated nodes are starting")
 	began := time.Now()
 	var err error
-	if d.cluster, err = clustertest.Start(ctx, clustertest.Options{Dir: dir}); err != nil {
+	if d.cluster, err = clustertest.Start(ctx, clustertest.Options{Dir: dir, Args: []string{"--route-status", "accept"}}); err != nil {
 		return err
 	}
 	d.tell.good("ready after %s", seconds(time.Since(began)))
-	return nil
+	return d.defineRouting(ctx)
 }
 
 func (d *demo) makeRepository(context.Context) error {
@@ -208,15 +210,20 @@ func (d *demo) approve(ctx context.Context) error {
 		return err
 	}
 	d.tell.gap()
-	err = d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", waiting, "--reason", "reviewed", "--check-interval", "1s")
-	if err != nil {
+	if err := d.approveDeployment(ctx, waiting, "reviewed"); err != nil {
 		return err
 	}
-	d.tell.gap()
 	if _, err := d.expect(ctx, gated, onCommit, success); err != nil {
 		return err
 	}
 	return d.expectImage(ctx, gated, nextTag)
+}
+
+// approveDeployment is the person that a deployment waits for.
+func (d *demo) approveDeployment(ctx context.Context, id, reason string) error {
+	err := d.agent.pipectl(ctx, d.tell, "deployment", "approve", "--deployment-id", id, "--reason", reason, "--check-interval", "1s")
+	d.tell.gap()
+	return err
 }
 
 func (d *demo) syncByHand(ctx context.Context) error {

