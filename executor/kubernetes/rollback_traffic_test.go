@@ -91,3 +91,44 @@ func TestPrimaryKeepsTheTrafficWhereItIs(t *testing.T) {
 		})
 	}
 }
+
+// TestTrafficFirst states when the traffic goes back before the primary does.
+func TestTrafficFirst(t *testing.T) {
+	stages := []deploy.Stage{{ID: "canary", Name: "K8S_CANARY_ROLLOUT"}, {ID: "primary", Name: "K8S_PRIMARY_ROLLOUT"}, {ID: "back", Name: deploy.StageRollback, Rollback: true}}
+	rec := func(stage string, phase deploy.RolloutPhase) deploy.Rollout {
+		return deploy.Rollout{StageID: stage, Phase: phase, Workload: deploy.ObjectRef{Kind: "Deployment", Name: stage}}
+	}
+	for _, c := range []struct {
+		name     string
+		rollouts []deploy.Rollout
+		first    bool
+		why      string
+	}{
+		{"nothing was rolled out", nil, true, "this deployment has not changed the primary"},
+		{"the canary fails", []deploy.Rollout{rec("canary", deploy.RolloutFailed)}, true, "this deployment has not changed the primary"},
+		{"the primary stayed as it was", []deploy.Rollout{rec("canary", deploy.RolloutComplete), rec("primary", deploy.RolloutNoRollout)}, true, "this deployment has not changed the primary"},
+		{"the primary may have been changed", []deploy.Rollout{rec("canary", deploy.RolloutComplete), rec("primary", deploy.RolloutIntent)}, false, "this deployment has changed Deployment primary"},
+		{"the primary fails", []deploy.Rollout{rec("canary", deploy.RolloutComplete), rec("primary", deploy.RolloutFailed)}, false, "this deployment has changed Deployment primary"},
+		{"both fail", []deploy.Rollout{rec("canary", deploy.RolloutTimedOut), rec("primary", deploy.RolloutSuperseded)}, true, "the pods of Deployment canary fail"},
+		{"the rollback was interrupted", []deploy.Rollout{rec("canary", deploy.RolloutFailed), rec("back", deploy.RolloutApplied)}, true, "this deployment has not changed the primary"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, _, _ := newWork(t)
+			w.run.Deployment.Stages = stages
+			w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
+			if err := openCluster(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range c.rollouts {
+				r.ID, r.ApplicationID, r.DeploymentID, r.Cluster = r.StageID, "app", "now", "one"
+				if _, err := w.Store.SaveRollout(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first, why, err := w.trafficFirst(t.Context())
+			if err != nil || first != c.first || why != c.why {
+				t.Errorf("first %t, because %s, %v; want %t, %s", first, why, err, c.first, c.why)
+			}
+		})
+	}
+}
