@@ -130,9 +130,9 @@ func (c counts) unready(threshold int) string {
 	case c.updated < c.desired:
 		return fmt.Sprintf("%d of %d new pods exist", c.updated, c.desired)
 	case c.replicas > c.updated:
-		return fmt.Sprintf("%d old pods are still there", c.replicas-c.updated)
+		return fmt.Sprintf("%d of %d pods are still of the version before", c.replicas-c.updated, c.replicas)
 	case c.available < need:
-		return fmt.Sprintf("%d pods are available, and it takes %d (readyThreshold %d%% of %d)", c.available, need, threshold, c.desired)
+		return fmt.Sprintf("%d of %d pods are available, and it takes %d (readyThreshold %d%%)", c.available, c.desired, need, threshold)
 	}
 	return ""
 }
@@ -198,7 +198,7 @@ func (s *shift) awaitPrimary(ctx context.Context) error {
 			return why, err
 		}
 		if ready < s.now.Ready {
-			return fmt.Sprintf("%d pods of the primary are ready, and %d were when it had all the traffic", ready, s.now.Ready), nil
+			return fmt.Sprintf("%d of the %d pods of the primary are ready that were when it had all the traffic", ready, s.now.Ready), nil
 		}
 		return "", nil
 	})

@@ -2,8 +2,10 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -136,7 +139,7 @@ func TestStaleRoute(t *testing.T) {
 			switch {
 			case strings.Contains(line, "has not looked at it") && waited.IsZero():
 				waited = time.Now()
-				go l.answer(t, "accept")
+				l.answer(t, "accept")
 			case strings.HasPrefix(line, "Step 1/3"):
 				if time.Since(waited) > 4*time.Second {
 					t.Errorf("accepted %s after the gateway was stale", time.Since(waited))
@@ -158,9 +161,9 @@ func TestUnreadyCanary(t *testing.T) {
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
-	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 4s: Deployment "+l.ns+"/web-canary: 0 pods are available, and it takes 2 (readyThreshold 100% of 2)", nil)
+	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 4s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, and it takes 2 (readyThreshold 100%)", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
-	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 pods are available") {
+	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 of 2 pods are available") {
 		t.Errorf("the log does not say what is waited for:\n%s", l.said())
 	}
 
@@ -274,9 +277,13 @@ func TestCancelInAStep(t *testing.T) {
 		t.Errorf("%s after %s: %s", result.Status, time.Since(asked), result.Reason)
 	}
 	same(t, "weights", "web 95, web-canary 5; static 1", l.weights(t, httpRoutes))
-	begun := time.Now()
+	begun, routed := time.Now(), time.Time{}
 	l.ends(t, deploy.RollbackID, deploy.StageSuccess, "", func(line string) {
+		if strings.HasPrefix(line, "Removing") && time.Since(routed) < time.Second {
+			t.Errorf("the canary is removed %s after it lost its traffic", time.Since(routed))
+		}
 		if strings.Contains(line, "What routes traffic is as it was") {
+			routed = time.Now()
 			same(t, "weights when the rollback says so", "web 1; static 1", l.weights(t, httpRoutes))
 			if took := time.Since(begun); took > 5*time.Second {
 				t.Errorf("all traffic is the primary's again after %s", took)
@@ -286,6 +293,76 @@ func TestCancelInAStep(t *testing.T) {
 	if l.deploymentOf(t, "web-canary") {
 		t.Error("the canary is still there after the rollback")
 	}
+}
+
+// analyses is an Analyzer that knows how each analysis ends.
+type analyses struct {
+	sync.Mutex
+	fails map[string]string // by name
+	asked []string
+}
+
+func (a *analyses) Analyze(_ context.Context, run deploy.StageRun, name string, o analysis.Options, since time.Time) error {
+	a.Lock()
+	defer a.Unlock()
+	a.asked = append(a.asked, fmt.Sprintf("%s of %s for %s: %d checks, begun %t", name, run.Stage.ID, o.Duration, len(o.HTTPS), !since.IsZero()))
+	if why := a.fails[name]; why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// TestAnalysisAfterSteps: each step is followed by an analysis, and one that is not
+// passed ends the stage with the shares as they are, for the rollback to put back.
+func TestAnalysisAfterSteps(t *testing.T) {
+	t.Parallel()
+	spec := strings.Replace(stepsPipeline, "interval: 1s", `interval: 1s, analysis: {https: [{url: "https://example.com", interval: 500ms}]}`, 1)
+	l := newTrafficLab(t, spec, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	analyses := &analyses{fails: map[string]string{"step-2": "too many errors"}}
+	l.Analyzer = analyses
+	l.pass(t, "canary")
+	l.ends(t, "traffic", deploy.StageFailure, "Step 2/3: canary 20%, primary 80%: the analysis failed: too many errors", nil)
+	same(t, "weights", "web 80, web-canary 20; static 1", l.weights(t, httpRoutes))
+	same(t, "analyses", "step-1 of traffic for 1s: 1 checks, begun true\nstep-2 of traffic for 1s: 1 checks, begun true", strings.Join(analyses.asked, "\n"))
+
+	analyses.fails, analyses.asked = nil, nil
+	if result := l.execute(t.Context(), "traffic", true, nil); result.Status != deploy.StageSuccess {
+		t.Fatalf("%s: %s", result.Status, result.Reason)
+	}
+	same(t, "analyses after a restart", "step-2 of traffic for 1s: 1 checks, begun true\nstep-3 of traffic for 1s: 1 checks, begun true", strings.Join(analyses.asked, "\n"))
+}
+
+// TestTrafficReturns: the primary gets its traffic back when as many of its pods are
+// ready as were before; fewer are waited for, and none is not enough.
+func TestTrafficReturns(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary", "traffic")
+	if !strings.Contains(l.said(), "Service NS/web selects pods of every variant, so that the canary gets some of the primary's share as well: add pipecd.dev/variant: primary") {
+		t.Errorf("the log:\n%s", l.said())
+	}
+	same(t, "pods of the primary", "4", fmt.Sprint(l.overlay(t).Ready)) // the Service selects the canary's, too
+	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
+	l.awaitAvailable(t, 0)
+	l.ends(t, "back", deploy.StageSuccess, "", nil)
+	if !strings.Contains(l.said(), "Going on after 4s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
+		t.Errorf("the log:\n%s", l.said())
+	}
+	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+}
+
+// TestNoPodOfThePrimary: what has no pod gets no more traffic.
+func TestNoPodOfThePrimary(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary", "traffic")
+	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
+	l.awaitAvailable(t, 0)
+	l.ends(t, "back", deploy.StageFailure, "the primary gets no more traffic, because it was not ready for it within 4s: Service "+l.ns+"/web has no ready endpoint", nil)
+	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
 
 // TestPodSelector: blue and green; the Service follows only to pods that are ready.
@@ -402,10 +479,10 @@ func TestUnready(t *testing.T) {
 		{"not looked at", func(c *counts) { c.observed = false }, 100, "its controller has not looked at it since it was changed"},
 		{"deadline", func(c *counts) { c.deadline, c.updated = "it has timed out", 3 }, 100, "its progress deadline is exceeded: it has timed out"},
 		{"too few new", func(c *counts) { c.updated = 3 }, 100, "3 of 10 new pods exist"},
-		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 old pods are still there"},
-		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 pods are available, and it takes 8 (readyThreshold 75% of 10)"},
+		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 of 12 pods are still of the version before"},
+		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 of 10 pods are available, and it takes 8 (readyThreshold 75%)"},
 		{"enough available", func(c *counts) { c.available = 8 }, 75, ""},
-		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 pods are available, and it takes 1 (readyThreshold 1% of 1)"},
+		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 of 1 pods are available, and it takes 1 (readyThreshold 1%)"},
 		{"none wanted", func(c *counts) { *c = counts{observed: true} }, 100, ""},
 	}
 	for _, c := range cases {
