@@ -31,7 +31,7 @@ func ReadTemplates(tree fs.FS) (config.AnalysisTemplates, error) {
 	}
 	for _, entry := range entries {
 		name := path.Join(config.SharedDir, entry.Name())
-		if ext := path.Ext(name); entry.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
+		if entry.IsDir() || !config.IsShared(name) {
 			continue
 		}
 		info, err := fs.Stat(tree, name)

@@ -3,8 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config/analysis"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -15,6 +20,19 @@ const KindAnalysisTemplate = "AnalysisTemplate"
 // SharedDir is the directory, at the root of a repository, of the files that its
 // applications share.
 const SharedDir = ".pipe"
+
+var templateKind = regexp.MustCompile(`(?m)^[ \t{]*["']?kind["']?:[ \t]*["']?` + KindAnalysisTemplate + `\b`)
+
+// IsAnalysisTemplates reports whether a file, which may be broken, is meant to hold
+// templates of ANALYSIS.
+func IsAnalysisTemplates(data []byte) bool { return templateKind.Match(data) }
+
+// IsShared reports whether the file of that name, from the root of the repository,
+// is one of those that applications share: it stands directly in SharedDir and is
+// YAML or JSON.
+func IsShared(name string) bool {
+	return path.Dir(name) == SharedDir && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
 
 // ParseAnalysisTemplates reads a file of SharedDir; name stands for the file in
 // errors and warnings. It returns nil for a file of another kind. Errors are of
@@ -47,8 +65,11 @@ type AnalysisTemplates struct {
 	files map[string]string // by kind and name: the file of a template
 }
 
-// Add reads one more file.
+// Add reads one more file. One that is not meant to hold templates is passed over.
 func (a *AnalysisTemplates) Add(name string, data []byte) {
+	if !IsAnalysisTemplates(data) {
+		return
+	}
 	t, warnings, err := ParseAnalysisTemplates(name, data)
 	a.Warnings = append(a.Warnings, warnings...)
 	if err == nil && t != nil {
@@ -118,4 +139,35 @@ func missing[T any](all map[string]T, names []string) bool {
 		}
 	}
 	return false
+}
+
+// CheckTemplates holds the analyses in the application's pipeline against the
+// templates of its repository. The error is of kind deploy.Invalid and names what
+// cannot be run, one a line.
+func (a *Application) CheckTemplates(templates *AnalysisTemplates) error {
+	if a.Pipeline == nil {
+		return nil
+	}
+	var errs []error
+	for i, s := range a.Pipeline.Stages {
+		var o *analysis.Options
+		switch with := s.With.(type) {
+		case *AnalysisOptions:
+			o = &with.Options
+		case *kubernetes.TrafficRoutingOptions:
+			o = with.Analysis
+		}
+		if o == nil {
+			continue
+		}
+		if _, err := o.Checks.Resolve(templates.Templates, o.Duration); err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				errs = append(errs, fmt.Errorf("spec.%s: %s", stageAt(i), line))
+			}
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return deploy.Errorf(deploy.Invalid, "%w", errors.Join(errs...))
 }

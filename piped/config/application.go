@@ -63,7 +63,7 @@ func parseApplication(name string, data []byte) (*Application, error) {
 	if err != nil {
 		return nil, err
 	}
-	refuseUnsupported(d, app)
+	refuseUnsupported(d)
 	return app, d.Err()
 }
 

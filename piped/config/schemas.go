@@ -9,10 +9,7 @@ import (
 // ApplicationSchema returns the JSON Schema of application configurations, of
 // kind KubernetesApp and of kind Application, as this version takes them.
 func ApplicationSchema() schema.Schema {
-	return applicationSchema(schema.Refused{
-		Keys:   unsupportedFields(),
-		Values: map[string][]string{"pipeline.stages[].name": unsupportedStages()},
-	})
+	return applicationSchema(schema.Refused{Keys: unsupportedFields()})
 }
 
 func applicationSchema(without schema.Refused) schema.Schema {

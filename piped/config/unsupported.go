@@ -1,11 +1,6 @@
 package config
 
-import (
-	"slices"
-
-	"github.com/c785c783/piped/piped/config/strict"
-	"github.com/c785c783/piped/piped/deploy"
-)
+import "github.com/c785c783/piped/piped/config/strict"
 
 // unsupportedFields are the fields of spec that are read and checked, but that
 // this version cannot honour: what has one of them is refused. A line goes when
@@ -19,26 +14,11 @@ func unsupportedFields() []string {
 	}
 }
 
-// unsupportedStages are the same for the stages of a pipeline.
-func unsupportedStages() []string {
-	return []string{
-		deploy.StageAnalysis,
-	}
-}
-
-// refuseUnsupported reports to d what of app this version cannot honour.
-func refuseUnsupported(d *strict.Document, app *Application) {
+// refuseUnsupported reports to d what of it this version cannot honour.
+func refuseUnsupported(d *strict.Document) {
 	for _, field := range unsupportedFields() {
 		if d.Has(field) {
 			d.Unsupported(field, "")
-		}
-	}
-	if app.Pipeline == nil {
-		return
-	}
-	for i, s := range app.Pipeline.Stages {
-		if slices.Contains(unsupportedStages(), s.Name) {
-			d.Unsupported(stageAt(i)+".name", s.Name)
 		}
 	}
 }

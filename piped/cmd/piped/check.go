@@ -16,10 +16,11 @@ and line. Nothing is asked over the network, and nothing is written.
 
 PATH is a file, a directory or a Git repository without a work tree, whose HEAD
 is read; the default is the current directory. Of a directory are checked, at any
-depth, app.pipecd.yaml and *.pipecd.yaml with the manifests they declare, and
-piped.yaml where it is an agent's configuration. When the file of an agent's
-configuration is a PATH, the applications are checked against it:
-spec.platformProvider, and what the tenancy rules allow.
+depth, app.pipecd.yaml and *.pipecd.yaml with the manifests they declare, files
+of kind AnalysisTemplate in .pipe/, and piped.yaml where it is an agent's
+configuration. When the file of an agent's configuration is a PATH, the
+applications are checked against it: spec.platformProvider, and what the tenancy
+rules allow.
 
 Problems go to the standard output, warnings to the standard error. The exit code
 is 1 when there are problems, and 2 when the command line is wrong or names

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/c785c783/piped/executor/analysis"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
@@ -123,6 +124,13 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 			c.agent(t.show(name), data)
 		}
 	}
+	templates, err := analysis.ReadTemplates(t.fsys)
+	if err != nil {
+		return &failure{exitUsage, fmt.Errorf("look for what to check: %w", err)}
+	}
+	for _, name := range files.shared {
+		c.shared(t, name)
+	}
 	charts, err := newOfflineCharts()
 	if err != nil {
 		return err
@@ -135,20 +143,38 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 		if !c.begin(t.show(name)) {
 			continue
 		}
-		if err := c.application(ctx, t, loader, name); err != nil {
+		if err := c.application(ctx, t, loader, &templates, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// shared checks a file that applications share, if it is of a kind that is checked.
+func (c *checker) shared(t tree, name string) {
+	data, err := fs.ReadFile(t.fsys, name)
+	switch {
+	case err != nil:
+		c.problems = append(c.problems, t.show(name)+": "+err.Error())
+	case config.IsAnalysisTemplates(data) && c.begin(t.show(name)):
+		_, warnings, err := config.ParseAnalysisTemplates(t.show(name), data)
+		c.warnings = append(c.warnings, warnings...)
+		if err != nil {
+			c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
+		}
+	}
+}
+
 // application checks one application. An error means that ctx has ended.
-func (c *checker) application(ctx context.Context, t tree, loader *source.Loader, name string) error {
+func (c *checker) application(ctx context.Context, t tree, loader *source.Loader, templates *config.AnalysisTemplates, name string) error {
 	at := gitPath(name)
 	app, err := loader.Config(ctx, at, "")
 	if err == nil {
 		c.warnings = append(c.warnings, t.lines(name, strings.Join(app.Warnings, "\n"))...)
 		c.problems = append(c.problems, c.provider(t, name, app)...)
+		if err := app.CheckTemplates(templates); err != nil {
+			c.problems = append(c.problems, t.lines(name, err.Error())...)
+		}
 		if config.IsApplicationConfig(at.ConfigFile) {
 			err = c.source(ctx, t, loader, name)
 		} else {

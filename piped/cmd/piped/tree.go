@@ -78,10 +78,14 @@ func workTree(dir string) string {
 type found struct {
 	applications []string
 	agents       []string // by their name alone: their kind tells
+	shared       []string // what applications share; their kinds tell
 }
 
 func (t tree) find() (found, error) {
 	if t.file != "" {
+		if config.IsShared(t.file) {
+			return found{shared: []string{t.file}}, nil
+		}
 		return found{applications: []string{t.file}}, nil
 	}
 	var out found
@@ -96,6 +100,8 @@ func (t tree) find() (found, error) {
 			out.applications = append(out.applications, name)
 		case entry.Name() == "piped.yaml":
 			out.agents = append(out.agents, name)
+		case config.IsShared(name):
+			out.shared = append(out.shared, name)
 		}
 		return nil
 	})
