@@ -1,0 +1,170 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// lastGood is what an application had after its last success: on the cluster and in
+// the agent's store.
+type lastGood struct {
+	*clustertest.LastGood
+	records keptRecords
+	id      string // of the application
+	ns      string
+}
+
+// takeLastGood notes it. The application's last deployment has succeeded, and there is
+// nothing else in its namespace.
+func takeLastGood(t *testing.T, cluster *clustertest.Cluster, st *store.Store, app progressiveApp) *lastGood {
+	t.Helper()
+	g := &lastGood{
+		LastGood: clustertest.TakeLastGood(t, cluster.Kubeconfig(), app.namespace),
+		records:  keptRecords{st, dynamicClient(t, cluster)}, id: appID(app.dir), ns: app.namespace,
+	}
+	g.records.mustMatch(t, g.id, g.ns)
+	return g
+}
+
+// mustStand fails the test unless the cluster equals the last good commit: every object
+// is as it was, with its replicas, weights and selectors; all that the kept set declares
+// is there and nothing else of the application, no variant and no record of one.
+func (g *lastGood) mustStand(t *testing.T) {
+	t.Helper()
+	g.Assert(t)
+	g.records.mustMatch(t, g.id, g.ns)
+}
+
+// keptRecords holds the set that an agent has kept of an application's last success
+// against the cluster and against the inventory.
+type keptRecords struct {
+	store   *store.Store
+	cluster dynamic.Interface
+}
+
+func (r keptRecords) mustMatch(t *testing.T, app, namespace string) {
+	t.Helper()
+	if problems := r.check(t.Context(), app, namespace); len(problems) > 0 {
+		t.Errorf("application %s is not as its last success declares it:\n%s", app, strings.Join(problems, "\n"))
+	}
+}
+
+// check returns in what the cluster and the inventory differ from the kept set.
+func (r keptRecords) check(ctx context.Context, app, namespace string) (problems []string) {
+	a, err := r.store.Application(ctx, app)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	kept, err := r.store.AppliedSet(ctx, a.LastSuccessful.DeploymentID)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var set struct{ Objects []unstructured.Unstructured }
+	if err := json.Unmarshal(kept.Objects, &set); err != nil {
+		return []string{err.Error()}
+	}
+	var declared, recorded []string
+	for _, o := range set.Objects {
+		live, err := r.cluster.Resource(resourceOf(o)).Namespace(namespace).Get(ctx, o.GetName(), metav1.GetOptions{})
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		declared = append(declared, fmt.Sprintf("primary %s %s %s", o.GetKind(), o.GetName(), live.GetUID()))
+		problems = append(problems, lacks(o.GetKind()+" "+o.GetName(), o.Object, live.Object)...)
+	}
+	items, err := r.store.Inventory(ctx, app)
+	if err != nil {
+		return append(problems, err.Error())
+	}
+	for _, i := range items {
+		recorded = append(recorded, fmt.Sprintf("%s %s %s %s", i.Variant, i.Object.Kind, i.Object.Name, i.UID))
+	}
+	slices.Sort(declared)
+	slices.Sort(recorded)
+	if diff := cmp.Diff(declared, recorded); diff != "" {
+		problems = append(problems, "the inventory (-declared +recorded):\n"+diff)
+	}
+	return problems
+}
+
+// lacks returns where live differs from what is wanted. Fields of mappings that are not
+// wanted are somebody's defaults.
+func lacks(at string, want, live any) (problems []string) {
+	switch want := want.(type) {
+	case map[string]any:
+		have, _ := live.(map[string]any)
+		for key, value := range want {
+			if at, found := path.Join(at, key), have[key]; found == nil && !empty(value) {
+				problems = append(problems, at+" is missing")
+			} else {
+				problems = append(problems, lacks(at, value, found)...)
+			}
+		}
+	case []any:
+		have, _ := live.([]any)
+		if len(have) != len(want) {
+			return []string{fmt.Sprintf("%s has %d items, want %d: %v", at, len(have), len(want), have)}
+		}
+		for i := range want {
+			problems = append(problems, lacks(fmt.Sprintf("%s/%d", at, i), want[i], have[i])...)
+		}
+	default:
+		if fmt.Sprint(want) != fmt.Sprint(live) && !empty(want) {
+			problems = append(problems, fmt.Sprintf("%s is %v, want %v", at, live, want))
+		}
+	}
+	return problems
+}
+
+// empty reports whether a value may as well not be there.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return false
+}
+
+// resourceOf returns the resource of an object, of the kinds that the tests have.
+func resourceOf(o unstructured.Unstructured) schema.GroupVersionResource {
+	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	return plural
+}
+
+// dynamicClient returns a client of its own, whose connections end with the test.
+func dynamicClient(t *testing.T, cluster *clustertest.Cluster) dynamic.Interface {
+	t.Helper()
+	cfg := cluster.RESTConfig(t)
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
+	return client
+}

@@ -1,0 +1,194 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/store"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// progressive is an agent, a cluster that knows the kinds which route traffic, and a
+// repository with one application, "web", in a namespace of its own.
+type progressive struct {
+	*client
+	cluster   *clustertest.Cluster
+	repo      *gittest.Repo
+	namespace string
+	store     *store.Store // the agent's
+	web       progressiveApp
+}
+
+// newProgressive starts an agent and deploys version v1 of an application whose
+// configuration ends in spec, such as its pipeline, and that has more objects beside
+// those of progressiveApp. More are lines of the agent's configuration.
+func newProgressive(t *testing.T, spec, objects, more string) *progressive {
+	t.Helper()
+	p := &progressive{cluster: progressiveCluster(t), repo: newRepo(t)}
+	p.namespace = p.cluster.Namespace(t)
+	dataDir := t.TempDir()
+	p.client = runAgent(t, settings{dataDir: dataDir, remote: p.repo.Dir, kubeconfig: p.cluster.Kubeconfig(), more: more})
+	p.store = openStore(t, dataDir)
+	p.web = progressiveApp{dir: "web", namespace: p.namespace, spec: spec, objects: objects}
+	p.end("v1", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	return p
+}
+
+// push commits a version of the application and returns the commit.
+func (p *progressive) push(version string) string {
+	p.t.Helper()
+	return p.repo.Push(p.t, "web "+version, p.web.files(version))
+}
+
+// end commits a version and returns its deployment when it has ended, as it must.
+func (p *progressive) end(version string, want modelv1.DeploymentStatus) *modelv1.Deployment {
+	p.t.Helper()
+	return p.mustEnd(appID("web"), p.push(version), want)
+}
+
+// lastGood notes what the application has.
+func (p *progressive) lastGood() *lastGood {
+	p.t.Helper()
+	return takeLastGood(p.t, p.cluster, p.store, p.web)
+}
+
+// progressiveCluster returns the shared cluster, which knows the kinds of the Gateway
+// API and of Istio.
+func progressiveCluster(t *testing.T) *clustertest.Cluster {
+	t.Helper()
+	cluster := clustertest.Shared(t)
+	cluster.InstallGatewayAPI(t)
+	cluster.InstallIstio(t)
+	return cluster
+}
+
+// openStore opens the store of an agent, which may run.
+func openStore(t *testing.T, dataDir string) *store.Store {
+	t.Helper()
+	key, err := storeKey(dataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(dataDir, "piped.db"), store.Options{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return st
+}
+
+// progressiveApp is an application of a Deployment with two pods, a ConfigMap that
+// they use, and a Service, all named "web".
+type progressiveApp struct {
+	dir, namespace string
+	spec           string // further lines of its configuration
+	objects        string // further manifests
+	podLabels      string // further ones, in flow style
+	deadline       int    // for progress, in seconds; 0 is 4
+}
+
+const progressiveConfig = `apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec:
+  name: %s
+  input: {namespace: %s}
+  service: {name: web}
+%s`
+
+const progressiveObjects = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+data: {version: %[1]s}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web, pipecd.dev/variant: primary}
+  ports: [{port: 80}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  progressDeadlineSeconds: %[2]d
+  selector: {matchLabels: {app: web, pipecd.dev/variant: primary}}
+  template:
+    metadata: {labels: {app: web, pipecd.dev/variant: primary%[3]s}}
+    spec:
+      containers: [{name: web, image: "registry.example/web:%[1]s", envFrom: [{configMapRef: {name: web}}]}]
+%[4]s`
+
+// files returns the application's files at a version, which is the tag of its image.
+func (a progressiveApp) files(version string) map[string]string {
+	deadline, labels := 4, ""
+	if a.deadline > 0 {
+		deadline = a.deadline
+	}
+	if a.podLabels != "" {
+		labels = ", " + a.podLabels
+	}
+	return map[string]string{
+		a.dir + "/app.pipecd.yaml": fmt.Sprintf(progressiveConfig, a.dir, a.namespace, a.spec),
+		a.dir + "/app.yaml":        fmt.Sprintf(progressiveObjects, version, deadline, labels, a.objects),
+	}
+}
+
+// filesOf returns those of several applications at a version.
+func filesOf(apps []progressiveApp, version string) map[string]string {
+	files := map[string]string{}
+	for _, a := range apps {
+		maps.Copy(files, a.files(version))
+	}
+	return files
+}
+
+// The routes of the tests, for progressiveApp.objects.
+const (
+	httpRouteOfWeb = `---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: gateway}]
+  rules:
+    - matches: [{path: {type: PathPrefix, value: /}}]
+      backendRefs: [{name: web, port: 80}]
+    - matches: [{path: {type: PathPrefix, value: /static}}]
+      backendRefs: [{name: static, port: 80}]
+`
+	virtualServiceOfWeb = `---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web}
+spec:
+  hosts: [web]
+  http:
+    - name: main
+      route:
+        - destination: {host: web, subset: primary}
+          weight: 100
+`
+)
+
+// stageOf returns a stage of a deployment.
+func stageOf(t *testing.T, d *modelv1.Deployment, id string) *modelv1.PipelineStage {
+	t.Helper()
+	for _, s := range d.GetStages() {
+		if s.GetId() == id {
+			return s
+		}
+	}
+	t.Fatalf("deployment %s has no stage %s: %s", d.GetId(), id, strings.Join(stages(d), ", "))
+	return nil
+}
