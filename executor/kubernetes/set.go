@@ -110,7 +110,7 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	if len(objects) == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s declares no objects: nothing is applied and nothing removed", w.run.Deployment.Git.Dir)
 	}
-	extra, err := primaryServices(src.Config, objects)
+	extra, err := w.primaryServices(objects)
 	if err != nil {
 		return w.refuse(err)
 	}

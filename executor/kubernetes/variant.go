@@ -44,7 +44,7 @@ func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.P
 			return err
 		}
 	}
-	objects, err := v.Make(w.set.Objects)
+	objects, err := v.Make(withoutPrimaryServices(w.config, w.set.Objects))
 	if err != nil {
 		return w.refuse(err)
 	}

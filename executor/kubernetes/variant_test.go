@@ -374,17 +374,34 @@ func TestLabelOnlyByTheStage(t *testing.T) {
 	}
 }
 
-// TestPrimaryService: the extra Service is the application's, and a quick sync that
-// prunes leaves it.
+// TestPrimaryService: the extra Service is the application's, so that a quick sync that
+// prunes leaves it; variants have no copy of it. One that would select nothing is
+// refused, and a sync does without.
 func TestPrimaryService(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "  quickSync: {prune: true}\n", shop("1", "hello"), "{name: K8S_PRIMARY_ROLLOUT, with: {createService: true, prune: true}}")
-	l.manifests = shop("2", "hello")
-	l.mustGoForward(t)
+	l := newPipelineLab(t, "  quickSync: {prune: true}\n", shop("1", "hello"),
+		"{name: K8S_PRIMARY_ROLLOUT, with: {createService: true, prune: true}}", canaryRollout, "{name: K8S_BASELINE_ROLLOUT, with: {createService: true}}")
+	result := l.stage(t.Context(), 0, false)
+	if want := "createService: Service web-primary would select no pods, for no workload gives its pods the label pipecd.dev/variant: primary; "; !strings.HasPrefix(result.Reason, want) {
+		t.Fatalf("without the label it ended %s: %s", result.Status, result.Reason)
+	}
+
+	labelled := strings.Replace(shop("1", "hello"), "labels: {app: web}}, spec", "labels: {app: web, pipecd.dev/variant: primary}}, spec", 1)
+	l.manifests = labelled
 	l.mustSucceed(t, l.Sync(), l.stageLab.deployment("later"))
+	l.deployment.RunningDeploymentID = "later"
+	l.mustGoForward(t)
+	want := map[string][]string{
+		"primary":  {"ConfigMap/greeting", "ConfigMap/unused", "Service/web", "Service/web-primary", "Deployment/web"},
+		"canary":   {"ConfigMap/greeting-canary", "Service/web-canary", "Deployment/web-canary"},
+		"baseline": {"ConfigMap/greeting-baseline", "Service/web-baseline", "Deployment/web-baseline"},
+	}
+	if diff := gocmp.Diff(want, l.variants(t)); diff != "" {
+		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
 	s, err := l.client.CoreV1().Services(l.ns).Get(t.Context(), "web-primary", metav1.GetOptions{})
 	if err != nil || s.Spec.Selector["pipecd.dev/variant"] != "primary" {
-		t.Errorf("after the sync it selects %v, %v", s.Spec.Selector, err)
+		t.Errorf("it selects %v, %v", s.Spec.Selector, err)
 	}
 }
 

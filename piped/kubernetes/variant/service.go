@@ -42,6 +42,12 @@ func selectServices(objects, workloads []manifest.Object, v Variant) (out []mani
 	return nil, deploy.Errorf(deploy.Invalid, "createService: the application has no Service that selects the pods of its workloads: add one, or leave createService out")
 }
 
+// Reached reports whether a Service selects the pods of one of the workloads among
+// objects, as they are.
+func Reached(service manifest.Object, objects []manifest.Object) bool {
+	return slices.ContainsFunc(objects, func(o manifest.Object) bool { return isWorkload(o) && selects(service, o, "") })
+}
+
 // selects reports whether a Service selects the pods of a workload, whichever variant
 // of them.
 func selects(service, workload manifest.Object, variantKey string) bool {

@@ -105,8 +105,8 @@ func (v Variant) rename(o manifest.Object) manifest.Object {
 
 func (v Variant) name(of string) string { return of + "-" + v.Suffix }
 
-// limits are the longest names by kind: of a Service it is a DNS label, and of a
-// StatefulSet its pods carry it, with a hash behind it, as a label.
+// limit returns how long a name of the kind may be: that of a Service is a DNS label,
+// and that of a StatefulSet is, with a hash behind it, a label of its pods.
 func limit(kind string) int {
 	switch kind {
 	case "Service":
