@@ -23,7 +23,7 @@ import (
 // metaCreating is the stage metadata key of the objects the stage was about to
 // create: after a crash it knows which of those it finds are its own, and so does
 // the rollback after a stage that was stopped.
-const metaCreating = "creating"
+const metaCreating = deploy.MetaCreating
 
 // work is one run of a stage. Its steps fill it one after the other.
 type work struct {

@@ -12,7 +12,7 @@ import (
 // metaConfig is the stage metadata key of the workloads that the stage restarts
 // because their configuration has changed: after a crash the configuration may be
 // written, and only this tells that they are still to be restarted.
-const metaConfig = "configChanges"
+const metaConfig = deploy.MetaConfigChanges
 
 // restarting stores which workloads are about to be restarted for that.
 func (w *work) restarting(ctx context.Context, changes map[string]cluster.ConfigChange) error {

@@ -17,7 +17,7 @@ import (
 
 // metaHooks is the stage metadata key of the hooks that were begun: a deployment
 // runs each once in each of its phases, however often its stages are interrupted.
-const metaHooks = "hooks"
+const metaHooks = deploy.MetaHooks
 
 // hookState is how far a hook is in a deployment.
 type hookState string

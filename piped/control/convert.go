@@ -109,7 +109,7 @@ func stage(s deploy.Stage) *modelv1.PipelineStage {
 	m := &modelv1.PipelineStage{
 		Id: text(s.ID), Name: text(s.Name), Desc: text(s.Desc), Index: int32(s.Index),
 		Requires: textList(s.Requires), Visible: s.Visible, Rollback: s.Rollback,
-		Status: stageStatus(s.Status), StatusReason: text(s.StatusReason), Metadata: texts(s.Metadata),
+		Status: stageStatus(s.Status), StatusReason: text(s.StatusReason), Metadata: texts(s.ShownMetadata()),
 		CompletedAt: seconds(s.CompletedAt), CreatedAt: seconds(s.CreatedAt), UpdatedAt: seconds(s.UpdatedAt),
 		AvailableOperation: operation(s),
 		StartedAtMs:        millis(s.StartedAt), CompletedAtMs: millis(s.CompletedAt), DeadlineMs: millis(s.Deadline),

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 )
 
@@ -237,6 +238,24 @@ const (
 // MetaPruneRefused is the key of the Stage.Metadata under which a stage that would
 // have deleted too much names what: a JSON array of ObjectRef.
 const MetaPruneRefused = "pruneRefused"
+
+// Keys of the Stage.Metadata under which a stage notes objects for its own next run:
+// those it is about to create, those it restarts, and how its hooks went.
+const (
+	MetaCreating      = "creating"
+	MetaConfigChanges = "configChanges"
+	MetaHooks         = "hooks"
+)
+
+// ShownMetadata returns the metadata that is for people: without what names objects,
+// for a name can hold what was decrypted.
+func (s Stage) ShownMetadata() map[string]string {
+	shown := maps.Clone(s.Metadata)
+	for _, key := range []string{MetaCreating, MetaConfigChanges, MetaHooks, MetaPruneRefused} {
+		delete(shown, key)
+	}
+	return shown
+}
 
 // Skippable reports whether a person may skip stages of that name: those that
 // only let time pass or check. An approval is given or refused, never skipped.
