@@ -12,7 +12,7 @@ import (
 // under other names, with what they use, and ends when their rollouts have. A canary
 // is compared with it: both are new, and get equal traffic.
 func (e *Executor) Baseline() Stage {
-	return e.stage(admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, restore, makeBaseline, permitSet, apply, await)
+	return e.stage(admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, takeTrafficBack, restore, makeBaseline, permitSet, apply, await)
 }
 
 func needSuccess(_ context.Context, w *work) error {

@@ -10,7 +10,7 @@ import (
 // Canary runs K8S_CANARY_ROLLOUT: it applies the workloads of the commit under
 // other names, with what they use, and ends when their rollouts have.
 func (e *Executor) Canary() Stage {
-	return e.stage(admit, openCluster, render, refuseUnlabelled, carryOver, makeCanary, permitSet, apply, await)
+	return e.stage(admit, openCluster, render, refuseUnlabelled, carryOver, takeTrafficBack, makeCanary, permitSet, apply, await)
 }
 
 func makeCanary(ctx context.Context, w *work) error {

@@ -13,11 +13,12 @@ import (
 
 // Rollback runs ROLLBACK: it applies the set of the last success again, waits for
 // its rollouts, and deletes the variants and what the failed deployment created.
-// After a first deployment only the variants are deleted: there is nothing to go
-// back to, and what of the application itself is there stays to be looked at.
+// After a first deployment only the variants are deleted, and what routes traffic to
+// them is as in Git: there is nothing to go back to, and what of the application
+// itself is there stays to be looked at.
 func (e *Executor) Rollback() Stage {
 	back := e.stage(openCluster, recordCreated, restore, sayNoHooks, leaveForbidden, goBack)
-	first := e.stage(openCluster, recordCreated, removeRest)
+	first := e.stage(openCluster, recordCreated, routeAsGit, removeRest)
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		if run.Deployment.RunningCommit == "" {
 			return first(ctx, run)
