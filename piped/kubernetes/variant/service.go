@@ -1,6 +1,7 @@
 package variant
 
 import (
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +17,8 @@ func (v Variant) Services(objects []manifest.Object) ([]manifest.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	return v.copyAll(nil, services, nil, nil)
+	made, err := v.copyAll(nil, services, nil, nil)
+	return made, errors.Join(err, v.checkFree(made, objects))
 }
 
 func isService(o manifest.Object) bool { return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" }

@@ -59,7 +59,25 @@ func (v Variant) Make(objects []manifest.Object) ([]manifest.Object, error) {
 	if err := v.checkPatches(slices.Concat(configs, services, workloads)); err != nil {
 		return nil, err
 	}
-	return v.copyAll(configs, services, workloads, pods)
+	made, err := v.copyAll(configs, services, workloads, pods)
+	return made, errors.Join(err, v.checkFree(made, objects))
+}
+
+// checkFree refuses copies whose names the application's own objects have: the one
+// would be made of the other, and removed with the variant.
+func (v Variant) checkFree(made, objects []manifest.Object) error {
+	own := map[deploy.ObjectRef]manifest.Object{}
+	for _, o := range objects {
+		own[manifest.Ref(o.Unstructured)] = o
+	}
+	var problems []error
+	for _, m := range made {
+		if o, taken := own[manifest.Ref(m.Unstructured)]; taken {
+			problems = append(problems, deploy.Errorf(deploy.Invalid, "%s: the copy of this %s for the %s would have the name %s, which another one has at %s: choose another suffix than %q for the stage, or another name",
+				m.Origin, m.GetKind(), v.Name, m.GetName(), o.Origin, v.Suffix))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // copyAll makes the objects of what they are copies of.
