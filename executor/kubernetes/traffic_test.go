@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -464,6 +466,26 @@ func TestSomebodyElseWritesTheRoute(t *testing.T) {
 		t.Errorf("the log:\n%s", l.said())
 	}
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
+}
+
+// TestClusterThatDoesNotAnswer: what cannot be asked now is asked again.
+func TestClusterThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l.answer(t, "accept")
+	l.pass(t, "canary")
+	silent := 0
+	l.answered = func(r *http.Request) error {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/endpointslices") && silent < 4 {
+			silent++
+			return syscall.ECONNREFUSED
+		}
+		return nil
+	}
+	l.pass(t, "traffic")
+	if !strings.Contains(l.said(), "Waiting: list the endpoints of Service NS/web-canary: ") {
+		t.Errorf("%d requests were not answered; the log:\n%s", silent, l.said())
+	}
 }
 
 // TestUnready: the conditions of readiness, each in words.

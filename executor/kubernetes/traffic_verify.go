@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/kubernetes/traffic"
 	"github.com/c785c783/piped/piped/manifest"
@@ -32,7 +33,8 @@ func verifyTimeout(r traffic.Routing) time.Duration {
 }
 
 // poll calls look until it has nothing to say or the time is over, and returns what it
-// said last. The log tells what is waited for whenever that changes.
+// said last. The log tells what is waited for whenever that changes. A cluster that
+// does not answer is asked again.
 func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx context.Context) (why string, err error)) (string, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()
@@ -42,6 +44,9 @@ func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx cont
 		why, err := look(ctx)
 		if err != nil && ctx.Err() != nil {
 			return "", context.Cause(ctx)
+		}
+		if deploy.IsKind(err, deploy.Unavailable) {
+			why, err = err.Error(), nil
 		}
 		if err != nil || why == "" {
 			return "", err
@@ -100,7 +105,7 @@ func (c *routeCheck) look(ctx context.Context) (string, error) {
 		c.reported = true
 		c.log.Errorf("%s: field manager %q writes spec.rules, too: shares are in force only until it does so again; let one of the two have the route", ref, other)
 	}
-	if !ours {
+	if !ours && other != "" {
 		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; let nobody else write the route", ref, other)}
 	}
 	verdict := traffic.Judge(live)
