@@ -14,15 +14,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// The points that a query asks for. Of less than four on either side a comparison
+// can show nothing; of points closer than the metrics are scraped it would show too
+// much, for they are the same ones.
 const (
-	maxStep = time.Minute
-	minStep = time.Second
-	// comparedPoints is how many points of an interval are asked for to be compared:
-	// of less than four on either side no difference can be shown at all.
-	comparedPoints = 10
-	// alpha is from which p-value on a difference may be chance; PipeCD's.
-	alpha = 0.05
+	maxStep    = time.Minute
+	scrapeStep = 15 * time.Second // how often metrics are scraped at least, mostly
+	manyPoints = 10               // for a comparison, if they are scrapeStep apart
+	fewPoints  = 5                // for a comparison in any case
 )
+
+// alpha is below which p-value a difference is no chance; PipeCD's.
+const alpha = 0.05
 
 // metric looks at the numbers of a provider.
 type metric struct {
@@ -36,11 +39,11 @@ type metric struct {
 // window is that of a look, which ends at a time.
 func (m *metric) window(end time.Time) provider.Window {
 	interval := time.Duration(m.Interval)
-	step := min(maxStep, interval)
+	step := interval
 	if m.Strategy != analysis.Threshold {
-		step = min(maxStep, max(minStep, interval/(comparedPoints-1)), interval)
+		step = max(interval/(manyPoints-1), min(scrapeStep, interval/(fewPoints-1)))
 	}
-	return provider.Window{From: end.Add(-interval), To: end, Step: step}
+	return provider.Window{From: end.Add(-interval), To: end, Step: min(step, maxStep)}
 }
 
 // look implements check.look.

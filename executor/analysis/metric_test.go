@@ -92,8 +92,10 @@ func TestWindow(t *testing.T) {
 		{analysis.Threshold, 30 * time.Second, 30 * time.Second},
 		{analysis.CanaryBaseline, time.Hour, time.Minute},
 		{analysis.CanaryBaseline, 3 * time.Minute, 20 * time.Second},
-		{analysis.Previous, 5 * time.Second, time.Second},
-		{analysis.Previous, 500 * time.Millisecond, 500 * time.Millisecond},
+		{analysis.CanaryPrimary, 2 * time.Minute, 15 * time.Second},
+		{analysis.CanaryPrimary, time.Minute, 15 * time.Second},
+		{analysis.Previous, 30 * time.Second, 7500 * time.Millisecond},
+		{analysis.Previous, 2 * time.Second, 500 * time.Millisecond},
 	} {
 		m := metric{Metric: atMost(1, seconds(c.interval.Seconds()))}
 		m.Strategy = c.strategy

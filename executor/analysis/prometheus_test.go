@@ -99,8 +99,8 @@ func turnsBad(t *testing.T, exporter *prometheustest.Exporter, set *provider.Set
 func compared(t *testing.T, set *provider.Set, metric string) deploy.StageResult {
 	l := newLab(t, set)
 	m := onPrometheus(metric + `{variant="{{ .Variant.Name }}"}`)
-	m.Strategy, m.Expected, m.Deviation, m.Interval = analysis.CanaryBaseline, analysis.Expected{}, analysis.High, seconds(5)
-	result, _ := l.execute(t.Context(), options(seconds(5), m))
+	m.Strategy, m.Expected, m.Deviation, m.Interval = analysis.CanaryBaseline, analysis.Expected{}, analysis.High, seconds(2)
+	result, _ := l.execute(t.Context(), options(seconds(2), m))
 	return result
 }
 

@@ -21,7 +21,7 @@ const KindAnalysisTemplate = "AnalysisTemplate"
 // applications share.
 const SharedDir = ".pipe"
 
-var templateKind = regexp.MustCompile(`(?m)^[ \t{]*["']?kind["']?:[ \t]*["']?` + KindAnalysisTemplate + `\b`)
+var templateKind = regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*["']?kind["']?:[ \t]*["']?` + KindAnalysisTemplate + `\b`)
 
 // IsAnalysisTemplates reports whether a file, which may be broken, is meant to hold
 // templates of ANALYSIS.

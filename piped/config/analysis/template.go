@@ -24,7 +24,9 @@ func (t *Templates) Complete(d *strict.Document) {
 		m, at := t.Metrics[name], "metrics."+name
 		m.Check.noTemplate(d, at)
 		m.check(rulesOf(d, at, true, 0))
-		m.warn(d, at)
+		if d.Has(at + ".strategy") {
+			m.warn(d, at)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Logs)) {
 		l, at := t.Logs[name], "logs."+name
