@@ -539,7 +539,7 @@ func TestShareOf(t *testing.T) {
 	if p, c := w.shareOf(kubernetes.Primary), w.shareOf(kubernetes.Canary); p != 100 || c != 0 {
 		t.Errorf("primary %d, canary %d", p, c)
 	}
-	w.run.Deployment.Stages = []deploy.Stage{{ID: "a", Metadata: map[string]string{metaTraffic: "{"}}}
+	w.run.Deployment.Stages = []deploy.Stage{{ID: "a", Metadata: map[string]string{deploy.MetaTraffic: "{"}}}
 	if c := w.shareOf(kubernetes.Canary); c != 100 {
 		t.Errorf("unreadable: %d", c)
 	}

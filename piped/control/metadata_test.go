@@ -18,7 +18,7 @@ func TestMetadataIsForPeople(t *testing.T) {
 	agent.Move("d1", deploy.Running, "")
 	_, err := agent.Store.UpdateDeployment(ctx, "d1", func(d *deploy.Deployment) error {
 		d.Stage(controltest.SyncStage).Metadata = map[string]string{
-			"ApprovedBy": "ann", deploy.MetaCreating: "hunter2", deploy.MetaConfigChanges: "hunter2", deploy.MetaHooks: "hunter2", deploy.MetaPruneRefused: "hunter2",
+			"ApprovedBy": "ann", deploy.MetaCreating: "hunter2", deploy.MetaConfigChanges: "hunter2", deploy.MetaHooks: "hunter2", deploy.MetaPruneRefused: "hunter2", deploy.MetaTraffic: "hunter2",
 		}
 		return nil
 	})

@@ -239,19 +239,21 @@ const (
 // have deleted too much names what: a JSON array of ObjectRef.
 const MetaPruneRefused = "pruneRefused"
 
-// Keys of the Stage.Metadata under which a stage notes objects for its own next run:
-// those it is about to create, those it restarts, and how its hooks went.
+// Keys of the Stage.Metadata under which a stage notes objects for its own next run,
+// and for later stages: those it is about to create, those it restarts, how its hooks
+// went, and how it shares the traffic.
 const (
 	MetaCreating      = "creating"
 	MetaConfigChanges = "configChanges"
 	MetaHooks         = "hooks"
+	MetaTraffic       = "traffic"
 )
 
 // ShownMetadata returns the metadata that is for people: without what names objects,
 // for a name can hold what was decrypted.
 func (s Stage) ShownMetadata() map[string]string {
 	shown := maps.Clone(s.Metadata)
-	for _, key := range []string{MetaCreating, MetaConfigChanges, MetaHooks, MetaPruneRefused} {
+	for _, key := range []string{MetaCreating, MetaConfigChanges, MetaHooks, MetaTraffic, MetaPruneRefused} {
 		delete(shown, key)
 	}
 	return shown
