@@ -112,11 +112,12 @@ func (w *work) shareOf(v kubernetes.Variant) int {
 }
 
 // drain lets requests end that go to a variant which gets no more traffic: it
-// returns when settle has passed since the shares changed. In a rollback that is
-// now, because what routes the traffic has just been put back, and its gateways are
-// waited for first. Call it before the variant's objects are deleted.
+// returns when settle has passed since the shares changed. In a rollback, and where an
+// earlier deployment had left traffic, that is now, because what routes the traffic has
+// just been put back, and its gateways are waited for first. Call it before the
+// variant's objects are deleted.
 func (w *work) drain(ctx context.Context) error {
-	o, found, err := lastOverlay(w.run.Deployment)
+	o, found, own, err := w.sharing(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (w *work) drain(ctx context.Context) error {
 			return nil
 		}
 		since = w.Now()
-	case w.run.Stage.Rollback && (!o.Shares.Whole() || o.Since.IsZero()):
+	case !own, w.run.Stage.Rollback && (!o.Shares.Whole() || o.Since.IsZero()):
 		if err := w.awaitPutBack(ctx, o.Routing); err != nil {
 			return err
 		}

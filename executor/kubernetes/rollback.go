@@ -77,7 +77,7 @@ func goBack(ctx context.Context, w *work) error {
 // goBackInTurn puts back what routes traffic, and before that all the rest if that
 // comes first. When it returns nil, all traffic goes to the primary.
 func (w *work) goBackInTurn(ctx context.Context) error {
-	shared, found, err := lastOverlay(w.run.Deployment)
+	shared, found, _, err := w.sharing(ctx)
 	if err != nil || !found {
 		return err
 	}

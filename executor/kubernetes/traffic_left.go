@@ -75,6 +75,16 @@ func routeAsGit(ctx context.Context, w *work) error {
 	return nil
 }
 
+// sharing returns how the deployment shares the traffic (own), or else how an earlier
+// one has left it; found is false when all of it goes to the primary.
+func (w *work) sharing(ctx context.Context) (o overlay, found, own bool, err error) {
+	if o, own, err = lastOverlay(w.run.Deployment); err != nil || own {
+		return o, own, own, err
+	}
+	o, found, err = w.leftOverlay(ctx)
+	return o, found, false, err
+}
+
 // leftOverlay returns how an earlier deployment shares the traffic that has left
 // variants behind, false when all of it goes to the primary.
 func (w *work) leftOverlay(ctx context.Context) (left overlay, found bool, err error) {
