@@ -3,6 +3,7 @@
 //
 //	executor.go   a stage from its options to its end; Analyze for other stages
 //	analysis.go   one analysis: its checks side by side, its clock and its progress
+//	build.go      the checks of an analysis, made of its options
 //	check.go      one check: when it looks, what it tolerates, what it says
 //	metric.go     numbers: THRESHOLD, and the comparisons
 //	http.go       answers to HTTP requests
