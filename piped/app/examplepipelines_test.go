@@ -44,6 +44,7 @@ var examplePipelines = map[string]examplePipeline{
 	"bluegreen": canaryExample("stage-2", 6),
 	"httproute": canaryExample("stage-2", 6),
 	"istio":     canaryExample("stage-2", 6),
+	"analysis":  canaryExample("", 6),
 	"approval": {
 		approved: "stage-1",
 		success:  append(through(0, "SUCCESS", "SUCCESS", "SUCCESS", "SUCCESS", "SUCCESS"), "Rollback NOT_STARTED_YET", "ScriptRunRollback-stage-4 NOT_STARTED_YET"),
@@ -102,6 +103,9 @@ func TestExamplesGoThroughTheirPipelines(t *testing.T) {
 	for _, app := range names {
 		d := agent.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 		mustHaveStages(t, d, examplePipelines[app].success...)
+		if app == "analysis" {
+			mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01)", "latency: canary 0.2, baseline 0.2")
+		}
 	}
 	deployments, err := cluster.Client(t).AppsV1().Deployments(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -149,7 +153,7 @@ func acceptRoute(t *testing.T, cluster *clustertest.Cluster, ns, name string) {
 }
 
 // hurried are the times of the examples, and those of the test.
-var hurried = strings.NewReplacer("duration: 10m", "duration: 3s", "interval: 1m", "interval: 1s", "interval: 5m", "interval: 1s", "settle: 5s", "settle: 1s")
+var hurried = strings.NewReplacer("duration: 10m", "duration: 6s", "interval: 1m", "interval: 1s", "interval: 5m", "interval: 1s", "settle: 5s", "settle: 1s")
 
 // examplesAt returns the files of some of the examples with another tag of their
 // image, and with less patience.
