@@ -53,7 +53,7 @@ func TestCustomSync(t *testing.T) {
 }
 
 // TestCustomSyncIsRunAgain: a rollback runs the script of the last success with its
-// files, once, and not if the stage that it undoes did not begin.
+// files and its commit, once, and not if the stage that it undoes did not begin.
 func TestCustomSyncIsRunAgain(t *testing.T) {
 	begin := func(t *testing.T) *lab {
 		l := newLab(t)
@@ -70,7 +70,7 @@ func TestCustomSyncIsRunAgain(t *testing.T) {
 		l.update(func(d *deploy.Deployment) error { return d.BeginRollback(deploy.Failure, "", d.CreatedAt) })
 		l.startStage("back")
 		wantResult(t, rollBack(t, l, false), deploy.StageSuccess, "")
-		if diff := cmp.Diff([]string{"old true " + hash, "hello from the last success"}, l.log.printed()); diff != "" {
+		if diff := cmp.Diff([]string{"old true " + lastHash, "hello from the last success"}, l.log.printed()); diff != "" {
 			t.Errorf("printed (-want +got):\n%s", diff)
 		}
 		wantResult(t, rollBack(t, l, true), deploy.StageSuccess, "")

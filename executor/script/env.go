@@ -41,7 +41,7 @@ func environment(ws workspace, d deploy.Deployment, j job) ([]string, error) {
 	env := map[string]string{
 		"PATH": searchPath, "LANG": "C.UTF-8", "HOME": ws.home, "TMPDIR": ws.tmp,
 	}
-	about, err := describe(d, j.rollback)
+	about, err := describe(d, j)
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +58,13 @@ func environment(ws workspace, d deploy.Deployment, j job) ([]string, error) {
 	return out, nil
 }
 
-// describe returns the SR_ variables.
-func describe(d deploy.Deployment, rollback bool) (map[string]string, error) {
+// describe returns the SR_ variables. The commit is the one whose files the script
+// sees: a script of the last success that is run again is to deploy that one.
+func describe(d deploy.Deployment, j job) (map[string]string, error) {
 	c := scriptContext{
 		DeploymentID: d.ID, ApplicationID: d.ApplicationID, ApplicationName: d.ApplicationName,
-		TriggeredAt: d.Trigger.At.Unix(), TriggeredCommitHash: d.Trigger.Commit.Hash, TriggeredCommander: d.Trigger.Commander,
-		RepositoryURL: withoutPassword(d.Git.Remote), Summary: d.Summary, Labels: d.Labels, IsRollback: rollback,
+		TriggeredAt: d.Trigger.At.Unix(), TriggeredCommitHash: j.commit, TriggeredCommander: d.Trigger.Commander,
+		RepositoryURL: withoutPassword(d.Git.Remote), Summary: d.Summary, Labels: d.Labels, IsRollback: j.rollback,
 	}
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -74,7 +75,7 @@ func describe(d deploy.Deployment, rollback bool) (map[string]string, error) {
 		"SR_TRIGGERED_AT":          strconv.FormatInt(c.TriggeredAt, 10),
 		"SR_TRIGGERED_COMMIT_HASH": c.TriggeredCommitHash, "SR_TRIGGERED_COMMANDER": c.TriggeredCommander,
 		"SR_REPOSITORY_URL": c.RepositoryURL, "SR_SUMMARY": c.Summary,
-		"SR_IS_ROLLBACK": strconv.FormatBool(rollback), "SR_CONTEXT_RAW": string(raw),
+		"SR_IS_ROLLBACK": strconv.FormatBool(j.rollback), "SR_CONTEXT_RAW": string(raw),
 	}
 	for name, value := range d.Labels {
 		env["SR_LABELS_"+strings.ToUpper(name)] = value
