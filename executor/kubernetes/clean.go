@@ -42,7 +42,9 @@ func (w *work) removeVariants(ctx context.Context, variants ...kubernetes.Varian
 	items := slices.DeleteFunc(ofVariants(inventory, variants...), func(i deploy.InventoryItem) bool { return wanted[i.Object.Key()] })
 	items = w.permitted(items, func(why string) { w.log.Infof("Of a variant, and left alone: %s", why) })
 	if len(items) == 0 {
-		w.log.Infof("There is nothing of %s to remove", join(variants))
+		if len(variants) == 1 { // a stage of its own, of which people expect more
+			w.log.Infof("There is nothing of %s to remove", join(variants))
+		}
 		return nil
 	}
 	if err := w.drain(ctx); err != nil {
