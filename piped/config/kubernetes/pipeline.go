@@ -139,20 +139,35 @@ func rolloutOf(clean string) string {
 	return StageCanaryRollout
 }
 
-// checkSuffixes reports a baseline whose objects would have the names of the
-// canary's.
+// checkSuffixes reports variants whose objects would have the names of another one's.
 func checkSuffixes(d *strict.Document, stages []Stage) {
-	canary := map[string]bool{}
+	taken := map[string]Variant{}
 	for _, stage := range stages {
-		if o, ok := stage.Options.(*CanaryRolloutOptions); ok {
-			canary[o.Suffix] = true
+		v, suffix := suffixOf(stage)
+		switch other, ok := taken[suffix]; {
+		case v == "":
+		case ok && other != v:
+			d.Problemf(stage.At+".with.suffix", "%q is the suffix of the %s too; the variants must differ", suffix, other)
+		default:
+			taken[suffix] = v
 		}
 	}
-	for _, stage := range stages {
-		if o, ok := stage.Options.(*BaselineRolloutOptions); ok && canary[o.Suffix] {
-			d.Problemf(stage.At+".with.suffix", "%q is the suffix of the canary too; the variants must differ", o.Suffix)
+}
+
+// suffixOf returns which variant gets objects of its own in a stage, and what is behind
+// their names; "" for none.
+func suffixOf(stage Stage) (v Variant, suffix string) {
+	switch o := stage.Options.(type) {
+	case *CanaryRolloutOptions:
+		return Canary, o.Suffix
+	case *BaselineRolloutOptions:
+		return Baseline, o.Suffix
+	case *PrimaryRolloutOptions:
+		if o.CreateService {
+			return Primary, o.Suffix
 		}
 	}
+	return "", ""
 }
 
 // VariantKinds are the kinds of workload that can have a canary and a baseline.
