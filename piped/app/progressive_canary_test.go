@@ -16,6 +16,7 @@ const canaryPipeline = `  pipeline:
 // TestCanary: a good version goes through the canary to the primary; of one whose pods
 // do not start nothing is left, and the next good one is deployed as if it had not been.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	p := newProgressive(t, canaryPipeline, "", "")
 	d := p.end("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveStages(t, d, "canary SUCCESS", "primary SUCCESS", "clean SUCCESS", "Rollback NOT_STARTED_YET")
@@ -23,11 +24,13 @@ func TestCanary(t *testing.T) {
 		t.Errorf("the primary runs %s, want v2", got)
 	}
 	good := p.lastGood()
+	r := recordTraffic(t, p, serviceResource, selected)
 
-	d = p.end("does-not-exist", modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	d = p.end(badVersion, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustHaveStages(t, d, "canary FAILURE", "primary NOT_STARTED_YET", "clean NOT_STARTED_YET", "Rollback SUCCESS")
-	mustContain(t, d.GetStatusReason(), "web-canary", "does-not-exist", "rolled back to commit")
+	mustContain(t, d.GetStatusReason(), "web-canary", badVersion, "rolled back to commit")
 	mustHaveEndedOnce(t, d)
+	r.mustBeBackInTime(t, d, "canary", "web-canary removed")
 	good.mustStand(t)
 
 	d = p.end("v3", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

@@ -15,7 +15,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -38,14 +37,17 @@ var matrixStages = []struct{ id, name, with string }{
 	{"clean-baseline", "K8S_BASELINE_CLEAN", ""},
 }
 
+// firstStep is the HTTPRoute at the first step of stage "traffic".
+const firstStep = "web 90, web-canary 10; static 1"
+
 // waitLimit is the time limit of the deployment that times out in WAIT, which can have
 // none of its own below its duration.
 const waitLimit = "40s"
 
 // cell makes the application for a stage and a way.
-func (m *matrix) cell(stage, way, namespace string) *matrixCell {
+func (m *matrix) cell(stage, way string) *matrixCell {
 	c := &matrixCell{stage: stage, way: way}
-	c.app = progressiveApp{dir: stage + "-" + way, namespace: namespace, objects: httpRouteOfWeb, deadline: 600}
+	c.app = progressiveApp{dir: stage + "-" + way, objects: httpRouteOfWeb}
 	if slices.Contains([]string{"canary", "baseline", "primary"}, stage) {
 		c.hold = podHold{variant: stage}
 		c.app.podLabels = behaviorLabel + ": never-ready" // until the test says otherwise
@@ -54,6 +56,10 @@ func (m *matrix) cell(stage, way, namespace string) *matrixCell {
 			"traffic": routeHold{}, "back": routeHold{}, "analysis": checkHold{}, "wait": waitHold{}, "approval": noHold{},
 			"script": scriptHold{}, "clean": deleteHold{variant: "canary"}, "clean-baseline": deleteHold{variant: "baseline"},
 		}[stage]
+	}
+	between := stage == "traffic" && way == cancelled // two steps
+	if between {
+		c.hold = stepHold{}
 	}
 	var b strings.Builder
 	if stage == "wait" && way == timedOut {
@@ -65,6 +71,8 @@ func (m *matrix) cell(stage, way, namespace string) *matrixCell {
 		switch {
 		case s.id == "analysis":
 			with = fmt.Sprintf("duration: 400ms, https: [{url: %q, interval: 200ms, timeout: 10m}]", m.checked.url(c.app.dir))
+		case s.id == stage && between:
+			with = "steps: [10, 50], interval: 10m"
 		case s.id == stage && s.id == "wait":
 			with = "duration: 10m"
 		case s.id == stage && s.id == "script":
@@ -130,6 +138,7 @@ type hold interface {
 	reached(*testing.T, *matrix, *matrixCell) bool   // whether the stage is in its midst
 	release(*testing.T, *matrix, *matrixCell)
 	whileReleased(*testing.T, *matrix, *matrixCell) // again and again
+	holdsRollback() bool                            // whether it keeps a rollback running, too
 }
 
 // noHold holds nothing: an approval that nobody gives holds its stage.
@@ -140,6 +149,15 @@ func (noHold) beforeApproval(*testing.T, *matrix, *matrixCell) {}
 func (noHold) reached(*testing.T, *matrix, *matrixCell) bool   { return true }
 func (noHold) release(*testing.T, *matrix, *matrixCell)        {}
 func (noHold) whileReleased(*testing.T, *matrix, *matrixCell)  {}
+func (noHold) holdsRollback() bool                             { return false }
+
+// stepHold is a step of traffic that takes too long.
+type stepHold struct{ noHold }
+
+func (stepHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
+	route := m.route(t, c)
+	return accepted(route) && backends(route) == firstStep
+}
 
 // podHold keeps the pods of a variant from becoming ready.
 type podHold struct {
@@ -177,44 +195,49 @@ func (m *matrix) readyPods(ctx context.Context) error {
 	return nil
 }
 
-var httpRouteResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
-
-// answer has the gateway answer the application's route in a way of devcluster's.
-func (m *matrix) answer(t *testing.T, c *matrixCell, mode string) {
-	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"devcluster.piped.dev/route-status":%q}}}`, mode)
-	_, err := m.dynamic.Resource(httpRouteResource).Namespace(c.app.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "gateway"})
-	if err != nil {
-		t.Errorf("%s: %v", c.app.dir, err)
-	}
-}
-
 // routeHold keeps the gateway from answering.
 type routeHold struct{ noHold }
 
 func (h routeHold) begin(t *testing.T, m *matrix, c *matrixCell) {
 	if c.stage == "traffic" {
-		m.answer(t, c, "off")
+		answerRoute(t, m.dynamic, c.app.namespace, "off")
 	}
 }
 
 func (h routeHold) beforeApproval(t *testing.T, m *matrix, c *matrixCell) {
 	if c.stage == "back" {
-		m.answer(t, c, "off")
+		answerRoute(t, m.dynamic, c.app.namespace, "off")
 	}
 }
 
 // reached: the weights are written, and not accepted.
-func (routeHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
-	route, err := m.dynamic.Resource(httpRouteResource).Namespace(c.app.namespace).Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		return false
-	}
-	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
-	return !strings.Contains(fmt.Sprint(parents), fmt.Sprint("observedGeneration:", route.GetGeneration()))
+func (h routeHold) reached(t *testing.T, m *matrix, c *matrixCell) bool {
+	route := m.route(t, c)
+	return !accepted(route) && backends(route) == map[string]string{"traffic": firstStep, "back": "web 1; static 1"}[c.stage]
 }
 
-func (h routeHold) release(t *testing.T, m *matrix, c *matrixCell) { m.answer(t, c, "accept") }
+func (routeHold) holdsRollback() bool { return true }
+
+func (h routeHold) release(t *testing.T, m *matrix, c *matrixCell) {
+	answerRoute(t, m.dynamic, c.app.namespace, "accept")
+}
+
+// route returns the application's HTTPRoute.
+func (m *matrix) route(t *testing.T, c *matrixCell) map[string]any {
+	t.Helper()
+	route, err := m.dynamic.Resource(httpRouteResource).Namespace(c.app.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Errorf("%s: %v", c.app.dir, err)
+		return map[string]any{}
+	}
+	return route.Object
+}
+
+// accepted reports whether the gateway has answered a route as it is.
+func accepted(route map[string]any) bool {
+	generation, _, _ := unstructured.NestedInt64(route, "metadata", "generation")
+	return strings.Contains(fmt.Sprint(items(route, "status", "parents")), fmt.Sprint("observedGeneration:", generation))
+}
 
 // checkHold keeps what an analysis asks from answering.
 type checkHold struct{ noHold }
@@ -285,6 +308,8 @@ func (h deleteHold) reached(t *testing.T, m *matrix, c *matrixCell) (ending bool
 	})
 	return ending
 }
+
+func (deleteHold) holdsRollback() bool { return true }
 
 func (h deleteHold) whileReleased(t *testing.T, m *matrix, c *matrixCell) {
 	h.pods(t, m, c, func(name string, ending bool) error {

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/store"
@@ -57,6 +61,22 @@ func (p *progressive) lastGood() *lastGood {
 	return takeLastGood(p.t, p.cluster, p.store, p.web)
 }
 
+// acceptRoute has the gateway answer the application's HTTPRoute from now on.
+func (p *progressive) acceptRoute() {
+	p.t.Helper()
+	answerRoute(p.t, dynamicClient(p.t, p.cluster), p.namespace, "accept")
+}
+
+// answerRoute has the gateway answer HTTPRoute web in a way of devcluster's.
+func answerRoute(t *testing.T, client dynamic.Interface, namespace, mode string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"devcluster.piped.dev/route-status":%q}}}`, mode)
+	_, err := client.Resource(httpRouteResource).Namespace(namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "gateway"})
+	if err != nil {
+		t.Errorf("namespace %s: %v", namespace, err)
+	}
+}
+
 // progressiveCluster returns the shared cluster, which knows the kinds of the Gateway
 // API and of Istio.
 func progressiveCluster(t *testing.T) *clustertest.Cluster {
@@ -93,7 +113,6 @@ type progressiveApp struct {
 	spec           string // further lines of its configuration
 	objects        string // further manifests
 	podLabels      string // further ones, in flow style
-	deadline       int    // for progress, in seconds; 0 is 4
 }
 
 const progressiveConfig = `apiVersion: pipecd.dev/v1beta1
@@ -129,11 +148,14 @@ spec:
       containers: [{name: web, image: "registry.example/web:%[1]s", envFrom: [{configMapRef: {name: web}}]}]
 %[4]s`
 
+// badVersion has an image that cannot be pulled, and little time for its rollout.
+const badVersion = "does-not-exist"
+
 // files returns the application's files at a version, which is the tag of its image.
 func (a progressiveApp) files(version string) map[string]string {
-	deadline, labels := 4, ""
-	if a.deadline > 0 {
-		deadline = a.deadline
+	deadline, labels := 600, ""
+	if version == badVersion {
+		deadline = 8
 	}
 	if a.podLabels != "" {
 		labels = ", " + a.podLabels
@@ -142,6 +164,13 @@ func (a progressiveApp) files(version string) map[string]string {
 		a.dir + "/app.pipecd.yaml": fmt.Sprintf(progressiveConfig, a.dir, a.namespace, a.spec),
 		a.dir + "/app.yaml":        fmt.Sprintf(progressiveObjects, version, deadline, labels, a.objects),
 	}
+}
+
+// patchedCanary returns a pipeline whose canary runs an image that starts, whatever the
+// primary does.
+func patchedCanary(pipeline string) string {
+	return strings.Replace(pipeline, "name: K8S_CANARY_ROLLOUT}", `name: K8S_CANARY_ROLLOUT, with: {patches: [
+        {target: {kind: Deployment, name: web}, ops: [{op: yaml-replace, path: "$.spec.template.spec.containers[0].image", value: "registry.example/web:tried"}]}]}}`, 1)
 }
 
 // filesOf returns those of several applications at a version.
@@ -175,6 +204,12 @@ spec:
   hosts: [web]
   http:
     - name: main
+      route:
+        - destination: {host: web, subset: primary}
+          weight: 80
+        - destination: {host: other}
+          weight: 20
+    - name: internal
       route:
         - destination: {host: web, subset: primary}
           weight: 100

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+const twoApprovers = `  pipeline:
+    stages:
+      - {id: canary, name: K8S_CANARY_ROLLOUT}
+      - {id: gate, name: WAIT_APPROVAL, with: {approvers: [ada, grace], minApproverNum: 2}}
+      - {id: primary, name: K8S_PRIMARY_ROLLOUT}
+      - {id: clean, name: K8S_CANARY_CLEAN}
+`
+
+// as returns a client with a key of its own for a subject.
+func (p *progressive) as(subject string) *client {
+	p.t.Helper()
+	record, key, err := control.NewAPIKey(subject, subject, deploy.ReadWrite, time.Now(), rand.Reader)
+	if err == nil {
+		err = p.store.CreateAPIKey(p.t.Context(), record)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	other := *p.client
+	other.ctx = metadata.NewOutgoingContext(p.t.Context(), metadata.Pairs("authorization", "API-KEY "+key))
+	return &other
+}
+
+// decide approves the stage "gate" and returns how that was answered.
+func (c *client) decide(d *modelv1.Deployment, approve bool) *modelv1.Command {
+	c.t.Helper()
+	var id string
+	var err error
+	if approve {
+		var resp *controlv1.ApproveStageResponse
+		resp, err = c.control.ApproveStage(c.ctx, &controlv1.ApproveStageRequest{DeploymentId: d.GetId(), StageId: "gate"})
+		id = resp.GetCommandId()
+	} else {
+		var resp *controlv1.RejectStageResponse
+		resp, err = c.control.RejectStage(c.ctx, &controlv1.RejectStageRequest{DeploymentId: d.GetId(), StageId: "gate", Reason: "not on a Friday"})
+		id = resp.GetCommandId()
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.answer(id)
+}
+
+// TestApprovalByTwoSubjects: two of those who may approve must, each counts once, and
+// the owner of the agent is none of them. One who rejects ends it.
+func TestApprovalByTwoSubjects(t *testing.T) {
+	t.Parallel()
+	p := newProgressive(t, twoApprovers, "", "")
+	ada, grace := p.as("ada"), p.as("grace")
+	web := appID("web")
+
+	commit := p.push("v2")
+	d := p.awaitStage(web, commit, "gate")
+	if answer := p.decide(d, true); answer.GetStatus() == modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		t.Errorf("who may not approve did: %v", answer)
+	}
+	for range 2 {
+		ada.decide(d, true)
+	}
+	if got := stageOf(t, p.get(d.GetId()), "gate").GetStatus(); got != modelv1.StageStatus_STAGE_RUNNING {
+		t.Errorf("after one approval the stage is %s", got)
+	}
+	grace.decide(d, true)
+	d = p.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	mustContain(t, p.logs(d.GetId()), "ada", "grace")
+	last := p.lastGood()
+
+	commit = p.push("v3")
+	d = p.awaitStage(web, commit, "gate")
+	ada.decide(d, true)
+	grace.decide(d, false)
+	d = p.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustHaveStages(t, d, "canary SUCCESS", "gate FAILURE", "primary NOT_STARTED_YET", "clean NOT_STARTED_YET", "Rollback SUCCESS")
+	mustContain(t, d.GetStatusReason(), "grace", "not on a Friday", "rolled back to commit")
+	last.mustStand(t)
+}
