@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
@@ -24,7 +25,7 @@ func (e *Executor) TrafficRouting() Stage {
 // shift is one run of the stage.
 type shift struct {
 	*work
-	options kubernetes.TrafficRoutingOptions
+	options config.TrafficRoutingOptions
 	routing traffic.Routing
 	steps   []traffic.Shares
 	now     overlay // as stored
@@ -123,7 +124,7 @@ func shiftTraffic(ctx context.Context, w *work) error {
 }
 
 // stepsOf returns the shares of each step; without steps there is one.
-func stepsOf(o kubernetes.TrafficRoutingOptions) (steps []traffic.Shares) {
+func stepsOf(o config.TrafficRoutingOptions) (steps []traffic.Shares) {
 	for _, canary := range o.Steps {
 		steps = append(steps, traffic.Shares{Primary: 100 - int(canary), Canary: int(canary)})
 	}

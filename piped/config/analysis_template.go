@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/c785c783/piped/piped/config/analysis"
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -154,7 +153,7 @@ func (a *Application) CheckTemplates(templates *AnalysisTemplates) error {
 		switch with := s.With.(type) {
 		case *AnalysisOptions:
 			o = &with.Options
-		case *kubernetes.TrafficRoutingOptions:
+		case *TrafficRoutingOptions:
 			o = with.Analysis
 		}
 		if o == nil {

@@ -97,6 +97,9 @@ func (a *Application) kubernetesStages() []kubernetes.Stage {
 	stages := make([]kubernetes.Stage, len(a.Pipeline.Stages))
 	for i, s := range a.Pipeline.Stages {
 		stages[i] = kubernetes.Stage{At: stageAt(i), Name: s.Name, Options: s.With}
+		if o, ok := s.With.(*TrafficRoutingOptions); ok {
+			stages[i].Options = &o.TrafficRoutingOptions
+		}
 	}
 	return stages
 }

@@ -219,7 +219,7 @@ func checkComplete(t *testing.T, app *Application) {
 		if _, err := json.Marshal(s.With); err != nil || s.With == nil {
 			t.Fatalf("the options of %s: %+v, %v", s.Name, s.With, err)
 		}
-		if o, ok := s.With.(*kubernetes.TrafficRoutingOptions); ok && o.Primary+o.Canary+o.Baseline != 100 {
+		if o, ok := s.With.(*TrafficRoutingOptions); ok && o.Primary+o.Canary+o.Baseline != 100 {
 			t.Fatalf("traffic that does not make 100 was accepted: %+v", o)
 		}
 	}

@@ -30,6 +30,7 @@ type Stage struct {
 // by stage name, each as a pointer that holds the defaults.
 func StageOptions() map[string]any {
 	all := kubernetes.StageOptions()
+	all[kubernetes.StageTrafficRouting] = &TrafficRoutingOptions{}
 	all[deploy.StageWait] = &WaitOptions{Duration: defaultWait}
 	all[deploy.StageWaitApproval] = &WaitApprovalOptions{Approvers: []string{}, MinApproverNum: 1, Timeout: defaultStageTimeout}
 	all[deploy.StageScriptRun] = &ScriptRunOptions{OnInterrupted: InterruptedFails, Timeout: defaultStageTimeout}

@@ -13,7 +13,6 @@ func (o *TrafficRoutingOptions) complete(d *strict.Document, at string, s *Spec)
 	if len(o.Steps) == 0 && d.Has(at+".interval") {
 		d.Problemf(at+".interval", "needs steps, which it is between")
 	}
-	o.completeAnalysis(d, at+".analysis")
 	var ok bool
 	switch {
 	case o.All != "":
@@ -26,22 +25,6 @@ func (o *TrafficRoutingOptions) complete(d *strict.Document, at string, s *Spec)
 	}
 	if ok && s.TrafficRouting.Method == PodSelector && !o.whole() {
 		d.Problemf(at, "trafficRouting.method %s sends all traffic to the primary or all to the canary; expected 100 for one of them, or another method", PodSelector)
-	}
-}
-
-// completeAnalysis gives the analysis that follows each step its duration.
-func (o *TrafficRoutingOptions) completeAnalysis(d *strict.Document, at string) {
-	switch {
-	case o.Analysis == nil:
-	case len(o.Steps) == 0:
-		d.Problemf(at, "needs steps, after each of which it runs; without them, use the stage ANALYSIS")
-	case o.Analysis.Empty():
-		d.Problemf(at, "expected at least one of metrics, logs and https")
-	default:
-		if !d.Has(at + ".duration") {
-			o.Analysis.Duration = o.Interval
-		}
-		o.Analysis.Complete(d, at)
 	}
 }
 

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -85,9 +84,6 @@ type TrafficRoutingOptions struct {
 	// Steps are shares of the canary, one after another with Interval between.
 	Steps    []strict.Percent `yaml:"steps" json:"steps,omitempty"`
 	Interval strict.Duration  `yaml:"interval" json:"interval,omitempty"`
-	// Analysis runs after each step, for Interval unless it has a duration of its
-	// own; nil is none.
-	Analysis *analysis.Options `yaml:"analysis" json:"analysis,omitempty"`
 }
 
 // Variant names a variant of the application's workloads.
