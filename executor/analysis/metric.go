@@ -139,7 +139,7 @@ func bounds(e analysis.Expected) string {
 // compare judges points by whether they deviate from others.
 func compare(points, others []float64, sides [2]string, deviation analysis.Deviation) outcome {
 	if len(points) == 0 || len(others) == 0 {
-		return noData("%s has %d points, %s %d", sides[0], len(points), sides[1], len(others))
+		return noData("points of %s: %d, of %s: %d", sides[0], len(points), sides[1], len(others))
 	}
 	alternative, is, isNot := stats.Differs, "differs", "does not differ"
 	switch deviation {

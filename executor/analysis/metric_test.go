@@ -58,9 +58,9 @@ func TestCompare(t *testing.T) {
 		"identical":            {low, low, analysis.Either, deploy.AnalysisOK, "canary 3.5, baseline 3.5 (medians of 6 and 6 points): canary does not differ (p = 1)"},
 		"one value everywhere": {same, same, analysis.High, deploy.AnalysisOK, "canary 7, baseline 7 (medians of 6 and 6 points): canary is not higher (p = 1)"},
 		"too few to tell":      {high[:2], low[:2], analysis.Either, deploy.AnalysisOK, "canary 11.5, baseline 1.5 (medians of 2 and 2 points): canary does not differ (p = 0.33333)"},
-		"no canary":            {nil, low, analysis.Either, deploy.AnalysisNoData, "no data: canary has 0 points, baseline 6"},
-		"no baseline":          {high[:1], nil, analysis.Either, deploy.AnalysisNoData, "no data: canary has 1 points, baseline 0"},
-		"neither":              {nil, nil, analysis.Either, deploy.AnalysisNoData, "no data: canary has 0 points, baseline 0"},
+		"no canary":            {nil, low, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 0, of baseline: 6"},
+		"no baseline":          {high[:1], nil, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 1, of baseline: 0"},
+		"neither":              {nil, nil, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 0, of baseline: 0"},
 		"infinite ones":        {[]float64{math.Inf(1), math.Inf(1)}, []float64{math.Inf(-1), math.Inf(1)}, analysis.High, deploy.AnalysisOK, "canary +Inf, baseline NaN (medians of 2 and 2 points): canary is not higher (p = 0.30854)"},
 	} {
 		out := compare(c.points, c.others, [2]string{"canary", "baseline"}, c.deviation)
