@@ -33,7 +33,7 @@ type Config struct {
 	Sources   Sources
 	Deciders  map[string]Decider // by application kind
 	Tenancy   Tenancy            // nil permits everything
-	Workers   int                // how many applications are looked at at once; default 4
+	Workers   int                // how many applications are looked at at once; default 16
 	ScanEvery time.Duration      // the safety net behind the change feed and the timers; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
@@ -51,7 +51,7 @@ type Planner struct {
 // New returns a planner that has not started.
 func New(c Config) *Planner {
 	if c.Workers == 0 {
-		c.Workers = 4
+		c.Workers = 16 // most of what each does is to wait for the store, where many share a write
 	}
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
