@@ -14,11 +14,6 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// metaTraffic is the stage metadata key of the overlay. It is written before the
-// objects are, so that every later stage of the deployment, and the same one after
-// a restart, keeps the shares that are in force.
-const metaTraffic = "traffic"
-
 // PipeCD's stage metadata keys of the shares, which clients show.
 const (
 	metaPrimaryShare  = "primary-percentage"
@@ -27,7 +22,9 @@ const (
 )
 
 // overlay is how the traffic of a deployment is shared, and how far the stage that
-// shares it has come.
+// shares it has come. The stage notes it under deploy.MetaTraffic before it writes the
+// objects, so that every later stage of the deployment, and the same one after a
+// restart, keeps the shares that are in force.
 type overlay struct {
 	Routing traffic.Routing `json:"routing"`
 	Shares  traffic.Shares  `json:"shares"`
@@ -49,7 +46,7 @@ type overlay struct {
 
 // overlayOf returns what a stage recorded, false when it has recorded nothing.
 func overlayOf(stage deploy.Stage) (o overlay, found bool, err error) {
-	text := stage.Metadata[metaTraffic]
+	text := stage.Metadata[deploy.MetaTraffic]
 	if text == "" {
 		return o, false, nil
 	}
@@ -81,10 +78,10 @@ func (o overlay) save(ctx context.Context, run deploy.StageRun) error {
 		return fmt.Errorf("encode how the traffic is shared: %w", err)
 	}
 	return run.SaveMetadata(ctx, map[string]string{
-		metaTraffic:       string(text),
-		metaPrimaryShare:  strconv.Itoa(o.Shares.Primary),
-		metaCanaryShare:   strconv.Itoa(o.Shares.Canary),
-		metaBaselineShare: strconv.Itoa(o.Shares.Baseline),
+		deploy.MetaTraffic: string(text),
+		metaPrimaryShare:   strconv.Itoa(o.Shares.Primary),
+		metaCanaryShare:    strconv.Itoa(o.Shares.Canary),
+		metaBaselineShare:  strconv.Itoa(o.Shares.Baseline),
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // has left some with a variant, because it was not rolled back. Call it before the
 // variant is made anew: no variant gets traffic before it can take it.
 func takeTrafficBack(ctx context.Context, w *work) error {
-	if _, known, err := lastOverlay(w.run.Deployment); err != nil || known && w.run.Stage.Metadata[metaTraffic] == "" {
+	if _, known, err := lastOverlay(w.run.Deployment); err != nil || known && w.run.Stage.Metadata[deploy.MetaTraffic] == "" {
 		return err
 	}
 	left, found, err := w.leftOverlay(ctx)
