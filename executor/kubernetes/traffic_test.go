@@ -163,6 +163,13 @@ func TestUnreadyCanary(t *testing.T) {
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
+	eventually(t, func() string {
+		d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web-canary", metav1.GetOptions{})
+		if err != nil || d.Status.AvailableReplicas > 0 {
+			return fmt.Sprintf("%d pods of the canary are available, %v", d.Status.AvailableReplicas, err)
+		}
+		return ""
+	})
 	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 4s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, and it takes 2 (readyThreshold 100%)", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 of 2 pods are available") {
