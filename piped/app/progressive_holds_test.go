@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,81 +18,6 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
-
-// matrixStages are the stages of the pipeline of TestEveryStageIsInterrupted, with the
-// options of those that nothing holds.
-var matrixStages = []struct{ id, name, with string }{
-	{"canary", "K8S_CANARY_ROLLOUT", "createService: true"},
-	{"baseline", "K8S_BASELINE_ROLLOUT", "createService: true"},
-	{"traffic", "K8S_TRAFFIC_ROUTING", "steps: [10, 50], interval: 200ms"},
-	{"analysis", "ANALYSIS", ""},
-	{"wait", "WAIT", "duration: 200ms"},
-	{"approval", "WAIT_APPROVAL", ""},
-	{"script", "SCRIPT_RUN", "run: 'true'"},
-	{"primary", "K8S_PRIMARY_ROLLOUT", ""},
-	{"back", "K8S_TRAFFIC_ROUTING", "all: primary"},
-	{"clean", "K8S_CANARY_CLEAN", ""},
-	{"clean-baseline", "K8S_BASELINE_CLEAN", ""},
-}
-
-// firstStep is the HTTPRoute at the first step of stage "traffic".
-const firstStep = "web 90, web-canary 10; static 1"
-
-// waitLimit is the time limit of the deployment that times out in WAIT, which can have
-// none of its own below its duration.
-const waitLimit = "40s"
-
-// cell makes the application for a stage and a way.
-func (m *matrix) cell(stage, way string) *matrixCell {
-	c := &matrixCell{stage: stage, way: way}
-	c.app = progressiveApp{dir: stage + "-" + way, objects: httpRouteOfWeb}
-	if slices.Contains([]string{"canary", "baseline", "primary"}, stage) {
-		c.hold = podHold{variant: stage}
-		c.app.podLabels = behaviorLabel + ": never-ready" // until the test says otherwise
-	} else {
-		c.hold = map[string]hold{
-			"traffic": routeHold{}, "back": routeHold{}, "analysis": checkHold{}, "wait": waitHold{}, "approval": noHold{},
-			"script": scriptHold{}, "clean": deleteHold{variant: "canary"}, "clean-baseline": deleteHold{variant: "baseline"},
-		}[stage]
-	}
-	between := stage == "traffic" && way == cancelled // two steps
-	if between {
-		c.hold = stepHold{}
-	}
-	var b strings.Builder
-	if stage == "wait" && way == timedOut {
-		fmt.Fprintf(&b, "  timeout: %s\n", waitLimit)
-	}
-	b.WriteString("  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: 10m, settle: 200ms}}}\n  pipeline:\n    stages:\n")
-	for _, s := range matrixStages {
-		with := s.with
-		switch {
-		case s.id == "analysis":
-			with = fmt.Sprintf("duration: 400ms, https: [{url: %q, interval: 200ms, timeout: 10m}]", m.checked.url(c.app.dir))
-		case s.id == stage && between:
-			with = "steps: [10, 50], interval: 10m"
-		case s.id == stage && s.id == "wait":
-			with = "duration: 10m"
-		case s.id == stage && s.id == "script":
-			with = fmt.Sprintf("onInterrupted: rerun, run: %q", "touch "+m.file(c, "begun")+"; until [ -e "+m.file(c, "go-on")+" ]; do sleep 0.1; done")
-		}
-		limit := ""
-		if s.id == stage && way == timedOut && stage != "wait" {
-			limit = ", timeout: 2s"
-		}
-		fmt.Fprintf(&b, "      - {id: %s, name: %s%s, with: {%s}}\n", s.id, s.name, limit, with)
-	}
-	c.app.spec = b.String()
-	if stage != "analysis" {
-		m.checked.open(c.app.dir)
-	}
-	return c
-}
-
-// file is the path of a file that the application's script makes or waits for.
-func (m *matrix) file(c *matrixCell, name string) string {
-	return filepath.Join(m.dir, c.app.dir+"-"+name)
-}
 
 // mustBeDeployed fails the test unless the next version is what the application has.
 func (m *matrix) mustBeDeployed(t *testing.T, c *matrixCell, d *modelv1.Deployment) {
@@ -263,12 +186,12 @@ func (waitHold) release(t *testing.T, m *matrix, c *matrixCell) {
 type scriptHold struct{ noHold }
 
 func (scriptHold) reached(_ *testing.T, m *matrix, c *matrixCell) bool {
-	_, err := os.Stat(m.file(c, "begun"))
+	_, err := os.Stat(m.file(c.stage, c.way, "begun"))
 	return err == nil
 }
 
 func (scriptHold) release(t *testing.T, m *matrix, c *matrixCell) {
-	if err := os.WriteFile(m.file(c, "go-on"), nil, 0o600); err != nil {
+	if err := os.WriteFile(m.file(c.stage, c.way, "go-on"), nil, 0o600); err != nil {
 		t.Error(err)
 	}
 }

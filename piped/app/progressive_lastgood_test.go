@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -167,4 +169,33 @@ func dynamicClient(t *testing.T, cluster *clustertest.Cluster) dynamic.Interface
 	}
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
 	return client
+}
+
+// TestLastGoodSeesEveryDifference: what is changed, missing, or left over.
+func TestLastGoodSeesEveryDifference(t *testing.T) {
+	t.Parallel()
+	p := newProgressive(t, canaryPipeline, httpRouteOfWeb, "")
+	g, web := p.lastGood(), appID("web")
+	edit := func(kind schema.GroupVersionResource, patch string) {
+		t.Helper()
+		if _, err := g.records.cluster.Resource(kind).Namespace(p.namespace).Patch(t.Context(), "web", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(deploymentResource, `[{"op": "replace", "path": "/spec/replicas", "value": 3}]`)
+	edit(serviceResource, `[{"op": "replace", "path": "/spec/selector/pipecd.dev~1variant", "value": "canary"}]`)
+	edit(httpRouteResource, `[{"op": "add", "path": "/spec/rules/0/backendRefs/-", "value": {"name": "web-canary", "port": 80}}]`)
+	if err := p.cluster.Client(t).CoreV1().ConfigMaps(p.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left := deploy.InventoryItem{
+		ApplicationID: web, Cluster: "local", Variant: "canary", UID: "u",
+		Object: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: p.namespace, Name: "web-canary"},
+	}
+	if err := p.store.PutInventory(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	mustContain(t, strings.Join(g.records.check(t.Context(), web, p.namespace), "\n"), "Deployment web/spec/replicas is 3, want 2",
+		"Service web/spec/selector/pipecd.dev/variant is canary, want primary", "HTTPRoute web/spec/rules/0/backendRefs has 2 items, want 1",
+		`configmaps "web" not found`, "canary Deployment web-canary u")
 }

@@ -144,7 +144,7 @@ func (m *matrix) begin(t *testing.T) {
 // drive does what people, gateways and nodes do, until every application is done.
 func (m *matrix) drive(t *testing.T, what string, done func(*matrixCell) bool) {
 	t.Helper()
-	err := m.agent.Await(t.Context(), what, 3*time.Minute, func(ctx context.Context) (bool, error) {
+	err := m.agent.Await(t.Context(), what, 6*time.Minute, func(ctx context.Context) (bool, error) {
 		if err := m.look(ctx); err != nil {
 			return false, err
 		}

@@ -1,0 +1,112 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// matrixStages are the stages of the pipeline of TestEveryStageIsInterrupted, with the
+// options of those that nothing holds.
+var matrixStages = []struct{ id, name, with string }{
+	{"canary", "K8S_CANARY_ROLLOUT", "createService: true"},
+	{"baseline", "K8S_BASELINE_ROLLOUT", "createService: true"},
+	{"traffic", "K8S_TRAFFIC_ROUTING", "steps: [10, 50], interval: 200ms"},
+	{"analysis", "ANALYSIS", ""},
+	{"wait", "WAIT", "duration: 200ms"},
+	{"approval", "WAIT_APPROVAL", ""},
+	{"script", "SCRIPT_RUN", "run: 'true'"},
+	{"primary", "K8S_PRIMARY_ROLLOUT", ""},
+	{"back", "K8S_TRAFFIC_ROUTING", "all: primary"},
+	{"clean", "K8S_CANARY_CLEAN", ""},
+	{"clean-baseline", "K8S_BASELINE_CLEAN", ""},
+}
+
+// firstStep is the HTTPRoute at the first step of stage "traffic".
+const firstStep = "web 90, web-canary 10; static 1"
+
+// waitLimit is the time limit of the deployment that times out in WAIT, which can have
+// none of its own below its duration.
+const waitLimit = "40s"
+
+// cell makes the application for a stage and a way.
+func (m *matrix) cell(stage, way string) *matrixCell {
+	c := &matrixCell{stage: stage, way: way, hold: holdOf(stage, way)}
+	c.app = progressiveApp{dir: stage + "-" + way, objects: httpRouteOfWeb, spec: m.pipeline(stage, way)}
+	if _, ok := c.hold.(podHold); ok {
+		c.app.podLabels = behaviorLabel + ": never-ready" // until the test says otherwise
+	}
+	if stage != "analysis" {
+		m.checked.open(c.app.dir)
+	}
+	return c
+}
+
+// holdOf returns what holds a stage.
+func holdOf(stage, way string) hold {
+	switch stage {
+	case "canary", "baseline", "primary":
+		return podHold{variant: stage}
+	case "traffic":
+		if way == cancelled {
+			return stepHold{}
+		}
+		return routeHold{}
+	case "analysis":
+		return checkHold{}
+	case "wait":
+		return waitHold{}
+	case "script":
+		return scriptHold{}
+	case "back":
+		return routeHold{}
+	case "clean":
+		return deleteHold{variant: "canary"}
+	case "clean-baseline":
+		return deleteHold{variant: "baseline"}
+	}
+	return noHold{} // of the approval
+}
+
+// pipeline returns the lines of an application's configuration with its pipeline, for a
+// stage that is to be interrupted in a way.
+func (m *matrix) pipeline(stage, way string) string {
+	var b strings.Builder
+	if stage == "wait" && way == timedOut {
+		fmt.Fprintf(&b, "  timeout: %s\n", waitLimit)
+	}
+	b.WriteString("  trafficRouting: {method: httproute, httpRoute: {verify: {timeout: 10m, settle: 200ms}}}\n  pipeline:\n    stages:\n")
+	for _, s := range matrixStages {
+		with, limit := s.with, ""
+		if s.id == "analysis" {
+			with = fmt.Sprintf("duration: 400ms, https: [{url: %q, interval: 200ms, timeout: 10m}]", m.checked.url(stage+"-"+way))
+		}
+		if s.id == stage {
+			with = m.slow(stage, way, with)
+			if way == timedOut && stage != "wait" {
+				limit = ", timeout: 2s"
+			}
+		}
+		fmt.Fprintf(&b, "      - {id: %s, name: %s%s, with: {%s}}\n", s.id, s.name, limit, with)
+	}
+	return b.String()
+}
+
+// slow returns the options of a stage that are to hold it.
+func (m *matrix) slow(stage, way, with string) string {
+	switch {
+	case stage == "traffic" && way == cancelled:
+		return "steps: [10, 50], interval: 10m"
+	case stage == "wait":
+		return "duration: 10m"
+	case stage == "script":
+		begun, goOn := m.file(stage, way, "begun"), m.file(stage, way, "go-on")
+		return fmt.Sprintf("onInterrupted: rerun, run: %q", "touch "+begun+"; until [ -e "+goOn+" ]; do sleep 0.1; done")
+	}
+	return with
+}
+
+// file is the path of a file that an application's script makes or waits for.
+func (m *matrix) file(stage, way, name string) string {
+	return filepath.Join(m.dir, stage+"-"+way+"-"+name)
+}
