@@ -327,6 +327,31 @@ func TestQuickSyncRemovesLeftovers(t *testing.T) {
 	before.Assert(t)
 }
 
+// TestLeftoversThatCannotBeRemoved: what a quick sync deployed well is not taken back
+// for them; the next run removes them.
+func TestLeftoversThatCannotBeRemoved(t *testing.T) {
+	t.Parallel()
+	l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout)
+	before := l.lastGood(t)
+	l.manifests = shop("2", "welcome")
+	l.mustGoForward(t)
+	l.manifests = shop("1", "hello")
+	l.answered = func(r *http.Request) error {
+		if strings.HasSuffix(r.URL.Path, "/deployments/web-canary") {
+			return errors.New("it cannot be reached")
+		}
+		return nil
+	}
+	run := l.stageLab.deployment("later")
+	run.Deployment.Strategy = deploy.StrategyQuickSync
+	l.mustSucceed(t, l.Sync(), run)
+	l.wantLogged(t, "What is left of the canary and the baseline is not all removed, which the next quick sync tries again: ")
+	l.answered = func(*http.Request) error { return nil }
+	run.Resumed = true
+	l.mustSucceed(t, l.Sync(), run)
+	before.Assert(t)
+}
+
 // TestPipelineWithoutThePrimary: the set of the success before stays what a rollback
 // goes back to.
 func TestPipelineWithoutThePrimary(t *testing.T) {
