@@ -24,7 +24,7 @@ func TestRolloutsAcrossRestarts(t *testing.T) {
 	run, interrupted := l.deployment("now"), 0
 	var result deploy.StageResult
 	for n := 0; ; n++ {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, deploy.StopShutdown)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond+time.Duration(n)*20*time.Millisecond, deploy.StopShutdown)
 		result = l.Sync().Execute(ctx, run)
 		stopped := ctx.Err() != nil
 		cancel()
