@@ -148,6 +148,10 @@ func compare(points, others []float64, sides [2]string, deviation analysis.Devia
 	case analysis.Low:
 		alternative, is, isNot = stats.Less, "is lower", "is not lower"
 	}
+	all := slices.Concat(points, others)
+	if stats.Least(len(points), len(others), alternative) >= alpha && slices.Min(all) != slices.Max(all) {
+		return noData("points of %s: %d, of %s: %d, too few to tell a difference from chance; use a longer interval", sides[0], len(points), sides[1], len(others))
+	}
 	_, p := stats.MannWhitney(points, others, alternative)
 	out := outcome{verdict: deploy.AnalysisOK, values: points, compared: others}
 	figures := fmt.Sprintf("%s %s, %s %s (medians of %d and %d points)", sides[0], number(median(points)), sides[1], number(median(others)), len(points), len(others))

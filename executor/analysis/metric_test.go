@@ -57,11 +57,14 @@ func TestCompare(t *testing.T) {
 		"higher, low":          {high, low, analysis.Low, deploy.AnalysisOK, "canary 13.5, baseline 3.5 (medians of 6 and 6 points): canary is not lower (p = 1)"},
 		"identical":            {low, low, analysis.Either, deploy.AnalysisOK, "canary 3.5, baseline 3.5 (medians of 6 and 6 points): canary does not differ (p = 1)"},
 		"one value everywhere": {same, same, analysis.High, deploy.AnalysisOK, "canary 7, baseline 7 (medians of 6 and 6 points): canary is not higher (p = 1)"},
-		"too few to tell":      {high[:2], low[:2], analysis.Either, deploy.AnalysisOK, "canary 11.5, baseline 1.5 (medians of 2 and 2 points): canary does not differ (p = 0.33333)"},
+		"too few to tell":      {high[:3], low[:3], analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few to tell a difference from chance; use a longer interval"},
+		"just enough to tell":  {high[:4], low[:4], analysis.Either, deploy.AnalysisFailed, "canary 12.5, baseline 2.5 (medians of 4 and 4 points): canary differs (p = 0.028571, below 0.05)"},
+		"few, one direction":   {high[:3], low[:3], analysis.High, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few to tell a difference from chance; use a longer interval"},
+		"few and the same":     {same[:1], same[:2], analysis.Either, deploy.AnalysisOK, "canary 7, baseline 7 (medians of 1 and 2 points): canary does not differ (p = 1)"},
 		"no canary":            {nil, low, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 0, of baseline: 6"},
 		"no baseline":          {high[:1], nil, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 1, of baseline: 0"},
 		"neither":              {nil, nil, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 0, of baseline: 0"},
-		"infinite ones":        {[]float64{math.Inf(1), math.Inf(1)}, []float64{math.Inf(-1), math.Inf(1)}, analysis.High, deploy.AnalysisOK, "canary +Inf, baseline NaN (medians of 2 and 2 points): canary is not higher (p = 0.30854)"},
+		"infinite ones":        {[]float64{math.Inf(1), math.Inf(1), 1, 2}, []float64{math.Inf(-1), math.Inf(1), 1, 2}, analysis.High, deploy.AnalysisOK, "canary +Inf, baseline 1.5 (medians of 4 and 4 points): canary is not higher (p = 0.22695)"},
 	} {
 		out := compare(c.points, c.others, [2]string{"canary", "baseline"}, c.deviation)
 		if out.verdict != c.verdict || out.text != c.text {

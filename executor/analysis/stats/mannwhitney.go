@@ -43,6 +43,20 @@ func MannWhitney(x, y []float64, alt Alternative) (u, p float64) {
 	return u, approximate(len(x), len(y), u, ties, alt)
 }
 
+// Least returns the smallest p-value that samples of n and m values without ties can
+// give: 1 of the equally likely orders of all values, and against Differs 2 of them. A
+// test whose limit is not above it cannot show anything.
+func Least(n, m int, alt Alternative) float64 {
+	orders := 1.0 // n+m over n
+	for i := range n {
+		orders = orders * float64(m+1+i) / float64(1+i)
+	}
+	if alt == Differs {
+		return min(1, 2/orders)
+	}
+	return 1 / orders
+}
+
 // rank returns U of x, and the sum of t³-t over the groups of t equal values.
 func rank(x, y []float64) (u, ties float64) {
 	type value struct {

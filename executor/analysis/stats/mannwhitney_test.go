@@ -112,3 +112,23 @@ func TestProperties(t *testing.T) {
 		}
 	})
 }
+
+// TestLeast: it is what samples give of which one is all above the other.
+func TestLeast(t *testing.T) {
+	for n := 1; n <= 8; n++ {
+		for m := 1; m <= 8; m++ {
+			var x, y []float64
+			for i := range n {
+				x = append(x, float64(100+i))
+			}
+			for i := range m {
+				y = append(y, float64(i))
+			}
+			for _, alt := range []Alternative{Differs, Greater} {
+				if _, p := MannWhitney(x, y, alt); math.Abs(p-Least(n, m, alt)) > 1e-12 {
+					t.Errorf("%d and %d values, alternative %d: p is %g, least %g", n, m, alt, p, Least(n, m, alt))
+				}
+			}
+		}
+	}
+}
