@@ -20,7 +20,11 @@ func (e *Executor) CleanBaseline() Stage { return e.clean(kubernetes.Baseline) }
 
 func (e *Executor) clean(v kubernetes.Variant) Stage {
 	return e.stage(admit, openCluster, func(ctx context.Context, w *work) error {
-		if share := w.shareOf(v); share > 0 {
+		shared, found, _, err := w.sharing(ctx)
+		if err != nil {
+			return err
+		}
+		if share := shared.Shares.Of(v); found && share > 0 {
 			return &stageError{reason: fmt.Sprintf("%d%% of the traffic still goes to the %s: route it away with %s before the %s is removed", share, v, kubernetes.StageTrafficRouting, v)}
 		}
 		return w.removeVariants(ctx, v)

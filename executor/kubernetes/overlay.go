@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/traffic"
 	"github.com/c785c783/piped/piped/manifest"
@@ -93,19 +92,6 @@ func (w *work) overlay(_ context.Context, objects []manifest.Object) ([]manifest
 		return objects, err
 	}
 	return o.Routing.Apply(objects, o.Shares)
-}
-
-// shareOf returns the percentage of the traffic that a variant has by the stages
-// before this one; metadata that cannot be read counts as all of it.
-func (w *work) shareOf(v kubernetes.Variant) int {
-	o, found, err := lastOverlay(w.run.Deployment)
-	switch {
-	case err != nil:
-		return 100
-	case !found:
-		return traffic.Stable().Of(v)
-	}
-	return o.Shares.Of(v)
 }
 
 // drain lets requests end that go to a variant which gets no more traffic: it

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/c785c783/piped/piped/config/analysis"
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -538,16 +537,4 @@ func TestProgressDeadline(t *testing.T) {
 	}
 	l.ends(t, "traffic", deploy.StageFailure, "Deployment "+l.ns+"/web-canary: its progress deadline is exceeded: ", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
-}
-
-// TestShareOf: a deployment without traffic stages has all of it on the primary.
-func TestShareOf(t *testing.T) {
-	w := &work{}
-	if p, c := w.shareOf(kubernetes.Primary), w.shareOf(kubernetes.Canary); p != 100 || c != 0 {
-		t.Errorf("primary %d, canary %d", p, c)
-	}
-	w.run.Deployment.Stages = []deploy.Stage{{ID: "a", Metadata: map[string]string{deploy.MetaTraffic: "{"}}}
-	if c := w.shareOf(kubernetes.Canary); c != 100 {
-		t.Errorf("unreadable: %d", c)
-	}
 }

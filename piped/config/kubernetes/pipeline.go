@@ -119,6 +119,11 @@ func checkOrder(d *strict.Document, stages []Stage) {
 			}
 		}
 	}
+	for _, rollout := range []string{StageCanaryRollout, StageBaselineRollout} {
+		if last := len(stages) - 1; there[rollout] && shares[rollout] > 0 {
+			d.Warnf(stages[last].At, "the pipeline ends while %d%% of the traffic goes to what %s rolled out, and the next deployment takes it back; expected a %s that gives all of it to the primary", shares[rollout], rollout, StageTrafficRouting)
+		}
+	}
 }
 
 // checkSelectors warns of a label that one way of deploying puts into selectors and
