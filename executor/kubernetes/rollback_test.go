@@ -40,6 +40,10 @@ type stageLab struct {
 	mu       sync.Mutex
 	requests []string
 	answered func(*http.Request) error // its error takes the place of the cluster's answer
+	// slow says which requests the cluster does as late as it can: half a second later,
+	// whether or not the client still waits.
+	slow func(*http.Request) bool
+	late sync.WaitGroup // what slow was asked of and is not done
 }
 
 // success is the deployment that the lab's rollbacks return to.
@@ -111,7 +115,7 @@ type tap struct {
 }
 
 func (p *tap) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := p.next.RoundTrip(r)
+	resp, err := p.send(r)
 	p.lab.mu.Lock()
 	defer p.lab.mu.Unlock()
 	p.lab.requests = append(p.lab.requests, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("dryRun")))
@@ -121,6 +125,28 @@ func (p *tap) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, err
+}
+
+func (p *tap) send(r *http.Request) (*http.Response, error) {
+	if p.lab.slow == nil || !p.lab.slow(r) {
+		return p.next.RoundTrip(r)
+	}
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	done := make(chan answer, 1)
+	p.lab.late.Go(func() {
+		time.Sleep(500 * time.Millisecond)
+		resp, err := p.next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
+		done <- answer{resp, err}
+	})
+	select {
+	case a := <-done:
+		return a.resp, a.err
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 }
 
 // WrappedRoundTripper lets client-go find the connections to close.
@@ -240,6 +266,34 @@ func TestRollbackRemovesWhatWasNotRecorded(t *testing.T) {
 	items, err := l.Store.Inventory(t.Context(), l.app.ID)
 	if err != nil || len(items) != 1 || items[0].Object.Name != "kept" {
 		t.Errorf("inventory after the rollback: %v %v", items, err)
+	}
+}
+
+// TestRollbackAfterASlowWrite: what the API server is still doing when a stage is
+// stopped does not come after the rollback.
+func TestRollbackAfterASlowWrite(t *testing.T) {
+	l := newStageLab(t)
+	l.succeed(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {version: one}\n")
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l.slow = func(r *http.Request) bool {
+		slow := r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun")
+		if slow {
+			cancel(deploy.StopTimedOut)
+		}
+		return slow
+	}
+	l.manifests = strings.Replace(l.manifests, "one", "two", 1)
+	run := l.deployment("now")
+	if result := l.Sync().Execute(ctx, run); result.Status != deploy.StageFailure {
+		t.Fatalf("the stopped stage ends %s", result.Status)
+	}
+	l.slow = nil
+	l.rollBack(t, run)
+	l.late.Wait()
+	kept, err := l.shared.Client(t).CoreV1().ConfigMaps(l.ns).Get(t.Context(), "kept", metav1.GetOptions{})
+	if err != nil || kept.Data["version"] != "one" {
+		t.Errorf("after the rollback the object holds %v (%v)", kept.Data, err)
 	}
 }
 

@@ -102,7 +102,7 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 	}
 	client := d.metadataOf(resource, item.Object.Namespace)
 	left := ""
-	err = d.retry(ctx, nil, func(ctx context.Context) (err error) {
+	err = d.retryWrite(ctx, nil, func(ctx context.Context) (err error) {
 		left, over, err = d.own(ctx, client, item)
 		return err
 	})

@@ -82,7 +82,7 @@ func (r *applyRun) tryCreate(ctx context.Context, t *target) (planned *unstructu
 // gone. Nothing else of its name is deleted.
 func (r *applyRun) remove(ctx context.Context, t *target) error {
 	uid, background := t.live.GetUID(), metav1.DeletePropagationBackground
-	err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+	err := r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
 		err := r.cluster.metadataOf(t.resource, t.ref.Namespace).Delete(ctx, t.ref.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 		})

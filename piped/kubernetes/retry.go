@@ -18,6 +18,9 @@ const (
 	// retryFor is how long a cluster that does not answer is asked again
 	// before a call fails, unless ClusterConfig.RetryFor says otherwise.
 	retryFor = 2 * time.Minute
+	// answerFor is how long the answer to a request that writes is waited for after
+	// the caller was told to stop.
+	answerFor = 10 * time.Second
 )
 
 // retry calls fn until it succeeds, fails for good, or the cluster has not
@@ -56,6 +59,22 @@ func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx co
 			return err
 		}
 	}
+}
+
+// retryWrite is retry for requests that change something. One that is under way when
+// ctx ends is not broken off: the cluster may still do what it says, after whatever
+// follows the caller, such as the rollback of its stage, has looked at the object.
+func (c *Cluster) retryWrite(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+	return c.retry(ctx, waiting, func(limited context.Context) error {
+		if err := context.Cause(limited); err != nil {
+			return err
+		}
+		answered, cancel := context.WithTimeout(context.WithoutCancel(limited), requestTimeout)
+		defer cancel()
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(answerFor, cancel) })
+		defer stop()
+		return fn(answered)
+	})
 }
 
 // stopped is the cause ctx ended for, with the error that was waited out.

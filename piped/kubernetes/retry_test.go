@@ -46,3 +46,37 @@ func TestRetryAfter(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteIsAnswered: who is told to stop while a write is under way learns what has
+// become of it, for a while; and begins no other one.
+func TestWriteIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cluster{retryFor: time.Minute}
+		for name, answered := range map[string]bool{"in time": true, "never": false} {
+			ctx, stop := context.WithCancelCause(t.Context())
+			begin := time.Now()
+			err := c.retryWrite(ctx, nil, func(ctx context.Context) error {
+				stop(deploy.StopTimedOut)
+				if answered {
+					time.Sleep(answerFor - time.Millisecond)
+					return ctx.Err()
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			switch took := time.Since(begin); {
+			case answered && err != nil:
+				t.Errorf("%s: %v", name, err)
+			case !answered && (!errors.Is(err, deploy.StopTimedOut) || took != answerFor):
+				t.Errorf("%s: %v after %s, want %v after %s", name, err, took, deploy.StopTimedOut, answerFor)
+			}
+			err = c.retryWrite(ctx, nil, func(context.Context) error {
+				t.Errorf("%s: one more was sent", name)
+				return nil
+			})
+			if !errors.Is(err, deploy.StopTimedOut) {
+				t.Errorf("%s: another one: %v", name, err)
+			}
+		}
+	})
+}

@@ -94,7 +94,7 @@ func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 // for. They are not the application's: never marked, tracked or deleted.
 func (r *applyRun) createNamespaces(ctx context.Context) error {
 	for _, name := range r.newNamespaces {
-		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+		err := r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			_, err := r.cluster.typed.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{FieldManager: FieldManager})
 			return err
@@ -150,7 +150,7 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 // first contact.
 func (r *applyRun) send(ctx context.Context, t *target) error {
 	live, first := t.live, r.firstContact(t)
-	return r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+	return r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
 		if first {
 			var err error
 			if live, err = r.adopt(ctx, t, live); err != nil {
