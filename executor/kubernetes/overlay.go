@@ -149,13 +149,22 @@ func (w *work) awaitPutBack(ctx context.Context, r traffic.Routing) error {
 	if err != nil || !r.Gateway() {
 		return nil // there were none
 	}
-	err = w.verifyRoutes(ctx, r, routes)
-	if err == nil || ctx.Err() != nil {
-		return err
+	limited, cancel := context.WithTimeout(ctx, putBackFor)
+	defer cancel()
+	err = w.verifyRoutes(limited, r, routes)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	w.log.Infof("All traffic goes to the primary again, but not every gateway has accepted that: %v", err)
 	return nil
 }
+
+// putBackFor is the longest wait for gateways to take over what was put back, whatever
+// spec.trafficRouting.httpRoute.verify.timeout says: the rollback has to end in time.
+const putBackFor = 30 * time.Second
 
 // settleDefault is between no traffic and the removal of a variant, for the methods
 // that have no setting of it.

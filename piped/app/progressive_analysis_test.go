@@ -58,7 +58,7 @@ func TestPrometheusDecides(t *testing.T) {
 	r.begin()
 	p.web.spec = fmt.Sprintf(analysedPipeline, "60s")
 	commit := p.push("v3")
-	d = p.await(appID("web"), "is analysed", func(d *modelv1.Deployment) bool {
+	p.await(appID("web"), "is analysed", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == commit && strings.Contains(p.logs(d.GetId()), "errors: 0.001 (expected at most 0.01): ok")
 	})
 	exporter.Set(`errors{app="web",variant="canary"}`, 0.25)

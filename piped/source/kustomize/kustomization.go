@@ -53,11 +53,15 @@ func (k *kustomization) sayDeprecated() []string {
 		is             bool
 		name, standsIn string
 	}{
+		//lint:ignore SA1019 what is deprecated is what is looked for
 		{k.Bases != nil, "bases", "resources"},
+		//lint:ignore SA1019 what is deprecated is what is looked for
 		{k.CommonLabels != nil, "commonLabels", "labels"},
+		//lint:ignore SA1019 what is deprecated is what is looked for
 		{k.ImageTags != nil, "imageTags", "images"},
 		{k.PatchesJson6902 != nil, "patchesJson6902", "patches"},
 		{k.PatchesStrategicMerge != nil, "patchesStrategicMerge", "patches"},
+		//lint:ignore SA1019 what is deprecated is what is looked for
 		{k.Vars != nil, "vars", "replacements"},
 	} {
 		if field.is {
