@@ -149,7 +149,10 @@ func (w *work) awaitPutBack(ctx context.Context, r traffic.Routing) error {
 	if err != nil || !r.Gateway() {
 		return nil // there were none
 	}
-	limited, cancel := context.WithTimeout(ctx, putBackFor)
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if whole := w.run.Deployment.RollbackTimeout; whole > 0 && w.run.Stage.Rollback {
+		limited, cancel = context.WithTimeout(ctx, whole/2) // the rest is for removing the variants
+	}
 	defer cancel()
 	err = w.verifyRoutes(limited, r, routes)
 	switch {
@@ -161,10 +164,6 @@ func (w *work) awaitPutBack(ctx context.Context, r traffic.Routing) error {
 	w.log.Infof("All traffic goes to the primary again, but not every gateway has accepted that: %v", err)
 	return nil
 }
-
-// putBackFor is the longest wait for gateways to take over what was put back, whatever
-// spec.trafficRouting.httpRoute.verify.timeout says: the rollback has to end in time.
-const putBackFor = 30 * time.Second
 
 // settleDefault is between no traffic and the removal of a variant, for the methods
 // that have no setting of it.

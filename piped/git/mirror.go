@@ -115,6 +115,10 @@ func writeOrigin(sto *filesystem.Storage, remote string) error {
 // of this and keeps what it holds. One that cannot be used is moved aside (to
 // <dir>.corrupt, replacing an older one).
 func ensureMirror(c Config, remote string) (*objects, error) {
+	// What keeps a mirror from being made is the same at every attempt, the first too.
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
 	dir := mirrorDir(c.Dir, c.ID)
 	o, err := openMirror(dir, remote, c.Branch)
 	if errors.Is(err, errOtherRemote) {
