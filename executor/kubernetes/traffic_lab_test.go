@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -225,3 +226,26 @@ spec:
       - {id: clean, name: K8S_CANARY_CLEAN}
 `
 )
+
+// awaitEndpoints waits until a Service has so many ready endpoints.
+func (l *trafficLab) awaitEndpoints(t *testing.T, service string, want int) {
+	t.Helper()
+	eventually(t, func() string {
+		slices, err := l.client.DiscoveryV1().EndpointSlices(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+		if err != nil {
+			return err.Error()
+		}
+		ready := 0
+		for _, slice := range slices.Items {
+			for _, e := range slice.Endpoints {
+				if e.Conditions.Ready != nil && *e.Conditions.Ready {
+					ready++
+				}
+			}
+		}
+		if ready != want {
+			return fmt.Sprintf("%d endpoints are ready, want %d", ready, want)
+		}
+		return ""
+	})
+}

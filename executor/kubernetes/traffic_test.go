@@ -347,11 +347,13 @@ func TestTrafficReturns(t *testing.T) {
 	t.Parallel()
 	l := newTrafficLab(t, stepsPipeline, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
 	l.answer(t, "accept")
-	l.pass(t, "canary", "traffic")
+	l.pass(t, "canary")
+	l.awaitEndpoints(t, "web", 4) // the Service selects the canary's, too
+	l.pass(t, "traffic")
 	if !strings.Contains(l.said(), "Service NS/web selects pods of every variant, so that the canary gets some of the primary's share as well: add pipecd.dev/variant: primary") {
 		t.Errorf("the log:\n%s", l.said())
 	}
-	same(t, "pods of the primary", "4", fmt.Sprint(l.overlay(t).Ready)) // the Service selects the canary's, too
+	same(t, "pods of the primary", "4", fmt.Sprint(l.overlay(t).Ready))
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
 	l.ends(t, "back", deploy.StageSuccess, "", nil)
