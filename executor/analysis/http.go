@@ -7,15 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/outbound"
 )
 
 // maxBody is how much of an answer is looked at, in bytes.
@@ -27,7 +25,7 @@ func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:               http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, Control: notMetadata}).DialContext,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotMetadata}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second,
 			IdleConnTimeout:     30 * time.Second,
 			MaxIdleConnsPerHost: 2,
@@ -35,21 +33,6 @@ func newClient() *http.Client {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// notMetadata refuses the addresses at which a cloud tells its machines their
-// secrets: a commit may name any address, and learn from the outcome what is there.
-func notMetadata(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return nil
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	elsewhere := []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
-	if addr.IsLinkLocalUnicast() || slices.Contains(elsewhere, addr) {
-		return deploy.Errorf(deploy.Invalid, "%s is an address of a cloud's metadata, or link-local, which no check may ask", addr)
-	}
-	return nil
 }
 
 // httpCheck looks at the answer to a request.

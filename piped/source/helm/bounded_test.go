@@ -8,6 +8,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/outbound"
 )
 
 // TestFunctionsThatCannotBeInterrupted: what one call of a function may do is
@@ -47,7 +48,7 @@ func TestMetadataAddressesAreNotAsked(t *testing.T) {
 		"[fd00:ec2::254]:80": true, "100.100.100.200:80": true,
 		"127.0.0.1:80": false, "[::1]:80": false, "10.0.0.1:443": false, "192.0.2.1:443": false,
 	} {
-		err := notMetadata("tcp", address, nil)
+		err := outbound.NotMetadata("tcp", address, nil)
 		if (err != nil) != refused {
 			t.Errorf("%s: got %v, want it refused: %t", address, err, refused)
 		}

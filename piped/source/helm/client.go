@@ -8,13 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/outbound"
 )
 
 // client downloads files. Credentials go to the host they belong to and to no
@@ -43,7 +41,7 @@ func newClient(limits Limits, transport http.RoundTripper) *client {
 func httpClient(insecure bool) *http.Client {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: notMetadata}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotMetadata}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
 		IdleConnTimeout:       15 * time.Second,
@@ -54,21 +52,6 @@ func httpClient(insecure bool) *http.Client {
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // chartRepositories[].insecure
 	}
 	return &http.Client{Transport: retrying{transport}, CheckRedirect: redirect}
-}
-
-// notMetadata refuses the addresses at which a cloud tells its machines their
-// secrets: a commit may name any address, and see in an object what was there.
-func notMetadata(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return nil
-	}
-	addr := at.Addr().Unmap().WithZone("")
-	elsewhere := []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
-	if addr.IsLinkLocalUnicast() || slices.Contains(elsewhere, addr) {
-		return deploy.Errorf(deploy.Invalid, "%s is an address of a cloud's metadata, or link-local; charts and values are not read from there", addr)
-	}
-	return nil
 }
 
 // redirect follows to servers only, and takes the credentials off on the way to

@@ -1,0 +1,21 @@
+package outbound
+
+import (
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestMetadataAddressesAreNotAsked: a cloud's machine would tell its secrets there.
+func TestMetadataAddressesAreNotAsked(t *testing.T) {
+	for address, refused := range map[string]bool{
+		"169.254.169.254:80": true, "[fe80::1]:443": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.169.254]:80": true,
+		"[fd00:ec2::254]:80": true, "100.100.100.200:80": true,
+		"127.0.0.1:80": false, "[::1]:80": false, "10.0.0.1:443": false, "192.0.2.1:443": false,
+	} {
+		err := NotMetadata("tcp", address, nil)
+		if (err != nil) != refused || refused && !deploy.IsKind(err, deploy.Invalid) {
+			t.Errorf("%s: got %v, want it refused: %t", address, err, refused)
+		}
+	}
+}
