@@ -175,7 +175,7 @@ func TestAnalysis(t *testing.T) {
 				if want := (deploy.StageResult{Status: c.status, Reason: c.reason}); result != want || took != c.took {
 					t.Errorf("ended as %+v after %s, want %+v after %s", result, took, want, c.took)
 				}
-				if diff := cmp.Diff(c.log, l.log.read()); c.log != nil && diff != "" {
+				if diff := cmp.Diff(c.log, l.log.Lines()); c.log != nil && diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(c.samples, l.samples()); diff != "" {
@@ -338,7 +338,7 @@ func TestPrevious(t *testing.T) {
 		if result, took := l.execute(t.Context(), o); result.Status != deploy.StageSuccess || took != 30*time.Second {
 			t.Errorf("the first one ended as %+v after %s", result, took)
 		}
-		if diff := cmp.Diff([]string{"errors: ok: no analysis of this stage was passed before, so that there is nothing to compare with"}, l.log.read()[:1]); diff != "" {
+		if diff := cmp.Diff([]string{"errors: ok: no analysis of this stage was passed before, so that there is nothing to compare with"}, l.log.Lines()[:1]); diff != "" {
 			t.Errorf("log of the first one (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)

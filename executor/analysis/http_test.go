@@ -82,7 +82,7 @@ func TestHTTPCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nil)
 			result, _ := l.execute(t.Context(), analysis.Options{Duration: seconds(0.05), Checks: analysis.Checks{HTTPS: []analysis.HTTP{c.check}}})
-			log := l.log.read()
+			log := l.log.Lines()
 			if len(log) < 3 || !strings.HasPrefix(log[2], c.says) {
 				t.Fatalf("the log does not say %q: %q", c.says, log)
 			}

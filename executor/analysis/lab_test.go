@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -17,29 +15,10 @@ import (
 	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
-
-// lines is a stage's log kept in memory.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) Infof(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, fmt.Sprintf(format, args...))
-}
-func (l *lines) Successf(format string, args ...any) { l.Infof("OK "+format, args...) }
-func (l *lines) Errorf(format string, args ...any)   { l.Infof("ERROR "+format, args...) }
-
-func (l *lines) read() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
 
 // script answers queries by a function instead of a server: for tests of time,
 // whose clock no server shares.
@@ -79,12 +58,12 @@ type lab struct {
 	store     *store.Store
 	providers Providers
 	tree      fstest.MapFS
-	log       *lines
+	log       *deploytest.Log
 	id        string // of the deployment
 }
 
 func newLab(t *testing.T, providers Providers) *lab {
-	l := &lab{t: t, store: storetest.New(t, nil), providers: providers, tree: fstest.MapFS{}, log: &lines{}}
+	l := &lab{t: t, store: storetest.New(t, nil), providers: providers, tree: fstest.MapFS{}, log: &deploytest.Log{}}
 	l.deploy("d")
 	return l
 }

@@ -71,7 +71,7 @@ func turnsBad(t *testing.T, exporter *prometheustest.Exporter, set *provider.Set
 	m.FailureLimit = 1
 	go func() {
 		// Bad once the first look was good.
-		for !slices.ContainsFunc(l.log.read(), func(line string) bool { return strings.HasSuffix(line, "ok, 0 of 1 failures") }) {
+		for !slices.ContainsFunc(l.log.Lines(), func(line string) bool { return strings.HasSuffix(line, "ok, 0 of 1 failures") }) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		exporter.Set(`errors{app="web"}`, 0.25)
@@ -83,7 +83,7 @@ func turnsBad(t *testing.T, exporter *prometheustest.Exporter, set *provider.Set
 	if took > 30*time.Second {
 		t.Errorf("it took %s to notice", took)
 	}
-	log := strings.Join(l.log.read(), "\n")
+	log := strings.Join(l.log.Lines(), "\n")
 	for _, want := range []string{"errors: 0.001 (expected at most 0.01): ok, 0 of 1 failures", "(expected at most 0.01", "failed, 1 of 1 failures"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
@@ -128,7 +128,7 @@ func saysWhatIsWrong(t *testing.T, set *provider.Set) {
 	} {
 		l := newLab(t, set)
 		result, _ := l.execute(t.Context(), options(seconds(0.5), onPrometheus(query)))
-		if log := strings.Join(l.log.read(), "\n"); result.Status != deploy.StageFailure || !strings.Contains(log, want) {
+		if log := strings.Join(l.log.Lines(), "\n"); result.Status != deploy.StageFailure || !strings.Contains(log, want) {
 			t.Errorf("%s: ended as %+v, and the log does not say %q:\n%s", query, result, want, log)
 		}
 	}

@@ -137,7 +137,7 @@ func TestTemplates(t *testing.T) {
 				if diff := cmp.Diff([]string{c.query}, asked); diff != "" {
 					t.Errorf("asked (-want +got):\n%s", diff)
 				}
-				if log := strings.Join(l.log.read(), "\n"); !strings.Contains(log, c.says) || c.says == "" && strings.Contains(log, "Warning") {
+				if log := strings.Join(l.log.Lines(), "\n"); !strings.Contains(log, c.says) || c.says == "" && strings.Contains(log, "Warning") {
 					t.Errorf("the log does not say %q:\n%s", c.says, log)
 				}
 			})

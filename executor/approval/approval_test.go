@@ -27,7 +27,7 @@ func TestOneApprovalOfAnyone(t *testing.T) {
 			"Waiting for 1 approval of anyone, until " + l.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
 			"OK Approved by ann",
 		}
-		if diff := cmp.Diff(want, l.log.all); diff != "" {
+		if diff := cmp.Diff(want, l.log.Lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
@@ -60,7 +60,7 @@ func TestSeveralApprovers(t *testing.T) {
 			"The rejection by mallory does not count: mallory is not an approver of this stage; the approvers are: ann, ben, cleo",
 			"OK Approved by ann, cleo",
 		}
-		if diff := cmp.Diff(want, l.log.all); diff != "" {
+		if diff := cmp.Diff(want, l.log.Lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
@@ -135,7 +135,7 @@ func TestRestart(t *testing.T) {
 		l.wantMetadata("ApprovedBy", "ann, ben, cleo")
 		want := "Waiting goes on after a restart of the agent: for 3 approvals of anyone, until " +
 			l.start.Add(6*time.Hour).UTC().Format(time.RFC3339) + "; 1 of 3 have approved: ann"
-		if got := l.log.all[2]; got != want {
+		if got := l.log.Lines()[2]; got != want {
 			t.Errorf("the log says %q, want %q", got, want)
 		}
 	})

@@ -3,32 +3,17 @@ package approval
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
-
-// lines is a stage's log kept in memory.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) Infof(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, fmt.Sprintf(format, args...))
-}
-func (l *lines) Successf(format string, args ...any) { l.Infof("OK "+format, args...) }
-func (l *lines) Errorf(format string, args ...any)   { l.Infof("ERROR "+format, args...) }
 
 // lab is a store with one deployment, d, whose stage "ok" waits for approval,
 // inside a bubble of testing/synctest.
@@ -36,7 +21,7 @@ type lab struct {
 	t     *testing.T
 	dsn   string
 	store *store.Store
-	log   *lines
+	log   *deploytest.Log
 	start time.Time
 
 	stop   context.CancelCauseFunc // of the stage that runs
@@ -50,7 +35,7 @@ type lab struct {
 func inBubble(t *testing.T, options string, test func(t *testing.T, l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, dsn: storetest.Ready(t), log: &lines{}, start: time.Now(), saved: func() {}}
+		l := &lab{t: t, dsn: storetest.Ready(t), log: &deploytest.Log{}, start: time.Now(), saved: func() {}}
 		l.open()
 		defer func() { l.closeStore() }()
 		l.deployment(options)

@@ -10,39 +10,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// lines is a stage's log kept in memory.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) Infof(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, fmt.Sprintf(format, args...))
-}
-func (l *lines) Successf(format string, args ...any) { l.Infof("OK "+format, args...) }
-func (l *lines) Errorf(format string, args ...any)   { l.Infof("ERROR "+format, args...) }
-
-func (l *lines) read() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
+// lines is the log of a stage that runs a script.
+type lines struct{ deploytest.Log }
 
 // printed returns what the script printed: the log without the agent's own lines.
 func (l *lines) printed() []string {
-	return slices.DeleteFunc(l.read(), func(line string) bool {
+	return slices.DeleteFunc(l.Lines(), func(line string) bool {
 		return strings.HasPrefix(line, "Preparing the files of ") || strings.HasPrefix(line, "Running the script in ") || strings.HasPrefix(line, "OK ")
 	})
 }
@@ -51,11 +34,11 @@ func (l *lines) printed() []string {
 func (l *lines) await(t *testing.T, line string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if slices.Contains(l.read(), line) {
+		if slices.Contains(l.Lines(), line) {
 			return
 		}
 	}
-	t.Fatalf("the script did not print %q: %q", line, l.read())
+	t.Fatalf("the script did not print %q: %q", line, l.Lines())
 }
 
 // The commits: the one that is deployed, and the last success.

@@ -3,7 +3,6 @@ package wait
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,25 +11,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/deploytest"
 )
-
-// lines is a stage's log kept in memory.
-type lines []string
-
-func (l *lines) Infof(format string, args ...any)    { *l = append(*l, fmt.Sprintf(format, args...)) }
-func (l *lines) Successf(format string, args ...any) { l.Infof("OK "+format, args...) }
-func (l *lines) Errorf(format string, args ...any)   { l.Infof("ERROR "+format, args...) }
 
 // runFor executes one stage and returns how it ended, after how long, and its log.
 func runFor(ctx context.Context, e *Executor, options string, edit ...func(*deploy.StageRun)) (deploy.StageResult, time.Duration, []string) {
-	log := &lines{}
+	log := &deploytest.Log{}
 	run := deploy.StageRun{Stage: deploy.Stage{Name: deploy.StageWait, Options: json.RawMessage(options), StartedAt: time.Now()}, Log: log}
 	for _, f := range edit {
 		f(&run)
 	}
 	start := time.Now()
 	result := e.Execute(ctx, run)
-	return result, time.Since(start), *log
+	return result, time.Since(start), log.Lines()
 }
 
 func TestWait(t *testing.T) {
