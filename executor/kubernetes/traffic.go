@@ -214,26 +214,30 @@ func (s *shift) describe() string {
 
 // place makes the cluster share the traffic so, and waits until it does.
 func (s *shift) place(ctx context.Context, shares traffic.Shares) error {
+	routes, err := s.write(ctx, shares)
+	if err != nil || !s.routing.Gateway() {
+		return err
+	}
+	return s.verifyRoutes(ctx, s.routing, routes)
+}
+
+// write applies what routes the traffic with the shares in it, and returns it.
+func (s *shift) write(ctx context.Context, shares traffic.Shares) ([]manifest.Object, error) {
 	objects, err := s.routing.Apply(s.set.Objects, shares)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	routes, err := s.routing.Routes(objects)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req, err := s.request(ctx, routes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Creating, req.Applied = s.announce, s.applied
-	if _, err := s.cluster.Apply(ctx, req); err != nil {
-		return err
-	}
-	if !s.routing.Gateway() {
-		return nil
-	}
-	return s.verifyRoutes(ctx, s.routing, routes)
+	_, err = s.cluster.Apply(ctx, req)
+	return routes, err
 }
 
 // goBack puts the shares back that were in force before those that were refused. A
@@ -255,20 +259,7 @@ func (s *shift) goBack(ctx context.Context, why error) error {
 // putBack applies the shares and does not wait for them: whoever refused the others
 // may refuse these.
 func (s *shift) putBack(ctx context.Context) error {
-	objects, err := s.routing.Apply(s.set.Objects, s.now.Shares)
-	if err != nil {
-		return err
-	}
-	routes, err := s.routing.Routes(objects)
-	if err != nil {
-		return err
-	}
-	req, err := s.request(ctx, routes)
-	if err != nil {
-		return err
-	}
-	req.Applied = s.applied
-	if _, err := s.cluster.Apply(ctx, req); err != nil {
+	if _, err := s.write(ctx, s.now.Shares); err != nil {
 		return err
 	}
 	s.now.Since = s.Now()

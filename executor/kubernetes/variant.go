@@ -123,7 +123,7 @@ func refuseUnlabelled(_ context.Context, w *work) error {
 // one of that name, else the first.
 func routedServices(objects []manifest.Object, name string) []manifest.Object {
 	i := slices.IndexFunc(objects, func(o manifest.Object) bool {
-		return o.GetAPIVersion() == "v1" && o.GetKind() == "Service" && (name == "" || o.GetName() == name)
+		return isService(o) && (name == "" || o.GetName() == name)
 	})
 	if i < 0 {
 		return nil
