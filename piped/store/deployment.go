@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -108,6 +109,20 @@ func deployment(ctx context.Context, q querier, id string) (deploy.Deployment, e
 func (s *Store) Deployment(ctx context.Context, id string) (deploy.Deployment, error) {
 	d, err := deployment(ctx, s, id)
 	return d, s.fail(err, "read deployment "+id)
+}
+
+// DeploymentsByID returns those of these deployments that exist, in no order.
+func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error) {
+	const perQuery = 500
+	var out []deploy.Deployment
+	for chunk := range slices.Chunk(ids, perQuery) {
+		ds, err := deployments(ctx, s, selectDeployment+" WHERE id IN ("+placeholders(len(chunk))+")", anys(chunk)...)
+		if err != nil {
+			return nil, s.fail(err, "read deployments")
+		}
+		out = append(out, ds...)
+	}
+	return out, nil
 }
 
 // DeploymentQuery selects deployments; zero fields ask for nothing.

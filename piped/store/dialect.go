@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -28,7 +29,8 @@ import (
 
 // dialect is everything in which the two engines differ.
 type dialect interface {
-	name() string // the database in words, without credentials
+	engine() string // sqlite or postgres
+	name() string   // the database in words, without credentials
 	open(ctx context.Context) (writer, reader *sql.DB, err error)
 	openError(op string, err error) error
 
@@ -51,6 +53,9 @@ type dialect interface {
 	foreign(err error) bool     // a row that is referred to does not exist
 	retryable(err error) bool   // the same transaction may succeed right now
 	unavailable(err error) bool // it may succeed later
+
+	// size returns how many bytes the database takes.
+	size(ctx context.Context, s *Store) (int64, error)
 
 	// notify tells other processes of t's changes when t commits; listen
 	// delivers what they tell to s until ctx ends.
@@ -90,6 +95,7 @@ const (
 	sqliteBusyTimeout = "10000"
 )
 
+func (sqliteDialect) engine() string { return "sqlite" }
 func (d sqliteDialect) name() string { return "the database file " + d.path }
 
 func (d sqliteDialect) open(ctx context.Context) (writer, reader *sql.DB, err error) {
@@ -182,6 +188,20 @@ func (sqliteDialect) unavailable(err error) bool {
 	return false
 }
 
+// size is that of the file and of the companion that holds what is not in it yet.
+func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
+	var total int64
+	for _, path := range []string{d.path, d.path + "-wal"} {
+		info, err := os.Stat(path)
+		if err == nil {
+			total += info.Size()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
 // notify has nobody to tell: another process that opens the same file is a
 // command of a moment, and the periodic scans see what it did.
 func (sqliteDialect) notify(context.Context, *tx) error { return nil }
@@ -213,6 +233,7 @@ const (
 	maxPayload = 7000
 )
 
+func (postgresDialect) engine() string { return "postgres" }
 func (d postgresDialect) name() string {
 	return fmt.Sprintf("the database %s on %s:%d", d.config.Database, d.config.Host, d.config.Port)
 }
@@ -292,6 +313,11 @@ func postgresCode(err error) string {
 		return pe.Code
 	}
 	return ""
+}
+
+func (postgresDialect) size(ctx context.Context, s *Store) (int64, error) {
+	n, _, err := one(ctx, s, scanNumber, "SELECT pg_database_size(current_database())")
+	return n, err
 }
 
 // notification is the payload of one NOTIFY.

@@ -15,35 +15,35 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date and refuses one that is newer than this
-// program.
-func migrate(ctx context.Context, d dialect, db *sql.DB) error {
+// migrate brings the schema up to date, refuses one that is newer than this
+// program, and returns its version.
+func migrate(ctx context.Context, d dialect, db *sql.DB) (version int64, err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
+		return 0, deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
 	}
 	options, err := d.migrationOptions()
 	if err != nil {
-		return deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+		return 0, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
 	}
 	options = append(options, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 	p, err := goose.NewProvider(d.goose(), db, files, options...)
 	if err != nil {
-		return deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+		return 0, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
 	}
 	current, target, err := p.GetVersions(ctx)
 	if err != nil {
-		return d.openError("read the schema version", err)
+		return 0, d.openError("read the schema version", err)
 	}
 	if current > target {
-		return deploy.Errorf(deploy.Invalid, "%s was written by a newer version of piped (schema %d, this one knows %d): "+
+		return 0, deploy.Errorf(deploy.Invalid, "%s was written by a newer version of piped (schema %d, this one knows %d): "+
 			"run that version or a later one, or point store.dsn at another database", d.name(), current, target)
 	}
 	if current == target {
-		return nil
+		return current, nil
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return d.openError("migrate the schema", err)
+		return 0, d.openError("migrate the schema", err)
 	}
-	return nil
+	return target, nil
 }

@@ -73,6 +73,16 @@ func (s *Store) StageLogs(ctx context.Context, deploymentID string) (map[string]
 	return out, nil
 }
 
+// StageLogAfter returns the next blocks of a stage's log behind an index (-1 for
+// its beginning), at most limit of them, in order.
+func (s *Store) StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error) {
+	blocks, err := all(ctx, s, scanLog, selectLogAfter, deploymentID, stageID, index, limit)
+	return blocks, s.fail(err, "read the log of stage "+stageID)
+}
+
+const selectLogAfter = `SELECT deployment_id, stage_id, position, severity, log, at FROM stage_logs
+	WHERE deployment_id = ? AND stage_id = ? AND position > ? ORDER BY position LIMIT ?`
+
 func scanLog(row scanner) (b deploy.LogBlock, err error) {
 	var at int64
 	err = row.Scan(&b.DeploymentID, &b.StageID, &b.Index, &b.Severity, &b.Log, &at)

@@ -62,6 +62,7 @@ type Store struct {
 	log     *slog.Logger
 	id      string    // tells this process's notifications from those of others
 	opened  time.Time // the listener catches up from here
+	schema  int64     // version of the schema
 }
 
 // Open opens the database that dsn names, sqlite://<path> or postgres://…,
@@ -88,7 +89,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, d, s.writer); err != nil {
+	if s.schema, err = migrate(ctx, d, s.writer); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// State returns the state of the store, as far as it answers.
+func (s *Store) State(ctx context.Context) deploy.StoreState {
+	state := deploy.StoreState{Engine: s.dialect.engine(), SchemaVersion: s.schema}
+	if _, _, err := one(ctx, s, scanNumber, "SELECT value FROM counters WHERE name = 'outbox'"); err != nil {
+		state.Error = s.fail(err, "read from "+s.dialect.name()).Error()
+		return state
+	}
+	if size, err := s.dialect.size(ctx, s); err == nil {
+		state.SizeBytes = size
+	}
+	return state
+}
+
+// Backlog is how much of one kind waits, and since when the oldest of it does: the
+// zero time when nothing waits.
+type Backlog struct {
+	Count int
+	Since time.Time
+}
+
+// Waiting returns the deployments that are pending and the commands that are not
+// answered.
+func (s *Store) Waiting(ctx context.Context) (deployments, commands Backlog, err error) {
+	const pending = "SELECT COUNT(*), COALESCE(MIN(triggered_at), 0) FROM deployments WHERE status = 'PENDING'"
+	const open = "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM commands WHERE status = 'NOT_HANDLED_YET'"
+	if deployments, _, err = one(ctx, s, scanBacklog, pending); err == nil {
+		commands, _, err = one(ctx, s, scanBacklog, open)
+	}
+	return deployments, commands, s.fail(err, "count what waits")
+}
+
+func scanBacklog(row scanner) (b Backlog, err error) {
+	var since int64
+	err = row.Scan(&b.Count, &since)
+	b.Since = fromMilli(since)
+	return b, err
+}
+
+// ApplicationsIn returns how many applications that are not deleted there are in
+// each repository, by its ID.
+func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
+	type count struct {
+		repo string
+		n    int
+	}
+	counts, err := all(ctx, s, func(row scanner) (c count, err error) { return c, row.Scan(&c.repo, &c.n) },
+		"SELECT repo_id, COUNT(*) FROM applications WHERE deleted = FALSE GROUP BY repo_id")
+	if err != nil {
+		return nil, s.fail(err, "count the applications of each repository")
+	}
+	out := make(map[string]int, len(counts))
+	for _, c := range counts {
+		out[c.repo] = c.n
+	}
+	return out, nil
+}
