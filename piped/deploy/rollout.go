@@ -119,7 +119,11 @@ type Rollout struct {
 	FailingSince time.Time
 	TroubleSince time.Time
 
-	Version     int64 // counts the writes of the row; compared and swapped
+	Version int64 // counts the writes of the row; compared and swapped
+
+	// StartedAt is when it began: when the intent was stored, and of an external
+	// one when the cluster says that its template was written.
+	StartedAt   time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	CompletedAt time.Time

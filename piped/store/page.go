@@ -12,15 +12,15 @@ import (
 )
 
 // position is where a page ended: the last row's place in the order "updated
-// last first, then by ID". A cursor is its opaque form.
+// last first, then by ID", or by another time. A cursor is its opaque form.
 type position struct {
 	UpdatedAt int64  `json:"u"`
 	ID        string `json:"i"`
 }
 
-// cursorAt returns the cursor behind a row.
-func cursorAt(updatedAt time.Time, id string) string {
-	b, _ := json.Marshal(position{toMilli(updatedAt), id}) // a number and a text always encode
+// cursorAt returns the cursor behind a row; at is the time that rows are ordered by.
+func cursorAt(at time.Time, id string) string {
+	b, _ := json.Marshal(position{toMilli(at), id}) // a number and a text always encode
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -69,8 +69,11 @@ func (f *filter) labels(table, owner, id string, labels map[string]string) {
 	}
 }
 
-// after asks for the rows behind a cursor.
-func (f *filter) after(cursor string) error {
+// after asks for the rows behind a cursor, updated last first.
+func (f *filter) after(cursor string) error { return f.afterBy("updated_at", cursor) }
+
+// afterBy asks for the rows behind a cursor in the order of a column, latest first.
+func (f *filter) afterBy(column, cursor string) error {
 	if cursor == "" {
 		return nil
 	}
@@ -78,7 +81,7 @@ func (f *filter) after(cursor string) error {
 	if err != nil {
 		return err
 	}
-	f.add("updated_at <= ? AND (updated_at < ? OR id > ?)", p.UpdatedAt, p.UpdatedAt, p.ID)
+	f.add(column+" <= ? AND ("+column+" < ? OR id > ?)", p.UpdatedAt, p.UpdatedAt, p.ID)
 	return nil
 }
 

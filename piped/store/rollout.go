@@ -37,13 +37,18 @@ type rolloutBody struct {
 	TroubleSince   int64            `json:"troubleSince,omitempty"`
 }
 
-const selectRollout = `SELECT id, application_id, COALESCE(deployment_id, ''), stage_id, cluster, phase, body, version, created_at, updated_at, completed_at FROM rollouts`
+const selectRollout = `SELECT id, application_id, COALESCE(deployment_id, ''), stage_id, cluster, phase, body, version, started_at, created_at, updated_at, completed_at FROM rollouts`
 
-func scanRollout(row scanner) (r deploy.Rollout, err error) {
+func scanRollout(row scanner) (r deploy.Rollout, err error) { return scanRolloutAnd(row) }
+
+// scanRolloutAnd scans a row that has more columns than selectRollout names, which
+// go into also.
+func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	var text string
-	var createdAt, updatedAt, completedAt int64
-	if err := row.Scan(&r.ID, &r.ApplicationID, &r.DeploymentID, &r.StageID, &r.Cluster, &r.Phase, &text, &r.Version,
-		&createdAt, &updatedAt, &completedAt); err != nil {
+	var startedAt, createdAt, updatedAt, completedAt int64
+	into := []any{&r.ID, &r.ApplicationID, &r.DeploymentID, &r.StageID, &r.Cluster, &r.Phase, &text, &r.Version,
+		&startedAt, &createdAt, &updatedAt, &completedAt}
+	if err := row.Scan(append(into, also...)...); err != nil {
 		return r, err
 	}
 	var b rolloutBody
@@ -58,7 +63,8 @@ func scanRollout(row scanner) (r deploy.Rollout, err error) {
 	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
 	r.SeenReady, r.SeenAvailable, r.SeenOld = b.SeenReady, b.SeenAvailable, b.SeenOld
 	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
-	r.CreatedAt, r.UpdatedAt, r.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)
+	r.StartedAt, r.CreatedAt = fromMilli(startedAt), fromMilli(createdAt)
+	r.UpdatedAt, r.CompletedAt = fromMilli(updatedAt), fromMilli(completedAt)
 	return r, nil
 }
 
@@ -88,7 +94,10 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	}
 	now := s.now()
 	if r.Version == 0 {
-		r.CreatedAt = now
+		r.CreatedAt, r.StartedAt = now, now
+		if r.External() && !r.AppliedAt.IsZero() && r.AppliedAt.Before(now) {
+			r.StartedAt = r.AppliedAt
+		}
 	}
 	r.UpdatedAt = now
 	switch {
@@ -97,7 +106,7 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	case !r.External() || r.CompletedAt.IsZero():
 		r.CompletedAt = now
 	}
-	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince, &r.CompletedAt} {
+	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince, &r.CompletedAt, &r.StartedAt} {
 		*at = milli(*at)
 	}
 	text, err := rolloutText(r)
@@ -130,9 +139,9 @@ func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout, text string) (er
 	var n int64
 	if r.Version == 0 {
 		n, err = t.exec(ctx, `INSERT INTO rollouts (id, application_id, deployment_id, stage_id, cluster, workload, phase, terminal, body, version,
-			created_at, updated_at, completed_at) VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+			started_at, created_at, updated_at, completed_at) VALUES (?, ?, NULLIF(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.ApplicationID, r.DeploymentID, r.StageID, r.Cluster, r.Workload.Key(), string(r.Phase), r.Phase.Terminal(), text, 1,
-			toMilli(r.CreatedAt), toMilli(r.UpdatedAt), toMilli(r.CompletedAt))
+			toMilli(r.StartedAt), toMilli(r.CreatedAt), toMilli(r.UpdatedAt), toMilli(r.CompletedAt))
 	} else {
 		n, err = t.exec(ctx, `UPDATE rollouts SET phase = ?, terminal = ?, body = ?, version = version + 1, updated_at = ?, completed_at = ?
 			WHERE id = ? AND version = ? AND terminal = FALSE`,
