@@ -11,7 +11,13 @@ const (
 	TopicStageLog    Topic = "stage_log"
 	TopicRollout     Topic = "rollout"
 	TopicEvent       Topic = "event"
-	TopicChain       Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
+	TopicAPIKey      Topic = "api_key"          // one was made or disabled; not its use
+	TopicRegistered  Topic = "registered_event" // one was registered or has been handled
+	// TopicRegistration: which applications there are, whether they or the agent
+	// are enabled, or where one is deployed to, was changed by request. ID is the
+	// application's, "" when it is about all of them.
+	TopicRegistration Topic = "registration"
+	TopicChain        Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
 )
 
 // Change is a hint that a row was written: read it again. ID is the row's ID;

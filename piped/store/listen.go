@@ -87,12 +87,14 @@ func (l *listener) catchUp(ctx context.Context, since time.Time) error {
 	ms := toMilli(since)
 	changes, err := all(ctx, l.store, scanChange, `
 SELECT 'application', id, id FROM applications WHERE updated_at >= ?
+UNION ALL SELECT 'registration', '', ''
 UNION ALL SELECT 'deployment', id, application_id FROM deployments WHERE updated_at >= ?
 UNION ALL SELECT 'stage_log', id, application_id FROM deployments WHERE updated_at >= ? OR status IN ('RUNNING', 'ROLLING_BACK')
 UNION ALL SELECT 'command', id, application_id FROM commands WHERE updated_at >= ?
 UNION ALL SELECT 'chain', chain_id, application_id FROM deployments WHERE chain_id <> '' AND (updated_at >= ? OR status = 'PENDING')
 UNION ALL SELECT 'rollout', id, application_id FROM rollouts WHERE updated_at >= ?
-UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms)
+UNION ALL SELECT 'registered_event', id, '' FROM registered_events WHERE updated_at >= ?
+UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms)
 	if err != nil {
 		return err
 	}
