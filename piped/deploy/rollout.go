@@ -83,6 +83,7 @@ type Rollout struct {
 	LiveBefore   string
 
 	TemplateDigest string // of the applied template, as the server returned it
+	Images         string // of its containers, in their order, separated by spaces; "" when unknown
 	Generation     int64  // metadata.generation the apply led to
 	TargetUID      string // the ReplicaSet that carries the template
 	TargetName     string // the same; of a StatefulSet the ControllerRevision

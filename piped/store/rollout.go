@@ -17,6 +17,7 @@ type rolloutBody struct {
 	IntentDigest   string           `json:"intentDigest,omitempty"`
 	LiveBefore     string           `json:"liveBefore,omitempty"`
 	TemplateDigest string           `json:"templateDigest,omitempty"`
+	Images         string           `json:"images,omitempty"`
 	Generation     int64            `json:"generation,omitempty"`
 	TargetUID      string           `json:"targetUID,omitempty"`
 	TargetName     string           `json:"targetName,omitempty"`
@@ -58,6 +59,7 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	r.Workload, r.UID, r.Reason, r.ChangedBy = b.Workload, b.UID, b.Reason, b.ChangedBy
 	r.IntentDigest, r.LiveBefore, r.TemplateDigest = b.IntentDigest, b.LiveBefore, b.TemplateDigest
 	r.Generation, r.TargetUID, r.TargetName, r.Revision, r.DesiredAtStart = b.Generation, b.TargetUID, b.TargetName, b.Revision, b.DesiredAtStart
+	r.Images = b.Images
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
 	r.ReplicasBefore, r.ProvenBefore, r.TemplateBase = b.ReplicasBefore, b.ProvenBefore, b.TemplateBase
 	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
@@ -71,7 +73,7 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 func rolloutText(r deploy.Rollout) (string, error) {
 	return encode(rolloutBody{
 		Workload: r.Workload, UID: r.UID, Reason: r.Reason, ChangedBy: r.ChangedBy, IntentDigest: r.IntentDigest, LiveBefore: r.LiveBefore,
-		TemplateDigest: r.TemplateDigest, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
+		TemplateDigest: r.TemplateDigest, Images: r.Images, Generation: r.Generation, TargetUID: r.TargetUID, TargetName: r.TargetName,
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
 		ReplicasBefore: r.ReplicasBefore, ProvenBefore: r.ProvenBefore, TemplateBase: r.TemplateBase,

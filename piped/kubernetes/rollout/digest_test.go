@@ -104,7 +104,7 @@ spec:
   progressDeadlineSeconds: 60
   strategy: {type: Recreate}
   selector: {matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "web:1"}]}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "web:1"}, {name: log, image: "log:2"}]}}
 status:
   observedGeneration: 6
   replicas: 4
@@ -128,7 +128,7 @@ func TestWorkloadFromADeployment(t *testing.T) {
 	}
 	want := Workload{
 		Kind: KindDeployment, Name: "web", UID: "u1", Generation: 7, ObservedGeneration: 6, Deleting: true, Paused: true,
-		Template: ObjectTemplate(&u), Selector: "app=web,tier in (a,b)",
+		Template: ObjectTemplate(&u), Images: "web:1 log:2", Selector: "app=web,tier in (a,b)",
 		TemplateManager: "kubectl-rollout", TemplateManagedAt: epoch.Add(time.Second), ManagedAt: epoch.Add(5 * time.Second),
 		Replicas: 4, Strategy: "Recreate", Deadline: time.Minute, MinReady: 5 * time.Second,
 		Total: 4, Updated: 3, Ready: 2, Available: 1, Terminating: 5,

@@ -107,7 +107,7 @@ func (x external) begun(r Revision) deploy.Rollout {
 	if rec.ChangedBy != "" {
 		rec.Reason = x.w.Name + ": field manager \"" + rec.ChangedBy + "\" changed the pod template"
 	}
-	rec.Generation, rec.DesiredAtStart = x.w.Generation, x.w.Replicas
+	rec.Generation, rec.DesiredAtStart, rec.Images = x.w.Generation, x.w.Replicas, x.w.Images
 	rec.AppliedAt = x.now
 	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Before(x.now) {
 		rec.AppliedAt = at

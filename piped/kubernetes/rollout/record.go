@@ -40,7 +40,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 		rec.Phase, rec.Reason = deploy.RolloutProgressing, rec.Workload.Name+": applied again"
 	}
 	rec.UID, rec.Generation = w.UID, w.Generation
-	rec.TemplateDigest, rec.TemplateBase = w.Template.Digest, w.Template.Base
+	rec.TemplateDigest, rec.TemplateBase, rec.Images = w.Template.Digest, w.Template.Base, w.Images
 	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
 	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
 	rec.DesiredAtStart = w.Replicas

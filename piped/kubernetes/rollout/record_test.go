@@ -17,11 +17,11 @@ func TestAppliedAgain(t *testing.T) {
 	going.Phase, going.Reason, going.TargetUID, going.Revision = deploy.RolloutProgressing, "1 of 3", "rs", 2
 	going.SeenReady, going.SeenOld, going.FailingSince = 1, 1, epoch
 	going.FollowedDigest, going.FollowedAt = "B+restart", epoch
-	again := Workload{UID: "u", Generation: 4, Template: templates[1], Replicas: 5, ManagedAt: later.Add(time.Second)}
+	again := Workload{UID: "u", Generation: 4, Template: templates[1], Images: "web:2", Replicas: 5, ManagedAt: later.Add(time.Second)}
 
 	anew := going
 	anew.Reason, anew.TargetUID, anew.Revision = ": applied again", "", 0
-	anew.Generation, anew.DesiredAtStart = 4, 5
+	anew.Generation, anew.DesiredAtStart, anew.Images = 4, 5, "web:2"
 	anew.AppliedAt, anew.LastProgress, anew.UpdatedAt = later.Add(time.Second), later, later
 	anew.SeenReady, anew.SeenOld, anew.FailingSince = 0, unseen, time.Time{}
 	anew.FollowedDigest, anew.FollowedAt = "", time.Time{}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,6 +45,7 @@ type Workload struct {
 	Deleting           bool     `json:"deleting,omitempty"`
 	Paused             bool     `json:"paused,omitempty"`
 	Template           Template `json:"template"`
+	Images             string   `json:"images,omitempty"` // see deploy.Rollout
 	Selector           string   `json:"selector,omitempty"`
 
 	// TemplateManager is the field manager that wrote the template last, at
@@ -97,9 +100,9 @@ func FromDeployment(d *appsv1.Deployment) Workload { return FromDeploymentAfter(
 // before: a template that is still the same is not identified again.
 func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
-	w.Template = before.Template
+	w.Template, w.Images = before.Template, before.Images
 	if before.UID != w.UID || before.Generation != w.Generation {
-		w.Template = templateOf(&d.Spec.Template)
+		w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
 	}
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Paused = d.Spec.Paused
@@ -129,7 +132,7 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 // FromStatefulSet reads a StatefulSet.
 func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	w := fromMeta(KindStatefulSet, &s.ObjectMeta, s.Spec.Selector)
-	w.Template = templateOf(&s.Spec.Template)
+	w.Template, w.Images = templateOf(&s.Spec.Template), imagesOf(&s.Spec.Template)
 	w.ObservedGeneration = s.Status.ObservedGeneration
 	w.Replicas = orOne(s.Spec.Replicas)
 	w.Strategy = string(s.Spec.UpdateStrategy.Type)
@@ -147,7 +150,7 @@ func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 // FromDaemonSet reads a DaemonSet.
 func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 	w := fromMeta(KindDaemonSet, &d.ObjectMeta, d.Spec.Selector)
-	w.Template = templateOf(&d.Spec.Template)
+	w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Replicas = d.Status.DesiredNumberScheduled
 	w.Strategy = string(d.Spec.UpdateStrategy.Type)
@@ -204,7 +207,7 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 	default:
 		return Workload{}, fmt.Errorf("%s %s has no rollout", u.GetKind(), u.GetName())
 	}
-	w.Template = ObjectTemplate(u)
+	w.Template, w.Images = ObjectTemplate(u), imagesIn(u)
 	return w, err
 }
 
@@ -267,6 +270,25 @@ func ownsTemplate(fields *metav1.FieldsV1) bool {
 		} `json:"f:spec"`
 	}
 	return json.Unmarshal(fields.GetRawBytes(), &owned) == nil && owned.Spec.Template != nil
+}
+
+func imagesOf(t *corev1.PodTemplateSpec) string {
+	images := make([]string, len(t.Spec.Containers))
+	for i, c := range t.Spec.Containers {
+		images[i] = c.Image
+	}
+	return strings.Join(images, " ")
+}
+
+func imagesIn(u *unstructured.Unstructured) string {
+	containers, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "template", "spec", "containers")
+	list, _ := containers.([]any)
+	images := make([]string, len(list))
+	for i, c := range list {
+		fields, _ := c.(map[string]any)
+		images[i], _ = fields["image"].(string)
+	}
+	return strings.Join(images, " ")
 }
 
 func orOne(n *int32) int32 {
