@@ -2,31 +2,38 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-const selectAPIKey = "SELECT id, name, subject, role, hash, disabled, created_at FROM api_keys"
+const (
+	apiKeyColumns = "id, name, subject, role, hash, creator, disabled, created_at, updated_at, last_used_at"
+	selectAPIKey  = "SELECT " + apiKeyColumns + " FROM api_keys"
+)
 
 func scanAPIKey(row scanner) (k deploy.APIKey, err error) {
-	var at int64
-	err = row.Scan(&k.ID, &k.Name, &k.Subject, &k.Role, &k.Hash, &k.Disabled, &at)
-	k.CreatedAt = fromMilli(at)
+	var created, updated, used int64
+	err = row.Scan(&k.ID, &k.Name, &k.Subject, &k.Role, &k.Hash, &k.Creator, &k.Disabled, &created, &updated, &used)
+	k.CreatedAt, k.UpdatedAt, k.LastUsedAt = fromMilli(created), fromMilli(updated), fromMilli(used)
 	return k, err
 }
 
 // CreateAPIKey stores a new key; CreatedAt is set when it is zero. Exists if
-// there is a key of that ID.
+// there is a key of that ID, or an enabled one of that name.
 func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = s.now()
 	}
 	err := s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO api_keys (id, name, subject, role, hash, disabled, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			k.ID, k.Name, k.Subject, string(k.Role), k.Hash, k.Disabled, toMilli(k.CreatedAt))
+		_, err := t.exec(ctx, "INSERT INTO api_keys ("+apiKeyColumns+") VALUES ("+placeholders(10)+")",
+			k.ID, k.Name, k.Subject, string(k.Role), k.Hash, k.Creator, k.Disabled, toMilli(k.CreatedAt), toMilli(k.CreatedAt), toMilli(k.LastUsedAt))
 		if s.dialect.unique(err) {
-			return deploy.Errorf(deploy.Exists, "API key %s exists already", k.ID)
+			return deploy.Errorf(deploy.Exists, "there is an enabled API key named %q already, or one of the ID %s: choose another name, or disable that key first", k.Name, k.ID)
 		}
+		t.changed(deploy.TopicAPIKey, k.ID, "")
 		return err
 	})
 	return s.fail(err, "create API key "+k.ID)
@@ -43,20 +50,55 @@ func (s *Store) APIKey(ctx context.Context, id string) (deploy.APIKey, error) {
 
 func noAPIKey(id string) error { return deploy.Errorf(deploy.NotFound, "there is no API key %s", id) }
 
-// APIKeys returns all keys, the oldest first.
+// APIKeys returns all keys, disabled ones included, the oldest first.
 func (s *Store) APIKeys(ctx context.Context) ([]deploy.APIKey, error) {
 	ks, err := all(ctx, s, scanAPIKey, selectAPIKey+" ORDER BY created_at, id")
 	return ks, s.fail(err, "list API keys")
 }
 
-// DisableAPIKey disables a key for good.
+// DisableAPIKey disables a key for good; one that is disabled stays as it is.
+// Illegal if it is the last enabled one with the role READ_WRITE: nobody could
+// make another.
 func (s *Store) DisableAPIKey(ctx context.Context, id string) error {
 	err := s.write(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "UPDATE api_keys SET disabled = TRUE WHERE id = ?", id)
-		if err == nil && n == 0 {
-			err = noAPIKey(id)
+		key, ok, err := one(ctx, t, scanAPIKey, selectAPIKey+" WHERE id = ?", id)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return noAPIKey(id)
+		case key.Disabled:
+			return nil
 		}
+		// All of them are locked: of two that are disabled at once, one sees the other.
+		writers, err := all(ctx, t, scanText, "SELECT id FROM api_keys WHERE role = ? AND disabled = FALSE ORDER BY id"+t.store.dialect.forUpdate(), string(deploy.ReadWrite))
+		if err != nil {
+			return err
+		}
+		if slices.Equal(writers, []string{id}) {
+			return deploy.Errorf(deploy.Illegal, "API key %s is the last enabled one with the role %s, without which nobody could make another: create one first", id, deploy.ReadWrite)
+		}
+		_, err = t.exec(ctx, "UPDATE api_keys SET disabled = TRUE, updated_at = ? WHERE id = ?", toMilli(s.now()), id)
+		t.changed(deploy.TopicAPIKey, id, "")
 		return err
 	})
 	return s.fail(err, "disable API key "+id)
+}
+
+// NoteAPIKeyUse stores when keys were used last, by their ID. It never sets a
+// time back, ignores unknown keys and announces nothing.
+func (s *Store) NoteAPIKeyUse(ctx context.Context, used map[string]time.Time) error {
+	if len(used) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(t *tx) error {
+		for _, id := range slices.Sorted(maps.Keys(used)) { // one locking order for all
+			at := toMilli(used[id])
+			if _, err := t.exec(ctx, "UPDATE api_keys SET last_used_at = ? WHERE id = ? AND last_used_at < ?", at, id, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "note the use of API keys")
 }

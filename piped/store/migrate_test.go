@@ -8,6 +8,7 @@ import (
 
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
+	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
 )
 
@@ -35,6 +36,10 @@ func TestEarlierSchemasAreMigrated(t *testing.T) {
 			VALUES ('a', 'web', 'KUBERNETES', 'repo', '{"provider":"local"}', 'OUT_OF_SYNC', '{"status":"OUT_OF_SYNC"}', 1, 2)`); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := db.ExecContext(ctx, `INSERT INTO api_keys (id, name, subject, role, hash, disabled, created_at) VALUES
+			('k1', 'ci', 'ci', 'READ_ONLY', 'h1', FALSE, 1), ('k2', 'ci', 'ci', 'READ_ONLY', 'h2', FALSE, 2), ('k3', 'ci', 'ci', 'READ_ONLY', 'h3', TRUE, 3)`); err != nil {
+			t.Fatal(err)
+		}
 
 		s := storetest.Open(t, dsn, nil)
 		a, err := s.Application(ctx, "a")
@@ -43,6 +48,14 @@ func TestEarlierSchemasAreMigrated(t *testing.T) {
 		}
 		if apps, err := s.DriftedApplications(ctx); err != nil || len(apps) != 1 {
 			t.Errorf("drifted: %+v, %v", apps, err)
+		}
+		var names []string
+		keys, err := s.APIKeys(ctx)
+		for _, k := range keys {
+			names = append(names, k.Name)
+		}
+		if diff := cmp.Diff([]string{"ci", "ci k2", "ci"}, names); err != nil || diff != "" {
+			t.Errorf("error %v; names of API keys (-want +got):\n%s", err, diff)
 		}
 		if list, _, err := s.ListApplications(ctx, store.ApplicationQuery{}); err != nil || len(list) != 1 {
 			t.Errorf("list: %+v, %v", list, err)

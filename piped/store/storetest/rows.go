@@ -89,6 +89,23 @@ func testStageLogs(t *testing.T, e *env) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
+	for name, tc := range map[string]struct {
+		stage        string
+		index, limit int
+		want         []deploy.LogBlock
+	}{
+		"a page from the beginning": {"sync", -1, 50, blocks[:50]},
+		"the page behind it":        {"sync", 49, 50, blocks[50:100]},
+		"the last page":             {"sync", 99, 50, blocks[100:120]},
+		"behind the end":            {"sync", 119, 50, nil},
+		"behind a gap":              {"rollback", 0, 50, blocks[120:]},
+		"of no stage":               {"none", -1, 50, nil},
+	} {
+		got, err := e.store.StageLogAfter(ctx, "d1", tc.stage, int64(tc.index), tc.limit)
+		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v, blocks (-want +got):\n%s", name, err, diff)
+		}
+	}
 	for stage, want := range map[string]int64{"sync": 119, "rollback": 3, "none": -1} {
 		if n, err := e.store.LastLogIndex(ctx, "d1", stage); err != nil || n != want {
 			t.Errorf("last index of %s: %d, %v, want %d", stage, n, err, want)
@@ -197,7 +214,7 @@ func testRollouts(t *testing.T, e *env) {
 	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	intent := deploy.Rollout{
 		ID: deploy.RolloutID("d1", "sync", "c", ref), ApplicationID: a.ID, DeploymentID: "d1", StageID: "sync", Cluster: "c", Workload: ref,
-		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", LiveBefore: "lb", TemplateDigest: "td", Generation: 3, TargetUID: "tu",
+		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", Generation: 3, TargetUID: "tu",
 		TargetName: "tn", Revision: 7, DesiredAtStart: 2, AppliedAt: e.clock.now(), LastProgress: e.clock.now(), Progress: "1 of 2",
 		ReplicasBefore: 4, ProvenBefore: true, TemplateBase: "tb", FollowedDigest: "fd", FollowedAt: e.clock.now(), SeenReady: 3, SeenAvailable: 2, SeenOld: 1,
 		FailingSince: e.clock.now(), TroubleSince: e.clock.now(),
@@ -301,36 +318,6 @@ func testExternalRollouts(t *testing.T, e *env) {
 	if len(kept) != 20+1+1 || !slices.Contains(kept, own.ID) || !slices.Contains(kept, deploy.ExternalRolloutID("c", "u", 3)) || slices.Contains(kept, ended.ID) {
 		t.Errorf("kept %d: %v", len(kept), kept)
 	}
-}
-
-func testAPIKeys(t *testing.T, e *env) {
-	ctx := t.Context()
-	k := deploy.APIKey{ID: "k1", Name: "owner", Subject: "jane", Role: deploy.ReadWrite, Hash: []byte{0, 1, 255}}
-	if err := e.store.CreateAPIKey(ctx, k); err != nil {
-		t.Fatal(err)
-	}
-	wantKind(t, e.store.CreateAPIKey(ctx, k), deploy.Exists, "k1")
-	if err := e.store.CreateAPIKey(ctx, deploy.APIKey{ID: "k0", Role: deploy.ReadOnly, Hash: []byte{2}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.store.DisableAPIKey(ctx, "k1"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := e.store.APIKey(ctx, "k1")
-	if err != nil || got.CreatedAt.IsZero() {
-		t.Fatalf("key: %+v, %v", got, err)
-	}
-	k.Disabled = true
-	if diff := cmp.Diff(k, got, cmpopts.IgnoreFields(deploy.APIKey{}, "CreatedAt")); diff != "" {
-		t.Errorf("key (-want +got):\n%s", diff)
-	}
-	keys, err := e.store.APIKeys(ctx)
-	if err != nil || len(keys) != 2 || keys[0].ID != "k1" || keys[1].ID != "k0" {
-		t.Errorf("keys: %+v, %v", keys, err)
-	}
-	_, err = e.store.APIKey(ctx, "nobody")
-	wantKind(t, err, deploy.NotFound, "nobody")
-	wantKind(t, e.store.DisableAPIKey(ctx, "nobody"), deploy.NotFound, "nobody")
 }
 
 func testOutbox(t *testing.T, e *env) {
