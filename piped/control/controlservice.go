@@ -18,6 +18,9 @@ type controlService struct {
 
 	store   Store
 	planner Planner
+	status  Status
+	hub     *hub
+	convert converter
 	newID   func() string
 }
 

@@ -81,6 +81,7 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 		DeploymentChainId:         text(d.ChainID),
 		DeploymentChainBlockIndex: uint32(d.ChainBlock),
 		RunningConfigFilename:     text(d.RunningConfigFile),
+		DeploymentTraceCommitHash: text(d.Trigger.Commit.Trace),
 		CompletedAt:               seconds(d.CompletedAt),
 		CreatedAt:                 seconds(d.CreatedAt),
 		UpdatedAt:                 seconds(d.UpdatedAt),
@@ -283,6 +284,14 @@ func strategy(s deploy.Strategy) modelv1.SyncStrategy {
 
 func kindNumber(kind string) modelv1.ApplicationKind {
 	return modelv1.ApplicationKind(modelv1.ApplicationKind_value[kind])
+}
+
+// fromSeconds returns the time of unix seconds, the zero time of 0.
+func fromSeconds(s int64) time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(s, 0).UTC()
 }
 
 // seconds returns t as unix seconds, 0 for the zero time.

@@ -83,19 +83,18 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				{From: "PLANNED", To: "RUNNING", Reason: "started \xff", At: time.UnixMilli(1), StageID: ""},
 			}),
 			expected: merge(commit("deployment.trigger"), map[string]string{
-				"deployment.kind":                         "KUBERNETES is number 0",
-				"deployment.cloud_provider":               older,
-				"deployment.git_path.url":                 hosting,
-				"deployment.metadata_v2.plugins":          noSource,
-				"deployment.deployment_trace_commit_hash": noSource,
-				"deployment.superseded_by":                noSource,
-				"deployment.retry_of":                     noSource,
-				"deployment.stages.predefined":            noSource,
-				"deployment.stages.retried_count":         "stages are not retried",
-				"deployment.stages.authorized_operators":  "only of a stage that waits for approval",
-				"deployment.stages.decisions":             noSource,
-				"deployment.stages.required_approvals":    "only of a stage that waits for approval",
-				"deployment.transitions.stage_id":         "this transition is the deployment's own",
+				"deployment.kind":                        "KUBERNETES is number 0",
+				"deployment.cloud_provider":              older,
+				"deployment.git_path.url":                hosting,
+				"deployment.metadata_v2.plugins":         noSource,
+				"deployment.superseded_by":               noSource,
+				"deployment.retry_of":                    noSource,
+				"deployment.stages.predefined":           noSource,
+				"deployment.stages.retried_count":        "stages are not retried",
+				"deployment.stages.authorized_operators": "only of a stage that waits for approval",
+				"deployment.stages.decisions":            noSource,
+				"deployment.stages.required_approvals":   "only of a stage that waits for approval",
+				"deployment.transitions.stage_id":        "this transition is the deployment's own",
 			}),
 		},
 		"command": {
@@ -115,7 +114,8 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.decide_adoption":           other,
 			},
 		},
-		"log": {message: logBlock(filled[deploy.LogBlock]())},
+		"event": {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
+		"log":   {message: logBlock(filled[deploy.LogBlock]())},
 		"transition": {
 			message: transition(deploy.Transition{From: "RUNNING", To: "SUCCESS", Reason: "done", At: time.UnixMilli(1), StageID: "s"}),
 		},
@@ -186,6 +186,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
+				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
 			},
@@ -224,6 +225,14 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				return testConverter.command(c)
 			}),
 			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows"},
+		},
+		"event": {
+			got: ignored(func(e deploy.RegisteredEvent) proto.Message { return testConverter.registeredEvent(e) }),
+			want: []string{
+				"Newer",                                                                           // its status tells
+				"Trigger.URL", "Trigger.Title", "Trigger.Message", "Trigger.Author", "Trigger.At", // the hash names the commit
+				"Handlings.RepoID", "Handlings.PullRequest", "Handlings.Status", "Handlings.Description", "Handlings.At", // told as the event's own
+			},
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),
@@ -274,6 +283,9 @@ func TestEnums(t *testing.T) {
 	})
 	check("command type", "", names(deploy.CommandTypes()), func(s string) protoreflect.Enum {
 		return testConverter.command(deploy.Command{Type: deploy.CommandType(s)}).Type
+	})
+	check("event status", "EVENT_", names(deploy.EventStatuses()), func(s string) protoreflect.Enum {
+		return testConverter.registeredEvent(deploy.RegisteredEvent{Status: deploy.EventStatus(s)}).Status
 	})
 	check("severity", "", names([]deploy.Severity{deploy.SeverityInfo, deploy.SeveritySuccess, deploy.SeverityError}), func(s string) protoreflect.Enum {
 		return logBlock(deploy.LogBlock{Severity: deploy.Severity(s)}).Severity

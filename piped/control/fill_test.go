@@ -21,6 +21,7 @@ var typed = map[reflect.Type]any{
 	reflect.TypeFor[deploy.SyncStatus]():    deploy.OutOfSync,
 	reflect.TypeFor[deploy.CommandStatus](): deploy.CommandTimeout,
 	reflect.TypeFor[deploy.CommandType]():   deploy.CommandCancel,
+	reflect.TypeFor[deploy.EventStatus]():   deploy.EventOutdated,
 	reflect.TypeFor[deploy.Strategy]():      deploy.StrategyPipeline,
 	reflect.TypeFor[deploy.TriggerKind]():   deploy.OnChain,
 	reflect.TypeFor[deploy.Severity]():      deploy.SeverityError,

@@ -11,6 +11,7 @@ import (
 // errors of kind NotFound, cursors that no list gave of kind Invalid.
 type Store interface {
 	keyStore
+	registeredEvents
 
 	// Application returns an application, deleted or not.
 	Application(ctx context.Context, id string) (deploy.Application, error)
@@ -18,11 +19,22 @@ type Store interface {
 	// by ID, and the cursor behind the last of them: "" when there is none.
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
 	ListDeployments(ctx context.Context, q store.DeploymentQuery) ([]deploy.Deployment, string, error)
+	// DeploymentsIn returns the deployments in any of these statuses, the one that
+	// was triggered first first, DeploymentsByID those of the IDs that exist.
+	DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error)
+	DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error)
+	// ListRollouts returns rollouts, the last that started first, then by ID, and
+	// the cursor of the next page: "" when there is none.
+	ListRollouts(ctx context.Context, q store.RolloutList) ([]store.ListedRollout, string, error)
 	// Deployment returns a deployment with its stages, Transitions its
-	// transition log, StageLogs its logs by stage ID.
+	// transition log, StageLogs its logs by stage ID, StageLogAfter the next blocks
+	// of one of them behind an index, -1 for the beginning.
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
 	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
+	StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error)
+	// Watch tells of what is committed after it returned.
+	Watch(topics ...deploy.Topic) *store.Watch
 	// Chain returns a deployment chain with the states of its nodes, Candidates
 	// what stands in Git and is no application, by repository and path.
 	Chain(ctx context.Context, id string) (deploy.Chain, error)

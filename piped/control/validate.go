@@ -34,12 +34,31 @@ func validate(req any) error {
 			bounded("ListDeploymentsRequest.Kinds", "items", len(r.Kinds)),
 			bounded("ListDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
 			bounded("ListDeploymentsRequest.Labels", "pairs", len(r.Labels)))
+	case *apiservice.RegisterEventRequest:
+		return validateRegisterEvent(r)
+	case *controlv1.ListEventsRequest:
+		return first(
+			notNegative("ListEventsRequest.Limit", r.Limit),
+			bounded("ListEventsRequest.Statuses", "items", len(r.Statuses)),
+			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.RollbackApplicationRequest:
 		return required("RollbackApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.CancelDeploymentRequest:
 		return required("CancelDeploymentRequest.DeploymentId", r.DeploymentId)
+	case *controlv1.RetryDeploymentRequest:
+		return required("RetryDeploymentRequest.DeploymentId", r.DeploymentId)
+	case *controlv1.WatchDeploymentsRequest:
+		return first(
+			notNegative("WatchDeploymentsRequest.CompletedLimit", r.CompletedLimit),
+			bounded("WatchDeploymentsRequest.DeploymentIds", "items", len(r.DeploymentIds)),
+			bounded("WatchDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
+			bounded("WatchDeploymentsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.FollowStageLogsRequest:
+		return first(
+			required("FollowStageLogsRequest.DeploymentId", r.DeploymentId),
+			bounded("FollowStageLogsRequest.AfterIndex", "pairs", len(r.AfterIndex)))
 	case *controlv1.ApproveStageRequest:
 		return required("ApproveStageRequest.DeploymentId", r.DeploymentId)
 	case *controlv1.RejectStageRequest:

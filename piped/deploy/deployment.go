@@ -14,7 +14,14 @@ type Commit struct {
 	Branch  string    `json:"branch"`
 	URL     string    `json:"url,omitempty"`
 	At      time.Time `json:"at"`
+	// Trace is the commit elsewhere that caused this one, as its trailer TraceTrailer
+	// says; "" when none does.
+	Trace string `json:"trace,omitempty"`
 }
+
+// TraceTrailer is the key of the trailer that names the commit elsewhere that
+// caused a commit. It is PipeCD's.
+const TraceTrailer = "Pipecd-Dev-Trace-Trigger-Commit-Hash"
 
 // Short returns the first seven characters of the hash.
 func (c Commit) Short() string { return ShortHash(c.Hash) }

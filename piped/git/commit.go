@@ -118,6 +118,6 @@ func (r *Repo) describe(c *object.Commit) deploy.Commit {
 	hash, t := c.Hash.String(), r.follows()
 	return deploy.Commit{
 		Hash: hash, Message: strings.TrimSpace(subject), Author: c.Author.Name,
-		Branch: t.branch, URL: t.address.commitURL(hash), At: c.Committer.When.UTC(),
+		Branch: t.branch, URL: t.address.commitURL(hash), At: c.Committer.When.UTC(), Trace: trailer(c.Message, deploy.TraceTrailer),
 	}
 }
