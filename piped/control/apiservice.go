@@ -19,14 +19,19 @@ type apiService struct {
 // cursor leads to the rest.
 const maxPage = 500
 
-// page lists and converts rows. A page may be shorter than asked for, but is
-// never larger than a client reads: then it is listed again with a limit that
-// fits, so that its cursor is the right one.
+// page lists and converts the rows of a page of APIService.
 func page[T any, M proto.Message](asked int32, list func(limit int) ([]T, string, error), convert func(T) M) ([]M, string, error) {
 	limit := int(asked)
 	if limit == 0 || limit > maxPage {
 		limit = maxPage
 	}
+	return pageOf(limit, list, convert)
+}
+
+// pageOf lists and converts rows. A page may be shorter than asked for, but is
+// never larger than a client reads: then it is listed again with a limit that
+// fits, so that its cursor is the right one.
+func pageOf[T any, M proto.Message](limit int, list func(limit int) ([]T, string, error), convert func(T) M) ([]M, string, error) {
 	for {
 		rows, cursor, err := list(limit)
 		if err != nil {

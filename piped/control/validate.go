@@ -41,6 +41,8 @@ func validate(req any) error {
 			notNegative("ListEventsRequest.Limit", r.Limit),
 			bounded("ListEventsRequest.Statuses", "items", len(r.Statuses)),
 			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.ListRolloutsRequest:
+		return validListRollouts(r)
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.RollbackApplicationRequest:

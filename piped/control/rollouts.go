@@ -1,0 +1,111 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// Rollouts of a page: those of a caller who does not say, and the most.
+const (
+	rolloutsPage    = 100
+	maxRolloutsPage = 1000
+)
+
+// ListRollouts lists the rollouts of deployments and those that others began.
+func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRolloutsRequest) (*controlv1.ListRolloutsResponse, error) {
+	phases, err := phasesOf(req.Outcomes)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Kind {
+	case modelv1.RolloutKind_ROLLOUT_KIND_UNSPECIFIED, modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT:
+	case modelv1.RolloutKind_ROLLOUT_KIND_SCALING:
+		return &controlv1.ListRolloutsResponse{}, nil // none is recorded
+	default:
+		return nil, deploy.Errorf(deploy.Invalid, "there is no rollout kind %d: use one that model/v1/rollout.proto names", req.Kind)
+	}
+	limit := min(int(cmp.Or(req.Limit, rolloutsPage)), maxRolloutsPage)
+	rollouts, cursor, err := pageOf(limit, func(limit int) ([]store.ListedRollout, string, error) {
+		return s.store.ListRollouts(ctx, store.RolloutList{
+			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentID: req.DeploymentId, Phases: phases,
+			From: timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
+		})
+	}, rollout)
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.ListRolloutsResponse{Rollouts: rollouts, Cursor: cursor}, nil
+}
+
+// validListRollouts checks what a request must hold whatever is stored.
+func validListRollouts(r *controlv1.ListRolloutsRequest) error {
+	return first(
+		notNegative("ListRolloutsRequest.Limit", r.Limit),
+		bounded("ListRolloutsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
+		bounded("ListRolloutsRequest.Outcomes", "items", len(r.Outcomes)),
+		bounded("ListRolloutsRequest.Labels", "pairs", len(r.Labels)))
+}
+
+// outcomes are the phases of rollouts as clients know them.
+var outcomes = map[deploy.RolloutPhase]modelv1.RolloutOutcome{
+	deploy.RolloutIntent:      modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING,
+	deploy.RolloutApplied:     modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING,
+	deploy.RolloutProgressing: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING,
+	deploy.RolloutHeld:        modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD,
+	deploy.RolloutNoRollout:   modelv1.RolloutOutcome_ROLLOUT_OUTCOME_NO_ROLLOUT,
+	deploy.RolloutComplete:    modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE,
+	deploy.RolloutFailed:      modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED,
+	deploy.RolloutSuperseded:  modelv1.RolloutOutcome_ROLLOUT_OUTCOME_SUPERSEDED,
+	deploy.RolloutGone:        modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE,
+	deploy.RolloutTimedOut:    modelv1.RolloutOutcome_ROLLOUT_OUTCOME_TIMED_OUT,
+}
+
+// phasesOf returns the phases of outcomes; UNSPECIFIED asks for nothing.
+func phasesOf(wanted []modelv1.RolloutOutcome) (phases []deploy.RolloutPhase, err error) {
+	for _, outcome := range wanted {
+		if _, ok := modelv1.RolloutOutcome_name[int32(outcome)]; !ok {
+			return nil, deploy.Errorf(deploy.Invalid, "there is no rollout outcome %d: use one that model/v1/rollout.proto names", outcome)
+		}
+	}
+	for _, phase := range slices.Sorted(maps.Keys(outcomes)) {
+		if slices.Contains(wanted, outcomes[phase]) {
+			phases = append(phases, phase)
+		}
+	}
+	return phases, nil
+}
+
+// rollout converts a rollout. How long its pods took for what is not measured.
+func rollout(r store.ListedRollout) *modelv1.Rollout {
+	m := &modelv1.Rollout{
+		Id: text(r.ID), Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT,
+		ApplicationId: text(r.ApplicationID), ApplicationName: text(r.ApplicationName),
+		DeploymentId: text(r.DeploymentID), StageId: text(r.StageID), Commit: text(r.Commit),
+		Workload: objectRef(r.Cluster, r.Workload), Revision: r.Revision, Images: strings.Fields(text(r.Images)),
+		Outcome: outcomes[r.Phase], Reason: text(r.Reason), CausedBy: text(r.ChangedBy),
+		StartedAtMs: millis(r.StartedAt), CompletedAtMs: millis(r.CompletedAt),
+		FromReplicas: r.ReplicasBefore, ToReplicas: r.DesiredAtStart,
+	}
+	m.Workload.Uid = text(r.UID)
+	if r.Phase.Terminal() {
+		m.MarkedAtMs = millis(r.UpdatedAt)
+	}
+	return m
+}
+
+// timeOf returns the time of unix milliseconds, the zero time for 0.
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
