@@ -41,6 +41,10 @@ const (
 type objects struct {
 	dir string
 
+	// What is not here is looked for in under, when it is not nil.
+	under   *objects
+	maxPack int64 // bytes of a pack that is received; 0 is no limit
+
 	mu      sync.Mutex
 	sto     *filesystem.Storage
 	trees   map[plumbing.Hash][]object.TreeEntry
@@ -64,12 +68,24 @@ func (o *objects) close() error {
 }
 
 func (o *objects) has(h plumbing.Hash) bool {
+	if o.under != nil && o.under.has(h) {
+		return true
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.sto.HasEncodedObject(h) == nil
 }
 
+// holder returns the database to read an object from.
+func (o *objects) holder(h plumbing.Hash) *objects {
+	if o.under != nil && o.under.has(h) {
+		return o.under
+	}
+	return o
+}
+
 func (o *objects) commit(h plumbing.Hash) (*object.Commit, error) {
+	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return object.GetCommit(o.sto, h)
@@ -110,6 +126,7 @@ func (o *objects) commitsWith(ctx context.Context, digits string) ([]string, err
 // tree returns a directory's entries sorted by name; the caller must not change
 // them. Names a file system could misread are refused.
 func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
+	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if entries, ok := o.trees[h]; ok {
@@ -138,6 +155,7 @@ func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 }
 
 func (o *objects) size(h plumbing.Hash) (int64, error) {
+	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, err := o.sto.EncodedObjectSize(h)
@@ -155,6 +173,7 @@ func (o *objects) blob(h plumbing.Hash, limit int64) ([]byte, error) {
 
 // content returns the content of an object of a type; what names it in errors.
 func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, limit int64) ([]byte, error) {
+	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	obj, err := o.sto.EncodedObject(of, h)
@@ -256,6 +275,9 @@ const maxHaves = 128
 // haves returns recent commits of the mirror, the newest of each reference
 // first.
 func (o *objects) haves() []plumbing.Hash {
+	if o.under != nil {
+		return o.under.haves()
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var queue []plumbing.Hash

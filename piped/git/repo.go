@@ -76,6 +76,9 @@ func Open(c Config) (*Repo, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Internal, "open git repository %q: make its mirror: %w", c.ID, errors.Join(err, t.dial.close()))
 	}
+	if err := removeMerges(mirrorDir(c.Dir, c.ID)); err != nil {
+		c.Logger.Warn("what merges of an earlier process left behind cannot be removed", "repo", c.ID, "error", err)
+	}
 	r := &Repo{cfg: c, target: t, objects: o, flights: newFlights()}
 	if h, err := o.ref(headRef(c.Branch)); err == nil {
 		r.head = h

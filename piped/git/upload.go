@@ -43,7 +43,7 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	req := packp.NewUploadPackRequestFromCapabilities(s.capabilities)
 	req.Wants = []plumbing.Hash{want}
 	req.Haves = into.haves()
-	_, err := s.receive(w, req, into, math.MaxInt64)
+	_, err := s.receive(w, req, into, into.packLimit(math.MaxInt64))
 	return err
 }
 

@@ -1,0 +1,283 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	// maxMergePack bounds what is fetched of a branch to merge.
+	maxMergePack = 256 << 20
+	// maxMergeDepth bounds how deep crossing histories are merged with themselves.
+	maxMergeDepth = 16
+	// maxConflicts is how many conflicts an error names.
+	maxConflicts = 10
+
+	mergeDir = ".merge-" // between a mirror's name and what tells its merges apart
+)
+
+// Merge is what the tracked branch would hold after another branch was merged
+// into it. What was fetched and made for it stands beside the mirror, not in it,
+// and is gone after Close. It is safe for concurrent use.
+type Merge struct {
+	Base deploy.Commit // the head of the tracked branch
+	Head deploy.Commit // what is merged into it; its branch is the tracked one, too
+
+	objects *objects
+	tree    plumbing.Hash
+	maxSize int64
+}
+
+// Merge asks the remote for the head of the tracked branch, which becomes Head as
+// after Sync, and merges a commit of another branch into it, as git merge does
+// with an empty worktree and without looking for renamed files: trees by path,
+// and by line a file that both sides changed. Where several common ancestors are
+// best, their merge is the base. The caller closes the Merge.
+//
+// The kind is Invalid when the branch or the commit on it does not exist, and when
+// they cannot be merged; then the error names the files. Other errors are as
+// Sync's.
+func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err error) {
+	if !plumbing.IsHash(commit) || headRef(branch).Validate() != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "merge commit %q of branch %q of %s: expected the name of a branch and the full hash of a commit on it", commit, branch, r.Remote())
+	}
+	base, _, err := r.Sync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.beside()
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "merge branch %s of %s: make room for it: %w", branch, r.Remote(), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.discard())
+		}
+	}()
+	if err := r.fetchBranch(ctx, o, branch, plumbing.NewHash(commit)); err != nil {
+		return nil, err
+	}
+	m := &Merge{Base: base, objects: o, maxSize: r.cfg.MaxFileSize}
+	theirs, err := o.commit(plumbing.NewHash(commit))
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", commit, r.Remote(), err)
+	}
+	m.Head = r.describe(theirs)
+	if m.tree, err = r.merge(ctx, o, base.Hash, theirs); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// merge returns the tree of the merge of a commit into the head.
+func (r *Repo) merge(ctx context.Context, o *objects, base string, theirs *object.Commit) (plumbing.Hash, error) {
+	ours, err := o.commit(plumbing.NewHash(base))
+	if err != nil {
+		return plumbing.ZeroHash, deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", base, r.Remote(), err)
+	}
+	tree, err := o.mergeCommits(ctx, ours, theirs, 0)
+	if err != nil {
+		err = &deploy.Error{Kind: deploy.KindOf(err), Op: fmt.Sprintf("merge commit %s into commit %s of branch %s of %s",
+			deploy.ShortHash(theirs.Hash.String()), deploy.ShortHash(base), r.follows().branch, r.Remote()), Err: err}
+	}
+	return tree, err
+}
+
+// fetchBranch makes sure that a commit is one of a branch of the remote, and that o
+// holds it.
+func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commit plumbing.Hash) error {
+	w := watch(ctx, r.cfg.Timeout)
+	defer w.stop()
+	s, err := r.follows().dial.dial(w)
+	if err != nil {
+		return r.unavailable(w, "list branches", err)
+	}
+	defer s.Close()
+	head, err := s.head(w, branch)
+	if err != nil {
+		return r.unavailable(w, "list branches", err)
+	}
+	if head.IsZero() {
+		return deploy.Errorf(deploy.Invalid, "remote %s has no branch %q: push it, or correct the name", r.Remote(), branch)
+	}
+	if !o.has(head) {
+		w.touch()
+		if err := s.fetch(w, head, o); err != nil {
+			return r.unavailable(w, "fetch branch "+branch, err)
+		}
+	}
+	if err := checkCommit(o, head); err != nil {
+		return r.unavailable(w, "fetch branch "+branch, fmt.Errorf("the remote sent an incomplete history: %w", err))
+	}
+	return r.contains(ctx, o, branch, head, commit)
+}
+
+// contains returns an error unless a commit is in the history of a branch's head.
+func (r *Repo) contains(ctx context.Context, o *objects, branch string, head, commit plumbing.Hash) error {
+	if head == commit {
+		return nil
+	}
+	if o.has(commit) {
+		reached := map[plumbing.Hash]bool{}
+		if err := o.reach(ctx, head, reached); err != nil {
+			return deploy.Errorf(deploy.Internal, "read the history of branch %s of %s: %w", branch, r.Remote(), err)
+		}
+		if reached[commit] {
+			return nil
+		}
+	}
+	return deploy.Errorf(deploy.Invalid, "commit %s is not on branch %s of %s: name a commit of the branch, which may have been rewritten", commit, branch, r.Remote())
+}
+
+// mergeCommits returns the merged tree of two commits.
+func (o *objects) mergeCommits(ctx context.Context, ours, theirs *object.Commit, depth int) (plumbing.Hash, error) {
+	base, err := o.baseTree(ctx, ours, theirs, depth)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	m := &merger{ctx: ctx, objects: o}
+	tree, err := m.trees("", base, ours.TreeHash, theirs.TreeHash)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	if conflicts := m.sortedConflicts(); len(conflicts) > 0 {
+		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "there are conflicts: %s; merge the base branch into the head branch, resolve them and push", few(conflicts))
+	}
+	if tree.IsZero() {
+		return o.put(&object.Tree{}) // as Git has it of a commit without files
+	}
+	return tree, nil
+}
+
+func few(conflicts []string) string {
+	if more := len(conflicts) - maxConflicts; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(conflicts[:maxConflicts], "; "), more)
+	}
+	return strings.Join(conflicts, "; ")
+}
+
+// baseTree returns the tree that two commits have in common: that of their best
+// common ancestor, or of the merge of all that are best.
+func (o *objects) baseTree(ctx context.Context, ours, theirs *object.Commit, depth int) (plumbing.Hash, error) {
+	bases, err := o.mergeBases(ctx, ours, theirs)
+	switch {
+	case err != nil:
+		return plumbing.ZeroHash, fmt.Errorf("find the common ancestor: %w", err)
+	case len(bases) == 0:
+		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "their histories have nothing in common; rebase the head branch on the base branch")
+	case len(bases) > 1 && depth >= maxMergeDepth:
+		return plumbing.ZeroHash, crossed(errors.New("they cross too often"))
+	}
+	base := bases[0]
+	for _, next := range bases[1:] {
+		tree, err := o.mergeCommits(ctx, base, next, depth+1)
+		if deploy.IsKind(err, deploy.Invalid) {
+			return plumbing.ZeroHash, crossed(err)
+		}
+		if err == nil {
+			base, err = o.putMerge(tree, base, next)
+		}
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+	}
+	return base.TreeHash, nil
+}
+
+// crossed is the error for histories whose best common ancestors have no merge.
+func crossed(cause error) error {
+	return deploy.Errorf(deploy.Invalid, "the histories cross each other, and their common ancestors cannot be merged: %w; merge the base branch into the head branch and push", cause)
+}
+
+// putMerge stores the merge of common ancestors as a commit, which later ones are
+// merged with.
+func (o *objects) putMerge(tree plumbing.Hash, a, b *object.Commit) (*object.Commit, error) {
+	when := a.Committer.When
+	if b.Committer.When.After(when) {
+		when = b.Committer.When
+	}
+	who := object.Signature{When: when.Add(time.Second)}
+	h, err := o.put(&object.Commit{Author: who, Committer: who, TreeHash: tree, ParentHashes: []plumbing.Hash{a.Hash, b.Hash}})
+	if err != nil {
+		return nil, err
+	}
+	return o.commit(h)
+}
+
+// FS returns the merged files, which are as those of Repo.At. They must not be read
+// after Close.
+func (m *Merge) FS() fs.FS {
+	return &treeFS{objects: m.objects, root: m.tree, maxSize: m.maxSize, at: m.Base.At}
+}
+
+// Changed returns the paths that differ between a commit of the mirror and the
+// merged files, as Repo.Changed does.
+func (m *Merge) Changed(ctx context.Context, from string) ([]string, error) {
+	if !plumbing.IsHash(from) || !m.objects.under.has(plumbing.NewHash(from)) {
+		return nil, deploy.Errorf(deploy.NotFound, "commit %q is not in the mirror", from)
+	}
+	c, err := m.objects.commit(plumbing.NewHash(from))
+	if err == nil {
+		d := differ{ctx: ctx, objects: m.objects}
+		if err = d.trees("", c.TreeHash, m.tree); err == nil {
+			slices.Sort(d.paths)
+			return d.paths, nil
+		}
+	}
+	return nil, deploy.Errorf(deploy.Internal, "compare commit %s with the merge of %s: %w", from, m.Head.Hash, err)
+}
+
+// Hash returns the hash of the merged tree.
+func (m *Merge) Hash() string { return m.tree.String() }
+
+// Close removes what was fetched and made.
+func (m *Merge) Close() error { return m.objects.discard() }
+
+// beside opens an object database of its own that sees the mirror's objects, too,
+// and adds nothing to them.
+func (r *Repo) beside() (*objects, error) {
+	dir, err := os.MkdirTemp(r.cfg.Dir, filepath.Base(mirrorDir("", r.cfg.ID))+mergeDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "objects", "pack"), 0o700); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	o := openObjects(dir)
+	o.under, o.maxPack = r.objects, maxMergePack
+	return o, nil
+}
+
+// discard closes the database and removes it.
+func (o *objects) discard() error { return errors.Join(o.close(), os.RemoveAll(o.dir)) }
+
+// removeMerges removes what merges of an earlier process left behind.
+func removeMerges(mirror string) error {
+	leftovers, err := os.ReadDir(filepath.Dir(mirror))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range leftovers {
+		if strings.HasPrefix(e.Name(), filepath.Base(mirror)+mergeDir) {
+			errs = append(errs, os.RemoveAll(filepath.Join(filepath.Dir(mirror), e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// packLimit returns how many bytes a pack that is received may have.
+func (o *objects) packLimit(otherwise int64) int64 { return cmp.Or(o.maxPack, otherwise) }
