@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Config struct {
 
 	Store   Store
 	Planner Planner
+	Status  Status // nil: GetStatus knows nothing of the agent
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
@@ -61,6 +63,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	secure   bool
+	hub      *hub // of the calls that stream
 
 	certificate atomic.Pointer[tls.Certificate] // nil without TLS
 }
@@ -77,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
+	s.hub = newHub(s.cfg.Store, s.converter())
 	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil
 }
@@ -94,11 +98,17 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	}
 	server := grpc.NewServer(opts...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
-		store: s.cfg.Store, convert: converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID}, newID: s.cfg.NewID,
+		store: s.cfg.Store, convert: s.converter(), newID: s.cfg.NewID,
 	})
-	controlv1.RegisterControlServiceServer(server, &controlService{store: s.cfg.Store, planner: s.cfg.Planner, newID: s.cfg.NewID})
+	controlv1.RegisterControlServiceServer(server, &controlService{
+		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, hub: s.hub, convert: s.converter(), newID: s.cfg.NewID,
+	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	return server
+}
+
+func (s *Server) converter() converter {
+	return converter{pipedID: s.cfg.PipedID, projectID: s.cfg.ProjectID}
 }
 
 // Addr returns the address the server listens on.
@@ -120,6 +130,12 @@ func (s *Server) Close() error {
 // off the rest and returns nil. It returns an error if serving fails before.
 func (s *Server) Run(ctx context.Context) error {
 	s.cfg.Logger.Info("control API is served", "address", s.Addr(), "tls", s.secure)
+	var streaming sync.WaitGroup
+	defer streaming.Wait()
+	run, end := context.WithCancel(ctx)
+	defer end()
+	feed := s.hub.watch()
+	streaming.Go(func() { s.hub.run(run, feed) }) // which ends the calls that stream at once: before the grace
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
 	select {

@@ -1,0 +1,52 @@
+package control
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// Status knows the state of the agent.
+type Status interface {
+	// State returns what the parts of the agent knew last. It asks no cluster and
+	// no remote, so that it answers when those do not.
+	State(ctx context.Context) deploy.AgentState
+}
+
+// GetStatus returns the state of the agent itself.
+func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRequest) (*controlv1.GetStatusResponse, error) {
+	var state deploy.AgentState
+	if s.status != nil {
+		state = s.status.State(ctx)
+	}
+	resp := &controlv1.GetStatusResponse{
+		Agent: &controlv1.AgentStatus{
+			PipedId: text(s.convert.pipedID), Name: text(state.Name), Version: text(state.Version), BuildCommit: text(state.BuildCommit),
+			GoVersion: text(state.GoVersion), StartedAtMs: millis(state.StartedAt),
+			ConfigLoadedAtMs: millis(state.ConfigLoadedAt), ConfigError: text(state.ConfigError),
+		},
+		Store: &controlv1.StoreStatus{
+			Engine: text(state.Store.Engine), SchemaVersion: state.Store.SchemaVersion, SizeBytes: state.Store.SizeBytes, Error: text(state.Store.Error),
+		},
+	}
+	for _, q := range state.Queues {
+		resp.Queues = append(resp.Queues, &controlv1.QueueStatus{
+			Name: text(q.Name), Waiting: int32(q.Waiting), Active: int32(q.Active), Limit: int32(q.Limit), OldestWaitingSinceMs: millis(q.OldestWaiting),
+		})
+	}
+	for _, r := range state.Repositories {
+		resp.Repositories = append(resp.Repositories, &controlv1.RepositoryStatus{
+			Id: text(r.ID), Remote: text(r.Remote), Branch: text(r.Branch), Head: text(r.Head),
+			CheckedAtMs: millis(r.CheckedAt), FetchedAtMs: millis(r.FetchedAt),
+			Error: text(r.Error), FailingSinceMs: millis(r.FailingSince), Applications: int32(r.Applications),
+		})
+	}
+	for _, c := range state.Clusters {
+		resp.Clusters = append(resp.Clusters, &controlv1.ClusterStatus{
+			Name: text(c.Name), Version: text(c.Version), Reachable: c.Reachable, Error: text(c.Error), FailingSinceMs: millis(c.FailingSince),
+			WatchedKinds: int32(c.WatchedKinds), WatchedObjects: int64(c.WatchedObjects),
+		})
+	}
+	return resp, nil
+}

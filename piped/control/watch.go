@@ -1,0 +1,115 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// maxCompleted bounds the ended deployments a watch begins with.
+const maxCompleted = 1000
+
+// deploymentFilter selects deployments; empty conditions hold always.
+type deploymentFilter struct {
+	ids, applications []string
+	labels            map[string]string
+}
+
+// matches reports whether all conditions hold.
+func (f *deploymentFilter) matches(d *deploy.Deployment) bool {
+	for name, value := range f.labels {
+		if has, ok := d.Labels[name]; !ok || has != value {
+			return false
+		}
+	}
+	return f.mayMatch(deploy.Change{ID: d.ID, ApplicationID: d.ApplicationID})
+}
+
+// mayMatch is false when what has changed does not match, as far as a change tells.
+func (f *deploymentFilter) mayMatch(c deploy.Change) bool {
+	return (len(f.ids) == 0 || slices.Contains(f.ids, c.ID)) &&
+		(len(f.applications) == 0 || slices.Contains(f.applications, c.ApplicationID))
+}
+
+// WatchDeployments streams the deployments that match, and then those that change.
+func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest, stream grpc.ServerStreamingServer[controlv1.WatchDeploymentsResponse]) error {
+	if req.CompletedLimit > maxCompleted {
+		return deploy.Errorf(deploy.Invalid, "completed_limit is %d: a watch begins with at most %d deployments that have ended; list them instead", req.CompletedLimit, maxCompleted)
+	}
+	f := deploymentFilter{ids: nonEmpty(req.DeploymentIds), applications: nonEmpty(req.ApplicationIds), labels: req.Labels}
+	sub := s.hub.subscribe(f, false)
+	defer sub.close()
+	present, err := s.present(stream.Context(), f, int(req.CompletedLimit))
+	if err != nil {
+		return err
+	}
+	// The subscription may hold older states than these: it began before.
+	sent := make(map[string]int64, len(present))
+	for i := range present {
+		d := &present[i]
+		if err := stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: s.convert.deployment(*d, nil)}); err != nil {
+			return err
+		}
+		sent[d.ID] = d.Revision
+		present[i] = deploy.Deployment{} // the call may last for days
+	}
+	if err := stream.Send(&controlv1.WatchDeploymentsResponse{CaughtUp: true}); err != nil {
+		return err
+	}
+	return sendChanges(stream, sub, sent)
+}
+
+// sendChanges sends what the subscription holds until one of both ends. Revisions
+// up to those sent are passed over.
+func sendChanges(stream grpc.ServerStreamingServer[controlv1.WatchDeploymentsResponse], sub *subscription, sent map[string]int64) error {
+	for {
+		if err := sub.wait(stream.Context()); err != nil {
+			return err
+		}
+		changed, err := sub.take()
+		if err != nil {
+			return err
+		}
+		for _, d := range changed {
+			if d.Revision <= sent[d.ID] {
+				continue
+			}
+			delete(sent, d.ID) // what the subscription holds becomes only newer
+			if err := stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: d.message()}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// present returns the deployments a watch begins with: those that are named; or
+// those that have not ended, and then those that have, newest first.
+func (s *controlService) present(ctx context.Context, f deploymentFilter, completed int) ([]deploy.Deployment, error) {
+	if len(f.ids) > 0 {
+		list, err := s.store.DeploymentsByID(ctx, f.ids)
+		slices.SortFunc(list, func(a, b deploy.Deployment) int {
+			return cmp.Compare(slices.Index(f.ids, a.ID), slices.Index(f.ids, b.ID))
+		})
+		return slices.DeleteFunc(list, func(d deploy.Deployment) bool { return !f.matches(&d) }), err
+	}
+	list, err := s.store.DeploymentsIn(ctx, deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack)
+	list = slices.DeleteFunc(list, func(d deploy.Deployment) bool { return !f.matches(&d) })
+	if err != nil || completed <= 0 {
+		return list, err
+	}
+	ended, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
+		Statuses: []deploy.Status{deploy.Success, deploy.Failure, deploy.Cancelled}, ApplicationIDs: f.applications, Labels: f.labels, Limit: completed,
+	})
+	// One that has ended meanwhile is in both.
+	known := make(map[string]bool, len(list))
+	for _, d := range list {
+		known[d.ID] = true
+	}
+	return append(list, slices.DeleteFunc(ended, func(d deploy.Deployment) bool { return known[d.ID] })...), err
+}
