@@ -1,0 +1,63 @@
+package deploy
+
+import "time"
+
+// AgentState is the state of the agent itself, as each of its parts knew it last.
+type AgentState struct {
+	Name        string
+	Version     string
+	BuildCommit string // "" when unknown
+	GoVersion   string
+	StartedAt   time.Time
+	// ConfigLoadedAt is when the configuration in effect was read, ConfigError why
+	// a newer one on disk was refused; "" when none was.
+	ConfigLoadedAt time.Time
+	ConfigError    string
+
+	Queues       []QueueState
+	Repositories []RepositoryState // in the order of the configuration
+	Clusters     []ClusterState    // in the order of the configuration
+	Store        StoreState
+}
+
+// QueueState is the work of one kind.
+type QueueState struct {
+	Name          string
+	Waiting       int
+	Active        int
+	Limit         int       // of what is active; 0 means none
+	OldestWaiting time.Time // since when the oldest item waits; zero when none does
+}
+
+// RepositoryState is what is known of a watched repository. Its times are zero for
+// what has not happened since the agent started.
+type RepositoryState struct {
+	ID           string
+	Remote       string // without credentials
+	Branch       string
+	Head         string // as last seen; "" when never seen
+	CheckedAt    time.Time
+	FetchedAt    time.Time
+	Error        string // of the last look; "" when it succeeded
+	FailingSince time.Time
+	Applications int
+}
+
+// ClusterState is what is known of the cluster of a platform provider.
+type ClusterState struct {
+	Name           string
+	Version        string // of its API server; "" when it was never reached
+	Reachable      bool
+	Error          string // why it is not reachable
+	FailingSince   time.Time
+	WatchedKinds   int
+	WatchedObjects int
+}
+
+// StoreState is the state of the store.
+type StoreState struct {
+	Engine        string // sqlite or postgres
+	SchemaVersion int64
+	SizeBytes     int64  // 0 when unknown
+	Error         string // why it does not answer
+}
