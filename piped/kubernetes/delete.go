@@ -39,14 +39,39 @@ const podsGoneFor = 5 * time.Minute
 // being deleted; the error names every one. Ended are the items that are over for
 // the application: gone, or no longer its own. The others are still there, and its.
 func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
-	return deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor}.run(ctx, items)
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor}.run(ctx, items)
+	return ended, failuresOf(left)
 }
 
 // DeleteWithPods is Delete, but an object goes only after what it controls has:
 // when a workload is gone, its pods are. It waits at most five minutes for each
 // level.
 func (c *Cluster) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
-	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor}.run(ctx, items)
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor}.run(ctx, items)
+	return ended, failuresOf(left)
+}
+
+// RemoveLevel is DeleteWithPods that waits for a minute at most: for objects of one
+// level of a Removal, by a caller that comes again for what is left.
+func (c *Cluster) RemoveLevel(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, left []LeftObject) {
+	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor}.run(ctx, items)
+}
+
+// LeftObject is an object that was not deleted, or not yet.
+type LeftObject struct {
+	Item   deploy.InventoryItem
+	Reason string // why, for a person
+	Err    error  // what failed; nil when nothing did
+}
+
+func failuresOf(left []LeftObject) error {
+	errs := make([]error, len(left))
+	for i, l := range left {
+		if l.Err != nil {
+			errs[i] = fmt.Errorf("delete %s: %w", l.Item.Object, l.Err)
+		}
+	}
+	return together(errs)
 }
 
 // deletion is one Delete.
@@ -58,29 +83,34 @@ type deletion struct {
 	patience    time.Duration // how long a level is waited for
 }
 
-func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, err error) {
+func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
 	slices.Reverse(groups)
-	var errs []error
 	for _, group := range groups {
-		failures, over := make([]error, len(group)), make([]bool, len(group))
+		remains, over := make([]LeftObject, len(group)), make([]bool, len(group))
 		var g errgroup.Group
 		g.SetLimit(concurrency)
 		for i, item := range group {
 			g.Go(func() error {
-				over[i], failures[i] = d.item(ctx, item)
+				var reason string
+				var err error
+				if over[i], reason, err = d.item(ctx, item); err != nil {
+					reason = err.Error()
+				}
+				remains[i] = LeftObject{item, reason, err}
 				return nil
 			})
 		}
-		_ = g.Wait() // what fails is in failures
+		_ = g.Wait() // what fails is in remains
 		for i, item := range group {
 			if over[i] {
 				ended = append(ended, item)
+			} else {
+				left = append(left, remains[i])
 			}
 		}
-		errs = append(errs, failures...)
 	}
-	return ended, together(errs)
+	return ended, left
 }
 
 func groupKind(r deploy.ObjectRef) schema.GroupKind {
@@ -91,30 +121,30 @@ func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 }
 
-// item deletes one object; over tells whether it has ended for its application.
-func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, err error) {
+// item deletes one object; over tells whether it has ended for its application, and
+// reason why it has not.
+func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
 	resource, err := d.discovery.lookupKind(ctx, gvkOf(item.Object))
 	if errors.Is(err, errUnknownKind) {
-		return true, nil // its definition is gone, and every object of it with that
+		return true, "", nil // its definition is gone, and every object of it with that
 	}
 	if err != nil {
-		return false, fmt.Errorf("delete %s: %w", item.Object, d.Classify(err))
+		return false, "", d.Classify(err)
 	}
 	client := d.metadataOf(resource, item.Object.Namespace)
-	left := ""
 	err = d.retryWrite(ctx, nil, func(ctx context.Context) (err error) {
-		left, over, err = d.own(ctx, client, item)
+		reason, over, err = d.own(ctx, client, item)
 		return err
 	})
 	switch {
 	case apierrors.IsNotFound(err):
 		d.log.Infof("%s is gone already", item.Object)
-		return true, nil
+		return true, "", nil
 	case err != nil:
-		return false, fmt.Errorf("delete %s: %w", item.Object, d.Classify(err))
-	case left != "":
-		d.log.Infof("left %s alone: %s", item.Object, left)
-		return over, nil
+		return false, "", d.Classify(err)
+	case reason != "":
+		d.log.Infof("left %s alone: %s", item.Object, reason)
+		return over, reason, nil
 	}
 	return d.awaitGone(ctx, client, item)
 }
@@ -126,20 +156,8 @@ func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, it
 	if err != nil {
 		return "", false, err
 	}
-	if string(live.UID) != item.UID {
-		return "another object has taken its name", true, nil
-	}
-	for _, mark := range []struct{ what, key, is, want string }{
-		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
-		{"label", manifest.LabelApplication, live.Labels[manifest.LabelApplication], item.ApplicationID},
-		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], d.pipedID},
-	} {
-		if mark.is != mark.want {
-			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), true, nil
-		}
-	}
-	if live.Annotations[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep {
-		return fmt.Sprintf("its annotation %s is %s; delete it by hand if it is not needed", manifest.AnnotationResourcePolicy, manifest.ResourcePolicyKeep), false, nil
+	if left, over = standing(live, d.pipedID, item); left != "" {
+		return left, over, nil
 	}
 	uid := types.UID(item.UID)
 	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
@@ -147,8 +165,31 @@ func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, it
 	})
 }
 
-// awaitGone waits until the object has disappeared; gone tells whether it has.
-func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, err error) {
+// standing says why a live object is not to be deleted, "" if it is: it is not the
+// one that was applied any more, with which it is over for its application, or is to
+// be kept.
+func standing(live *metav1.PartialObjectMetadata, pipedID string, item deploy.InventoryItem) (left string, over bool) {
+	if string(live.UID) != item.UID {
+		return "another object has taken its name", true
+	}
+	for _, mark := range []struct{ what, key, is, want string }{
+		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
+		{"label", manifest.LabelApplication, live.Labels[manifest.LabelApplication], item.ApplicationID},
+		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], pipedID},
+	} {
+		if mark.is != mark.want {
+			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), true
+		}
+	}
+	if live.Annotations[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep {
+		return fmt.Sprintf("its annotation %s is %s; delete it by hand if it is not needed", manifest.AnnotationResourcePolicy, manifest.ResourcePolicyKeep), false
+	}
+	return "", false
+}
+
+// awaitGone waits until the object has disappeared; gone tells whether it has, and
+// reason why not.
+func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, reason string, err error) {
 	var finalizers []string
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, d.patience, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
@@ -164,12 +205,12 @@ func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 	switch {
 	case err == nil:
 		d.log.Infof("deleted %s", item.Object)
-		return true, nil
+		return true, "", nil
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("wait for %s to be gone: %w", item.Object, context.Cause(ctx))
+		return false, "", fmt.Errorf("wait until it is gone: %w", context.Cause(ctx))
 	}
 	d.log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
-	return false, nil
+	return false, fmt.Sprintf("it is still being deleted and waits for its finalizers %q", finalizers), nil
 }
 
 func (c *Cluster) metadataOf(r ServedKind, namespace string) metadata.ResourceInterface {
