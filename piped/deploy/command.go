@@ -20,6 +20,11 @@ const (
 	CommandRejectStage CommandType = "REJECT_STAGE"
 	// CommandRetry is our own: it repeats the deployment it names.
 	CommandRetry CommandType = "RETRY_DEPLOYMENT"
+	// CommandDeleteApplication is our own: it asks for the deletion of what was
+	// applied for an application, which is no longer registered.
+	CommandDeleteApplication CommandType = "DELETE_APPLICATION"
+	// CommandDecideAdoption is our own: it answers an Adoption.
+	CommandDecideAdoption CommandType = "DECIDE_ADOPTION"
 )
 
 // CommandTypes lists PipeCD's command types in the order of its enum numbers.
@@ -54,6 +59,15 @@ const (
 	MetaRollbackTo = "RollbackToDeploymentID"
 	// MetaReason says why a command failed.
 	MetaReason = "Reason"
+
+	// MetaApplied, of a CommandDeleteApplication, is how many objects the inventory
+	// held when it was given, MetaDeleted how many of them are gone, MetaLeft what is
+	// there still and stays, with the reasons, and MetaWaiting, while it is open, what
+	// keeps it from its end.
+	MetaApplied = "AppliedObjects"
+	MetaDeleted = "DeletedObjects"
+	MetaLeft    = "LeftObjects"
+	MetaWaiting = "Waiting"
 )
 
 // Command is a request of a person or a program, kept until it is answered.
@@ -80,6 +94,15 @@ type Command struct {
 	// asks for.
 	ChainID    string
 	ChainBlock int
+
+	// Cascade of a CommandDeleteApplication: the objects that were applied for the
+	// application are deleted, too.
+	Cascade bool
+
+	// Accept and Token of a CommandDecideAdoption: whether the Adoption of that token
+	// is permitted.
+	Accept bool
+	Token  string
 
 	// ForceRollback and ForceNoRollback are the options of a cancel.
 	ForceRollback   bool

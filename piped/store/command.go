@@ -20,6 +20,9 @@ type commandBody struct {
 	PermitPrune     []deploy.ObjectRef `json:"permitPrune,omitempty"`
 	ChainID         string             `json:"chainID,omitempty"`
 	ChainBlock      int                `json:"chainBlock,omitempty"`
+	Cascade         bool               `json:"cascade,omitempty"`
+	Accept          bool               `json:"accept,omitempty"`
+	Token           string             `json:"token,omitempty"`
 }
 
 func bodyOf(c deploy.Command) commandBody {
@@ -27,6 +30,7 @@ func bodyOf(c deploy.Command) commandBody {
 		Commander: c.Commander, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
+		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token,
 	}
 }
 
@@ -46,6 +50,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows = body.Commit, body.Reason, body.OverrideWindows
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
+	c.Cascade, c.Accept, c.Token = body.Cascade, body.Accept, body.Token
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }
@@ -117,30 +122,62 @@ func (s *Store) FinishCommand(ctx context.Context, id string, status deploy.Comm
 	return s.fail(err, "finish command "+id)
 }
 
-func (t *tx) finishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
+// NoteCommand merges metadata into that of an open command, which tells who waits
+// for its answer what becomes of it; an empty value takes a key away. Conflict if it
+// was answered before.
+func (s *Store) NoteCommand(ctx context.Context, id string, metadata map[string]string) error {
+	err := s.write(ctx, func(t *tx) error {
+		c, err := t.openCommand(ctx, id)
+		if err != nil {
+			return err
+		}
+		return t.setMetadata(ctx, c, metadata, deploy.CommandOpen)
+	})
+	return s.fail(err, "note what becomes of command "+id)
+}
+
+// openCommand reads a command that must be open, and locks it.
+func (t *tx) openCommand(ctx context.Context, id string) (deploy.Command, error) {
 	c, ok, err := one(ctx, t, scanCommand, selectCommand+" WHERE id = ?"+t.store.dialect.forUpdate(), id)
 	switch {
 	case err != nil:
-		return err
+		return c, err
 	case !ok:
-		return noCommand(id)
+		return c, noCommand(id)
 	case c.Status != deploy.CommandOpen:
-		return deploy.Errorf(deploy.Conflict, "command %s was answered before: it is %s", id, c.Status)
+		return c, deploy.Errorf(deploy.Conflict, "command %s was answered before: it is %s", id, c.Status)
 	}
+	return c, nil
+}
+
+func (t *tx) finishCommand(ctx context.Context, id string, status deploy.CommandStatus, metadata map[string]string) error {
+	c, err := t.openCommand(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.ChainID != "" && status != deploy.CommandSucceeded {
+		t.changed(deploy.TopicChain, c.ChainID, c.ApplicationID) // its node has failed
+	}
+	return t.setMetadata(ctx, c, metadata, status)
+}
+
+// setMetadata merges metadata into a command's and writes its status.
+func (t *tx) setMetadata(ctx context.Context, c deploy.Command, metadata map[string]string, status deploy.CommandStatus) error {
 	merged := maps.Clone(c.Metadata)
 	if merged == nil {
 		merged = map[string]string{}
 	}
 	maps.Copy(merged, metadata)
+	maps.DeleteFunc(merged, func(_, value string) bool { return value == "" })
 	text, err := encode(merged)
 	if err != nil {
 		return err
 	}
-	now := toMilli(t.store.now())
-	t.changed(deploy.TopicCommand, id, c.ApplicationID)
-	if c.ChainID != "" && status != deploy.CommandSucceeded {
-		t.changed(deploy.TopicChain, c.ChainID, c.ApplicationID) // its node has failed
+	t.changed(deploy.TopicCommand, c.ID, c.ApplicationID)
+	now, handled := toMilli(t.store.now()), int64(0)
+	if status != deploy.CommandOpen {
+		handled = now
 	}
-	_, err = t.exec(ctx, "UPDATE commands SET status = ?, metadata = ?, updated_at = ?, handled_at = ? WHERE id = ?", string(status), text, now, now, id)
+	_, err = t.exec(ctx, "UPDATE commands SET status = ?, metadata = ?, updated_at = ?, handled_at = ? WHERE id = ?", string(status), text, now, handled, c.ID)
 	return err
 }

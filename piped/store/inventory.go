@@ -51,14 +51,19 @@ func (s *Store) DeleteInventory(ctx context.Context, appID, cluster string, refs
 	}
 	err := s.write(ctx, func(t *tx) error {
 		for _, o := range refs {
-			if _, err := t.exec(ctx, "DELETE FROM inventory WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
-				appID, cluster, o.Group, o.Kind, o.Namespace, o.Name); err != nil {
+			if err := t.deleteInventory(ctx, appID, cluster, o); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return s.fail(err, "delete inventory of application "+appID)
+}
+
+func (t *tx) deleteInventory(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
+	_, err := t.exec(ctx, "DELETE FROM inventory WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
+		appID, cluster, o.Group, o.Kind, o.Namespace, o.Name)
+	return err
 }
 
 // Inventory returns what an application applied, by cluster, kind and name.
