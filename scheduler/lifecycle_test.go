@@ -147,13 +147,14 @@ func TestRefusedAtTheStart(t *testing.T) {
 	cases := []struct {
 		name   string
 		before func(l *lab) error
+		end    deploy.Status
 		reason string
 	}{
-		{"application disabled", func(l *lab) error { return l.store.SetDisabled(l.t.Context(), "app-d", true) },
+		{"application disabled", func(l *lab) error { return l.store.SetDisabled(l.t.Context(), "app-d", true) }, deploy.Failure,
 			"The application was disabled before the deployment started"},
-		{"application deleted", func(l *lab) error { return l.store.DeleteApplication(l.t.Context(), "app-d") },
+		{"application deleted", func(l *lab) error { return l.store.DeleteApplication(l.t.Context(), "app-d") }, deploy.Cancelled,
 			"The application was deleted before the deployment started"},
-		{"provider gone", func(l *lab) error { l.providers = []string{"two"}; return nil },
+		{"provider gone", func(l *lab) error { l.providers = []string{"two"}; return nil }, deploy.Failure,
 			`The platform provider "one" is no longer in the agent's configuration`},
 	}
 	for _, c := range cases {
@@ -165,7 +166,7 @@ func TestRefusedAtTheStart(t *testing.T) {
 				}
 				l.start()
 				synctest.Wait()
-				l.wantEnd("d", deploy.Failure, c.reason)
+				l.wantEnd("d", c.end, c.reason)
 				if len(l.ran()) > 0 {
 					t.Errorf("stages ran: %v", l.ran())
 				}

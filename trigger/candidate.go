@@ -34,7 +34,7 @@ func (e entry) asCandidate(deleted bool) deploy.Candidate {
 	c.Reason = fmt.Sprintf("Nothing selects it: add it as an application, or let discover of repository %s in the agent's configuration select its path or labels", e.git.RepoID)
 	switch {
 	case deleted:
-		c.Reason = "The application was deleted: add it again to have it deployed"
+		c.State, c.Reason = deploy.CandidateDeleted, "The application was deleted: add it again to have it deployed"
 	case e.refused != nil:
 		c.Reason = "It is not read, because the head does not count for it: " + e.refused.Error()
 		return c

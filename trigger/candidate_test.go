@@ -81,10 +81,10 @@ func TestCandidatesComeAndGo(t *testing.T) {
 	must(t, l.store.DeleteApplication(t.Context(), appID("web")))
 	l.look()
 	want("deleted", "web")
-	if reason := l.candidates()["web"].Reason; !strings.Contains(reason, "add it again") {
-		t.Errorf("reason: %s", reason)
+	if c := l.candidates()["web"]; c.State != deploy.CandidateDeleted || !strings.Contains(c.Reason, "add it again") {
+		t.Errorf("it is listed as %s: %s", c.State, c.Reason)
 	}
-	must(t, l.store.RestoreApplication(t.Context(), appID("web")))
+	must(t, l.store.AddApplication(t.Context(), l.app("web")))
 	l.look()
 	want("added again")
 	l.restart(func(l *lab, _ *Config) { l.config.Discover = nil })

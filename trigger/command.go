@@ -20,7 +20,7 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 	}
 	var rs []request
 	for _, c := range commands {
-		if lookup != nil && c.Type == deploy.CommandChainSync {
+		if (lookup != nil || w.paused) && c.Type == deploy.CommandChainSync {
 			continue // nobody waits for the answer but the chain: it outlasts an outage
 		}
 		r, refusal, err := w.commandRequest(ctx, head, c, lookup)
@@ -40,8 +40,11 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 // commandRequest returns the deployment that a command asks for, or why it is
 // refused.
 func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (r request, refusal string, err error) {
-	if lookup != nil {
+	switch {
+	case lookup != nil:
 		return r, "the repository cannot be read: " + lookup.Error(), nil
+	case w.paused:
+		return r, "the agent is disabled: enable it first", nil
 	}
 	app, err := w.Store.Application(ctx, c.ApplicationID)
 	if err != nil {
@@ -51,8 +54,10 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if err != nil || refusal != "" {
 		return r, refusal, err
 	}
-	provider, problem := e.problem(w.Providers)
+	provider, problem := e.problem(w.Providers, app.Registration)
 	switch {
+	case app.Deleted:
+		return r, deleted(app.ID), nil
 	case app.Disabled:
 		return r, disabled(app), nil
 	case problem != nil:

@@ -93,7 +93,7 @@ func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Applicatio
 		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
 			continue
 		}
-		if provider, problem := e.problem(w.Providers); problem == nil {
+		if provider, problem := e.problem(w.Providers, app.Registration); problem == nil {
 			out = append(out, subject{app, e, provider})
 		}
 	}
@@ -127,8 +127,10 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 	switch {
 	case on.Disabled:
 		return "", nil
-	case app.EvaluatedCommit == "":
+	case app.EvaluatedCommit == "" && app.LastTriggered == nil:
 		return "first deployment of the application", nil
+	case app.EvaluatedCommit == "":
+		return "first deployment since the application was added again or enabled", nil
 	}
 	changed, err := changes.since(ctx, app.EvaluatedCommit)
 	if deploy.IsKind(err, deploy.NotFound) {

@@ -123,14 +123,22 @@ func TestCommits(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.push("change", files{"web/d.yaml": "2"})
-			if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
+			if diff := cmp.Diff([]string{"begin FAILURE"}, l.deployments("web")); diff != "" {
 				t.Errorf("while disabled (-want +got):\n%s", diff)
 			}
 			if err := l.store.SetDisabled(t.Context(), appID("web"), false); err != nil {
 				t.Fatal(err)
 			}
 			l.look()
-		}, []string{"begin CANCELLED", "change PENDING"}},
+		}, []string{"begin FAILURE", "change PENDING"}},
+		{"what waited when an application was disabled is deployed after it is enabled again", func(t *testing.T, l *lab) {
+			l.finish("web", deploy.Success)
+			l.push("change", files{"web/d.yaml": "2"})
+			must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
+			l.look()
+			must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
+			l.look()
+		}, []string{"begin SUCCESS", "change FAILURE", "change PENDING"}},
 		{"a restart deploys nothing twice", func(t *testing.T, l *lab) {
 			l.restart()
 			l.look()

@@ -60,8 +60,18 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 	if refused != nil || err != nil {
 		return err
 	}
-	return w.setValidity(ctx, app, deploy.Errorf(deploy.Invalid,
-		"%s no longer exists at commit %s: bring the file back; until then nothing of the application is deployed, and what it has in the cluster stays", app.Git.ConfigPath(), w.catalog.commit.Short()))
+	return w.setValidity(ctx, app, missing(app, w.catalog.commit))
+}
+
+// missing says that an application's configuration is not in the commit. One that
+// was added by request may have been added before its file.
+func missing(app deploy.Application, commit deploy.Commit) error {
+	if app.Registration.By != "" && app.EvaluatedCommit == "" {
+		return deploy.Errorf(deploy.Invalid, "%s does not exist at commit %s: commit the file to branch %s; the application is deployed from the commit that brings it",
+			app.Git.ConfigPath(), commit.Short(), app.Git.Branch)
+	}
+	return deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s: bring the file back; until then nothing of the application is deployed, and what it has in the cluster stays",
+		app.Git.ConfigPath(), commit.Short())
 }
 
 // put stores applications and notes in apps those that were stored.
@@ -119,7 +129,7 @@ func (w *watcher) takes(e entry) bool {
 func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
 	app = known
 	app.ID, app.Kind, app.Git = id, deploy.KindKubernetes, e.git
-	provider, problem := e.problem(w.Providers)
+	provider, problem := e.problem(w.Providers, known.Registration)
 	if problem == nil {
 		cfg := e.candidate.Config
 		app.Name, app.Description, app.Labels, app.Provider = cfg.Name, cfg.Description, cfg.Labels, provider

@@ -128,7 +128,7 @@ func TestDeletedApplicationStaysAway(t *testing.T) {
 	if diff := cmp.Diff(before, l.app("web")); diff != "" {
 		t.Errorf("the deleted application changed (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
+	if diff := cmp.Diff([]string{"begin CANCELLED"}, l.deployments("web")); diff != "" {
 		t.Errorf("deployments (-want +got):\n%s", diff)
 	}
 }

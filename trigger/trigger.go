@@ -61,7 +61,7 @@ const scanInterval = 30 * time.Second
 // applications until ctx ends; then it returns nil, after the deployment that is
 // being made.
 func (t *Trigger) Run(ctx context.Context) error {
-	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment)
+	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicRegistration)
 	defer feed.Close()
 	var watching sync.WaitGroup
 	for _, w := range t.watchers {
@@ -102,13 +102,19 @@ func (t *Trigger) scan(ctx context.Context) {
 
 // react hands out what these changes are about.
 func (t *Trigger) react(ctx context.Context, changes []deploy.Change) {
-	commands, apps := false, map[string]bool{} // applications that were changed, or a deployment of theirs
+	commands, apps, registered := false, map[string]bool{}, map[string]bool{} // applications that were changed, or a deployment of theirs
 	for _, c := range changes {
-		if c.Topic == deploy.TopicCommand {
+		switch c.Topic {
+		case deploy.TopicCommand:
 			commands = true
-		} else {
+		case deploy.TopicRegistration:
+			registered[c.ApplicationID] = true
+		case deploy.TopicApplication, deploy.TopicDeployment:
 			apps[c.ApplicationID] = true
 		}
+	}
+	for id := range registered {
+		t.retry(ctx, "find out what was registered", t.dispatchRegistration(ctx, id))
 	}
 	if commands {
 		t.retry(ctx, "read commands", t.dispatch(ctx))
@@ -193,12 +199,31 @@ func (t *Trigger) dispatch(ctx context.Context) error {
 	return nil
 }
 
+// dispatchRegistration makes the watcher of an application's repository look and
+// compare anew; of no application in particular (""), all of them.
+func (t *Trigger) dispatchRegistration(ctx context.Context, id string) error {
+	if id == "" {
+		for _, w := range t.watchers {
+			w.reconsider()
+		}
+		return nil
+	}
+	app, err := t.Store.Application(ctx, id)
+	if err != nil {
+		return err
+	}
+	if w := t.watchers[app.Git.RepoID]; w != nil {
+		w.reconsider()
+	}
+	return nil
+}
+
 // repositoryOf returns the repository whose watcher answers c, or why nobody can.
 func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, refusal string, err error) {
 	app, err := t.Store.Application(ctx, c.ApplicationID)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), err == nil && app.Deleted:
-		return "", fmt.Sprintf("application %s does not exist", c.ApplicationID), nil
+		return "", deleted(c.ApplicationID), nil
 	case err != nil:
 		return "", "", err
 	case app.Disabled:
@@ -210,6 +235,8 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 	}
 	return app.Git.RepoID, "", nil
 }
+
+func deleted(id string) string { return fmt.Sprintf("application %s does not exist", id) }
 
 func disabled(app deploy.Application) string {
 	return fmt.Sprintf("application %s is disabled: enable it first", app.Name)

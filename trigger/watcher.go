@@ -40,6 +40,7 @@ type watcher struct {
 	inbox  inbox
 
 	catalog  *catalog             // of the last head that was looked at
+	paused   bool                 // the agent is disabled: nothing is triggered
 	settled  bool                 // the store agrees with the catalog
 	rested   time.Time            // from when on it may be asked again whether it still does
 	drifted  map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
@@ -55,6 +56,7 @@ type watcher struct {
 // inbox is what was handed over and not yet taken.
 type inbox struct {
 	look     bool
+	anew     bool // compare the store with the catalog, whether it seems to agree or not
 	commands map[string]deploy.Command
 	drifted  []string
 }
@@ -78,6 +80,12 @@ func (w *watcher) wake(commands []deploy.Command) {
 			in.commands[c.ID] = c
 		}
 	})
+}
+
+// reconsider makes the watcher look now, and decide about its applications anew:
+// what was registered is no other commit.
+func (w *watcher) reconsider() {
+	w.hand(func(in *inbox) { in.look, in.anew = true, true })
 }
 
 // review makes the watcher see whether these drifted applications are to be
@@ -156,15 +164,18 @@ func (w *watcher) pause() time.Duration {
 }
 
 // look is one pass over the repository. A sync command is answered for a head
-// at least as new as the command.
+// at least as new as the command. While the agent is disabled a pass registers
+// what there is and triggers nothing.
 func (w *watcher) look(ctx context.Context) {
 	in := w.take()
 	w.note(in.drifted)
-	w.roster, w.due = nil, time.Time{}
+	w.roster, w.due, w.settled = nil, time.Time{}, w.settled && !in.anew
 	head, lookup := w.refresh(ctx)
 	err := lookup
 	if lookup == nil {
-		err = w.evaluate(ctx, head)
+		if err = w.readPause(ctx); err == nil {
+			err = w.evaluate(ctx, head)
+		}
 	}
 	w.report(ctx, lookup, err)
 	if ctx.Err() != nil {
@@ -173,6 +184,20 @@ func (w *watcher) look(ctx context.Context) {
 	w.answer(ctx, head, slices.SortedFunc(maps.Values(in.commands), func(a, b deploy.Command) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	}), lookup)
+}
+
+// readPause finds out whether the agent is disabled, and logs when that changes.
+func (w *watcher) readPause(ctx context.Context) error {
+	agent, err := w.Store.Agent(ctx)
+	if err != nil || agent.Disabled == w.paused {
+		return err
+	}
+	if w.paused = agent.Disabled; w.paused {
+		w.log.Warn("the agent is disabled: nothing is triggered until it is enabled")
+	} else {
+		w.log.Info("the agent is enabled again")
+	}
+	return nil
 }
 
 func (w *watcher) note(drifted []string) {
@@ -210,6 +235,9 @@ func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 		w.settled = err == nil
 		w.rested = w.Now().Add(settleRest + time.Duration(len(w.catalog.entries))*settleRestEach)
 	}
+	if w.paused {
+		return err
+	}
 	due, healErr := w.selfHeal(ctx, &head)
 	w.due = due
 	return errors.Join(err, healErr)
@@ -223,7 +251,11 @@ func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
 		return err
 	}
 	w.pin(apps)
-	return errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.onCommit(ctx, head, apps))
+	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps))
+	if w.paused {
+		return err
+	}
+	return errors.Join(err, w.onCommit(ctx, head, apps))
 }
 
 // report logs an outage when it begins, when its cause changes and when it ends.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,15 +52,24 @@ func (p *providerSpec) Variant() any {
 // deployed to: the one it names, else the only one there is. The error, of kind
 // deploy.Invalid, says what to change.
 func (g *Generic) Provider(configured []string) (string, error) {
-	wanted := g.PlatformProvider
+	return g.ProviderOr("", configured)
+}
+
+// ProviderOr is Provider for an application that was registered with a provider
+// ("" for none), which counts where the configuration names none.
+func (g *Generic) ProviderOr(registered string, configured []string) (string, error) {
+	wanted := cmp.Or(g.PlatformProvider, registered)
 	there := strings.Join(slices.Sorted(slices.Values(configured)), ", ")
 	switch {
 	case wanted != "" && slices.Contains(configured, wanted):
 		return wanted, nil
 	case len(configured) == 0:
 		return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider: the agent has no platform provider: add one to spec.platformProviders of its configuration")
-	case wanted != "":
+	case g.PlatformProvider != "":
 		return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider: no platform provider %q is configured; there are: %s", wanted, there)
+	case wanted != "":
+		return "", deploy.Errorf(deploy.Invalid, "the application was registered with the platform provider %q, and none of that name is configured; there are: %s: "+
+			"name one of them in spec.platformProvider, or update the application", wanted, there)
 	case len(configured) == 1:
 		return configured[0], nil
 	}

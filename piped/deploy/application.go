@@ -86,6 +86,9 @@ type Application struct {
 	DeletedAt   time.Time
 	Sync        SyncState
 
+	// Registration says how it came to be an application of this agent.
+	Registration Registration
+
 	// EvaluatedCommit is the last commit for which the trigger decided whether
 	// this application changed: the base of the next comparison.
 	EvaluatedCommit string
@@ -111,6 +114,16 @@ type Application struct {
 func (a Application) SameSpec(b Application) bool {
 	return a.Name == b.Name && a.Kind == b.Kind && a.Git == b.Git && a.Provider == b.Provider &&
 		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
+}
+
+// Registration says how an application came to be one of this agent. The zero
+// value means that the agent's configuration selected it in Git.
+type Registration struct {
+	By string    `json:"by,omitempty"` // subject of the API key that added it; "" unless one did
+	At time.Time `json:"at"`
+	// Provider is the platform provider for as long as the application's
+	// configuration names none; "" when none was given.
+	Provider string `json:"provider,omitempty"`
 }
 
 // KindKubernetes is the application kind of Kubernetes applications.

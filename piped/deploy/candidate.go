@@ -6,10 +6,12 @@ type CandidateState string
 
 // The states of a candidate. Unregistered: nothing selects it (neither
 // repositories[].discover nor a request to add it). Unsupported: it is of a kind
-// that this agent does not deploy.
+// that this agent does not deploy. Deleted: it was an application until it was
+// deleted by request.
 const (
 	CandidateUnregistered CandidateState = "UNREGISTERED"
 	CandidateUnsupported  CandidateState = "UNSUPPORTED"
+	CandidateDeleted      CandidateState = "DELETED"
 )
 
 // Candidate is an application configuration found at the head of a watched

@@ -17,22 +17,22 @@ type applicationSpec struct {
 }
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
-	last_triggered, last_successful, notice, notice_at, created_at, updated_at,
+	last_triggered, last_successful, notice, notice_at, registration, created_at, updated_at,
 	EXISTS (SELECT 1 FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK'))
 	FROM applications`
 
 func scanApplication(row scanner) (a deploy.Application, err error) {
-	var spec, sync, triggered, successful string
+	var spec, sync, triggered, successful, registration string
 	var deletedAt, noticeAt, createdAt, updatedAt int64
 	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
-		&triggered, &successful, &a.Notice, &noticeAt, &createdAt, &updatedAt, &a.Deploying); err != nil {
+		&triggered, &successful, &a.Notice, &noticeAt, &registration, &createdAt, &updatedAt, &a.Deploying); err != nil {
 		return a, err
 	}
 	var sp applicationSpec
 	for _, f := range []struct {
 		text string
 		into any
-	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}} {
+	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}, {registration, &a.Registration}} {
 		if err := decode(f.text, f.into); err != nil {
 			return a, err
 		}
@@ -45,9 +45,9 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 
 // PutApplication stores what Git or the registration says of an application:
 // its name, kind, Git path, provider, description and labels. What the agent
-// itself remembers of a known one (disabled, deleted, sync state, notice, evaluated
-// commit, last deployments) stays: a deleted application stays deleted. A new
-// one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
+// itself remembers of a known one (disabled, deleted, registration, sync state,
+// notice, evaluated commit, last deployments) stays: a deleted application stays
+// deleted. A new one starts enabled with a's sync state (UNKNOWN if a has none) and evaluated
 // commit. Changed tells whether anything was written.
 func (s *Store) PutApplication(ctx context.Context, a deploy.Application) (changed bool, err error) {
 	if err := checkIdentity(a); err != nil {
@@ -225,7 +225,8 @@ func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncSt
 }
 
 // SetEvaluatedCommit stores the last commit the trigger evaluated for these
-// applications, all in one transaction. Unknown applications are passed over.
+// applications, all in one transaction. Unknown, disabled and deleted ones are
+// passed over.
 func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, ids ...string) error {
 	const perStatement = 500
 	if len(ids) == 0 {
@@ -235,7 +236,7 @@ func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, ids ...st
 	err := s.write(ctx, func(t *tx) error {
 		for chunk := range slices.Chunk(ids, perStatement) {
 			args := append([]any{commit, commit}, anys(chunk)...)
-			if _, err := t.exec(ctx, "UPDATE applications SET evaluated_commit = ? WHERE evaluated_commit <> ? AND id IN ("+
+			if _, err := t.exec(ctx, "UPDATE applications SET evaluated_commit = ? WHERE evaluated_commit <> ? AND disabled = FALSE AND deleted = FALSE AND id IN ("+
 				placeholders(len(chunk))+")", args...); err != nil {
 				return err
 			}
@@ -243,27 +244,6 @@ func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, ids ...st
 		return nil
 	})
 	return s.fail(err, "store the evaluated commit "+deploy.ShortHash(commit))
-}
-
-// SetDisabled disables or enables an application.
-func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error {
-	return s.mark(ctx, id, "disabled = ?", disabled)
-}
-
-// DeleteApplication marks an application deleted: it is kept, with its history,
-// and listed no more until RestoreApplication.
-func (s *Store) DeleteApplication(ctx context.Context, id string) error {
-	return s.mark(ctx, id, "deleted = TRUE, deleted_at = ?", toMilli(s.now()))
-}
-
-// RestoreApplication takes a deletion back.
-func (s *Store) RestoreApplication(ctx context.Context, id string) error {
-	return s.mark(ctx, id, "deleted = FALSE, deleted_at = ?", 0)
-}
-
-func (s *Store) mark(ctx context.Context, id, assignments string, args ...any) error {
-	err := s.write(ctx, func(t *tx) error { return t.updateApplication(ctx, id, assignments, args...) })
-	return s.fail(err, "update application "+id)
 }
 
 // updateApplication assigns columns of one application and announces it.

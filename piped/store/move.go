@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -41,8 +42,8 @@ type NewDeployment struct {
 // the deployment's ID in its metadata, the chain it begins is stored, those it
 // supersedes are cancelled, naming it, and of those it replaces the cancellation
 // is asked for. Exists if there is a deployment of that ID; NotFound without the
-// application or the command; Conflict if the command was answered before. Then
-// nothing is written.
+// application or the command; Illegal if the application is deleted or disabled;
+// Conflict if the command was answered before. Then nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -66,7 +67,11 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	if err := d.CheckMove(nil); err != nil {
 		return d, err
 	}
-	if _, err := t.lockApplication(ctx, d.ApplicationID); err != nil {
+	app, err := t.lockApplication(ctx, d.ApplicationID)
+	if err != nil {
+		return d, err
+	}
+	if err := mayDeploy(app); err != nil {
 		return d, err
 	}
 	if n.Supersede {
@@ -92,24 +97,31 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 
 // supersede cancels what waits in the application of d and d makes pointless.
 func (t *tx) supersede(ctx context.Context, d *deploy.Deployment) error {
-	waiting, err := deployments(ctx, t, selectDeployment+` WHERE application_id = ? AND status IN ('PENDING', 'PLANNED')
-		AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC') ORDER BY id`+t.store.dialect.forUpdate(), d.ApplicationID)
-	if err != nil {
-		return err
-	}
 	reason := fmt.Sprintf("Superseded by the newer deployment %s of commit %s", d.ID, d.Trigger.Commit.Short())
+	_, err := t.endWaiting(ctx, d.ApplicationID, "AND trigger_kind IN ('ON_COMMIT', 'ON_OUT_OF_SYNC')", deploy.Cancelled, reason, d.UpdatedAt)
+	return err
+}
+
+// endWaiting ends the deployments of an application that have not started, those
+// for which more holds, and returns them as they were.
+func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Status, reason string, at time.Time) ([]deploy.Deployment, error) {
+	waiting, err := deployments(ctx, t, selectDeployment+" WHERE application_id = ? AND status IN ('PENDING', 'PLANNED') "+more+
+		" ORDER BY id"+t.store.dialect.forUpdate(), appID)
+	if err != nil {
+		return nil, err
+	}
 	for i := range waiting {
 		prev := &waiting[i]
 		next := prev.Clone()
-		if err := next.Complete(deploy.Cancelled, reason, d.UpdatedAt); err != nil {
-			return err
+		if err := next.Complete(as, reason, at); err != nil {
+			return nil, err
 		}
-		next.UpdatedAt, next.Revision = d.UpdatedAt, prev.Revision+1
+		next.UpdatedAt, next.Revision = at, prev.Revision+1
 		if err := t.storeMove(ctx, prev, &next); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return waiting, nil
 }
 
 // replace asks for the cancellation of what runs in the application of d, in

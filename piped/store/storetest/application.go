@@ -41,12 +41,6 @@ func testApplications(t *testing.T, e *env) {
 	if got.DeletedAt.IsZero() || !got.UpdatedAt.After(got.CreatedAt) {
 		t.Errorf("times: deleted %v, created %v, updated %v", got.DeletedAt, got.CreatedAt, got.UpdatedAt)
 	}
-	if err := e.store.RestoreApplication(ctx, a.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got, err = e.store.Application(ctx, a.ID); err != nil || got.Deleted || !got.DeletedAt.IsZero() {
-		t.Errorf("restored: %+v, %v", got, err)
-	}
 	if list, _, err := e.store.ListApplications(ctx, store.ApplicationQuery{IncludeAll: true, Labels: map[string]string{"team": "core"}}); err != nil || len(list) != 0 {
 		t.Errorf("an old label still selects: %v, %v", list, err)
 	}

@@ -1,0 +1,39 @@
+package deploy
+
+import "time"
+
+// Agent is this agent as its configuration and its process describe it.
+type Agent struct {
+	Name         string // "" when the configuration gives none
+	Version      string
+	StartedAt    time.Time
+	Repositories []AgentRepository // in the configuration's order, watched or not
+	Providers    []AgentProvider   // in the configuration's order, usable or not
+	Encryption   AgentEncryption
+}
+
+// AgentRepository is a repository of the agent's configuration.
+type AgentRepository struct {
+	ID, Remote, Branch string
+}
+
+// AgentProvider is a platform provider of the agent's configuration.
+type AgentProvider struct {
+	Name, Type string
+}
+
+// AgentEncryption says how secrets are encrypted so that only the agent reads
+// them. The zero value means that it has no keys.
+type AgentEncryption struct {
+	Type      string // KEY_PAIR or AGE
+	PublicKey string // PEM (PKIX) for KEY_PAIR, the recipient for AGE
+}
+
+// AgentRecord is what was said of the agent through its API, kept by the store.
+type AgentRecord struct {
+	Name        string // "" unless it was given another than the configuration's
+	Description string
+	Disabled    bool // nothing new is triggered
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}

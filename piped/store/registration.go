@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// AddApplication registers an application that somebody asked for, enabled, with
+// what a says of its name, kind, Git path, provider, description, labels, sync
+// state and registration. One that was deleted returns: it keeps its history, and
+// its evaluated commit is forgotten, so that the head is deployed as if the
+// application were new. Exists if there is one that is not deleted.
+func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error {
+	if err := checkIdentity(a); err != nil {
+		return err
+	}
+	err := s.write(ctx, func(t *tx) error {
+		inserted, err := t.insertApplication(ctx, a)
+		if err == nil && !inserted {
+			err = t.restore(ctx, a)
+		}
+		if err != nil {
+			return err
+		}
+		return t.register(ctx, a.ID, a.Registration)
+	})
+	return s.fail(err, "add application "+a.ID)
+}
+
+// restore brings a deleted application back as a says.
+func (t *tx) restore(ctx context.Context, a deploy.Application) error {
+	old, err := t.lockApplication(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	if !old.Deleted {
+		return deploy.Errorf(deploy.Exists, "application %s exists already", a.ID)
+	}
+	if _, err := t.updateSpec(ctx, a); err != nil {
+		return err
+	}
+	a.Sync.At = milli(a.Sync.At)
+	sync, err := encode(a.Sync)
+	if err != nil {
+		return err
+	}
+	return t.updateApplication(ctx, a.ID, `deleted = FALSE, deleted_at = 0, disabled = FALSE, evaluated_commit = '',
+		notice = '', notice_at = 0, sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
+}
+
+// register stores how an application came to be one.
+func (t *tx) register(ctx context.Context, id string, r deploy.Registration) error {
+	r.At = milli(r.At)
+	text, err := encode(r)
+	if err != nil {
+		return err
+	}
+	t.changed(deploy.TopicRegistration, id, id)
+	return t.updateApplication(ctx, id, "registration = ?", text)
+}
+
+// SetRegisteredProvider replaces the platform provider that an application was
+// registered with; "" takes it back. NotFound if there is no such application or
+// it is deleted.
+func (s *Store) SetRegisteredProvider(ctx context.Context, id, provider string) error {
+	err := s.write(ctx, func(t *tx) error {
+		app, err := t.lockPresent(ctx, id)
+		if err != nil || app.Registration.Provider == provider {
+			return err
+		}
+		app.Registration.Provider = provider
+		return t.register(ctx, id, app.Registration)
+	})
+	return s.fail(err, "set the platform provider of application "+id)
+}
+
+// SetDisabled disables or enables an application. Of a disabled one nothing more
+// is triggered, and what waits ends as FAILURE; what runs goes on. If a commit
+// was among what waited, the evaluated commit goes back to that of the last
+// success, so that the commit is deployed once the application is enabled.
+// NotFound if there is no such application or it is deleted.
+func (s *Store) SetDisabled(ctx context.Context, id string, disabled bool) error {
+	err := s.write(ctx, func(t *tx) error {
+		app, err := t.lockPresent(ctx, id)
+		if err != nil || app.Disabled == disabled {
+			return err
+		}
+		if disabled {
+			if err := t.endDisabled(ctx, app); err != nil {
+				return err
+			}
+		}
+		t.changed(deploy.TopicRegistration, id, id)
+		return t.updateApplication(ctx, id, "disabled = ?", disabled)
+	})
+	return s.fail(err, "disable or enable application "+id)
+}
+
+// endDisabled ends what waits in an application that is being disabled.
+func (t *tx) endDisabled(ctx context.Context, app deploy.Application) error {
+	ended, err := t.endWaiting(ctx, app.ID, "", deploy.Failure, "The application was disabled before the deployment started", t.store.now())
+	if err != nil {
+		return err
+	}
+	for _, d := range ended {
+		if d.Trigger.Kind != deploy.OnCommit {
+			continue
+		}
+		evaluated := ""
+		if app.LastSuccessful != nil {
+			evaluated = app.LastSuccessful.Trigger.Commit.Hash
+		}
+		return t.updateApplication(ctx, app.ID, "evaluated_commit = ?", evaluated)
+	}
+	return nil
+}
+
+// DeleteApplication marks an application deleted: it is kept, with its history,
+// and listed no more until AddApplication. What waits is CANCELLED; what runs
+// goes to its end. NotFound if there is no such application or it is deleted.
+func (s *Store) DeleteApplication(ctx context.Context, id string) error {
+	err := s.write(ctx, func(t *tx) error {
+		if _, err := t.lockPresent(ctx, id); err != nil {
+			return err
+		}
+		now := t.store.now()
+		if _, err := t.endWaiting(ctx, id, "", deploy.Cancelled, "The application was deleted before the deployment started", now); err != nil {
+			return err
+		}
+		t.changed(deploy.TopicRegistration, id, id)
+		return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?", toMilli(now))
+	})
+	return s.fail(err, "delete application "+id)
+}
+
+// lockPresent is lockApplication for an application that is not deleted.
+func (t *tx) lockPresent(ctx context.Context, id string) (deploy.Application, error) {
+	app, err := t.lockApplication(ctx, id)
+	if err == nil && app.Deleted {
+		err = deploy.Errorf(deploy.NotFound, "application %s is deleted", id)
+	}
+	return app, err
+}
+
+// mayDeploy refuses applications that nothing is triggered for.
+func mayDeploy(app deploy.Application) error {
+	switch {
+	case app.Deleted:
+		return deploy.Errorf(deploy.Illegal, "application %s is deleted: add it again first", app.ID)
+	case app.Disabled:
+		return deploy.Errorf(deploy.Illegal, "application %s is disabled: enable it first", app.ID)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package trigger
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// add registers the application in a directory by request.
+func (l *lab) add(dir, provider string) {
+	l.t.Helper()
+	must(l.t, l.store.AddApplication(l.t.Context(), deploy.Application{
+		ID: appID(dir), Name: "as requested", Kind: deploy.KindKubernetes, Labels: map[string]string{"from": "request"},
+		Git:          deploy.GitPath{RepoID: "apps", Remote: l.upstream.Dir, Branch: "main", Dir: dir, ConfigFile: "app.pipecd.yaml"},
+		Sync:         deploy.SyncState{Status: deploy.SyncUnknown},
+		Registration: deploy.Registration{By: "ann", Provider: provider},
+	}))
+}
+
+// TestAddedApplication: one that the configuration does not select is deployed
+// once it is added, and is what its file says from then on.
+func TestAddedApplication(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = nil })
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  labels: {team: a}")})
+	if _, ok := l.candidates()["web"]; !ok {
+		t.Fatal("it is no candidate at first")
+	}
+	l.add("web", "")
+	l.look()
+	if _, ok := l.candidates()["web"]; ok {
+		t.Error("it is a candidate still")
+	}
+	if app := l.app("web"); app.Name != "web" || !cmp.Equal(app.Labels, map[string]string{"team": "a"}) || app.Registration.By != "ann" {
+		t.Errorf("it is %+v", app)
+	}
+	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+	must(t, l.store.DeleteApplication(t.Context(), appID("web")))
+	l.push("meanwhile", map[string]string{"x": "1"})
+	l.add("web", "")
+	l.look()
+	if diff := cmp.Diff([]string{"begin CANCELLED", "meanwhile PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("added again, deployments (-want +got):\n%s", diff)
+	}
+}
+
+// TestAddedBeforeItsFile: until the file is there the application says what is
+// missing and keeps what the request said; then it is deployed.
+func TestAddedBeforeItsFile(t *testing.T) {
+	l := newLab(t, func(l *lab, _ *Config) { l.config.Discover = nil })
+	l.push("begin", map[string]string{"x": "1"})
+	l.add("web", "")
+	l.look()
+	l.wantInvalid("web", "web/app.pipecd.yaml does not exist at commit")
+	if app := l.app("web"); app.Name != "as requested" || app.Labels["from"] != "request" {
+		t.Errorf("it is %+v", app)
+	}
+	l.push("file", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	if diff := cmp.Diff([]string{"file PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployments (-want +got):\n%s", diff)
+	}
+	l.remove("web/app.pipecd.yaml")
+	l.wantInvalid("web", "no longer exists at commit")
+}
+
+// TestRegisteredProvider: the provider of the request counts where the file names
+// none, also when it is changed later.
+func TestRegisteredProvider(t *testing.T) {
+	l := newLab(t, func(l *lab, c *Config) { l.config.Discover, c.Providers = nil, []string{"a", "b"} })
+	l.push("begin", map[string]string{
+		"web/app.pipecd.yaml": appFile("web"),
+		"db/app.pipecd.yaml":  appFile("db", "  platformProvider: b"),
+	})
+	l.add("web", "a")
+	l.add("db", "a")
+	l.look()
+	for dir, want := range map[string]string{"web": "a", "db": "b"} {
+		if got := l.app(dir).Provider; got != want || l.all(dir)[0].Provider != want {
+			t.Errorf("%s is deployed to %q, its deployment to %q, want %q", dir, got, l.all(dir)[0].Provider, want)
+		}
+	}
+	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), "b"))
+	l.look()
+	if got := l.app("web").Provider; got != "b" {
+		t.Errorf("after the change it is deployed to %q", got)
+	}
+	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), "c"))
+	l.look()
+	l.wantInvalid("web", `registered with the platform provider "c", and none of that name is configured; there are: a, b: name one of them`)
+	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), ""))
+	l.look()
+	l.wantInvalid("web", "spec.platformProvider is missing, and the agent has several to choose from: a, b")
+}
+
+// TestRegistrationIsSeenAtOnce: a running trigger does not wait for its interval.
+func TestRegistrationIsSeenAtOnce(t *testing.T) {
+	l := newLab(t, func(l *lab, c *Config) { l.config.Discover, c.Interval = nil, time.Hour })
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.trigger.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	await(t, "the candidate is listed", func() bool { return len(l.candidates()) == 1 })
+	l.add("web", "")
+	await(t, "it is deployed", func() bool { return len(l.all("web")) == 1 })
+	must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
+	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
+	await(t, "it is deployed again", func() bool { return len(l.all("web")) == 2 })
+	must(t, l.store.DeleteApplication(t.Context(), appID("web")))
+	await(t, "it is a candidate", func() bool { return len(l.candidates()) == 1 })
+}
+
+// TestDisabledAgent: applications are registered and nothing is triggered, by a
+// commit, by drift or by command; once it is enabled, what was missed is.
+func TestDisabledAgent(t *testing.T) {
+	disable := func(l *lab, disabled bool) {
+		t.Helper()
+		_, err := l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = disabled })
+		must(t, err)
+	}
+	l := newLab(t)
+	web := appFile("web", "  trigger: {onOutOfSync: {disabled: false, minWindow: 1m}}")
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": web})
+	l.finish("web", deploy.Success)
+	disable(l, true)
+	l.restart() // it is still so
+	l.push("missed", map[string]string{"web/d.yaml": "2", "new/app.pipecd.yaml": appFile("new")})
+	l.state("web", deploy.OutOfSync)
+	l.pass(time.Hour)
+	command := l.askSync("web")
+	l.look()
+	l.wantRefused(command, "the agent is disabled: enable it first")
+	if diff := cmp.Diff([]string{"new", "web"}, l.registered()); diff != "" {
+		t.Errorf("registered (-want +got):\n%s", diff)
+	}
+	for dir, want := range map[string][]string{"web": {"begin SUCCESS"}, "new": nil} {
+		if diff := cmp.Diff(want, l.deployments(dir)); diff != "" {
+			t.Errorf("%s, while disabled (-want +got):\n%s", dir, diff)
+		}
+	}
+	disable(l, false)
+	l.look()
+	for dir, want := range map[string][]string{"web": {"begin SUCCESS", "missed PENDING"}, "new": {"missed PENDING"}} {
+		if diff := cmp.Diff(want, l.deployments(dir)); diff != "" {
+			t.Errorf("%s, enabled again (-want +got):\n%s", dir, diff)
+		}
+	}
+}
+
+// TestDisabledAgentKeepsChains: the block of a chain waits for the agent.
+func TestDisabledAgentKeepsChains(t *testing.T) {
+	l := newChainLab(t)
+	_, err := l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = true })
+	must(t, err)
+	l.look()
+	if open, err := l.store.OpenCommands(t.Context(), deploy.CommandChainSync); err != nil || len(open) == 0 {
+		t.Errorf("open commands of the chain: %v, %v", open, err)
+	}
+	_, err = l.store.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) { a.Disabled = false })
+	must(t, err)
+	l.look()
+	l.wantNoneOpen()
+}
