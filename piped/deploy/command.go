@@ -104,6 +104,9 @@ type Command struct {
 	Accept bool
 	Token  string
 
+	// PlanPreview is what a CommandBuildPlanPreview asks about.
+	PlanPreview *PlanPreviewRequest
+
 	// ForceRollback and ForceNoRollback are the options of a cancel.
 	ForceRollback   bool
 	ForceNoRollback bool

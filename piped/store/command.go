@@ -23,6 +23,8 @@ type commandBody struct {
 	Cascade         bool               `json:"cascade,omitempty"`
 	Accept          bool               `json:"accept,omitempty"`
 	Token           string             `json:"token,omitempty"`
+
+	PlanPreview *deploy.PlanPreviewRequest `json:"planPreview,omitempty"`
 }
 
 func bodyOf(c deploy.Command) commandBody {
@@ -30,7 +32,7 @@ func bodyOf(c deploy.Command) commandBody {
 		Commander: c.Commander, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
-		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token,
+		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview,
 	}
 }
 
@@ -50,7 +52,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
 	c.Commit, c.Reason, c.OverrideWindows = body.Commit, body.Reason, body.OverrideWindows
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
-	c.Cascade, c.Accept, c.Token = body.Cascade, body.Accept, body.Token
+	c.Cascade, c.Accept, c.Token, c.PlanPreview = body.Cascade, body.Accept, body.Token, body.PlanPreview
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)
 	return c, decode(metadata, &c.Metadata)
 }

@@ -11,6 +11,7 @@ import (
 	"filippo.io/age/agessh"
 	"filippo.io/age/armor"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -28,7 +29,7 @@ func Age(identities strict.Secret, recipient string) (*Keys, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement.config.recipient: %w", err)
 	}
-	keys := newKeys(ageFile{ids, to}, []byte("age\n"+recipient+"\n"+identities.Reveal()))
+	keys := newKeys(ageFile{ids, to}, deploy.AgentEncryption{Type: string(config.SecretManagementAge), PublicKey: strings.TrimSpace(recipient)}, []byte("age\n"+recipient+"\n"+identities.Reveal()))
 	if err := keys.check(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement.config.recipient: it does not belong to the identity; age-keygen -y prints the one that does")
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -32,7 +33,11 @@ func KeyPair(private, public strict.Secret) (*Keys, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement: public key: %w", err)
 	}
-	return newKeys(keyPair{key}, x509.MarshalPKCS1PublicKey(&key.PublicKey)), nil
+	text, err := publicText(&key.PublicKey)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "spec.secretManagement: public key: %w", err)
+	}
+	return newKeys(keyPair{key}, deploy.AgentEncryption{Type: string(config.SecretManagementKeyPair), PublicKey: text}, x509.MarshalPKCS1PublicKey(&key.PublicKey)), nil
 }
 
 func privateKey(text string) (*rsa.PrivateKey, error) {
@@ -60,6 +65,12 @@ func publicKey(text string) (*rsa.PublicKey, error) {
 		return rsaKey, nil
 	}
 	return nil, errors.New("expected an RSA key in PKIX; openssl rsa -pubout makes it of the private key")
+}
+
+// publicText returns a public key in PEM, as PipeCD's clients know it.
+func publicText(key *rsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), err
 }
 
 // keyPair is PipeCD's envelope, that of Bitnami's sealed-secrets without a label:

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -15,6 +16,7 @@ import (
 // never change and are safe for concurrent use.
 type Keys struct {
 	cipher      cryptosystem
+	public      deploy.AgentEncryption
 	fingerprint string
 }
 
@@ -24,9 +26,9 @@ type cryptosystem interface {
 	seal(plaintext []byte) (string, error)
 }
 
-func newKeys(c cryptosystem, identity []byte) *Keys {
+func newKeys(c cryptosystem, public deploy.AgentEncryption, identity []byte) *Keys {
 	sum := sha256.Sum256(identity)
-	return &Keys{cipher: c, fingerprint: hex.EncodeToString(sum[:])}
+	return &Keys{cipher: c, public: public, fingerprint: hex.EncodeToString(sum[:])}
 }
 
 // Fingerprint identifies the keys without showing them, whatever way they were
@@ -75,6 +77,14 @@ func keyText(name, file string, text strict.Secret) (strict.Secret, error) {
 	return strict.NewSecret(string(content)), nil
 }
 
+// Public says how to encrypt what the keys decrypt; the zero value for nil.
+func (k *Keys) Public() deploy.AgentEncryption {
+	if k == nil {
+		return deploy.AgentEncryption{}
+	}
+	return k.public
+}
+
 // Encrypt returns plaintext in the form that spec.encryption.encryptedSecrets
 // holds. It is another one at each call.
 func (k *Keys) Encrypt(plaintext []byte) (string, error) { return k.cipher.seal(plaintext) }
@@ -103,6 +113,29 @@ func (k *Keys) decrypt(enc *config.Encryption) (map[string]string, error) {
 // Placeholders returns keys that take any ciphertext and make the same meaningless
 // text of it: templates can be checked with them where the real keys are not.
 func Placeholders() *Keys { return &Keys{cipher: placeholders{}, fingerprint: "placeholders"} }
+
+// Concealed returns keys that open what k opens, refuse what k refuses, and return
+// a text that stands for the secret and says nothing of it: the same as long as Git
+// holds the same ciphertext. What is rendered with them can be shown to anybody,
+// whatever the templates do with a secret. Nil stays nil.
+func (k *Keys) Concealed() *Keys {
+	if k == nil {
+		return nil
+	}
+	return &Keys{cipher: concealed{k.cipher}, fingerprint: "concealed " + k.fingerprint}
+}
+
+type concealed struct{ cryptosystem }
+
+// open returns a name for the ciphertext. One made of the plaintext would tell who
+// encrypts a guess whether it is right.
+func (c concealed) open(ciphertext string) ([]byte, error) {
+	if _, err := c.cryptosystem.open(ciphertext); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(ciphertext)))
+	return []byte("redacted-" + hex.EncodeToString(sum[:6])), nil
+}
 
 type placeholders struct{}
 

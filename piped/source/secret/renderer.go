@@ -38,6 +38,19 @@ func (r *Renderer) Use(keys *Keys) { r.keys.Store(keys) }
 // does; "" without keys.
 func (r *Renderer) Fingerprint() string { return r.current().Fingerprint() }
 
+// Encryption says how to encrypt secrets for the keys; the zero value without keys.
+func (r *Renderer) Encryption() deploy.AgentEncryption { return r.current().Public() }
+
+// Encrypt returns plaintext as an application's spec.encryption holds it. Without
+// keys the error is of kind Illegal.
+func (r *Renderer) Encrypt(plaintext []byte) (string, error) {
+	keys := r.current()
+	if keys == nil {
+		return "", deploy.Errorf(deploy.Illegal, "the agent has no keys to encrypt secrets with: add secretManagement to its configuration")
+	}
+	return keys.Encrypt(plaintext)
+}
+
 func (r *Renderer) current() *Keys {
 	if r == nil {
 		return nil

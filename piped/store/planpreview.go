@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// AnswerPlanPreview stores what became of a plan preview and answers its command
+// with a status, in one transaction; a failed one has the error as its reason.
+// Conflict if the command was answered before.
+func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, status deploy.CommandStatus) error {
+	results, err := encode(p.Results)
+	if err == nil {
+		err = s.write(ctx, func(t *tx) error {
+			metadata := map[string]string{deploy.MetaReason: p.Error} // none if it is empty
+			if err := t.finishCommand(ctx, p.CommandID, status, metadata); err != nil {
+				return err
+			}
+			_, err := t.exec(ctx, "INSERT INTO plan_previews (command_id, error, results, at) VALUES (?, ?, ?, ?)", p.CommandID, p.Error, results, toMilli(p.At))
+			return err
+		})
+	}
+	return s.fail(err, "answer plan preview "+p.CommandID)
+}
+
+// PlanPreview returns what became of a plan preview. NotFound if it was not
+// answered, or removed.
+func (s *Store) PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error) {
+	p, ok, err := one(ctx, s, scanPlanPreview, "SELECT command_id, error, results, at FROM plan_previews WHERE command_id = ?", commandID)
+	if err == nil && !ok {
+		err = deploy.Errorf(deploy.NotFound, "there is no result of plan preview %s", commandID)
+	}
+	return p, s.fail(err, "read plan preview "+commandID)
+}
+
+func scanPlanPreview(row scanner) (p deploy.PlanPreview, err error) {
+	var results string
+	var at int64
+	if err := row.Scan(&p.CommandID, &p.Error, &results, &at); err != nil {
+		return p, err
+	}
+	p.At = fromMilli(at)
+	return p, decode(results, &p.Results)
+}
+
+// RemovePlanPreviews removes what plan previews told before a time.
+func (s *Store) RemovePlanPreviews(ctx context.Context, before time.Time) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, "DELETE FROM plan_previews WHERE at < ?", toMilli(before))
+		return err
+	})
+	return s.fail(err, "remove old plan previews")
+}

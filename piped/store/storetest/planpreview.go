@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+func testPlanPreviews(t *testing.T, e *env) {
+	ctx := t.Context()
+	asked := &deploy.PlanPreviewRequest{RepoID: "repo", HeadBranch: "pr", HeadCommit: "beef", BaseBranch: "main", Timeout: time.Minute}
+	for _, id := range []string{"good", "bad"} {
+		if _, err := e.store.CreateCommand(ctx, deploy.Command{ID: id, Type: deploy.CommandBuildPlanPreview, PlanPreview: asked}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open, err := e.store.OpenCommands(ctx, deploy.CommandBuildPlanPreview)
+	if err != nil || len(open) != 2 {
+		t.Fatalf("open: %v, %v", open, err)
+	}
+	if diff := cmp.Diff(asked, open[0].PlanPreview); diff != "" {
+		t.Errorf("what is asked (-want +got):\n%s", diff)
+	}
+	_, err = e.store.PlanPreview(ctx, "good")
+	wantKind(t, err, deploy.NotFound, "good")
+
+	at := e.clock.now().UTC().Truncate(time.Millisecond)
+	good := deploy.PlanPreview{CommandID: "good", At: at, Results: []deploy.ApplicationPreview{
+		{ApplicationID: "app-web", Name: "web", Kind: deploy.KindKubernetes, Dir: "apps/web", Labels: map[string]string{"a": "b"}, HeadBranch: "pr", HeadCommit: "beef",
+			Strategy: deploy.StrategyPipeline, Summary: "1 added", Details: "+ \x1b ünï", At: at},
+		{ApplicationID: "app-db", Error: "why", NoChange: true, At: at},
+	}}
+	bad := deploy.PlanPreview{CommandID: "bad", Error: "conflicts", At: at.Add(time.Hour)}
+	for _, c := range []struct {
+		preview deploy.PlanPreview
+		status  deploy.CommandStatus
+		want    map[string]string
+	}{
+		{good, deploy.CommandSucceeded, nil},
+		{bad, deploy.CommandFailed, map[string]string{deploy.MetaReason: "conflicts"}},
+	} {
+		if err := e.store.AnswerPlanPreview(ctx, c.preview, c.status); err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.store.PlanPreview(ctx, c.preview.CommandID)
+		if diff := cmp.Diff(c.preview, got); diff != "" || err != nil {
+			t.Errorf("%v, stored (-want +got):\n%s", err, diff)
+		}
+		command, err := e.store.Command(ctx, c.preview.CommandID)
+		if err != nil || command.Status != c.status || len(command.Metadata) != len(c.want) || command.Metadata[deploy.MetaReason] != c.want[deploy.MetaReason] {
+			t.Errorf("the command: %+v, %v", command, err)
+		}
+	}
+	wantKind(t, e.store.AnswerPlanPreview(ctx, bad, deploy.CommandFailed), deploy.Conflict, "answered before")
+	wantKind(t, e.store.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "nobody"}, deploy.CommandFailed), deploy.NotFound, "nobody")
+
+	if err := e.store.RemovePlanPreviews(ctx, at.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.store.PlanPreview(ctx, "good")
+	wantKind(t, err, deploy.NotFound, "good")
+	if _, err := e.store.PlanPreview(ctx, "bad"); err != nil {
+		t.Error(err)
+	}
+}
