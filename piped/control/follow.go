@@ -86,20 +86,21 @@ func (f *follower) send(ctx context.Context, d deploy.Deployment) error {
 		if f.done[stage.ID] || f.only != "" && f.only != stage.ID || stage.Status == deploy.StageNotStarted {
 			continue
 		}
-		if err := f.sendStage(ctx, d.ID, stage); err != nil {
+		if err := f.sendStage(ctx, d.ID, stage.ID, stage.Status.Completed() || d.Status.Completed()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *follower) sendStage(ctx context.Context, deploymentID string, stage deploy.Stage) error {
+// sendStage does it for one stage; ended tells that nothing is added any more.
+func (f *follower) sendStage(ctx context.Context, deploymentID, stageID string, ended bool) error {
 	for {
-		index, has := f.sent[stage.ID]
+		index, has := f.sent[stageID]
 		if !has {
 			index = -1
 		}
-		blocks, err := f.store.StageLogAfter(ctx, deploymentID, stage.ID, index, logPage)
+		blocks, err := f.store.StageLogAfter(ctx, deploymentID, stageID, index, logPage)
 		if err != nil {
 			return err
 		}
@@ -109,17 +110,17 @@ func (f *follower) sendStage(ctx context.Context, deploymentID string, stage dep
 		}
 		n := fit(messages)
 		last := n == len(blocks) && n < logPage
-		resp := &controlv1.FollowStageLogsResponse{StageId: text(stage.ID), Blocks: messages[:n], Completed: last && stage.Status.Completed()}
+		resp := &controlv1.FollowStageLogsResponse{StageId: text(stageID), Blocks: messages[:n], Completed: last && ended}
 		if n > 0 || resp.Completed {
 			if err := f.stream.Send(resp); err != nil {
 				return err
 			}
 		}
 		if n > 0 {
-			f.sent[stage.ID] = blocks[n-1].Index
+			f.sent[stageID] = blocks[n-1].Index
 		}
 		if last {
-			f.done[stage.ID] = resp.Completed
+			f.done[stageID] = resp.Completed
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -16,14 +17,19 @@ import (
 type hub struct {
 	store   Store
 	convert converter
+	told    map[string]int64 // revisions that were handed on, by deployment ID; of run
 
 	mu    sync.Mutex
 	subs  map[*subscription]struct{}
 	ended error // why there are no subscriptions any more
 }
 
+// maxTold bounds the revisions that are remembered. Forgetting them means that a
+// state may come twice.
+const maxTold = 10_000
+
 func newHub(s Store, c converter) *hub {
-	return &hub{store: s, convert: c, subs: map[*subscription]struct{}{}}
+	return &hub{store: s, convert: c, told: map[string]int64{}, subs: map[*subscription]struct{}{}}
 }
 
 // watch begins what run follows: changes that are committed after it returned are
@@ -54,6 +60,7 @@ func (h *hub) handOn(ctx context.Context, changes []deploy.Change) {
 		return
 	}
 	list, err := h.store.DeploymentsByID(ctx, ids)
+	list = slices.DeleteFunc(list, h.isTold)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.subs {
@@ -67,6 +74,17 @@ func (h *hub) handOn(ctx context.Context, changes []deploy.Change) {
 			}
 		}
 	}
+}
+
+// isTold reports whether a state was handed on already: one that was read before
+// its change was announced. It counts as handed on from now.
+func (h *hub) isTold(d deploy.Deployment) bool {
+	if len(h.told) >= maxTold {
+		clear(h.told)
+	}
+	was, known := h.told[d.ID]
+	h.told[d.ID] = d.Revision
+	return known && d.Revision <= was
 }
 
 // wanted wakes those who follow a log that has grown, and returns the deployments

@@ -14,6 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store/storetest"
 )
 
 func TestListenRules(t *testing.T) {
@@ -87,7 +88,7 @@ func TestTLS(t *testing.T) {
 
 // A stream that does not end by itself is cut off once the grace is over.
 func TestRunEndsThoughAStreamGoesOn(t *testing.T) {
-	s, err := control.New(control.Config{Address: "127.0.0.1:0", Grace: 50 * time.Millisecond})
+	s, err := control.New(control.Config{Address: "127.0.0.1:0", Store: storetest.New(t, nil), Grace: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func TestRunEndsThoughAStreamGoesOn(t *testing.T) {
 }
 
 func TestRunOnClosedListener(t *testing.T) {
-	s, err := control.New(control.Config{Address: "127.0.0.1:0"})
+	s, err := control.New(control.Config{Address: "127.0.0.1:0", Store: storetest.New(t, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,8 @@ type Agent struct {
 
 	tb    TB
 	clock *clock
+	cfg   control.Config
+	stop  func() // the server, and waits for its end
 }
 
 // Option changes how the agent is started.
@@ -59,23 +61,36 @@ func Start(tb TB, dir string, options ...Option) *Agent {
 	a.ReadWrite = a.Key("owner", deploy.ReadWrite)
 	a.ReadOnly = a.Key("watcher", deploy.ReadOnly)
 
-	cfg := control.Config{
-		Address: "127.0.0.1:0", Store: a.Store, PipedID: PipedID, ProjectID: ProjectID,
+	a.cfg = control.Config{
+		Address: "127.0.0.1:0", Store: a.Store, Status: status{a.Store}, PipedID: PipedID, ProjectID: ProjectID,
 		Logger: slog.New(slog.DiscardHandler), Now: a.clock.read, Grace: time.Second,
 	}
 	for _, o := range options {
-		o(&cfg)
+		o(&a.cfg)
 	}
-	a.Server, err = control.New(cfg)
+	a.serve()
+	tb.Cleanup(func() { a.stop() })
+	return a
+}
+
+// serve runs a server until stop is called.
+func (a *Agent) serve() {
+	var err error
+	a.Server, err = control.New(a.cfg)
 	a.check(err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Server.Run(ctx) }()
-	tb.Cleanup(func() {
+	a.stop = func() {
 		stop()
 		a.check(<-ended)
-	})
-	return a
+	}
+}
+
+// Restart stops the API and serves it again, on another port and on the same store.
+func (a *Agent) Restart() {
+	a.stop()
+	a.serve()
 }
 
 // Key stores a new API key and returns it.
@@ -192,6 +207,14 @@ func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) 
 		}
 	}
 	return d.Complete(to, reason, now)
+}
+
+// StartRollback begins the rollback stage of a deployment that is rolling back.
+func (a *Agent) StartRollback(id string) {
+	_, err := a.Store.UpdateDeployment(context.Background(), id, func(d *deploy.Deployment) error {
+		return d.StartStage(RollbackStage, a.clock.read())
+	})
+	a.check(err)
 }
 
 // RefusePrune notes on a deployment's sync stage that it would delete too much.

@@ -1,0 +1,38 @@
+package controltest
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// status is a control.Status that tells the same of everything but the store.
+type status struct{ store *store.Store }
+
+// State tells of one repository that is read, of one that is not, and the same of
+// clusters.
+func (s status) State(ctx context.Context) deploy.AgentState {
+	return deploy.AgentState{
+		Name: "test agent", Version: "v1.2.3", BuildCommit: "0123456", GoVersion: "go1.26", StartedAt: Epoch, ConfigLoadedAt: Epoch.Add(time.Minute),
+		ConfigError: "piped.yaml:7: spec.limts: unknown field",
+		Queues: []deploy.QueueState{
+			{Name: "planner", Waiting: 2, Active: 1, Limit: 16, OldestWaiting: Epoch},
+			{Name: "scheduler", Active: 3},
+			{Name: "cluster/dev", Active: 3, Limit: 5},
+		},
+		Repositories: []deploy.RepositoryState{
+			{
+				ID: "apps", Remote: "https://git.example.com/apps.git", Branch: "main", Head: "0123456789abcdef0123456789abcdef01234567",
+				CheckedAt: Epoch.Add(time.Minute), FetchedAt: Epoch, Applications: 3,
+			},
+			{ID: "infra", Remote: "https://git.example.com/infra.git", Branch: "main", Error: "connection refused", FailingSince: Epoch},
+		},
+		Clusters: []deploy.ClusterState{
+			{Name: "dev", Version: "v1.36.3", Reachable: true, WatchedKinds: 4, WatchedObjects: 120},
+			{Name: "prod", Error: "connection refused", FailingSince: Epoch},
+		},
+		Store: s.store.State(ctx),
+	}
+}
