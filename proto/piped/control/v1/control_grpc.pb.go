@@ -146,8 +146,9 @@ type ControlServiceClient interface {
 	// Ends with OK when the deployment has ended and everything was sent.
 	// NOT_FOUND: no such deployment or stage.
 	FollowStageLogs(ctx context.Context, in *FollowStageLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowStageLogsResponse], error)
-	// Reads the live objects of an application from its cluster. READ_ONLY.
-	// NOT_FOUND: no such application. UNAVAILABLE: the cluster does not answer.
+	// Reads the live objects of an application from its cluster, within ten
+	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
 	// Returns how an application differs from Git now. READ_ONLY.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
@@ -158,7 +159,9 @@ type ControlServiceClient interface {
 	// Streams drift reports: first the present ones, then each that changes,
 	// until the caller ends the call. READ_ONLY.
 	WatchDrift(ctx context.Context, in *WatchDriftRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDriftResponse], error)
-	// Lists rollouts, newest first. READ_ONLY.
+	// Lists the rollouts that the agent saw, those of deployments and those that
+	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
+	// is no such kind, outcome or cursor.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	// Returns delivery figures of a range of time. READ_ONLY.
 	GetDeliveryFigures(ctx context.Context, in *GetDeliveryFiguresRequest, opts ...grpc.CallOption) (*GetDeliveryFiguresResponse, error)
@@ -590,8 +593,9 @@ type ControlServiceServer interface {
 	// Ends with OK when the deployment has ended and everything was sent.
 	// NOT_FOUND: no such deployment or stage.
 	FollowStageLogs(*FollowStageLogsRequest, grpc.ServerStreamingServer[FollowStageLogsResponse]) error
-	// Reads the live objects of an application from its cluster. READ_ONLY.
-	// NOT_FOUND: no such application. UNAVAILABLE: the cluster does not answer.
+	// Reads the live objects of an application from its cluster, within ten
+	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
+	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
 	// Returns how an application differs from Git now. READ_ONLY.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
@@ -602,7 +606,9 @@ type ControlServiceServer interface {
 	// Streams drift reports: first the present ones, then each that changes,
 	// until the caller ends the call. READ_ONLY.
 	WatchDrift(*WatchDriftRequest, grpc.ServerStreamingServer[WatchDriftResponse]) error
-	// Lists rollouts, newest first. READ_ONLY.
+	// Lists the rollouts that the agent saw, those of deployments and those that
+	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
+	// is no such kind, outcome or cursor.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	// Returns delivery figures of a range of time. READ_ONLY.
 	GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error)

@@ -33,7 +33,7 @@ const (
 	Health_HEALTH_PROGRESSING Health = 2
 	// Suspended on purpose, such as a paused Deployment.
 	Health_HEALTH_SUSPENDED Health = 3
-	// Declared in Git but not in the cluster.
+	// Applied by the agent but not in the cluster.
 	Health_HEALTH_MISSING Health = 4
 	// Does not do what it should.
 	Health_HEALTH_DEGRADED Health = 5
@@ -91,7 +91,9 @@ type LiveState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The application.
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
-	// Worst health among its objects.
+	// Worst health among its objects: degraded, missing, cannot be told,
+	// progressing, suspended, healthy. What an object created counts through it:
+	// a workload that is not healthy is degraded if one of its pods is.
 	Health Health `protobuf:"varint,2,opt,name=health,proto3,enum=piped.model.v1.Health" json:"health,omitempty"`
 	// Its objects, ordered by kind, namespace and name.
 	Objects []*LiveObject `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -169,7 +171,7 @@ func (x *LiveState) GetIncompleteReason() string {
 	return ""
 }
 
-// One live object with what it created.
+// One live object with what it created. Nothing of its content is told.
 type LiveObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The object.
@@ -180,7 +182,9 @@ type LiveObject struct {
 	HealthReason string `protobuf:"bytes,3,opt,name=health_reason,json=healthReason,proto3" json:"health_reason,omitempty"`
 	// When it was created, unix milliseconds; 0 when missing.
 	CreatedAtMs int64 `protobuf:"varint,4,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
-	// Objects it owns: ReplicaSets, Pods, Jobs. Filled only when asked for.
+	// Objects it created, by kind and name: ReplicaSets but those of earlier
+	// revisions without pods, Pods, Jobs, claims of a StatefulSet. Filled only
+	// when asked for.
 	Children []*LiveObject `protobuf:"bytes,5,rep,name=children,proto3" json:"children,omitempty"`
 	// Images of its pods.
 	Images []string `protobuf:"bytes,6,rep,name=images,proto3" json:"images,omitempty"`
@@ -188,10 +192,16 @@ type LiveObject struct {
 	Replicas int32 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Available replicas.
 	AvailableReplicas int32 `protobuf:"varint,8,opt,name=available_replicas,json=availableReplicas,proto3" json:"available_replicas,omitempty"`
-	// Declared in Git; false for children and leftovers.
-	Declared      bool `protobuf:"varint,9,opt,name=declared,proto3" json:"declared,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Declared in Git, as the running commit has it or the one being deployed;
+	// false for children, leftovers and the objects of variants.
+	Declared bool `protobuf:"varint,9,opt,name=declared,proto3" json:"declared,omitempty"`
+	// Variant it belongs to: primary, canary or baseline; empty for children.
+	Variant string `protobuf:"bytes,10,opt,name=variant,proto3" json:"variant,omitempty"`
+	// How many more children there are than are told; the ones in trouble are
+	// told first.
+	ChildrenLeftOut int32 `protobuf:"varint,11,opt,name=children_left_out,json=childrenLeftOut,proto3" json:"children_left_out,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LiveObject) Reset() {
@@ -287,6 +297,20 @@ func (x *LiveObject) GetDeclared() bool {
 	return false
 }
 
+func (x *LiveObject) GetVariant() string {
+	if x != nil {
+		return x.Variant
+	}
+	return ""
+}
+
+func (x *LiveObject) GetChildrenLeftOut() int32 {
+	if x != nil {
+		return x.ChildrenLeftOut
+	}
+	return 0
+}
+
 var File_piped_model_v1_livestate_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_livestate_proto_rawDesc = "" +
@@ -298,7 +322,7 @@ const file_piped_model_v1_livestate_proto_rawDesc = "" +
 	"\aobjects\x18\x03 \x03(\v2\x1a.piped.model.v1.LiveObjectR\aobjects\x12\x1c\n" +
 	"\n" +
 	"read_at_ms\x18\x04 \x01(\x03R\breadAtMs\x12+\n" +
-	"\x11incomplete_reason\x18\x05 \x01(\tR\x10incompleteReason\"\xef\x02\n" +
+	"\x11incomplete_reason\x18\x05 \x01(\tR\x10incompleteReason\"\xb5\x03\n" +
 	"\n" +
 	"LiveObject\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x12.\n" +
@@ -309,7 +333,10 @@ const file_piped_model_v1_livestate_proto_rawDesc = "" +
 	"\x06images\x18\x06 \x03(\tR\x06images\x12\x1a\n" +
 	"\breplicas\x18\a \x01(\x05R\breplicas\x12-\n" +
 	"\x12available_replicas\x18\b \x01(\x05R\x11availableReplicas\x12\x1a\n" +
-	"\bdeclared\x18\t \x01(\bR\bdeclared*\x8b\x01\n" +
+	"\bdeclared\x18\t \x01(\bR\bdeclared\x12\x18\n" +
+	"\avariant\x18\n" +
+	" \x01(\tR\avariant\x12*\n" +
+	"\x11children_left_out\x18\v \x01(\x05R\x0fchildrenLeftOut*\x8b\x01\n" +
 	"\x06Health\x12\x16\n" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x01\x12\x16\n" +

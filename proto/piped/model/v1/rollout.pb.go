@@ -106,7 +106,7 @@ const (
 	RolloutKind_ROLLOUT_KIND_UNSPECIFIED RolloutKind = 0
 	// New pods from a changed template.
 	RolloutKind_ROLLOUT_KIND_ROLLOUT RolloutKind = 1
-	// More or fewer pods of the same template.
+	// More or fewer pods of the same template. Not recorded yet.
 	RolloutKind_ROLLOUT_KIND_SCALING RolloutKind = 2
 )
 
@@ -172,13 +172,15 @@ type Rollout struct {
 	Revision int64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Commit that was deployed; empty when someone else caused it.
 	Commit string `protobuf:"bytes,9,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Images of the new template, in order of its containers.
+	// Images of the new template, in order of its containers; empty when they are
+	// not known.
 	Images []string `protobuf:"bytes,10,rep,name=images,proto3" json:"images,omitempty"`
 	// State, and how it ended.
 	Outcome RolloutOutcome `protobuf:"varint,11,opt,name=outcome,proto3,enum=piped.model.v1.RolloutOutcome" json:"outcome,omitempty"`
 	// Why, for a person.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it started, unix milliseconds.
+	// When it started, unix milliseconds. Of one that others began it is what the
+	// cluster tells.
 	StartedAtMs int64 `protobuf:"varint,13,opt,name=started_at_ms,json=startedAtMs,proto3" json:"started_at_ms,omitempty"`
 	// When the API server showed its end, unix milliseconds; 0 before.
 	CompletedAtMs int64 `protobuf:"varint,14,opt,name=completed_at_ms,json=completedAtMs,proto3" json:"completed_at_ms,omitempty"`
