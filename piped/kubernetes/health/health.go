@@ -1,10 +1,13 @@
-// Package health says whether a live object is as it should be: whether what was
-// applied has come true. It is a pure function of the object.
+// Package health says whether a live object is as it should be. It is a pure
+// function of the object, and answers two questions:
 //
-// Deployments, StatefulSets and DaemonSets are not its business: package rollout
-// decides them. Objects that only describe something, such as ConfigMaps, Services
-// and roles, have no health, and neither has what depends on the world outside of
-// the cluster, such as the address of an Ingress.
+//   - Of: whether what was applied has come true, for whoever waits for it.
+//     Deployments, StatefulSets and DaemonSets are not its business: package
+//     rollout decides them. Objects that only describe something, such as
+//     ConfigMaps, Services and roles, have no health there, and neither has what
+//     depends on the world outside of the cluster, such as the address of an
+//     Ingress.
+//   - Live: how an object is now, of every kind, for whoever looks at it.
 package health
 
 import (
