@@ -1,0 +1,126 @@
+package replace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// inJSON replaces a field of a JSON file.
+func inJSON(content []byte, field, value string) ([]byte, error) {
+	steps, err := parsePath(field)
+	if err != nil {
+		return nil, err
+	}
+	w := jsonWalk{content: content, dec: json.NewDecoder(bytes.NewReader(content)), value: value}
+	w.dec.UseNumber()
+	err = w.walk(steps, true)
+	if err == nil {
+		if _, end := w.dec.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("something follows the first value")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the file as JSON: %w", err)
+	}
+	switch {
+	case w.holds:
+		return nil, fmt.Errorf("jsonField %s holds other fields; name one that is a single value", field)
+	case len(w.splices) == 0:
+		return nil, notFound("jsonField", field)
+	}
+	return spliced(content, w.splices...), nil
+}
+
+// jsonWalk goes through a JSON text, token by token, and notes what is replaced.
+type jsonWalk struct {
+	content []byte
+	dec     *json.Decoder
+	value   string
+	splices []splice
+	holds   bool // the path leads to an object or array
+}
+
+// walk reads the next value. On the path, steps lead on from it to the field.
+func (w *jsonWalk) walk(steps []step, onPath bool) error {
+	before := w.dec.InputOffset()
+	token, err := w.dec.Token()
+	if err != nil {
+		return noEOF(err)
+	}
+	switch token {
+	case json.Delim('{'), json.Delim('['):
+		w.holds = w.holds || onPath && len(steps) == 0
+		return w.members(token == json.Delim('['), steps, onPath)
+	}
+	if onPath && len(steps) == 0 {
+		to := int(w.dec.InputOffset())
+		from := int(before) + len(w.content[before:to]) - len(bytes.TrimLeft(w.content[before:to], " \t\r\n:,"))
+		w.splices = append(w.splices, splice{from, to, jsonForm(token, w.value)})
+	}
+	return nil
+}
+
+// members reads what an object or array holds, and its end.
+func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
+	for i := 0; w.dec.More(); i++ {
+		var name string
+		if !array {
+			token, err := w.dec.Token()
+			if err != nil {
+				return noEOF(err)
+			}
+			name, _ = token.(string)
+		}
+		next, on := follow(steps, onPath, array, i, name)
+		if err := w.walk(next, on); err != nil {
+			return err
+		}
+	}
+	_, err := w.dec.Token()
+	return noEOF(err)
+}
+
+// follow returns the steps from the member of an index or name on; on is false
+// when they do not lead there.
+func follow(steps []step, onPath, array bool, index int, name string) (next []step, on bool) {
+	if !onPath || len(steps) == 0 {
+		return nil, false
+	}
+	s := steps[0]
+	switch {
+	case s.index == every, array && s.index == index, !array && s.isName() && s.name == name:
+		return steps[1:], true
+	}
+	return steps, s.deep
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// jsonForm returns how value is written in place of a token.
+func jsonForm(was json.Token, value string) string {
+	var number json.Number
+	switch was.(type) {
+	case json.Number:
+		if json.Unmarshal([]byte(value), &number) == nil && number.String() == value {
+			return value
+		}
+	case bool:
+		if value == "true" || value == "false" {
+			return value
+		}
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(value) // a text always encodes
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,105 @@
+package replace
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// step is one step of a path: to the member of a name, to the item of an index,
+// or to all members or items.
+type step struct {
+	name  string
+	index int  // of a step without name; every is all of them
+	deep  bool // the name is looked for at any depth
+}
+
+const every = -1
+
+// isName tells whether the step is to the member of a name.
+func (s step) isName() bool { return s.index == named }
+
+const named = -2
+
+// parsePath reads a path such as $.spec.containers[0].image. Names that hold dots
+// or brackets stand in quotes, as .'app.kubernetes.io/version' or
+// ['app.kubernetes.io/version']; [*] is every item, .. any depth.
+func parsePath(path string) ([]step, error) {
+	rest, ok := strings.CutPrefix(path, "$")
+	if !ok {
+		return nil, fmt.Errorf("path %s does not begin with $", path)
+	}
+	var steps []step
+	for rest != "" {
+		s, after, err := nextStep(rest)
+		if err != nil {
+			return nil, fmt.Errorf("path %s: %w", path, err)
+		}
+		steps, rest = append(steps, s), after
+	}
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("path %s names no field; expected one such as $.spec.replicas", path)
+	}
+	return steps, nil
+}
+
+func nextStep(rest string) (s step, after string, err error) {
+	if inner, ok := strings.CutPrefix(rest, "["); ok {
+		return bracketStep(inner)
+	}
+	rest, ok := strings.CutPrefix(rest, ".")
+	if !ok {
+		return s, "", fmt.Errorf("expected . or [ at %q", rest)
+	}
+	s = step{index: named}
+	if deeper, ok := strings.CutPrefix(rest, "."); ok {
+		s.deep, rest = true, deeper
+	}
+	if strings.HasPrefix(rest, "'") || strings.HasPrefix(rest, `"`) {
+		s.name, after, err = quoted(rest)
+		return s, after, err
+	}
+	end := strings.IndexAny(rest, ".[")
+	if end < 0 {
+		end = len(rest)
+	}
+	s.name, after = rest[:end], rest[end:]
+	switch s.name {
+	case "":
+		return s, "", fmt.Errorf("a name is missing before %q", after)
+	case "*":
+		return step{index: every}, after, nil
+	}
+	return s, after, nil
+}
+
+// bracketStep reads what follows a bracket.
+func bracketStep(rest string) (s step, after string, err error) {
+	if strings.HasPrefix(rest, "'") || strings.HasPrefix(rest, `"`) {
+		s.index = named
+		if s.name, rest, err = quoted(rest); err != nil {
+			return s, "", err
+		}
+	} else {
+		end := max(0, strings.IndexByte(rest, ']'))
+		if s.index, err = strconv.Atoi(rest[:end]); rest[:end] == "*" {
+			s.index = every
+		} else if err != nil || s.index < 0 {
+			return s, "", fmt.Errorf("expected an index, * or a name in quotes at %q", "["+rest)
+		}
+		rest = rest[end:]
+	}
+	after, ok := strings.CutPrefix(rest, "]")
+	if !ok {
+		return s, "", fmt.Errorf("expected ] at %q", rest)
+	}
+	return s, after, nil
+}
+
+func quoted(rest string) (name, after string, err error) {
+	name, after, ok := strings.Cut(rest[1:], rest[:1])
+	if !ok {
+		return "", "", fmt.Errorf("the quote at %q does not end", rest)
+	}
+	return name, after, nil
+}
