@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -43,6 +44,8 @@ type Config struct {
 type Planner struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications with something to plan
+
+	busy atomic.Int32 // workers that plan
 
 	mu      sync.Mutex
 	waiting map[string]bool // applications that may have pending deployments
@@ -86,6 +89,10 @@ func (p *Planner) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// Busy returns how many applications are being looked at, and how many may be at
+// once.
+func (p *Planner) Busy() (now, limit int) { return int(p.busy.Load()), p.Workers }
 
 // scan enqueues every application that has a pending deployment: at the start,
 // and as the safety net. That is also what notices a clock that was set, and with
@@ -168,7 +175,10 @@ func (p *Planner) work(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		if err := p.planNext(ctx, app); err != nil && ctx.Err() == nil {
+		p.busy.Add(1)
+		err := p.planNext(ctx, app)
+		p.busy.Add(-1)
+		if err != nil && ctx.Err() == nil {
 			p.Logger.Warn("cannot plan now; trying again", "application", app, "error", err)
 			p.queue.AddRateLimited(app)
 		} else {

@@ -41,6 +41,7 @@ type Repo struct {
 	target target
 	head   plumbing.Hash // zero until the first Sync
 	stats  Stats
+	state  State // but for what target and head hold
 }
 
 // target is what a Repo follows, and how it gets there.

@@ -26,6 +26,7 @@ func (r *Repo) Sync(ctx context.Context) (c deploy.Commit, moved bool, err error
 }
 
 func (r *Repo) sync(ctx context.Context, f *flight) {
+	defer func() { r.note(ctx, f.err) }()
 	w := watch(ctx, r.cfg.Timeout)
 	defer w.stop()
 	s, h, err := r.ask(w)
@@ -53,6 +54,7 @@ func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) error {
 	}
 	r.mu.Lock()
 	r.stats.Fetches++
+	r.state.FetchedAt = r.cfg.Now()
 	r.mu.Unlock()
 	r.cfg.Logger.Info("git repository fetched", "repo", r.cfg.ID, "branch", r.follows().branch, "commit", h.String(), "took", r.cfg.Now().Sub(start))
 	return nil

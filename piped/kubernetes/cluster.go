@@ -52,6 +52,7 @@ type Cluster struct {
 	dynamic   dynamic.Interface
 	metadata  metadata.Interface
 	discovery *discovery
+	contact   *contact
 	retryFor  time.Duration
 	log       *slog.Logger
 	now       func() time.Time
@@ -76,6 +77,8 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
+	c.contact = &contact{now: c.now}
+	c.config.Wrap(c.contact.wrap)
 	if err := c.connect(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)
 	}
