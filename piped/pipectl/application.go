@@ -4,44 +4,67 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
-	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-func newApplication(conn *connection, logs *logging) *cobra.Command {
+func newApplication(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "application", Short: "Manage applications."}
-	cmd.AddCommand(newApplicationGet(conn), newApplicationList(conn), newApplicationSync(conn, logs), newApplicationRollback(conn, logs),
-		newApplicationCandidates(conn))
+	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
+		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationDrift(t),
+		newApplicationResources(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))
 	return asGroup(cmd)
 }
 
-func newApplicationGet(conn *connection) *cobra.Command {
+func newApplicationGet(t *tool) *cobra.Command {
 	var id string
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show one application.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, conn, func(ctx context.Context, c *client) (*modelv1.Application, error) {
+			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*modelv1.Application, error) {
 				resp, err := c.GetApplication(ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
 				if err != nil {
 					return nil, unknownApplication(failed("failed to get application", err))
 				}
 				return resp.Application, nil
-			})
+			}, (*printer).application)
 		},
 	}
 	cmd.Flags().StringVar(&id, "app-id", "", "The application ID.")
 	return required(cmd, "app-id")
 }
 
-func newApplicationList(conn *connection) *cobra.Command {
+func (p *printer) application(a *modelv1.Application) error {
+	state := colored(a.GetSyncState().GetStatus().String())
+	if a.GetDisabled() {
+		state = colored("DISABLED")
+	}
+	path := a.GetGitPath()
+	return p.fields(
+		field{"ID", a.GetId()},
+		field{"Name", a.GetName()},
+		field{"Kind", a.GetKind()},
+		field{"State", state},
+		field{"Reason", a.GetSyncState().GetShortReason()},
+		field{"Notice", cell{text: a.GetNotice(), color: yellow}},
+		field{"Cluster", a.GetPlatformProvider()},
+		field{"Repository", path.GetRepo().GetId()},
+		field{"File", path.GetPath() + "/" + path.GetConfigFilename()},
+		field{"Labels", pairs(a.GetLabels())},
+		field{"Description", a.GetDescription()},
+		field{"Runs commit", a.GetRunningCommit()},
+		field{"Last success", a.GetMostRecentlySuccessfulDeployment().GetDeploymentId()},
+		field{"Last deployment", a.GetMostRecentlyTriggeredDeployment().GetDeploymentId()},
+		field{"Agent", a.GetPipedId()},
+		field{"Updated", p.when(a.GetUpdatedAt() * 1000)},
+	)
+}
+
+func newApplicationList(t *tool) *cobra.Command {
 	req := &apiservice.ListApplicationsRequest{}
 	var labels []string
 	cmd := &cobra.Command{
@@ -54,13 +77,13 @@ func newApplicationList(conn *connection) *cobra.Command {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
 			}
-			return query(cmd, conn, func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
+			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
 				resp, err := c.ListApplications(ctx, req)
 				if err != nil {
 					return nil, failed("failed to list application", err)
 				}
 				return resp, nil
-			})
+			}, (*printer).applications)
 		},
 	}
 	flags := cmd.Flags()
@@ -74,138 +97,14 @@ func newApplicationList(conn *connection) *cobra.Command {
 	return required(cmd)
 }
 
-func newApplicationSync(conn *connection, logs *logging) *cobra.Command {
-	var id, commit, strategy string
-	var override, confirmPrune bool
-	var statuses []string
-	w := wait{}
-	cmd := &cobra.Command{
-		Use:   "sync",
-		Short: "Deploy the branch's head of an application, and wait for the deployment if told to.",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if w.statuses, err = statusesFromNames(statuses); err != nil {
-				return err
-			}
-			number, err := strategyFromName(strategy)
-			if err != nil {
-				return err
-			}
-			if confirmPrune {
-				return w.with(cmd, conn, logs, func(ctx context.Context) error { return w.confirmPrune(ctx, id) })
-			}
-			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy") || override
-			return w.with(cmd, conn, logs, func(ctx context.Context) error {
-				return w.sync(ctx, func(ctx context.Context) (string, error) {
-					if !own {
-						resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: id})
-						return resp.GetCommandId(), syncFailed(err)
-					}
-					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
-						ApplicationId: id, Commit: commit, Strategy: number, OverrideSyncWindows: override,
-					})
-					return resp.GetCommandId(), syncFailed(err)
-				})
-			})
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&id, "app-id", "", "The application ID.")
-	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
-	registerStrategy(flags, &strategy)
-	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
-	flags.BoolVar(&confirmPrune, "confirm-prune", false,
-		"Repeat the newest deployment, which failed because it would have deleted too much, and permit that.")
-	flags.StringSliceVar(&statuses, "wait-status", nil,
-		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
-	w.register(flags, 5*time.Minute)
-	for _, other := range []string{"commit", "strategy", "override-sync-windows"} {
-		cmd.MarkFlagsMutuallyExclusive("confirm-prune", other)
-	}
-	return required(cmd, "app-id")
-}
-
-// confirmPrune repeats a deployment with the permission to delete what it failed
-// for, and names that.
-func (w *wait) confirmPrune(ctx context.Context, app string) error {
-	return w.sync(ctx, func(ctx context.Context) (string, error) {
-		resp, err := w.client.control.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app})
-		for _, o := range resp.GetObjects() {
-			w.log.infof("Permitted to delete: %s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+func (p *printer) applications(resp *apiservice.ListApplicationsResponse) error {
+	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("CLUSTER"), fixed("COMMIT"), flexible("LABELS"), fixed("UPDATED"))
+	for _, a := range resp.GetApplications() {
+		state := colored(a.GetSyncState().GetStatus().String())
+		if a.GetDisabled() {
+			state = colored("DISABLED")
 		}
-		return resp.GetCommandId(), syncFailed(err)
-	})
-}
-
-// syncFailed and rollbackFailed say what could not be asked for; nil stays nil.
-func syncFailed(err error) error {
-	if err == nil {
-		return nil
+		t.add(a.GetId(), a.GetName(), state, a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
 	}
-	return unknownApplication(failed("failed to sync application", err))
+	return p.table(t, "No applications.", resp.GetCursor())
 }
-
-func rollbackFailed(app string, err error) error {
-	if err == nil {
-		return nil
-	}
-	err = failed("failed to roll back application", err)
-	if status.Code(err) != codes.NotFound {
-		return err
-	}
-	return hint(err, "'pipectl deployment list --app-id=%s --status=%s' shows what the application can go back to; 'pipectl application sync --app-id=%s --commit=...' deploys another commit; 'pipectl application list' shows the applications",
-		app, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, app)
-}
-
-func newApplicationRollback(conn *connection, logs *logging) *cobra.Command {
-	req := &controlv1.RollbackApplicationRequest{}
-	var to string
-	w := wait{}
-	cmd := &cobra.Command{
-		Use:   "rollback",
-		Short: "Deploy again what an application ran before.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if isHash(to) {
-				req.Commit = to
-			} else {
-				req.DeploymentId = to
-			}
-			return w.with(cmd, conn, logs, func(ctx context.Context) error {
-				return w.sync(ctx, func(ctx context.Context) (string, error) {
-					resp, err := w.client.control.RollbackApplication(ctx, req)
-					if err == nil {
-						w.log.infof("Rolling back to commit %s", resp.GetCommit())
-					}
-					return resp.GetCommandId(), rollbackFailed(req.GetApplicationId(), err)
-				})
-			})
-		},
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
-	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
-	w.register(flags, 5*time.Minute)
-	return required(cmd, "app-id", "to")
-}
-
-func newApplicationCandidates(conn *connection) *cobra.Command {
-	req := &controlv1.ListCandidatesRequest{}
-	cmd := &cobra.Command{
-		Use:   "candidates",
-		Short: "Show the application configurations in Git that are not applications of the agent, and why.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.ListCandidatesResponse, error) {
-				resp, err := c.control.ListCandidates(ctx, req)
-				if err != nil {
-					return nil, failed("failed to list candidates", err)
-				}
-				return resp, nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&req.RepositoryId, "repo-id", "", "The ID of the repository. Empty means all.")
-	return required(cmd)
-}
-
-// isHash reports whether s is a hash or a beginning of one; deployment IDs have
-// dashes.
-func isHash(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

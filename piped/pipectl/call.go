@@ -6,30 +6,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
-
-// query connects, makes one call and prints what it answers.
-func query[R any](cmd *cobra.Command, conn *connection, call func(context.Context, *client) (R, error)) error {
-	c, err := conn.dial(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
-	defer cancel()
-	resp, err := call(ctx, c)
-	if err != nil {
-		return err
-	}
-	return printJSON(cmd, resp)
-}
 
 // failed names what failed and adds what to do about it.
 func failed(what string, err error) error {
@@ -38,30 +23,77 @@ func failed(what string, err error) error {
 	case codes.Unauthenticated:
 		return hint(err, "the agent does not accept this API key: check --api-key, --api-key-file or PIPECTL_API_KEY_FILE; the owner's key is owner.key in the agent's data directory")
 	case codes.PermissionDenied:
-		return hint(err, "this API key may only read: use one with the role READ_WRITE")
+		return hint(err, "this API key may only read, or its subject is not one of those who may do this: use one with the role READ_WRITE, made with 'pipectl apikey create'")
 	case codes.Unavailable:
 		return hint(err, "the agent does not answer: check that it runs, and try again")
 	case codes.DeadlineExceeded:
 		return hint(err, "the agent took too long to answer: look at its log, and try again")
+	case codes.ResourceExhausted:
+		if tooLarge(err) {
+			return hint(err, "ask for less at once, with a smaller --limit")
+		}
+		return hint(err, "this API key makes more calls than the agent allows: wait a moment, or use another key")
+	case codes.InvalidArgument:
+		return hint(err, "the message names what is wrong; the command's --help lists its flags")
+	case codes.Internal:
+		return hint(err, "this is the agent's fault: its log says more")
 	case codes.Unimplemented:
 		return hint(err, "update the agent")
 	}
 	return err
 }
 
-// unknownApplication and unknownDeployment add where IDs are found.
-func unknownApplication(err error) error {
+// unknown adds what to do about something that is not there, named by its ID.
+func unknown(err error, where string, args ...any) error {
 	if status.Code(err) == codes.NotFound {
-		return hint(err, "'pipectl application list' shows the IDs of the enabled applications, with --disabled those of the others")
+		return hint(err, where, args...)
 	}
 	return err
 }
 
+// unknownApplication, unknownDeployment and unknownPiped add where IDs are found.
+func unknownApplication(err error) error {
+	return unknown(err, "'pipectl application list' shows the IDs of the enabled applications, with --disabled those of the others")
+}
+
 func unknownDeployment(err error) error {
-	if status.Code(err) == codes.NotFound {
-		return hint(err, "'pipectl deployment list' shows the IDs")
+	return unknown(err, "'pipectl deployment list' shows the IDs; 'pipectl deployment get' those of a deployment's stages")
+}
+
+func unknownPiped(err error) error {
+	return unknown(err, "'pipectl status' shows the agent's ID")
+}
+
+// tooLarge reports whether an answer was larger than a client takes.
+func tooLarge(err error) bool {
+	return strings.Contains(status.Convert(err).Message(), "larger than max")
+}
+
+// patient makes a call again that the agent refused because the key makes too
+// many. A call refused for that was not begun, so any call may be repeated.
+func patient(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	const most = 2 * time.Second
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, most) {
+		err := invoke(ctx, method, req, reply, conn, opts...)
+		if status.Code(err) != codes.ResourceExhausted || tooLarge(err) || !pauseFor(ctx, pause) {
+			return err
+		}
 	}
-	return err
+}
+
+// pauseFor waits; it reports false when ctx ends before or would end meanwhile.
+func pauseFor(ctx context.Context, pause time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // statusesFromNames turns names such as DEPLOYMENT_SUCCESS into statuses.

@@ -3,11 +3,11 @@ package pipectl
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,45 +33,23 @@ const (
 
 // connection says where the agent is and who calls.
 type connection struct {
-	address    string
-	apiKey     string
-	apiKeyFile string
-	certFile   string
-	insecure   bool
-	flags      *pflag.FlagSet
+	address        string
+	apiKey         string
+	apiKeyFile     string
+	certFile       string
+	clientCertFile string
+	clientKeyFile  string
+	insecure       bool
 }
 
 func (c *connection) register(flags *pflag.FlagSet) {
-	c.flags = flags
 	flags.StringVar(&c.address, "address", "", "The address of the agent's control API, as host:port. [PIPECTL_ADDRESS]")
 	flags.StringVar(&c.apiKey, "api-key", "", "The API key to authenticate with. [PIPECTL_API_KEY]")
 	flags.StringVar(&c.apiKeyFile, "api-key-file", "", "Path to the file that holds the API key. [PIPECTL_API_KEY_FILE]")
 	flags.StringVar(&c.certFile, "cert-file", "", "Path to the certificate (PEM) that the agent's certificate must be signed by. [PIPECTL_CERT_FILE]")
+	flags.StringVar(&c.clientCertFile, "client-cert-file", "", "Path to the certificate (PEM) to show to an agent that asks for one. [PIPECTL_CLIENT_CERT_FILE]")
+	flags.StringVar(&c.clientKeyFile, "client-key-file", "", "Path to the private key (PEM) of the client certificate. [PIPECTL_CLIENT_KEY_FILE]")
 	flags.BoolVar(&c.insecure, "insecure", false, "Connect without TLS. [PIPECTL_INSECURE]")
-}
-
-// fromEnvironment fills in what no flag gave. A key given by one flag is not
-// mixed with one from the environment.
-func (c *connection) fromEnvironment() error {
-	fill := func(flag, name string, into *string) {
-		if v := os.Getenv(name); v != "" && !c.flags.Changed(flag) {
-			*into = v
-		}
-	}
-	fill("address", "PIPECTL_ADDRESS", &c.address)
-	fill("cert-file", "PIPECTL_CERT_FILE", &c.certFile)
-	if !c.flags.Changed("api-key") && !c.flags.Changed("api-key-file") {
-		fill("api-key", "PIPECTL_API_KEY", &c.apiKey)
-		fill("api-key-file", "PIPECTL_API_KEY_FILE", &c.apiKeyFile)
-	}
-	if v := os.Getenv("PIPECTL_INSECURE"); v != "" && !c.flags.Changed("insecure") {
-		on, err := strconv.ParseBool(v)
-		if err != nil {
-			return hint(fmt.Errorf("PIPECTL_INSECURE is %q", v), "set it to true or false, or unset it")
-		}
-		c.insecure = on
-	}
-	return nil
 }
 
 // client is the API with the connection under it.
@@ -94,9 +72,6 @@ func (c *connection) dial(ctx context.Context) (*client, error) {
 func (c *client) close() { _ = c.conn.Close() }
 
 func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
-	if err := c.fromEnvironment(); err != nil {
-		return nil, err
-	}
 	key, err := c.key()
 	if err != nil {
 		return nil, err
@@ -111,6 +86,7 @@ func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(c.target(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithPerRPCCredentials(apiKey{key: key, insecure: c.insecure}),
+		grpc.WithChainUnaryInterceptor(patient),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 			MinConnectTimeout: connectTimeout,
@@ -179,14 +155,29 @@ func (c *connection) transport() (credentials.TransportCredentials, error) {
 	if c.insecure {
 		return insecure.NewCredentials(), nil
 	}
-	if c.certFile == "" {
-		return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), nil
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.certFile != "" {
+		pem, err := os.ReadFile(c.certFile)
+		if err == nil {
+			if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(pem) {
+				err = errors.New("no certificate in it")
+			}
+		}
+		if err != nil {
+			return nil, hint(fmt.Errorf("read the certificate %s: %w", c.certFile, err), "check --cert-file or PIPECTL_CERT_FILE: it holds PEM certificates")
+		}
 	}
-	creds, err := credentials.NewClientTLSFromFile(c.certFile, "")
-	if err != nil {
-		return nil, hint(fmt.Errorf("read the certificate %s: %w", c.certFile, err), "check --cert-file or PIPECTL_CERT_FILE: it holds PEM certificates")
+	if c.clientCertFile != "" || c.clientKeyFile != "" {
+		if c.clientCertFile == "" || c.clientKeyFile == "" {
+			return nil, hint(errors.New("a client certificate needs its private key, and the key its certificate"), "give both --client-cert-file and --client-key-file")
+		}
+		pair, err := tls.LoadX509KeyPair(c.clientCertFile, c.clientKeyFile)
+		if err != nil {
+			return nil, hint(fmt.Errorf("read the client certificate: %w", err), "check --client-cert-file and --client-key-file: they hold a PEM certificate and its key")
+		}
+		cfg.Certificates = []tls.Certificate{pair}
 	}
-	return creds, nil
+	return credentials.NewTLS(cfg), nil
 }
 
 // waitReady waits until the agent is connected or the time for that is over,
@@ -231,6 +222,10 @@ func (c *connection) advice(reason string) string {
 	switch {
 	case strings.Contains(reason, "first record does not look like a TLS handshake"):
 		return "the agent speaks plaintext at this address: add --insecure if you may send the key that way"
+	case strings.Contains(reason, "certificate required"):
+		return "the agent asks for a client certificate: name yours with --client-cert-file and --client-key-file"
+	case strings.Contains(reason, "tls: bad certificate") || strings.Contains(reason, "unknown certificate authority"):
+		return "the agent does not accept this client certificate: use one signed by its api.clientCAFile"
 	case strings.Contains(reason, "certificate"):
 		return "name the certificate the agent's is signed by with --cert-file, and use a host name that is in it"
 	case c.insecure && !strings.Contains(reason, "refused") && !strings.Contains(reason, "no such host"):

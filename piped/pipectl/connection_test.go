@@ -101,8 +101,8 @@ func TestInterrupted(t *testing.T) {
 	out := &cancelOn{text: "...", cancel: cancel}
 	args := []string{"deployment", "wait-status", "--deployment-id=d1", "--status=DEPLOYMENT_SUCCESS", "--insecure",
 		"--address", agent.Server.Addr(), "--api-key", agent.ReadOnly}
-	if code := pipectl.Run(ctx, args, strings.NewReader(""), out, out); code != 1 {
-		t.Errorf("exit code %d, want 1", code)
+	if code := pipectl.Run(ctx, args, strings.NewReader(""), out, out); code != pipectl.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, pipectl.ExitInterrupted)
 	}
 	if !strings.Contains(out.buf.String(), "stopped waiting for deployment d1: context canceled") {
 		t.Errorf("output %q does not say that the wait was stopped", out.buf.String())

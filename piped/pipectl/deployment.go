@@ -2,6 +2,7 @@ package pipectl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,36 +13,36 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-func newDeployment(conn *connection, logs *logging) *cobra.Command {
+func newDeployment(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "deployment", Short: "Manage deployments."}
-	cmd.AddCommand(newDeploymentGet(conn), newDeploymentList(conn), newDeploymentLogs(conn), newDeploymentWaitStatus(conn, logs),
-		newDeploymentCancel(conn, logs), newDeploymentPlan(conn), newDeploymentChain(conn))
+	cmd.AddCommand(newDeploymentGet(t), newDeploymentList(t), newDeploymentLogs(t), newDeploymentWaitStatus(t), newDeploymentWatch(t),
+		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentPlan(t), newDeploymentChain(t))
 	for _, d := range decisions() {
-		cmd.AddCommand(newDecision(conn, logs, d))
+		cmd.AddCommand(newDecision(t, d))
 	}
 	return asGroup(cmd)
 }
 
-func newDeploymentGet(conn *connection) *cobra.Command {
+func newDeploymentGet(t *tool) *cobra.Command {
 	var id string
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show one deployment with its stages and every change of their statuses.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, conn, func(ctx context.Context, c *client) (*modelv1.Deployment, error) {
+			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*modelv1.Deployment, error) {
 				resp, err := c.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: id})
 				if err != nil {
 					return nil, unknownDeployment(failed("failed to get deployment", err))
 				}
 				return resp.Deployment, nil
-			})
+			}, (*printer).deployment)
 		},
 	}
 	cmd.Flags().StringVar(&id, "deployment-id", "", "The deployment ID.")
 	return required(cmd, "deployment-id")
 }
 
-func newDeploymentList(conn *connection) *cobra.Command {
+func newDeploymentList(t *tool) *cobra.Command {
 	req := &apiservice.ListDeploymentsRequest{}
 	var labels []string
 	cmd := &cobra.Command{
@@ -59,13 +60,13 @@ func newDeploymentList(conn *connection) *cobra.Command {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
 			}
-			return query(cmd, conn, func(ctx context.Context, c *client) (*apiservice.ListDeploymentsResponse, error) {
+			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListDeploymentsResponse, error) {
 				resp, err := c.ListDeployments(ctx, req)
 				if err != nil {
 					return nil, failed("failed to list deployment", err)
 				}
 				return resp, nil
-			})
+			}, (*printer).deployments)
 		},
 	}
 	flags := cmd.Flags()
@@ -79,26 +80,7 @@ func newDeploymentList(conn *connection) *cobra.Command {
 	return required(cmd)
 }
 
-func newDeploymentLogs(conn *connection) *cobra.Command {
-	var id string
-	cmd := &cobra.Command{
-		Use:   "logs",
-		Short: "Show the logs of a deployment's stages.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, conn, func(ctx context.Context, c *client) (*apiservice.ListStageLogsResponse, error) {
-				resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: id})
-				if err != nil {
-					return nil, unknownDeployment(failed("failed to list stage logs", err))
-				}
-				return resp, nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&id, "deployment-id", "", "The deployment ID.")
-	return required(cmd, "deployment-id")
-}
-
-func newDeploymentWaitStatus(conn *connection, logs *logging) *cobra.Command {
+func newDeploymentWaitStatus(t *tool) *cobra.Command {
 	var id string
 	var statuses []string
 	w := wait{}
@@ -109,7 +91,7 @@ func newDeploymentWaitStatus(conn *connection, logs *logging) *cobra.Command {
 			if w.statuses, err = statusesFromNames(statuses); err != nil {
 				return err
 			}
-			return w.with(cmd, conn, logs, func(ctx context.Context) error { return w.deployment(ctx, id) })
+			return w.with(cmd, t, func(ctx context.Context) error { return w.deployment(ctx, id) })
 		},
 	}
 	flags := cmd.Flags()
@@ -117,4 +99,49 @@ func newDeploymentWaitStatus(conn *connection, logs *logging) *cobra.Command {
 	flags.StringSliceVar(&statuses, "status", nil, fmt.Sprintf("The statuses to wait for. (%s)", strings.Join(statusNames(), "|")))
 	w.register(flags, 15*time.Minute)
 	return required(cmd, "deployment-id", "status")
+}
+
+func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse) error {
+	t := newTable(fixed("ID"), flexible("APPLICATION"), fixed("STATUS"), fixed("COMMIT"), flexible("SUMMARY"), flexible("REASON"), fixed("CREATED"))
+	for _, d := range resp.GetDeployments() {
+		t.add(d.GetId(), d.GetApplicationName(), deploymentStatus(d.GetStatus()), shortHash(d.GetTrigger().GetCommit().GetHash()),
+			d.GetSummary(), d.GetStatusReason(), p.ageSeconds(d.GetCreatedAt()))
+	}
+	return p.table(t, "No deployments.", resp.GetCursor())
+}
+
+func (p *printer) deployment(d *modelv1.Deployment) error {
+	commit := d.GetTrigger().GetCommit()
+	err := p.fields(
+		field{"ID", d.GetId()},
+		field{"Application", d.GetApplicationName() + " (" + d.GetApplicationId() + ")"},
+		field{"Status", deploymentStatus(d.GetStatus())},
+		field{"Reason", d.GetStatusReason()},
+		field{"Summary", d.GetSummary()},
+		field{"Commit", strings.TrimSpace(commit.GetHash() + " " + firstLine(commit.GetMessage()))},
+		field{"Ran before", d.GetRunningCommitHash()},
+		field{"Cause", word(d.GetTriggerKind(), "TRIGGER_KIND_")},
+		field{"Asked by", d.GetTrigger().GetCommander()},
+		field{"Chain", d.GetDeploymentChainId()},
+		field{"Repeats", d.GetRetryOf()},
+		field{"Superseded by", d.GetSupersededBy()},
+		field{"Created", p.when(d.GetCreatedAtMs())},
+		field{"Started", p.when(d.GetStartedAtMs())},
+		field{"Ended", p.when(d.GetCompletedAtMs())},
+	)
+	return errors.Join(err, p.section("Stages", stageTable(p, d.GetStages())), p.section("Changes of status", p.transitions(d)))
+}
+
+func (p *printer) transitions(d *modelv1.Deployment) *table {
+	names := stageNames(d)
+	t := newTable(fixed("TIME"), fixed("OF"), fixed("TO"), flexible("REASON"))
+	for _, m := range d.GetTransitions() {
+		of := "deployment"
+		if m.GetStageId() != "" {
+			of = names.of(m.GetStageId())
+		}
+		to := strings.TrimPrefix(strings.TrimPrefix(m.GetTo(), "DEPLOYMENT_"), "STAGE_")
+		t.add(time.UnixMilli(m.GetAtMs()).UTC().Format(time.TimeOnly), of, colored(to), m.GetReason())
+	}
+	return t
 }

@@ -2,92 +2,134 @@ package pipectl
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 )
 
-// printJSON writes a message as the real pipectl does: encoding/json of the
-// generated struct, not protojson, on one line.
-func printJSON(cmd *cobra.Command, message any) error {
+// Formats of answers.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+)
+
+// printer writes answers to stdout in one format.
+type printer struct {
+	*screen
+	format string
+	now    time.Time
+	asked  int // answers written so far
+}
+
+// checkFormat accepts the names of formats.
+func checkFormat(format string) error {
+	switch format {
+	case formatTable, formatJSON, formatYAML:
+		return nil
+	}
+	return hint(fmt.Errorf("unknown output %q", format), "--output and PIPECTL_OUTPUT are table, json or yaml")
+}
+
+// print writes a message: as text, or as the real pipectl does, encoding/json
+// of the generated struct, not protojson, on one line. YAML is that JSON in
+// other words; its documents are parted by a line of dashes.
+func (p *printer) print(message any, text func(*printer) error) error {
+	if p.format == formatTable {
+		return text(p)
+	}
 	data, err := json.Marshal(message)
 	if err != nil {
 		return fmt.Errorf("failed to marshal the response: %w", err)
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(data))
+	if p.format == formatJSON {
+		_, err = fmt.Fprintln(p.out, string(data))
+		return err
+	}
+	if data, err = yaml.JSONToYAML(data); err != nil {
+		return fmt.Errorf("failed to write the response as YAML: %w", err)
+	}
+	if p.asked++; p.asked > 1 {
+		data = append([]byte("---\n"), data...)
+	}
+	_, err = p.out.Write(data)
 	return err
 }
 
-// logging says how messages for a person are written.
-type logging struct {
-	level    string
-	encoding string
+// linef writes a line of text.
+func (p *printer) linef(format string, args ...any) error {
+	_, err := fmt.Fprintf(p.out, format+"\n", args...)
+	return err
 }
 
-// register adds the real pipectl's flags for telemetry. Those that mean nothing
-// to a client are accepted and hidden.
-func (l *logging) register(flags *pflag.FlagSet) {
-	flags.StringVar(&l.level, "log-level", "info", "The minimum level of messages. (debug|info|warn|error)")
-	flags.StringVar(&l.encoding, "log-encoding", "humanize", "How messages are written. (humanize|console|json)")
-	flags.Bool("metrics", true, "")
-	flags.Bool("profile", false, "")
-	flags.Bool("profile-debug-logging", false, "")
-	flags.String("profiler-credentials-file", "", "")
-	for _, name := range []string{"metrics", "profile", "profile-debug-logging", "profiler-credentials-file"} {
-		flags.Lookup(name).Hidden = true
+// table writes a table, or a sentence when it is empty, and how to see more when
+// there is a cursor.
+func (p *printer) table(t *table, empty, cursor string) error {
+	if len(t.rows) == 0 {
+		return p.linef("%s", empty)
 	}
+	if err := t.write(p.screen); err != nil {
+		return err
+	}
+	if cursor == "" {
+		return nil
+	}
+	return p.linef("\n%s", p.paint(faint, "More with --cursor="+clean(cursor)))
 }
 
-// logger writes messages to stderr.
-type logger struct {
-	out   io.Writer
-	json  bool
-	quiet bool // only errors
+// section writes a heading and a table under it; an empty table is left out.
+func (p *printer) section(title string, t *table) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return errors.Join(p.linef("\n%s", p.paint(cyan, title)), t.write(p.screen))
 }
 
-func (l *logging) logger(cmd *cobra.Command) (*logger, error) {
-	log := &logger{out: cmd.ErrOrStderr()}
-	switch l.encoding {
-	case "humanize", "console":
-	case "json":
-		log.json = true
-	default:
-		return nil, hint(fmt.Errorf("unknown log encoding %q", l.encoding), "--log-encoding is humanize, console or json")
-	}
-	switch l.level {
-	case "debug", "info":
-	case "warn", "error":
-		log.quiet = true
-	default:
-		return nil, hint(fmt.Errorf("unknown log level %q", l.level), "--log-level is debug, info, warn or error")
-	}
-	return log, nil
+// field is a line of what is shown about one thing.
+type field struct {
+	name  string
+	value any // a string, a number or a cell
 }
 
-func (l *logger) infof(format string, args ...any) {
-	if !l.quiet {
-		l.write("INFO", fmt.Sprintf(format, args...))
+// fields writes names and values below each other; empty values are left out.
+func (p *printer) fields(fields ...field) error {
+	width := 0
+	for _, f := range fields {
+		width = max(width, len(f.name))
 	}
+	for _, f := range fields {
+		c, ok := f.value.(cell)
+		if !ok {
+			c = cell{text: fmt.Sprint(f.value)}
+		}
+		if c.text = clean(c.text); c.text == "" {
+			continue
+		}
+		if err := p.linef("%-*s  %s", width+1, f.name+":", p.paint(c.color, c.text)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (l *logger) errorf(format string, args ...any) {
-	l.write("ERROR", fmt.Sprintf(format, args...))
-}
-
-func (l *logger) write(severity, message string) {
-	if !l.json {
-		fmt.Fprintln(l.out, message)
-		return
+// diff writes a unified diff in colours.
+func (p *printer) diff(text string) error {
+	for line := range strings.SplitSeq(strings.TrimRight(cleanLines(text), "\n"), "\n") {
+		c := plain
+		switch {
+		case strings.HasPrefix(line, "+"):
+			c = green
+		case strings.HasPrefix(line, "-"):
+			c = red
+		case strings.HasPrefix(line, "@@"):
+			c = cyan
+		}
+		if err := p.linef("%s", p.paint(c, line)); err != nil {
+			return err
+		}
 	}
-	line, err := json.Marshal(struct {
-		Severity  string `json:"severity"`
-		EventTime string `json:"eventTime"`
-		Message   string `json:"message"`
-	}{severity, time.Now().Format(time.RFC3339Nano), message})
-	if err == nil { // three strings always encode
-		fmt.Fprintln(l.out, string(line))
-	}
+	return nil
 }

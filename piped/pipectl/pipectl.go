@@ -17,14 +17,16 @@ import (
 	"io"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
 // Run runs the command line args (without the program's name) and returns its
-// exit code: 0 for success, 1 for any error, which is on stderr then, with what
-// to do next where that is known. Settings that flags do not give are read from
-// the PIPECTL_* environment variables.
+// exit code: ExitSuccess, ExitError or one of the others. An error is on stderr
+// then, with what to do next where that is known. Settings that flags do not
+// give are read from the PIPECTL_* environment variables, and then from the
+// configuration file. The end of ctx ends every command soon.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -33,14 +35,18 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return 0
+		return ExitSuccess
+	}
+	code := exitCode(ctx, err)
+	if code == ExitInterrupted {
+		err = fmt.Errorf("interrupted: %w", err)
 	}
 	log.New(stderr, "", log.LstdFlags).Println(err)
 	var h *hinted
-	if errors.As(err, &h) {
+	if errors.As(err, &h) && code != ExitInterrupted {
 		fmt.Fprintln(stderr, "Hint:", h.hint)
 	}
-	return 1
+	return code
 }
 
 func newRoot() *cobra.Command {
@@ -50,16 +56,23 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	conn := &connection{}
-	conn.register(root.PersistentFlags())
-	logs := &logging{}
-	logs.register(root.PersistentFlags())
+	t := &tool{now: time.Now}
+	t.register(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return hint(err, "see '%s --help' for the flags", cmd.CommandPath())
 	})
 	root.AddCommand(
-		newApplication(conn, logs),
-		newDeployment(conn, logs),
+		newApplication(t),
+		newDeployment(t),
+		newEvent(t),
+		newPlanPreview(t),
+		newEncrypt(t),
+		newPiped(t),
+		newAPIKey(t),
+		newStatus(t),
+		newMigrate(t),
+		newTransfer(t),
+		newPlugin(),
 		newVersion(),
 	)
 	asGroup(root)

@@ -27,8 +27,13 @@ type wait struct {
 	statuses []modelv1.DeploymentStatus
 	interval time.Duration
 	timeout  time.Duration
-	client   *client
-	log      *logger
+	whole    bool // until the deployment has ended, showing its stages
+	patient  bool // timeout was given: it holds for the deployment, too
+
+	client *client
+	log    *logger
+	screen *screen
+	now    func() time.Time
 }
 
 func (w *wait) register(flags *pflag.FlagSet, timeout time.Duration) {
@@ -36,29 +41,43 @@ func (w *wait) register(flags *pflag.FlagSet, timeout time.Duration) {
 	flags.DurationVar(&w.timeout, "timeout", timeout, "The longest time to wait.")
 }
 
+// registerWhole adds the flag that shows the deployment until it has ended.
+func (w *wait) registerWhole(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.whole, "wait", false, fmt.Sprintf(
+		"Show the deployment's stages until it has ended, at most %s unless --timeout says otherwise. Exits with %d when it failed, %d when it was cancelled, %d when it was refused, %d when it is not over in time.",
+		wholeTimeout, ExitFailure, ExitCancelled, ExitRefused, ExitTimeout))
+}
+
+// wholeTimeout is how long a deployment that is shown to its end may take.
+const wholeTimeout = time.Hour
+
 // with connects and runs f.
-func (w *wait) with(cmd *cobra.Command, conn *connection, logs *logging, f func(context.Context) error) (err error) {
+func (w *wait) with(cmd *cobra.Command, t *tool, f func(context.Context) error) (err error) {
 	if w.interval <= 0 || w.timeout <= 0 {
 		return hint(fmt.Errorf("check-interval is %s and timeout %s", w.interval, w.timeout), "both must be longer than zero, such as 5s")
 	}
-	if w.log, err = logs.logger(cmd); err != nil {
+	if w.log, err = t.logs.logger(cmd); err != nil {
 		return err
 	}
-	if w.client, err = conn.dial(cmd.Context()); err != nil {
+	if w.client, err = t.dial(cmd.Context()); err != nil {
 		return err
 	}
 	defer w.client.close()
+	w.screen, w.now, w.patient = newScreen(cmd.ErrOrStderr()), t.now, cmd.Flags().Changed("timeout")
 	return f(cmd.Context())
 }
 
 // sync asks for a deployment, with an error that is complete, and waits until it is triggered, then for the
-// statuses, if any, with the timeout starting anew.
+// statuses, if any, or for its end, with the timeout starting anew.
 func (w *wait) sync(ctx context.Context, request func(context.Context) (commandID string, err error)) error {
 	id, err := w.trigger(ctx, request)
 	if err != nil {
-		return err
+		return w.refused(err)
 	}
 	w.log.infof("Successfully triggered deployment %s", id)
+	if w.whole {
+		return w.toTheEnd(ctx, id)
+	}
 	if len(w.statuses) == 0 {
 		return nil
 	}
@@ -83,6 +102,15 @@ func (w *wait) trigger(ctx context.Context, request func(context.Context) (strin
 	return id, err
 }
 
+// refused gives an error the code for a request that was refused, for those who
+// wait for the whole deployment.
+func (w *wait) refused(err error) error {
+	if w.whole && (errors.Is(err, errNoDeployment) || status.Code(err) == codes.FailedPrecondition) {
+		return withCode(err, ExitRefused)
+	}
+	return err
+}
+
 // triggered looks at a sync command once.
 func (w *wait) triggered(ctx context.Context, commandID string) (id string, done bool, err error) {
 	resp, err := w.client.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: commandID})
@@ -96,7 +124,7 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 	if command == nil {
 		return "", false, fmt.Errorf("the agent's answer holds no command %s", commandID)
 	}
-	if t := command.GetType(); t != modelv1.Command_SYNC_APPLICATION && t != modelv1.Command_RETRY_DEPLOYMENT {
+	if t := command.GetType(); !triggers(t) {
 		w.log.errorf("Unexpected command type %s", command.GetType())
 		return "", false, errNoDeployment
 	}
@@ -114,6 +142,15 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 		return "", false, errNoDeployment
 	}
 	return "", false, nil
+}
+
+// triggers reports whether commands of a type make a deployment.
+func triggers(t modelv1.Command_Type) bool {
+	switch t {
+	case modelv1.Command_SYNC_APPLICATION, modelv1.Command_RETRY_DEPLOYMENT, modelv1.Command_ROLLBACK_APPLICATION:
+		return true
+	}
+	return false
 }
 
 var errNoDeployment = errors.New("failed to detect the triggered deployment ID")
@@ -190,7 +227,9 @@ func (w *wait) poll(ctx context.Context, what string, look func() (done bool, er
 		if done || err != nil {
 			return err
 		}
-		w.log.infof("...")
+		if !w.whole {
+			w.log.infof("...")
+		}
 		pause := time.NewTimer(delay)
 		select {
 		case <-pause.C:
@@ -205,5 +244,9 @@ func (w *wait) stopped(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("stopped waiting for %s: %w", what, ctx.Err())
 	}
-	return hint(fmt.Errorf("waited %s for %s: %w", w.timeout, what, ctx.Err()), "wait longer with --timeout, or look at what it is doing with 'pipectl deployment get'")
+	err := hint(fmt.Errorf("waited %s for %s: %w", w.timeout, what, ctx.Err()), "wait longer with --timeout, or look at what it is doing with 'pipectl deployment get'")
+	if w.whole {
+		return withCode(err, ExitTimeout)
+	}
+	return err
 }

@@ -41,14 +41,14 @@ func decisions() []decision {
 	}
 }
 
-func newDecision(conn *connection, logs *logging, what decision) *cobra.Command {
+func newDecision(t *tool, what decision) *cobra.Command {
 	var id, stage, reason string
 	w := wait{}
 	cmd := &cobra.Command{
 		Use:   what.use,
 		Short: what.short,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.with(cmd, conn, logs, func(ctx context.Context) error {
+			return w.with(cmd, t, func(ctx context.Context) error {
 				return w.decide(ctx, what.use, what.done, func(ctx context.Context) (string, error) {
 					return what.request(ctx, w.client, id, stage, reason)
 				})
@@ -63,7 +63,7 @@ func newDecision(conn *connection, logs *logging, what decision) *cobra.Command 
 	return required(cmd, "deployment-id")
 }
 
-func newDeploymentCancel(conn *connection, logs *logging) *cobra.Command {
+func newDeploymentCancel(t *tool) *cobra.Command {
 	req := &controlv1.CancelDeploymentRequest{}
 	w := wait{}
 	cmd := &cobra.Command{
@@ -73,7 +73,7 @@ func newDeploymentCancel(conn *connection, logs *logging) *cobra.Command {
 			if req.ForceRollback && req.ForceNoRollback {
 				return errors.New("force-rollback and force-no-rollback exclude each other: give one of them")
 			}
-			return w.with(cmd, conn, logs, func(ctx context.Context) error {
+			return w.with(cmd, t, func(ctx context.Context) error {
 				return w.decide(ctx, "cancel", "Cancelled the deployment", func(ctx context.Context) (string, error) {
 					resp, err := w.client.control.CancelDeployment(ctx, req)
 					return resp.GetCommandId(), err
@@ -89,60 +89,29 @@ func newDeploymentCancel(conn *connection, logs *logging) *cobra.Command {
 	return required(cmd, "deployment-id")
 }
 
-func newDeploymentPlan(conn *connection) *cobra.Command {
-	req := &controlv1.GetPlanRequest{}
-	var strategy string
+func newDeploymentRetry(t *tool) *cobra.Command {
+	req := &controlv1.RetryDeploymentRequest{}
+	w := wait{}
 	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Show what a deployment does, or what a sync of an application would do: strategy, summary and stages.",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if (req.DeploymentId == "") == (req.ApplicationId == "") {
-				return errors.New("give one of deployment-id and app-id")
-			}
-			if req.Strategy, err = strategyFromName(strategy); err != nil {
-				return err
-			}
-			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.Plan, error) {
-				resp, err := c.control.GetPlan(ctx, req)
-				switch {
-				case err == nil:
-					return resp.Plan, nil
-				case req.ApplicationId != "":
-					return nil, unknownApplication(failed("failed to get the plan", err))
-				}
-				return nil, unknownDeployment(failed("failed to get the plan", err))
+		Use:   "retry",
+		Short: "Repeat a deployment that has ended: same commit, same strategy.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.with(cmd, t, func(ctx context.Context) error {
+				return w.sync(ctx, func(ctx context.Context) (string, error) {
+					resp, err := w.client.control.RetryDeployment(ctx, req)
+					if err != nil {
+						return "", unknownDeployment(failed("failed to retry deployment", err))
+					}
+					return resp.GetCommandId(), nil
+				})
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
-	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID: plan a sync of it without deploying anything.")
-	flags.StringVar(&req.Commit, "commit", "", "With app-id, the commit: at least 7 digits of its hash. Empty means the branch's head.")
-	registerStrategy(flags, &strategy)
-	return required(cmd)
-}
-
-func newDeploymentChain(conn *connection) *cobra.Command {
-	var id string
-	cmd := &cobra.Command{
-		Use:   "chain",
-		Short: "Show a deployment chain with the state of its blocks.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, conn, func(ctx context.Context, c *client) (*controlv1.DeploymentChain, error) {
-				resp, err := c.control.GetDeploymentChain(ctx, &controlv1.GetDeploymentChainRequest{DeploymentChainId: id})
-				if err != nil {
-					err = failed("failed to get the deployment chain", err)
-					if status.Code(err) == codes.NotFound {
-						err = hint(err, "a deployment of a chain names it as deployment_chain_id in 'pipectl deployment get'")
-					}
-					return nil, err
-				}
-				return resp.Chain, nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&id, "chain-id", "", "The ID of the chain.")
-	return required(cmd, "chain-id")
+	w.register(flags, 5*time.Minute)
+	w.registerWhole(cmd)
+	return required(cmd, "deployment-id")
 }
 
 // decide makes a request and waits for the agent's answer to its command.
@@ -153,8 +122,13 @@ func (w *wait) decide(ctx context.Context, use, done string, request func(contex
 	if err != nil {
 		return unknownDeployment(failed("failed to "+use, err))
 	}
+	return w.answered(ctx, id, use, done)
+}
+
+// answered waits until the agent has done what a command asks for.
+func (w *wait) answered(ctx context.Context, id, use, done string) error {
 	w.log.infof("Sent the request and waiting for its answer...")
-	err = w.poll(ctx, "the agent to answer the request", func() (bool, error) {
+	err := w.poll(ctx, "the agent to answer the request", func() (bool, error) {
 		resp, err := w.client.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: id})
 		if status.Code(err) == codes.NotFound {
 			return false, fmt.Errorf("command %q not found", id)

@@ -1,0 +1,191 @@
+package pipectl
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func newDeploymentLogs(t *tool) *cobra.Command {
+	req := &controlv1.FollowStageLogsRequest{}
+	var on bool
+	cmd := &cobra.Command{
+		Use:   "logs",
+		Short: "Show the logs of a deployment's stages, with --follow until it has ended.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if on {
+				return followLogs(cmd, t, req)
+			}
+			if req.StageId != "" {
+				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or leave --stage-id away")
+			}
+			return showLogs(cmd, t, req.DeploymentId)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
+	flags.BoolVarP(&on, "follow", "f", false, "Show log entries as they come, as lines, until the deployment has ended.")
+	flags.StringVar(&req.StageId, "stage-id", "", "With follow, the stage ID. Empty means all stages.")
+	return required(cmd, "deployment-id")
+}
+
+// showLogs shows what has been written so far.
+func showLogs(cmd *cobra.Command, t *tool, id string) error {
+	var stages names
+	return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListStageLogsResponse, error) {
+		resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: id})
+		if err != nil {
+			return nil, unknownDeployment(failed("failed to list stage logs", err))
+		}
+		if t.output == formatTable {
+			stages = namesFor(ctx, c, id)
+		}
+		return resp, nil
+	}, func(p *printer, resp *apiservice.ListStageLogsResponse) error {
+		for _, stage := range stages.ordered(resp.GetStageLogs()) {
+			for _, b := range resp.GetStageLogs()[stage].GetBlocks() {
+				if err := p.block(stages.of(stage), b); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// block writes a log entry, each of its lines with the time and the stage.
+func (p *printer) block(stage string, b *modelv1.LogBlock) error {
+	c := plain
+	switch b.GetSeverity() {
+	case modelv1.LogSeverity_ERROR:
+		c = red
+	case modelv1.LogSeverity_SUCCESS:
+		c = green
+	}
+	at := b.GetCreatedAtMs()
+	if at == 0 {
+		at = b.GetCreatedAt() * 1000
+	}
+	head := time.UnixMilli(at).UTC().Format(time.TimeOnly) + " " + clean(stage)
+	for line := range strings.SplitSeq(strings.TrimRight(cleanLines(b.GetLog()), "\n"), "\n") {
+		if err := p.linef("%s  %s", p.paint(faint, head), p.paint(c, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followLogs shows log entries as they come. After a break it asks for what
+// comes after the last ones it has, so that none is lost or shown twice.
+func followLogs(cmd *cobra.Command, t *tool, req *controlv1.FollowStageLogsRequest) error {
+	p, err := t.printer(cmd, formatTable)
+	if err != nil {
+		return err
+	}
+	log, err := t.logs.logger(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := t.dial(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	var names names
+	if p.format == formatTable {
+		names = namesFor(cmd.Context(), c, req.DeploymentId)
+	}
+	req.AfterIndex = map[string]int64{}
+	open := func(ctx context.Context) (grpc.ServerStreamingClient[controlv1.FollowStageLogsResponse], error) {
+		return c.control.FollowStageLogs(ctx, req)
+	}
+	err = follow(cmd.Context(), following{what: "stage logs", say: log.infof, tick: func() {}, ends: true}, open,
+		func(m *controlv1.FollowStageLogsResponse) error {
+			if names.of(m.GetStageId()) == m.GetStageId() && p.format == formatTable {
+				names = namesFor(cmd.Context(), c, req.DeploymentId) // planned since
+			}
+			for _, b := range m.GetBlocks() {
+				req.AfterIndex[m.GetStageId()] = b.GetIndex()
+			}
+			return p.print(m, func(p *printer) error { return p.followed(names.of(m.GetStageId()), m) })
+		})
+	return unknownDeployment(err)
+}
+
+func (p *printer) followed(stage string, m *controlv1.FollowStageLogsResponse) error {
+	for _, b := range m.GetBlocks() {
+		if err := p.block(stage, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are the names of a deployment's stages by their IDs.
+type names struct {
+	order []string
+	byID  map[string]string
+}
+
+// stageNames names stages; of those that share a name, the later ones carry
+// their index.
+func stageNames(d *modelv1.Deployment) names {
+	n, taken := names{byID: map[string]string{}}, map[string]bool{}
+	for _, s := range d.GetStages() {
+		name := s.GetName()
+		if taken[name] {
+			name = fmt.Sprintf("%s#%d", name, s.GetIndex())
+		}
+		taken[name] = true
+		n.order = append(n.order, s.GetId())
+		n.byID[s.GetId()] = name
+	}
+	return n
+}
+
+// of is a stage's name, or its ID where that is not known.
+func (n names) of(id string) string {
+	if name, ok := n.byID[id]; ok {
+		return name
+	}
+	return id
+}
+
+// ordered are the stages that have a log in the order of the pipeline, those
+// that are not known by their IDs last.
+func (n names) ordered(logs map[string]*apiservice.StageLog) []string {
+	var known, others []string
+	for _, id := range n.order {
+		if logs[id] != nil {
+			known = append(known, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(logs)) {
+		if _, ok := n.byID[id]; !ok {
+			others = append(others, id)
+		}
+	}
+	return append(known, others...)
+}
+
+// namesFor asks for the names of a deployment's stages. Without an answer they
+// go by their IDs.
+func namesFor(ctx context.Context, c *client, deploymentID string) names {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := c.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: deploymentID})
+	if err != nil {
+		return names{}
+	}
+	return stageNames(resp.GetDeployment())
+}

@@ -1,0 +1,117 @@
+package pipectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// previewInterval is the longest time between two looks for the results.
+const previewInterval = 10 * time.Second
+
+func newPlanPreview(t *tool) *cobra.Command {
+	p := &planPreview{}
+	cmd := &cobra.Command{
+		Use:   "plan-preview",
+		Short: "Show plan preview against the specified commit.",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return p.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.req.RepoRemoteUrl, "repo-remote-url", "", "The remote URL of the Git repository, as the agent's configuration has it.")
+	flags.StringVar(&p.req.HeadBranch, "head-branch", "", "The branch with the change.")
+	flags.StringVar(&p.req.HeadCommit, "head-commit", "", "The hash of the commit with the change.")
+	flags.StringVar(&p.req.BaseBranch, "base-branch", "", "The branch that the change is meant for.")
+	flags.StringVar(&p.file, "out", "", "Write the result to this file, too, as JSON.")
+	flags.DurationVar(&p.timeout, "timeout", 10*time.Minute, "The longest time to wait.")
+	flags.DurationVar(&p.handleTimeout, "piped-handle-timeout", 5*time.Minute, "The longest time that the agent may take.")
+	flags.StringSliceVar(&p.sortKeys, "sort-label-keys", nil, "The labels to sort the applications by, before their names.")
+	return required(cmd, "repo-remote-url", "head-branch", "head-commit", "base-branch")
+}
+
+type planPreview struct {
+	req                    apiservice.RequestPlanPreviewRequest
+	file                   string
+	timeout, handleTimeout time.Duration
+	sortKeys               []string
+}
+
+func (p *planPreview) run(cmd *cobra.Command, t *tool) error {
+	c, err := t.dial(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), p.timeout)
+	defer cancel()
+	out := cmd.OutOrStdout()
+	p.req.Timeout = int64(p.handleTimeout.Seconds())
+	resp, err := c.RequestPlanPreview(ctx, &p.req)
+	if err != nil {
+		fmt.Fprintf(out, "Failed to request plan-preview: %v\n", err)
+		return failed("failed to request plan-preview", err)
+	}
+	if len(resp.GetCommands()) == 0 {
+		fmt.Fprintln(out, "There is no piped that is handling the given Git repository")
+		return nil
+	}
+	fmt.Fprintf(out, "Requested plan-preview, waiting for its results (commands: %v)\n", resp.GetCommands())
+	results, err := p.wait(ctx, cmd, c, resp.GetCommands())
+	if err != nil {
+		return err
+	}
+	return p.write(cmd, readable(results, p.sortKeys))
+}
+
+// wait asks for the results until they are there. The agent answers NotFound
+// before.
+func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, commands []string) ([]*modelv1.PlanPreviewCommandResult, error) {
+	req := &apiservice.GetPlanPreviewResultsRequest{Commands: commands, CommandHandleTimeout: int64(p.handleTimeout.Seconds())}
+	out := cmd.OutOrStdout()
+	for pause := firstDelay; ; pause = min(2*pause, previewInterval) {
+		if !pauseFor(ctx, pause) {
+			return nil, p.stopped(ctx)
+		}
+		resp, err := c.GetPlanPreviewResults(ctx, req)
+		switch {
+		case err == nil:
+			return resp.GetResults(), nil
+		case ctx.Err() != nil:
+			return nil, p.stopped(ctx)
+		case status.Code(err) != codes.NotFound:
+			fmt.Fprintf(out, "Failed to retrieve plan-preview results: %v\n", err)
+			return nil, failed("failed to retrieve plan-preview results", err)
+		}
+		fmt.Fprintf(out, "%s\nwaiting...\n", clean(status.Convert(err).Message()))
+	}
+}
+
+func (p *planPreview) stopped(ctx context.Context) error {
+	if ctx.Err() == context.Canceled {
+		return fmt.Errorf("stopped waiting for the plan-preview: %w", ctx.Err())
+	}
+	return hint(fmt.Errorf("waited %s for the plan-preview: %w", p.timeout, context.DeadlineExceeded), "wait longer with --timeout; 'pipectl status' shows whether the agent is busy")
+}
+
+// write prints the result, and writes it into the file if there is one.
+func (p *planPreview) write(cmd *cobra.Command, r *previewResult) error {
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), r.text()); err != nil || p.file == "" {
+		return err
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("failed to write the result as JSON: %w", err)
+	}
+	if err := os.WriteFile(p.file, data, 0o644); err != nil {
+		return hint(fmt.Errorf("failed to write the result: %w", err), "check --out")
+	}
+	return nil
+}

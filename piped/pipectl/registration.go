@@ -1,0 +1,192 @@
+package pipectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func newApplicationAdd(t *tool) *cobra.Command {
+	path := &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{}}
+	req := &apiservice.AddApplicationRequest{GitPath: path}
+	var kind string
+	cmd := &cobra.Command{
+		Use:   "add",
+		Short: "Add a new application.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			number, ok := modelv1.ApplicationKind_value[kind]
+			if !ok {
+				return hint(fmt.Errorf("unsupported application kind %s", kind), "the kinds are: %s; this agent runs KUBERNETES", strings.Join(kindNames(), ", "))
+			}
+			req.Kind = modelv1.ApplicationKind(number)
+			return tell(cmd, t, "Successfully added application id = %s", func(ctx context.Context, c *client) (string, error) {
+				resp, err := c.AddApplication(ctx, req)
+				if err != nil {
+					return "", unknown(failed("failed to add application", err),
+						"'pipectl status' shows the agent's ID and its repositories; 'pipectl application candidates' what can be added")
+				}
+				return resp.GetApplicationId(), nil
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.Name, "app-name", "", "The application name.")
+	flags.StringVar(&kind, "app-kind", "", fmt.Sprintf("The kind of application. (%s)", strings.Join(kindNames(), "|")))
+	flags.StringVar(&req.PipedId, "piped-id", "", "The ID of the agent that is to run the application.")
+	flags.StringVar(&req.PlatformProvider, "platform-provider", "", "The platform provider: one of the agent's configuration.")
+	flags.StringVar(&path.Repo.Id, "repo-id", "", "The repository ID: one of the agent's configuration.")
+	flags.StringVar(&path.Path, "app-dir", "", "The path from the root of the repository to the application's directory.")
+	flags.StringVar(&path.ConfigFilename, "config-file-name", "app.pipecd.yaml", "The name of the configuration file.")
+	flags.StringToStringVar(&req.Labels, "labels", nil, "The labels of the application, as key=value,key2=value2.")
+	flags.StringVar(&req.Description, "description", "", "The description of the application.")
+	return required(cmd, "app-name", "app-kind", "piped-id", "platform-provider", "repo-id", "app-dir")
+}
+
+// tell makes one call and tells, on stderr, of the ID that it answers.
+func tell(cmd *cobra.Command, t *tool, message string, call func(context.Context, *client) (id string, err error)) error {
+	log, err := t.logs.logger(cmd)
+	if err != nil {
+		return err
+	}
+	id, err := ask(cmd, t, call)
+	if err != nil {
+		return err
+	}
+	log.infof(message, id)
+	return nil
+}
+
+func newApplicationDisable(t *tool) *cobra.Command {
+	req := &apiservice.DisableApplicationRequest{}
+	cmd := &cobra.Command{
+		Use:   "disable",
+		Short: "Disable an application: nothing is deployed for it any more, what runs goes on.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return tell(cmd, t, "Successfully disable application id = %s", func(ctx context.Context, c *client) (string, error) {
+				resp, err := c.DisableApplication(ctx, req)
+				if err != nil {
+					return "", unknownApplication(failed("failed to disable application", err))
+				}
+				return resp.GetApplicationId(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
+	return required(cmd, "app-id")
+}
+
+func newApplicationEnable(t *tool) *cobra.Command {
+	req := &controlv1.EnableApplicationRequest{}
+	cmd := &cobra.Command{
+		Use:   "enable",
+		Short: "Enable an application that was disabled.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return tell(cmd, t, "Successfully enabled application id = %s", func(ctx context.Context, c *client) (string, error) {
+				if _, err := c.control.EnableApplication(ctx, req); err != nil {
+					return "", unknownApplication(failed("failed to enable application", err))
+				}
+				return req.GetApplicationId(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
+	return required(cmd, "app-id")
+}
+
+func newApplicationDelete(t *tool) *cobra.Command {
+	d := &deletion{}
+	cmd := &cobra.Command{
+		Use:   "delete",
+		Short: "Delete an application; with --cascade also what was applied for it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if d.cascade {
+				return d.cascading(cmd, t)
+			}
+			if d.dryRun {
+				return hint(errors.New("dry-run shows what --cascade would delete"), "add --cascade, or leave --dry-run away")
+			}
+			return tell(cmd, t, "Successfully deleted application id = %s", func(ctx context.Context, c *client) (string, error) {
+				resp, err := c.DeleteApplication(ctx, &apiservice.DeleteApplicationRequest{ApplicationId: d.id})
+				if err != nil {
+					return "", unknownApplication(failed("failed to delete application", err))
+				}
+				return resp.GetApplicationId(), nil
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&d.id, "app-id", "", "The application ID.")
+	flags.BoolVar(&d.cascade, "cascade", false, "Also delete from the cluster what the agent applied for the application and still owns.")
+	flags.BoolVar(&d.dryRun, "dry-run", false, "With cascade, only show what would be deleted.")
+	flags.BoolVarP(&d.yes, "yes", "y", false, "With cascade, do not ask.")
+	d.register(flags, 10*time.Minute)
+	return required(cmd, "app-id")
+}
+
+// deletion deletes an application with what was applied for it.
+type deletion struct {
+	wait
+	id                   string
+	cascade, dryRun, yes bool
+}
+
+// cascading shows what would be deleted, asks, and waits until it is gone.
+func (d *deletion) cascading(cmd *cobra.Command, t *tool) error {
+	p, err := t.printer(cmd, formatTable)
+	if err != nil {
+		return err
+	}
+	return d.with(cmd, t, func(ctx context.Context) error {
+		plan, err := d.request(ctx, true)
+		if err != nil {
+			return err
+		}
+		if err := p.print(plan, func(p *printer) error { return p.objects(plan.GetObjects()) }); err != nil || d.dryRun {
+			return err
+		}
+		question := fmt.Sprintf("Delete application %s and %s from the cluster?", d.id, count(len(plan.GetObjects()), "object"))
+		if err := confirm(cmd, d.yes, question); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, d.timeout)
+		defer cancel()
+		resp, err := d.request(ctx, false)
+		if err != nil {
+			return err
+		}
+		return d.answered(ctx, resp.GetCommandId(), "delete the application", "Successfully deleted application id = "+d.id)
+	})
+}
+
+func (d *deletion) request(ctx context.Context, dryRun bool) (*controlv1.DeleteApplicationResponse, error) {
+	resp, err := d.client.control.DeleteApplication(ctx, &controlv1.DeleteApplicationRequest{ApplicationId: d.id, Cascade: true, DryRun: dryRun})
+	if err != nil {
+		return nil, unknownApplication(failed("failed to delete application", err))
+	}
+	return resp, nil
+}
+
+// objects lists live objects.
+func (p *printer) objects(refs []*modelv1.ObjectRef) error {
+	t := newTable(fixed("KIND"), fixed("NAMESPACE"), fixed("NAME"), flexible("CLUSTER"))
+	for _, o := range refs {
+		t.add(o.GetKind(), o.GetNamespace(), o.GetName(), o.GetCluster())
+	}
+	return p.table(t, "No objects.", "")
+}
+
+// count is a number of things in words.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

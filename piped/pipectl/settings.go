@@ -1,0 +1,170 @@
+package pipectl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// setting is a flag that an environment variable and the configuration file can
+// give, too. The flag comes first, then the variable, then the file.
+type setting struct {
+	flag string
+	path bool // in the file, relative to it
+	only bool // from flag and variable only: it is a secret
+}
+
+func settings() []setting {
+	return []setting{
+		{flag: "address"},
+		{flag: "api-key", only: true},
+		{flag: "api-key-file", path: true},
+		{flag: "cert-file", path: true},
+		{flag: "client-cert-file", path: true},
+		{flag: "client-key-file", path: true},
+		{flag: "insecure"},
+		{flag: "output"},
+	}
+}
+
+// variable is the name of the environment variable of a flag.
+func variable(flag string) string {
+	return "PIPECTL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// settle fills in, once, what no flag gave. A key that is given in one way is
+// not mixed with one given in another.
+func (t *tool) settle() error {
+	if t.settled {
+		return nil
+	}
+	file, err := readSettings()
+	if err != nil {
+		return err
+	}
+	keyFromFlag := t.flags.Changed("api-key") || t.flags.Changed("api-key-file")
+	keyFromVariable := os.Getenv(variable("api-key")) != "" || os.Getenv(variable("api-key-file")) != ""
+	for _, s := range settings() {
+		isKey := strings.HasPrefix(s.flag, "api-key")
+		value, from := os.Getenv(variable(s.flag)), variable(s.flag)
+		if value == "" && !(isKey && keyFromVariable) {
+			value, from = file.values[s.flag], file.path+": "+s.flag
+		}
+		if value == "" || t.flags.Changed(s.flag) || (isKey && keyFromFlag) {
+			continue
+		}
+		if isKey && from != variable(s.flag) {
+			if err := checkPrivate(value); err != nil {
+				return err
+			}
+		}
+		if err := t.flags.Lookup(s.flag).Value.Set(value); err != nil {
+			return hint(fmt.Errorf("%s is %q", from, value), "set it to true or false, or leave it away")
+		}
+	}
+	t.settled = true
+	return nil
+}
+
+// settingsFile is what the configuration file holds, by flag.
+type settingsFile struct {
+	path   string
+	values map[string]string
+}
+
+// readSettings reads the file that PIPECTL_CONFIG names, which must be there,
+// or the one at its usual place, which need not.
+func readSettings() (settingsFile, error) {
+	file := settingsFile{path: os.Getenv("PIPECTL_CONFIG"), values: map[string]string{}}
+	named := file.path != ""
+	if !named {
+		file.path = usualSettings()
+	}
+	data, err := os.ReadFile(file.path)
+	if !named && (file.path == "" || errors.Is(err, fs.ErrNotExist)) {
+		return file, nil
+	}
+	if err != nil {
+		return file, hint(fmt.Errorf("read the configuration file: %w", err), "check PIPECTL_CONFIG, or unset it")
+	}
+	return file, file.parse(data)
+}
+
+// usualSettings is $XDG_CONFIG_HOME/pipectl/config.yaml, with ~/.config for the
+// variable unless it is set. It is empty without a home.
+func usualSettings() string {
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "pipectl", "config.yaml")
+}
+
+// parse reads keys that are named as the flags are.
+func (f *settingsFile) parse(data []byte) error {
+	var known []string
+	for _, s := range settings() {
+		if !s.only {
+			known = append(known, s.flag)
+		}
+	}
+	bad := func(line int, format string, args ...any) error {
+		return hint(fmt.Errorf("%s:%d: %s", f.path, line, fmt.Sprintf(format, args...)), "its keys are: %s", strings.Join(known, ", "))
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return hint(fmt.Errorf("read %s: %w", f.path, err), "its keys are: %s", strings.Join(known, ", "))
+	}
+	if len(doc.Content) == 0 {
+		return nil // empty, or comments only
+	}
+	top := doc.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return bad(top.Line, "want keys with values")
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		key, value := top.Content[i], top.Content[i+1]
+		_, twice := f.values[key.Value]
+		switch {
+		case !slices.Contains(known, key.Value):
+			return bad(key.Line, "unknown key %q", key.Value)
+		case twice:
+			return bad(key.Line, "key %q stands there twice", key.Value)
+		case value.Kind != yaml.ScalarNode || value.Tag == "!!null":
+			return bad(value.Line, "key %q has no single value", key.Value)
+		}
+		f.values[key.Value] = value.Value
+	}
+	f.resolvePaths()
+	return nil
+}
+
+// resolvePaths makes paths that are not absolute relative to the file.
+func (f *settingsFile) resolvePaths() {
+	for _, s := range settings() {
+		if v := f.values[s.flag]; s.path && v != "" && !filepath.IsAbs(v) {
+			f.values[s.flag] = filepath.Join(filepath.Dir(f.path), v)
+		}
+	}
+}
+
+// checkPrivate refuses a key that others than its owner can read. One that is
+// missing is told of where it is read.
+func checkPrivate(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return hint(fmt.Errorf("the API key file %s can be read by others than its owner: its mode is %#o", path, info.Mode().Perm()),
+			"chmod 600 %s", path)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package pipectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+func newStatus(t *tool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the state of the agent itself: queues, repositories, clusters, store.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*controlv1.GetStatusResponse, error) {
+				resp, err := c.control.GetStatus(ctx, &controlv1.GetStatusRequest{})
+				if err != nil {
+					return nil, failed("failed to get the status", err)
+				}
+				return resp, nil
+			}, (*printer).status)
+		},
+	}
+	return required(cmd)
+}
+
+func (p *printer) status(s *controlv1.GetStatusResponse) error {
+	a := s.GetAgent()
+	return errors.Join(
+		p.fields(
+			field{"Agent", a.GetName() + " (" + a.GetPipedId() + ")"},
+			field{"Version", a.GetVersion()},
+			field{"Built from", a.GetBuildCommit()},
+			field{"Go", a.GetGoVersion()},
+			field{"Started", p.when(a.GetStartedAtMs())},
+			field{"Configuration of", p.when(a.GetConfigLoadedAtMs())},
+			field{"Newer one refused", cell{text: a.GetConfigError(), color: red}},
+		),
+		p.section("Queues", p.queues(s)),
+		p.section("Repositories", p.repositories(s)),
+		p.section("Clusters", p.clusters(s)),
+		p.section("Store", p.store(s.GetStore())),
+		p.section("Receivers of notifications", p.receivers(s)),
+	)
+}
+
+// state is a green word, or a red error.
+func state(good, problem string) cell {
+	if problem != "" {
+		return cell{text: problem, color: red}
+	}
+	return cell{text: good, color: green}
+}
+
+func (p *printer) queues(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("NAME"), fixed("WAITING"), fixed("ACTIVE"), fixed("LIMIT"), fixed("OLDEST"))
+	for _, q := range s.GetQueues() {
+		limit := ""
+		if q.GetLimit() > 0 {
+			limit = fmt.Sprint(q.GetLimit())
+		}
+		t.add(q.GetName(), q.GetWaiting(), q.GetActive(), limit, p.age(q.GetOldestWaitingSinceMs()))
+	}
+	return t
+}
+
+func (p *printer) repositories(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("ID"), flexible("REMOTE"), fixed("BRANCH"), fixed("HEAD"), fixed("APPLICATIONS"), fixed("CHECKED"), flexible("STATE"))
+	for _, r := range s.GetRepositories() {
+		t.add(r.GetId(), r.GetRemote(), r.GetBranch(), shortHash(r.GetHead()), r.GetApplications(), p.age(r.GetCheckedAtMs()), state("ok", r.GetError()))
+	}
+	return t
+}
+
+func (p *printer) clusters(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("NAME"), fixed("VERSION"), fixed("WATCHED"), flexible("STATE"))
+	for _, c := range s.GetClusters() {
+		problem := c.GetError()
+		if !c.GetReachable() && problem == "" {
+			problem = "not reached yet"
+		}
+		t.add(c.GetName(), c.GetVersion(), count(int(c.GetWatchedObjects()), "object"), state("reachable", problem))
+	}
+	return t
+}
+
+func (p *printer) store(s *controlv1.StoreStatus) *table {
+	t := newTable(fixed("ENGINE"), fixed("SCHEMA"), fixed("SIZE"), flexible("STATE"))
+	if s != nil {
+		t.add(s.GetEngine(), s.GetSchemaVersion(), size(s.GetSizeBytes()), state("ok", s.GetError()))
+	}
+	return t
+}
+
+func (p *printer) receivers(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("NAME"), fixed("PENDING"), fixed("OLDEST"), fixed("GIVEN UP"), flexible("STATE"))
+	for _, r := range s.GetReceivers() {
+		t.add(r.GetName(), r.GetPending(), p.age(r.GetOldestPendingSinceMs()), r.GetDeadLetterCount(), state("ok", r.GetError()))
+	}
+	return t
+}
+
+// size writes a number of bytes in MiB; 0 is nothing.
+func size(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+}

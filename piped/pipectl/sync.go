@@ -1,0 +1,136 @@
+package pipectl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+func newApplicationSync(t *tool) *cobra.Command {
+	var id, commit, strategy string
+	var override, confirmPrune bool
+	var statuses []string
+	w := wait{}
+	cmd := &cobra.Command{
+		Use:   "sync",
+		Short: "Deploy the branch's head of an application, and wait for the deployment if told to.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if w.statuses, err = statusesFromNames(statuses); err != nil {
+				return err
+			}
+			number, err := strategyFromName(strategy)
+			if err != nil {
+				return err
+			}
+			if confirmPrune {
+				return w.with(cmd, t, func(ctx context.Context) error { return w.confirmPrune(ctx, id) })
+			}
+			own := cmd.Flags().Changed("commit") || cmd.Flags().Changed("strategy") || override
+			return w.with(cmd, t, func(ctx context.Context) error {
+				return w.sync(ctx, func(ctx context.Context) (string, error) {
+					if !own {
+						resp, err := w.client.SyncApplication(ctx, &apiservice.SyncApplicationRequest{ApplicationId: id})
+						return resp.GetCommandId(), syncFailed(err)
+					}
+					resp, err := w.client.control.SyncApplication(ctx, &controlv1.SyncApplicationRequest{
+						ApplicationId: id, Commit: commit, Strategy: number, OverrideSyncWindows: override,
+					})
+					return resp.GetCommandId(), syncFailed(err)
+				})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&id, "app-id", "", "The application ID.")
+	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
+	registerStrategy(flags, &strategy)
+	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
+	flags.BoolVar(&confirmPrune, "confirm-prune", false,
+		"Repeat the newest deployment, which failed because it would have deleted too much, and permit that.")
+	flags.StringSliceVar(&statuses, "wait-status", nil,
+		fmt.Sprintf("The statuses to wait for. Empty means returning as soon as the deployment is triggered. (%s)", strings.Join(statusNames(), "|")))
+	w.register(flags, 5*time.Minute)
+	w.registerWhole(cmd)
+	cmd.MarkFlagsMutuallyExclusive("wait", "wait-status")
+	for _, other := range []string{"commit", "strategy", "override-sync-windows"} {
+		cmd.MarkFlagsMutuallyExclusive("confirm-prune", other)
+	}
+	return required(cmd, "app-id")
+}
+
+// confirmPrune repeats a deployment with the permission to delete what it failed
+// for, and names that.
+func (w *wait) confirmPrune(ctx context.Context, app string) error {
+	return w.sync(ctx, func(ctx context.Context) (string, error) {
+		resp, err := w.client.control.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app})
+		for _, o := range resp.GetObjects() {
+			w.log.infof("Permitted to delete: %s %s", o.GetKind(), objectName(o))
+		}
+		return resp.GetCommandId(), syncFailed(err)
+	})
+}
+
+// syncFailed and rollbackFailed say what could not be asked for; nil stays nil.
+func syncFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unknownApplication(failed("failed to sync application", err))
+}
+
+func rollbackFailed(app string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = failed("failed to roll back application", err)
+	if status.Code(err) != codes.NotFound {
+		return err
+	}
+	return hint(err, "'pipectl deployment list --app-id=%s --status=%s' shows what the application can go back to; 'pipectl application sync --app-id=%s --commit=...' deploys another commit; 'pipectl application list' shows the applications",
+		app, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS, app)
+}
+
+func newApplicationRollback(t *tool) *cobra.Command {
+	req := &controlv1.RollbackApplicationRequest{}
+	var to string
+	w := wait{}
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Deploy again what an application ran before.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if isHash(to) {
+				req.Commit = to
+			} else {
+				req.DeploymentId = to
+			}
+			return w.with(cmd, t, func(ctx context.Context) error {
+				return w.sync(ctx, func(ctx context.Context) (string, error) {
+					resp, err := w.client.control.RollbackApplication(ctx, req)
+					if err == nil {
+						w.log.infof("Rolling back to commit %s", resp.GetCommit())
+					}
+					return resp.GetCommandId(), rollbackFailed(req.GetApplicationId(), err)
+				})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
+	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
+	w.register(flags, 5*time.Minute)
+	w.registerWhole(cmd)
+	return required(cmd, "app-id", "to")
+}
+
+// isHash reports whether s is a hash or a beginning of one; deployment IDs have
+// dashes.
+func isHash(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

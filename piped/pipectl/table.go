@@ -1,0 +1,112 @@
+package pipectl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rivo/uniseg"
+)
+
+// column is one column of a table. Those that may be cut are shortened when the
+// table is wider than the terminal; IDs and what a next command needs never are.
+type column struct {
+	title string
+	cut   bool
+}
+
+// fixed and flexible make columns that are never cut, and that may be.
+func fixed(title string) column    { return column{title: title} }
+func flexible(title string) column { return column{title: title, cut: true} }
+
+// cell is a text in a table, in a colour.
+type cell struct {
+	text  string
+	color color
+}
+
+// table is a list of rows under titles.
+type table struct {
+	columns []column
+	rows    [][]cell
+}
+
+func newTable(columns ...column) *table { return &table{columns: columns} }
+
+// add appends a row: strings, numbers and cells, one for each column.
+func (t *table) add(values ...any) {
+	row := make([]cell, len(values))
+	for i, v := range values {
+		c, ok := v.(cell)
+		if !ok {
+			c = cell{text: fmt.Sprint(v)}
+		}
+		if c.text = clean(c.text); c.text == "" {
+			c.text = "-"
+		}
+		row[i] = c
+	}
+	t.rows = append(t.rows, row)
+}
+
+const (
+	gap      = 2 // cells between two columns
+	leastCut = 8 // a column is not cut to fewer cells
+)
+
+// widths are those of the columns in a terminal of the given width, 0 for no
+// limit: what they need, and then less for the widest that may be cut.
+func (t *table) widths(limit int) []int {
+	widths := make([]int, len(t.columns))
+	total := gap * (len(t.columns) - 1)
+	for i, c := range t.columns {
+		widths[i] = uniseg.StringWidth(c.title)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], uniseg.StringWidth(row[i].text))
+		}
+		total += widths[i]
+	}
+	for limit > 0 && total > limit {
+		widest := -1
+		for i, c := range t.columns {
+			if c.cut && widths[i] > leastCut && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	return widths
+}
+
+// write prints the table; one without rows has no titles either.
+func (t *table) write(s *screen) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	widths := t.widths(s.width())
+	titles := make([]cell, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = cell{text: c.title}
+	}
+	for _, row := range slices.Concat([][]cell{titles}, t.rows) {
+		var b strings.Builder
+		for i, c := range row {
+			text := c.text
+			if t.columns[i].cut {
+				text = cut(text, widths[i])
+			}
+			b.WriteString(s.paint(c.color, text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", max(0, widths[i]-uniseg.StringWidth(text))+gap))
+			}
+		}
+		if _, err := fmt.Fprintln(s.out, b.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

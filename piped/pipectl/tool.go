@@ -1,0 +1,78 @@
+package pipectl
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// tool is what all commands share: where the agent is, and how answers and
+// messages are written.
+type tool struct {
+	conn    connection
+	logs    logging
+	output  string
+	now     func() time.Time
+	flags   *pflag.FlagSet
+	settled bool
+}
+
+func (t *tool) register(flags *pflag.FlagSet) {
+	t.flags = flags
+	t.conn.register(flags)
+	t.logs.register(flags)
+	flags.StringVarP(&t.output, "output", "o", "",
+		"How answers are written. PipeCD's own commands answer in json unless told otherwise, the others in tables. (table|json|yaml) [PIPECTL_OUTPUT]")
+}
+
+// dial connects to the agent. The caller closes the client.
+func (t *tool) dial(ctx context.Context) (*client, error) {
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
+	return t.conn.dial(ctx)
+}
+
+// printer writes cmd's answers in the format asked for, else in the given one.
+func (t *tool) printer(cmd *cobra.Command, otherwise string) (*printer, error) {
+	if err := t.settle(); err != nil {
+		return nil, err
+	}
+	format := t.output
+	if format == "" {
+		format = otherwise
+	}
+	if err := checkFormat(format); err != nil {
+		return nil, err
+	}
+	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, now: t.now()}, nil
+}
+
+// query connects, makes one call and prints what it answers, in the given
+// format unless another was asked for.
+func query[R any](cmd *cobra.Command, t *tool, format string, call func(context.Context, *client) (R, error), text func(*printer, R) error) error {
+	p, err := t.printer(cmd, format)
+	if err != nil {
+		return err
+	}
+	resp, err := ask(cmd, t, call)
+	if err != nil {
+		return err
+	}
+	return p.print(resp, func(p *printer) error { return text(p, resp) })
+}
+
+// ask connects and makes one call.
+func ask[R any](cmd *cobra.Command, t *tool, call func(context.Context, *client) (R, error)) (R, error) {
+	var none R
+	c, err := t.dial(cmd.Context())
+	if err != nil {
+		return none, err
+	}
+	defer c.close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), callTimeout)
+	defer cancel()
+	return call(ctx, c)
+}
