@@ -66,6 +66,12 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 	if err != nil {
 		return deploy.Plan{}, err
 	}
+	return p.planOf(ctx, app, d, target, p.Sources)
+}
+
+// planOf is plan for an application that need not be in the store; running is
+// where what runs is loaded from.
+func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Sources) (deploy.Plan, error) {
 	decider := p.Deciders[app.Kind]
 	if decider == nil {
 		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
@@ -73,7 +79,7 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 	plan, err := decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
 		at := d.Git
 		at.ConfigFile = app.LastSuccessful.ConfigFile
-		return p.Sources.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
+		return running.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
 	})
 	if err == nil {
 		err = p.permitStages(d, plan.Stages)
@@ -106,6 +112,24 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 	}
 	err = d.Plan(plan, p.Now())
 	return d, p.windowTurn(d, target).hold, err
+}
+
+// PreviewOf is Preview for an application that need not be in the store, at a commit
+// that need not be in Git: target is what would be deployed, running is where what
+// runs is loaded from. Who signed the commit is not looked at.
+func (p *Planner) PreviewOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Sources) (planned deploy.Deployment, err error) {
+	defer p.survive(d, &err)
+	if p.Tenancy != nil {
+		if err := p.Tenancy.Tenant(d.Git).CheckProvider(d.Provider); err != nil {
+			return d, err
+		}
+	}
+	plan, err := p.planOf(ctx, app, d, target, running)
+	if err != nil {
+		return d, err
+	}
+	err = d.Plan(plan, p.Now())
+	return d, err
 }
 
 // end moves a deployment out of PENDING: to PLANNED, or to its end. It reports

@@ -38,16 +38,23 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		go func() { looks <- look{provider, w.takeOvers(ctx, head, subjects)} }()
 	}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
-	held, waitedFor := map[string]error{}, map[string]bool{}
+	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{}
+	var answered []subject
 	var errs []error
 	for range byProvider {
 		l := <-looks
 		errs = append(errs, w.decide(ctx, head, byProvider[l.provider], l.found, &changes))
 		maps.Copy(held, l.found.held)
+		maps.Copy(awaited, l.found.awaited)
+		for _, s := range byProvider[l.provider] {
+			if l.found.held[s.app.ID] == nil && l.found.failed[s.app.ID] == nil {
+				answered = append(answered, s)
+			}
+		}
 		waitedFor[l.provider] = len(l.found.held) > 0
 	}
 	w.silent.keep(waitedFor)
-	return errors.Join(append(errs, w.sayHeld(ctx, apps, held))...)
+	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited), w.sayHeld(ctx, apps, held, awaited))...)
 }
 
 // decide makes the deployments that the head, or what was found running, asks for.
@@ -56,7 +63,7 @@ func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []sub
 	var untouched []string
 	var rs []request
 	for _, s := range subjects {
-		if found.held[s.app.ID] != nil {
+		if _, waits := found.awaited[s.app.ID]; waits || found.held[s.app.ID] != nil {
 			continue
 		}
 		if err := found.failed[s.app.ID]; err != nil { // it may not be new
@@ -112,7 +119,7 @@ func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject,
 			return r, false, err
 		}
 	}
-	reason, err := w.reasonToDeploy(ctx, s.app, s.entry, changes)
+	reason, err := w.reasonToDeploy(ctx, s.app, s.entry, changes.since)
 	if reason == "" || err != nil {
 		return nil, false, err
 	}
@@ -121,8 +128,9 @@ func (w *watcher) requestFor(ctx context.Context, head deploy.Commit, s subject,
 	return &made, false, err
 }
 
-// reasonToDeploy says why the application must be deployed, "" if it need not.
-func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e entry, changes *changeCache) (string, error) {
+// reasonToDeploy says why the application must be deployed, "" if it need not. Since
+// returns the files changed between a commit and what is to be deployed.
+func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e entry, since func(ctx context.Context, base string) ([]string, error)) (string, error) {
 	on := e.candidate.Config.Trigger.OnCommit
 	switch {
 	case on.Disabled:
@@ -132,7 +140,7 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 	case app.EvaluatedCommit == "":
 		return "first deployment since the application was added again or enabled", nil
 	}
-	changed, err := changes.since(ctx, app.EvaluatedCommit)
+	changed, err := since(ctx, app.EvaluatedCommit)
 	if deploy.IsKind(err, deploy.NotFound) {
 		return fmt.Sprintf("the branch was rewritten: commit %s is gone", deploy.ShortHash(app.EvaluatedCommit)), nil
 	}

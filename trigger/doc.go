@@ -11,7 +11,7 @@
 //     and lists the others (candidate.go),
 //  3. looks for what runs of applications that are new here, and takes it over
 //     (takeover.go), or holds them while their cluster does not answer
-//     (silence.go),
+//     (silence.go) or a person has not permitted it (review.go),
 //  4. decides for each whether the commits since the last evaluated one touch it
 //     and makes a deployment if they do (commit.go, touched.go),
 //  5. heals those whose live state has drifted, unless a commit did (drift.go,
@@ -23,6 +23,9 @@
 // changed. A deployment may begin a chain: then the applications of its later
 // blocks get commands of their own (chain.go), which are answered like those of
 // people; that a block waits for the one before is the planner's business.
+//
+// What a commit would ask for that does not exist yet can be told before
+// (foresee.go).
 //
 // The package decides nothing about how an application is deployed, and only
 // reads from Git. What drifted is what the store says; who finds it out writes

@@ -34,7 +34,7 @@ const (
 // and is gone after Close. It is safe for concurrent use.
 type Merge struct {
 	Base deploy.Commit // the head of the tracked branch
-	Head deploy.Commit // what is merged into it; its branch is the tracked one, too
+	Head deploy.Commit // what is merged into it
 
 	objects *objects
 	tree    plumbing.Hash
@@ -76,6 +76,7 @@ func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err 
 		return nil, deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", commit, r.Remote(), err)
 	}
 	m.Head = r.describe(theirs)
+	m.Head.Branch = branch
 	if m.tree, err = r.merge(ctx, o, base.Hash, theirs); err != nil {
 		return nil, err
 	}

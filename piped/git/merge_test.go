@@ -353,7 +353,7 @@ func TestMergeLeavesNoTrace(t *testing.T) {
 	if _, err := m.Changed(t.Context(), head); !deploy.IsKind(err, deploy.NotFound) {
 		t.Errorf("changed since a commit that is not of the mirror: %v", err)
 	}
-	if m.Head.Hash != head || m.Head.Message != "theirs" {
+	if m.Head.Hash != head || m.Head.Message != "theirs" || m.Head.Branch != "head" || m.Base.Branch != gittest.Branch {
 		t.Errorf("the head is %+v", m.Head)
 	}
 	if _, err := r.Commit(t.Context(), head); !deploy.IsKind(err, deploy.NotFound) {

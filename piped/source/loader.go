@@ -116,15 +116,30 @@ func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*S
 	return o.source.clone(), nil
 }
 
+// LoadFrom is Load for files that are no commit of the repository; commit names them
+// in the Source. Nothing is remembered, and nothing shared with other calls.
+func (l *Loader) LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*Source, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := l.loadFrom(ctx, files, at, commit)
+	return o.source, o.err
+}
+
 // load is the way from a commit to a source.
-func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) (o outcome) {
-	var redactor *secret.Redactor
-	defer func() { o.err = redactor.Error(o.err) }()
-	defer guard(at, &o)
+func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) outcome {
 	files, err := l.tree(ctx, at, commit)
 	if err != nil {
 		return outcome{err: err}
 	}
+	return l.loadFrom(ctx, files, at, commit)
+}
+
+// loadFrom is the way from files to a source.
+func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (o outcome) {
+	var redactor *secret.Redactor
+	defer func() { o.err = redactor.Error(o.err) }()
+	defer guard(at, &o)
 	cfg, err := readConfig(files, at.ConfigPath())
 	if err != nil {
 		return failed(err, true)

@@ -1,0 +1,96 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// application is one that a change concerns.
+type application struct {
+	deploy.AffectedApplication
+	asked     deploy.PlanPreviewRequest
+	merge     *git.Merge
+	commander string
+}
+
+const (
+	noChanges = "No changes were detected"
+	removed   = "The change removes the configuration of the application: nothing is deployed any more, and what it has in the cluster stays"
+)
+
+// application returns what would become of an application; what goes wrong stands in
+// it and is told of no other.
+func (p *Previewer) application(ctx context.Context, a application) deploy.ApplicationPreview {
+	app := a.Application
+	out := deploy.ApplicationPreview{
+		ApplicationID: app.ID, Name: app.Name, Kind: app.Kind, Dir: app.Git.Dir, Labels: app.Labels,
+		HeadBranch: a.asked.HeadBranch, HeadCommit: a.asked.HeadCommit, Strategy: deploy.StrategyAuto, At: p.Now(),
+	}
+	err := a.Problem
+	switch {
+	case a.Removed:
+		out.Summary = removed
+	case err == nil:
+		err = p.plan(ctx, a, &out)
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	return out
+}
+
+// plan fills in how the application would be deployed, and what that changes.
+func (p *Previewer) plan(ctx context.Context, a application, out *deploy.ApplicationPreview) (err error) {
+	app := a.Application
+	defer p.survive(app, &err)
+	target, err := p.Sources.LoadFrom(ctx, a.merge.FS(), app.Git, a.asked.HeadCommit)
+	if err != nil {
+		return err
+	}
+	commit := a.merge.Head
+	planned, err := p.Plan(ctx, app, deploy.Deployment{
+		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
+		// Somebody asks: what the commit of the merge will say is not known.
+		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: commit, Commander: a.commander, Strategy: deploy.StrategyAuto, At: p.Now()},
+	}, target, p.Sources)
+	if err != nil {
+		return err
+	}
+	before, err := p.running(ctx, app)
+	if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Invalid) {
+		out.Strategy, out.Summary, out.Details = planned.Strategy, planned.Summary, err.Error()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	changes := manifest.Compare(before, target.Objects)
+	out.Strategy, out.Summary, out.NoChange = planned.Strategy, noChanges, len(changes) == 0
+	if len(changes) > 0 {
+		added, changed, deleted := manifest.Count(changes)
+		out.Summary = fmt.Sprintf("%d added manifests, %d changed manifests, %d deleted manifests", added, changed, deleted)
+		out.Details = manifest.Text(changes)
+	}
+	out.Summary += " (" + planned.Summary + ")"
+	return nil
+}
+
+// running returns the objects of the application's last success, none if there was
+// none.
+func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]manifest.Object, error) {
+	last := app.LastSuccessful
+	if last == nil {
+		return nil, nil
+	}
+	at := app.Git
+	at.ConfigFile = last.ConfigFile
+	running, err := p.Sources.Load(ctx, at, last.Trigger.Commit.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("load what runs, commit %s, to compare with it: %w", last.Trigger.Commit.Short(), err)
+	}
+	return running.Objects, nil
+}

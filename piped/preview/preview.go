@@ -1,0 +1,136 @@
+package preview
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// KeepFor is how long what a preview told can be asked for.
+const KeepFor = 24 * time.Hour
+
+// Repositories are the watched repositories.
+type Repositories interface {
+	// Merge merges a commit of a branch into the watched branch of a repository,
+	// which must be base. Errors are of kind Invalid when that cannot be done.
+	Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error)
+	// Foresee returns the applications that the merge would concern, by directory.
+	Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error)
+}
+
+// Sources render applications, with names in the place of decrypted secrets. A
+// *source.Loader whose keys are concealed does.
+type Sources interface {
+	Load(ctx context.Context, at deploy.GitPath, commit string) (*source.Source, error)
+	LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*source.Source, error)
+}
+
+// Plan returns a deployment that is not made as it would be planned, of target and
+// of what sources load.
+type Plan func(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, sources Sources) (deploy.Deployment, error)
+
+// Config is what a Previewer needs.
+type Config struct {
+	Store        *store.Store
+	Repositories Repositories
+	Sources      Sources
+	Plan         Plan
+	Workers      int           // how many previews are built at once; default 3
+	Timeout      time.Duration // of one that does not say so itself; default 5 minutes
+	ScanEvery    time.Duration // the safety net behind the change feed; default 30 s
+	Logger       *slog.Logger
+	Now          func() time.Time
+}
+
+// Previewer is a component: call Run once.
+type Previewer struct {
+	Config
+	queue workqueue.TypedRateLimitingInterface[string] // IDs of open commands
+}
+
+// New returns a previewer that has not started.
+func New(c Config) *Previewer {
+	if c.Workers == 0 {
+		c.Workers = 3
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Minute
+	}
+	if c.ScanEvery == 0 {
+		c.ScanEvery = 30 * time.Second
+	}
+	return &Previewer{Config: c}
+}
+
+// Run answers plan previews until ctx ends, and returns when none is being built.
+// What is open then is built after the next start.
+func (p *Previewer) Run(ctx context.Context) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
+	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
+	feed := p.Store.Watch(deploy.TopicCommand)
+	defer feed.Close()
+	var workers sync.WaitGroup
+	for range p.Workers {
+		workers.Go(func() { p.work(ctx) })
+	}
+	defer workers.Wait()
+	defer p.queue.ShutDown()
+
+	scan := time.NewTicker(p.ScanEvery)
+	defer scan.Stop()
+	p.scan(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-feed.C():
+			feed.Take()
+			p.enqueue(ctx)
+		case <-scan.C:
+			p.scan(ctx)
+		}
+	}
+}
+
+// scan enqueues every open preview, and removes what nobody can ask for any more.
+func (p *Previewer) scan(ctx context.Context) {
+	p.enqueue(ctx)
+	if err := p.Store.RemovePlanPreviews(ctx, p.Now().Add(-KeepFor)); err != nil && ctx.Err() == nil {
+		p.Logger.Warn("cannot remove old plan previews; trying again", "error", err)
+	}
+}
+
+func (p *Previewer) enqueue(ctx context.Context) {
+	open, err := p.Store.OpenCommands(ctx, deploy.CommandBuildPlanPreview)
+	if err != nil && ctx.Err() == nil {
+		p.Logger.Error("cannot read plan previews to build; trying again", "error", err)
+	}
+	for _, c := range open {
+		p.queue.Add(c.ID)
+	}
+}
+
+func (p *Previewer) work(ctx context.Context) {
+	for {
+		id, shutdown := p.queue.Get()
+		if shutdown {
+			return
+		}
+		if err := p.answer(ctx, id); err != nil && ctx.Err() == nil {
+			p.Logger.Warn("cannot answer a plan preview now; trying again", "command", id, "error", err)
+			p.queue.AddRateLimited(id)
+		} else {
+			p.queue.Forget(id)
+		}
+		p.queue.Done(id)
+	}
+}

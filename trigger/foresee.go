@@ -1,0 +1,85 @@
+package trigger
+
+import (
+	"cmp"
+	"context"
+	"io/fs"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// Foresee returns the applications that a merge would concern if it became the head
+// of its repository's branch, by directory: those that it would have deployed, that
+// it adds as far as the agent is configured to take them, that it makes unusable,
+// and that it removes. What counts is what the merge changes, not what was changed
+// before and is not deployed yet; an application whose spec.trigger.onCommit is
+// disabled is not among them, nor is a disabled or deleted one. Who signed what is
+// not looked at: the commit that would be the head does not exist.
+//
+// Nothing is stored. It may be called while the trigger runs. The kind is Invalid
+// when the repository is not watched.
+func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]deploy.AffectedApplication, error) {
+	w := t.watchers[repoID]
+	if w == nil {
+		return nil, deploy.Errorf(deploy.Invalid, "repository %q is not watched", repoID)
+	}
+	before, err := w.repo.Git.At(m.Base.Hash)
+	if err != nil {
+		return nil, err
+	}
+	found, err := source.Candidates(m.FS())
+	if err != nil {
+		return nil, err
+	}
+	apps, err := w.applications(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []deploy.AffectedApplication
+	for _, candidate := range found {
+		e := newEntry(w.repo, candidate)
+		id := deploy.ApplicationID(e.git)
+		app, known := apps[id]
+		delete(apps, id)
+		if app.Deleted || app.Disabled || !known && !w.takes(e) {
+			continue
+		}
+		affected, ok, err := w.foresee(ctx, app, e, id, m)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, affected)
+		}
+	}
+	for _, app := range apps {
+		_, err := fs.Stat(before, app.Git.ConfigPath())
+		if err == nil && !app.Deleted && !app.Disabled {
+			out = append(out, deploy.AffectedApplication{Application: app, Removed: true})
+		}
+	}
+	slices.SortFunc(out, func(a, b deploy.AffectedApplication) int {
+		return cmp.Or(cmp.Compare(a.Application.Git.Dir, b.Application.Git.Dir), cmp.Compare(a.Application.Git.ConfigFile, b.Application.Git.ConfigFile))
+	})
+	return out, nil
+}
+
+// foresee describes one application as it would be; ok is false when the merge does
+// not concern it.
+func (w *watcher) foresee(ctx context.Context, known deploy.Application, e entry, id string, m *git.Merge) (a deploy.AffectedApplication, ok bool, err error) {
+	a.Application, a.Problem = w.describe(known, e, id)
+	if known.ID == "" {
+		return a, a.Problem != nil || !e.candidate.Config.Trigger.OnCommit.Disabled, nil
+	}
+	known.EvaluatedCommit = m.Base.Hash
+	if a.Problem == nil {
+		reason, err := w.reasonToDeploy(ctx, known, e, m.Changed)
+		return a, reason != "", err
+	}
+	changed, err := m.Changed(ctx, m.Base.Hash)
+	_, ok = touched(known.Git.Dir, nil, nil, changed)
+	return a, ok, err
+}
