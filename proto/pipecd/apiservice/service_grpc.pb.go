@@ -58,9 +58,15 @@ const (
 // allowed), RESOURCE_EXHAUSTED (too many calls with one key) and INTERNAL.
 // Only further codes are named below.
 type APIServiceClient interface {
-	// Registers an application. READ_WRITE.
+	// Registers an application, whether `discover` of the piped config selects it
+	// or not, and whether its config is in Git yet or not. READ_WRITE. The head is
+	// evaluated at once, as for an application that is new. The ID comes from
+	// repository, directory and config file name. A deleted application returns,
+	// enabled, with its history. Name, description and labels are shown until the
+	// config has been read; then the config's count.
 	// NOT_FOUND: the agent or the repository is unknown. ALREADY_EXISTS: it is
-	// registered already.
+	// registered already. INVALID_ARGUMENT: also for a kind other than KUBERNETES,
+	// an unknown platform provider, or a file name that no config has.
 	AddApplication(ctx context.Context, in *AddApplicationRequest, opts ...grpc.CallOption) (*AddApplicationResponse, error)
 	// Asks for a deployment of the branch's head. READ_WRITE. Returns at once;
 	// the command tells what became of it.
@@ -71,25 +77,39 @@ type APIServiceClient interface {
 	GetApplication(ctx context.Context, in *GetApplicationRequest, opts ...grpc.CallOption) (*GetApplicationResponse, error)
 	// Lists applications, last updated first. READ_ONLY.
 	ListApplications(ctx context.Context, in *ListApplicationsRequest, opts ...grpc.CallOption) (*ListApplicationsResponse, error)
-	// Changes where an application's config stands and where it deploys to.
+	// Replaces the platform provider that an application was registered with; it
+	// counts for as long as the config names none, and an empty one takes it back.
 	// READ_WRITE.
-	// NOT_FOUND: no such application.
+	// NOT_FOUND: no such application, or the agent or the repository is unknown.
+	// FAILED_PRECONDITION: git_path is another place. An application cannot be
+	// moved, because its ID comes from its place: delete it and add the new one,
+	// which takes over what runs.
 	UpdateApplication(ctx context.Context, in *UpdateApplicationRequest, opts ...grpc.CallOption) (*UpdateApplicationResponse, error)
-	// Unregisters an application; its objects stay. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Unregisters an application until it is added again; its objects stay.
+	// READ_WRITE. Deployments that have not started are CANCELLED; one that runs
+	// goes to its end, with its rollback if it fails, so that nothing is left half
+	// done.
+	// NOT_FOUND: no such application, or it is deleted.
 	DeleteApplication(ctx context.Context, in *DeleteApplicationRequest, opts ...grpc.CallOption) (*DeleteApplicationResponse, error)
-	// Enables a disabled application. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Enables a disabled application. READ_WRITE. The head is evaluated at once: a
+	// commit that was missed is deployed.
+	// NOT_FOUND: no such application, or it is deleted.
 	EnableApplication(ctx context.Context, in *EnableApplicationRequest, opts ...grpc.CallOption) (*EnableApplicationResponse, error)
-	// Disables an application: nothing is deployed until it is enabled.
-	// READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Disables an application: nothing is triggered until it is enabled, by a
+	// commit, by drift, by a chain or by command. READ_WRITE. Deployments that have
+	// not started end as FAILURE; one that runs goes on.
+	// NOT_FOUND: no such application, or it is deleted.
 	DisableApplication(ctx context.Context, in *DisableApplicationRequest, opts ...grpc.CallOption) (*DisableApplicationResponse, error)
 	// Says that the config files of some applications were renamed. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// It succeeds only where the files have that name already.
+	// NOT_FOUND: no such application, or it is deleted. FAILED_PRECONDITION: a file
+	// has another name. The ID comes from the name, too: delete the application and
+	// add the new one, which takes over what runs.
 	RenameApplicationConfigFile(ctx context.Context, in *RenameApplicationConfigFileRequest, opts ...grpc.CallOption) (*RenameApplicationConfigFileResponse, error)
-	// Replaces the deploy targets of an application. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Replaces the platform provider that an application was registered with, as
+	// UpdateApplication does: {"kubernetes": [<platform provider>]}. READ_WRITE.
+	// NOT_FOUND: no such application, or it is deleted. INVALID_ARGUMENT: also for
+	// another plugin, several targets, or an unknown platform provider.
 	UpdateApplicationDeployTargets(ctx context.Context, in *UpdateApplicationDeployTargetsRequest, opts ...grpc.CallOption) (*UpdateApplicationDeployTargetsResponse, error)
 	// Returns one deployment. READ_ONLY.
 	// NOT_FOUND: no such deployment.
@@ -102,17 +122,20 @@ type APIServiceClient interface {
 	// Returns the agent. READ_ONLY.
 	// NOT_FOUND: no such agent.
 	GetPiped(ctx context.Context, in *GetPipedRequest, opts ...grpc.CallOption) (*GetPipedResponse, error)
-	// Registers an agent. READ_WRITE.
-	// ALREADY_EXISTS: it is registered already.
+	// Registers nothing: an agent serves its own API and is registered with itself.
+	// READ_WRITE.
+	// ALREADY_EXISTS: the name is this agent's. FAILED_PRECONDITION: it is another
+	// one, which is started with its own config and serves its own API.
 	RegisterPiped(ctx context.Context, in *RegisterPipedRequest, opts ...grpc.CallOption) (*RegisterPipedResponse, error)
-	// Changes an agent's name and description. READ_WRITE.
+	// Changes the name and the description that the agent is shown with.
+	// READ_WRITE.
 	// NOT_FOUND: no such agent.
 	UpdatePiped(ctx context.Context, in *UpdatePipedRequest, opts ...grpc.CallOption) (*UpdatePipedResponse, error)
-	// Enables a disabled agent. READ_WRITE.
+	// Enables the disabled agent. READ_WRITE. What was missed is deployed.
 	// NOT_FOUND: no such agent.
 	EnablePiped(ctx context.Context, in *EnablePipedRequest, opts ...grpc.CallOption) (*EnablePipedResponse, error)
-	// Disables an agent: no deployment is triggered until it is enabled.
-	// READ_WRITE.
+	// Disables the agent, over restarts, too: no deployment is triggered until it
+	// is enabled, and syncs are refused. READ_WRITE. What was triggered goes on.
 	// NOT_FOUND: no such agent.
 	DisablePiped(ctx context.Context, in *DisablePipedRequest, opts ...grpc.CallOption) (*DisablePipedResponse, error)
 	// Registers an event for the event watcher. READ_WRITE.
@@ -125,7 +148,9 @@ type APIServiceClient interface {
 	// NOT_FOUND: not ready yet, ask again. FAILED_PRECONDITION: not a
 	// plan-preview command, or its result is too old.
 	GetPlanPreviewResults(ctx context.Context, in *GetPlanPreviewResultsRequest, opts ...grpc.CallOption) (*GetPlanPreviewResultsResponse, error)
-	// Encrypts a secret so that only the agent can read it. READ_ONLY.
+	// Encrypts a secret so that only the agent can read it, in the form that
+	// `spec.encryption` of an application holds: PipeCD's envelope for KEY_PAIR, an
+	// armored age file for AGE. READ_ONLY.
 	// NOT_FOUND: no such agent. FAILED_PRECONDITION: the agent has no public key.
 	Encrypt(ctx context.Context, in *EncryptRequest, opts ...grpc.CallOption) (*EncryptResponse, error)
 	// Returns the logs of a deployment's stages. READ_ONLY.
@@ -385,9 +410,15 @@ func (c *aPIServiceClient) ListStageLogs(ctx context.Context, in *ListStageLogsR
 // allowed), RESOURCE_EXHAUSTED (too many calls with one key) and INTERNAL.
 // Only further codes are named below.
 type APIServiceServer interface {
-	// Registers an application. READ_WRITE.
+	// Registers an application, whether `discover` of the piped config selects it
+	// or not, and whether its config is in Git yet or not. READ_WRITE. The head is
+	// evaluated at once, as for an application that is new. The ID comes from
+	// repository, directory and config file name. A deleted application returns,
+	// enabled, with its history. Name, description and labels are shown until the
+	// config has been read; then the config's count.
 	// NOT_FOUND: the agent or the repository is unknown. ALREADY_EXISTS: it is
-	// registered already.
+	// registered already. INVALID_ARGUMENT: also for a kind other than KUBERNETES,
+	// an unknown platform provider, or a file name that no config has.
 	AddApplication(context.Context, *AddApplicationRequest) (*AddApplicationResponse, error)
 	// Asks for a deployment of the branch's head. READ_WRITE. Returns at once;
 	// the command tells what became of it.
@@ -398,25 +429,39 @@ type APIServiceServer interface {
 	GetApplication(context.Context, *GetApplicationRequest) (*GetApplicationResponse, error)
 	// Lists applications, last updated first. READ_ONLY.
 	ListApplications(context.Context, *ListApplicationsRequest) (*ListApplicationsResponse, error)
-	// Changes where an application's config stands and where it deploys to.
+	// Replaces the platform provider that an application was registered with; it
+	// counts for as long as the config names none, and an empty one takes it back.
 	// READ_WRITE.
-	// NOT_FOUND: no such application.
+	// NOT_FOUND: no such application, or the agent or the repository is unknown.
+	// FAILED_PRECONDITION: git_path is another place. An application cannot be
+	// moved, because its ID comes from its place: delete it and add the new one,
+	// which takes over what runs.
 	UpdateApplication(context.Context, *UpdateApplicationRequest) (*UpdateApplicationResponse, error)
-	// Unregisters an application; its objects stay. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Unregisters an application until it is added again; its objects stay.
+	// READ_WRITE. Deployments that have not started are CANCELLED; one that runs
+	// goes to its end, with its rollback if it fails, so that nothing is left half
+	// done.
+	// NOT_FOUND: no such application, or it is deleted.
 	DeleteApplication(context.Context, *DeleteApplicationRequest) (*DeleteApplicationResponse, error)
-	// Enables a disabled application. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Enables a disabled application. READ_WRITE. The head is evaluated at once: a
+	// commit that was missed is deployed.
+	// NOT_FOUND: no such application, or it is deleted.
 	EnableApplication(context.Context, *EnableApplicationRequest) (*EnableApplicationResponse, error)
-	// Disables an application: nothing is deployed until it is enabled.
-	// READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Disables an application: nothing is triggered until it is enabled, by a
+	// commit, by drift, by a chain or by command. READ_WRITE. Deployments that have
+	// not started end as FAILURE; one that runs goes on.
+	// NOT_FOUND: no such application, or it is deleted.
 	DisableApplication(context.Context, *DisableApplicationRequest) (*DisableApplicationResponse, error)
 	// Says that the config files of some applications were renamed. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// It succeeds only where the files have that name already.
+	// NOT_FOUND: no such application, or it is deleted. FAILED_PRECONDITION: a file
+	// has another name. The ID comes from the name, too: delete the application and
+	// add the new one, which takes over what runs.
 	RenameApplicationConfigFile(context.Context, *RenameApplicationConfigFileRequest) (*RenameApplicationConfigFileResponse, error)
-	// Replaces the deploy targets of an application. READ_WRITE.
-	// NOT_FOUND: no such application.
+	// Replaces the platform provider that an application was registered with, as
+	// UpdateApplication does: {"kubernetes": [<platform provider>]}. READ_WRITE.
+	// NOT_FOUND: no such application, or it is deleted. INVALID_ARGUMENT: also for
+	// another plugin, several targets, or an unknown platform provider.
 	UpdateApplicationDeployTargets(context.Context, *UpdateApplicationDeployTargetsRequest) (*UpdateApplicationDeployTargetsResponse, error)
 	// Returns one deployment. READ_ONLY.
 	// NOT_FOUND: no such deployment.
@@ -429,17 +474,20 @@ type APIServiceServer interface {
 	// Returns the agent. READ_ONLY.
 	// NOT_FOUND: no such agent.
 	GetPiped(context.Context, *GetPipedRequest) (*GetPipedResponse, error)
-	// Registers an agent. READ_WRITE.
-	// ALREADY_EXISTS: it is registered already.
+	// Registers nothing: an agent serves its own API and is registered with itself.
+	// READ_WRITE.
+	// ALREADY_EXISTS: the name is this agent's. FAILED_PRECONDITION: it is another
+	// one, which is started with its own config and serves its own API.
 	RegisterPiped(context.Context, *RegisterPipedRequest) (*RegisterPipedResponse, error)
-	// Changes an agent's name and description. READ_WRITE.
+	// Changes the name and the description that the agent is shown with.
+	// READ_WRITE.
 	// NOT_FOUND: no such agent.
 	UpdatePiped(context.Context, *UpdatePipedRequest) (*UpdatePipedResponse, error)
-	// Enables a disabled agent. READ_WRITE.
+	// Enables the disabled agent. READ_WRITE. What was missed is deployed.
 	// NOT_FOUND: no such agent.
 	EnablePiped(context.Context, *EnablePipedRequest) (*EnablePipedResponse, error)
-	// Disables an agent: no deployment is triggered until it is enabled.
-	// READ_WRITE.
+	// Disables the agent, over restarts, too: no deployment is triggered until it
+	// is enabled, and syncs are refused. READ_WRITE. What was triggered goes on.
 	// NOT_FOUND: no such agent.
 	DisablePiped(context.Context, *DisablePipedRequest) (*DisablePipedResponse, error)
 	// Registers an event for the event watcher. READ_WRITE.
@@ -452,7 +500,9 @@ type APIServiceServer interface {
 	// NOT_FOUND: not ready yet, ask again. FAILED_PRECONDITION: not a
 	// plan-preview command, or its result is too old.
 	GetPlanPreviewResults(context.Context, *GetPlanPreviewResultsRequest) (*GetPlanPreviewResultsResponse, error)
-	// Encrypts a secret so that only the agent can read it. READ_ONLY.
+	// Encrypts a secret so that only the agent can read it, in the form that
+	// `spec.encryption` of an application holds: PipeCD's envelope for KEY_PAIR, an
+	// armored age file for AGE. READ_ONLY.
 	// NOT_FOUND: no such agent. FAILED_PRECONDITION: the agent has no public key.
 	Encrypt(context.Context, *EncryptRequest) (*EncryptResponse, error)
 	// Returns the logs of a deployment's stages. READ_ONLY.

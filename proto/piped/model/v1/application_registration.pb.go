@@ -83,8 +83,11 @@ type ApplicationRegistration struct {
 	RegisteredBy string `protobuf:"bytes,2,opt,name=registered_by,json=registeredBy,proto3" json:"registered_by,omitempty"`
 	// When, unix milliseconds.
 	RegisteredAtMs int64 `protobuf:"varint,3,opt,name=registered_at_ms,json=registeredAtMs,proto3" json:"registered_at_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Platform provider it was registered with, which counts for as long as its
+	// config names none (`spec.platformProvider`); empty when none was given.
+	PlatformProvider string `protobuf:"bytes,4,opt,name=platform_provider,json=platformProvider,proto3" json:"platform_provider,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ApplicationRegistration) Reset() {
@@ -138,15 +141,23 @@ func (x *ApplicationRegistration) GetRegisteredAtMs() int64 {
 	return 0
 }
 
+func (x *ApplicationRegistration) GetPlatformProvider() string {
+	if x != nil {
+		return x.PlatformProvider
+	}
+	return ""
+}
+
 var File_piped_model_v1_application_registration_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_application_registration_proto_rawDesc = "" +
 	"\n" +
-	"-piped/model/v1/application_registration.proto\x12\x0epiped.model.v1\"\xfb\x01\n" +
+	"-piped/model/v1/application_registration.proto\x12\x0epiped.model.v1\"\xa8\x02\n" +
 	"\x17ApplicationRegistration\x12F\n" +
 	"\x06source\x18\x01 \x01(\x0e2..piped.model.v1.ApplicationRegistration.SourceR\x06source\x12#\n" +
 	"\rregistered_by\x18\x02 \x01(\tR\fregisteredBy\x12(\n" +
-	"\x10registered_at_ms\x18\x03 \x01(\x03R\x0eregisteredAtMs\"I\n" +
+	"\x10registered_at_ms\x18\x03 \x01(\x03R\x0eregisteredAtMs\x12+\n" +
+	"\x11platform_provider\x18\x04 \x01(\tR\x10platformProvider\"I\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SOURCE_DISCOVERED\x10\x01\x12\x10\n" +

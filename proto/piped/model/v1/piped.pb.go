@@ -89,15 +89,15 @@ type Piped struct {
 	Version string `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
 	// When it started, unix seconds.
 	StartedAt int64 `protobuf:"varint,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// Older form of platform_providers. Not filled.
+	// Older form of platform_providers, with the same content.
 	//
 	// Deprecated: Marked as deprecated in piped/model/v1/piped.proto.
 	CloudProviders []*Piped_CloudProvider `protobuf:"bytes,9,rep,name=cloud_providers,json=cloudProviders,proto3" json:"cloud_providers,omitempty"`
-	// Repositories it watches.
+	// Repositories of its config.
 	Repositories []*ApplicationGitRepository `protobuf:"bytes,10,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	// Whether it is there.
 	Status Piped_ConnectionStatus `protobuf:"varint,11,opt,name=status,proto3,enum=piped.model.v1.Piped_ConnectionStatus" json:"status,omitempty"`
-	// Its config with secrets masked.
+	// Its config. Not filled.
 	Config string `protobuf:"bytes,12,opt,name=config,proto3" json:"config,omitempty"`
 	// It is disabled: no deployment is triggered.
 	Disabled bool `protobuf:"varint,13,opt,name=disabled,proto3" json:"disabled,omitempty"`
@@ -109,11 +109,12 @@ type Piped struct {
 	PlatformProviders []*Piped_PlatformProvider `protobuf:"bytes,16,rep,name=platform_providers,json=platformProviders,proto3" json:"platform_providers,omitempty"`
 	// Plugins, and where they deploy to.
 	Plugins []*Piped_Plugin `protobuf:"bytes,17,rep,name=plugins,proto3" json:"plugins,omitempty"`
-	// Keys it may connect with; hashes are replaced by `redacted`.
+	// Keys it may connect with; hashes are replaced by `redacted`. Not filled: the
+	// agent serves this API itself and connects to nobody.
 	Keys []*PipedKey `protobuf:"bytes,20,rep,name=keys,proto3" json:"keys,omitempty"`
 	// How secrets are encrypted for it.
 	SecretEncryption *Piped_SecretEncryption `protobuf:"bytes,21,opt,name=secret_encryption,json=secretEncryption,proto3" json:"secret_encryption,omitempty"`
-	// Version it should be upgraded to; empty when none is set.
+	// Version it should be upgraded to. Not filled.
 	DesiredVersion string `protobuf:"bytes,30,opt,name=desired_version,json=desiredVersion,proto3" json:"desired_version,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -340,7 +341,7 @@ func (x *PipedKey) GetCreatedAt() int64 {
 	return 0
 }
 
-// Older form of PlatformProvider. Not filled.
+// Older form of PlatformProvider.
 type Piped_CloudProvider struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name.
@@ -508,9 +509,9 @@ func (x *Piped_Plugin) GetDeployTargets() []string {
 // How secrets in Git are encrypted for this agent.
 type Piped_SecretEncryption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// KEY_PAIR or NONE.
+	// KEY_PAIR, AGE (ours: age files) or NONE.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// Public key for KEY_PAIR, PEM.
+	// Public key: PEM for KEY_PAIR, the recipient for AGE.
 	PublicKey string `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	// Service account of a cloud key service. Not filled.
 	EncryptServiceAccount string `protobuf:"bytes,3,opt,name=encrypt_service_account,json=encryptServiceAccount,proto3" json:"encrypt_service_account,omitempty"`
