@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	autoscalingv1 "k8s.io/client-go/kubernetes/typed/autoscaling/v1"
+	batchv1 "k8s.io/client-go/kubernetes/typed/batch/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -18,6 +19,7 @@ type Typed struct {
 	core        *corev1.CoreV1Client
 	apps        *appsv1.AppsV1Client
 	autoscaling *autoscalingv1.AutoscalingV1Client
+	batch       *batchv1.BatchV1Client
 	discovery   *discoveryv1.DiscoveryV1Client
 	storage     *storagev1.StorageV1Client
 }
@@ -28,6 +30,7 @@ func newTyped(config *rest.Config, client *http.Client) (t *Typed, err error) {
 		func() error { t.core, err = corev1.NewForConfigAndClient(config, client); return err },
 		func() error { t.apps, err = appsv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.autoscaling, err = autoscalingv1.NewForConfigAndClient(config, client); return err },
+		func() error { t.batch, err = batchv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.discovery, err = discoveryv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.storage, err = storagev1.NewForConfigAndClient(config, client); return err },
 	} {
@@ -46,6 +49,9 @@ func (t *Typed) AppsV1() appsv1.AppsV1Interface { return t.apps }
 
 // AutoscalingV1 returns the client of the group autoscaling.
 func (t *Typed) AutoscalingV1() autoscalingv1.AutoscalingV1Interface { return t.autoscaling }
+
+// BatchV1 returns the client of the group batch.
+func (t *Typed) BatchV1() batchv1.BatchV1Interface { return t.batch }
 
 // DiscoveryV1 returns the client of the group discovery.k8s.io.
 func (t *Typed) DiscoveryV1() discoveryv1.DiscoveryV1Interface { return t.discovery }
