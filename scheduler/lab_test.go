@@ -87,9 +87,10 @@ type lab struct {
 	storeNow  func() time.Time
 	ahead     atomic.Int64 // how far the scheduler's wall clock is ahead
 
-	look  func()             // of the scheduler that runs
-	stop  context.CancelFunc // of the scheduler that runs
-	ended chan error
+	look   func() // of the scheduler that runs
+	queues func() []deploy.QueueState
+	stop   context.CancelFunc // of the scheduler that runs
+	ended  chan error
 
 	logger *slog.Logger
 	said   bytes.Buffer // what was logged, to be read when nothing runs
@@ -148,7 +149,7 @@ func (l *lab) start() {
 		Providers: func() []string { return l.providers }, Limits: func() Limits { return l.limits }, Changes: l.changes,
 		Now: func() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) },
 	})
-	l.look = s.Look
+	l.look, l.queues = s.Look, s.Queues
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ended = stop, make(chan error, 1)
 	go func() { l.ended <- s.Run(ctx) }()
