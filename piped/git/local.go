@@ -29,7 +29,7 @@ func (d *localDialer) dial(context.Context) (session, error) {
 		if isRepository(dir) {
 			sto := filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(localCacheSize),
 				filesystem.Options{MaxOpenDescriptors: openPacks, AlternatesFS: osfs.New("/")})
-			return &localSession{sto: sto, batch: copyBatchSize}, nil
+			return &localSession{dir: dir, sto: sto, batch: copyBatchSize}, nil
 		}
 	}
 	if _, err := os.Stat(d.path); err != nil {
@@ -47,6 +47,7 @@ func isRepository(dir string) bool {
 }
 
 type localSession struct {
+	dir   string
 	sto   *filesystem.Storage
 	batch int64 // bytes of objects copied at once
 }

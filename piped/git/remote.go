@@ -17,6 +17,8 @@ import (
 type dialer interface {
 	// dial begins a conversation, which ends when ctx does.
 	dial(ctx context.Context) (session, error)
+	// dialPush begins a conversation to push in.
+	dialPush(ctx context.Context) (pushSession, error)
 	close() error
 }
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// sshDialer runs git-upload-pack on an SSH server. go-git's SSH transport
+// sshDialer runs git's services on an SSH server. go-git's SSH transport
 // cannot be cancelled during the handshake and chooses host key algorithms
 // without regard to known_hosts.
 type sshDialer struct {
@@ -55,6 +55,15 @@ func newSSHDialer(a address, auth Auth) (*sshDialer, error) {
 func (d *sshDialer) close() error { return nil }
 
 func (d *sshDialer) dial(ctx context.Context) (session, error) {
+	s, err := d.run(ctx, transport.UploadPackServiceName)
+	if err != nil {
+		return nil, err
+	}
+	return &uploadSession{conversation: s}, nil
+}
+
+// run connects and runs one of git's services, git-upload-pack or git-receive-pack.
+func (d *sshDialer) run(ctx context.Context, service string) (*sshSession, error) {
 	addr := net.JoinHostPort(d.host, d.port)
 	keys, err := newHostKeys(addr, d.knownHosts)
 	if err != nil {
@@ -79,11 +88,11 @@ func (d *sshDialer) dial(ctx context.Context) (session, error) {
 	}
 	client := ssh.NewClient(c, channels, requests)
 	s := &sshSession{client: client, stop: stop}
-	if err := s.start(d.path); err != nil {
+	if err := s.start(service, d.path); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
-	return &uploadSession{conversation: s}, nil
+	return s, nil
 }
 
 // methods returns the ways to log in, and what releases the agent.
@@ -127,7 +136,7 @@ func defaultSigners() (signers []ssh.Signer) {
 	return signers
 }
 
-// sshSession speaks the pack protocol with git-upload-pack on the server. Its
+// sshSession speaks the pack protocol with one of git's services on the server. Its
 // reads and writes end when the context of dial does.
 type sshSession struct {
 	client *ssh.Client
@@ -139,7 +148,7 @@ type sshSession struct {
 	stderr bytes.Buffer // the beginning of what the server wrote to it, read after run ended
 }
 
-func (s *sshSession) start(path string) error {
+func (s *sshSession) start(service, path string) error {
 	var err error
 	if s.run, err = s.client.NewSession(); err != nil {
 		return fmt.Errorf("open SSH session: %w", err)
@@ -152,8 +161,8 @@ func (s *sshSession) start(path string) error {
 		return err
 	}
 	quoted := "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
-	if err := s.run.Start("git-upload-pack " + quoted); err != nil {
-		return fmt.Errorf("run git-upload-pack on the server: %w", err)
+	if err := s.run.Start(service + " " + quoted); err != nil {
+		return fmt.Errorf("run %s on the server: %w", service, err)
 	}
 	return nil
 }
@@ -167,7 +176,7 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	case errors.Is(err, packp.ErrEmptyAdvRefs), err == nil && refs.IsEmpty():
 		return nil, transport.ErrEmptyRemoteRepository
 	case errors.As(err, &line):
-		return nil, fmt.Errorf("the server says: %s", firstLine(line.Text))
+		return nil, spoken(firstLine(line.Text))
 	case err != nil:
 		return nil, s.complaint(err)
 	}
@@ -175,12 +184,17 @@ func (s *sshSession) AdvertisedReferencesContext(context.Context) (*packp.AdvRef
 	return refs, nil
 }
 
+// spoken is what a server says in place of doing what it was asked.
+type spoken string
+
+func (s spoken) Error() string { return "the server says: " + string(s) }
+
 // complaint prefers what the server wrote to standard error to err.
 func (s *sshSession) complaint(err error) error {
 	_ = s.in.Close()
 	_ = s.run.Wait() // err says it failed
 	if text := firstLine(s.stderr.String()); text != "" {
-		return fmt.Errorf("the server says: %s", text)
+		return spoken(text)
 	}
 	return err
 }

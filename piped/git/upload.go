@@ -120,7 +120,7 @@ func newHTTPDialer(a address, auth Auth) *httpDialer {
 
 func (d *httpDialer) dial(context.Context) (session, error) {
 	ep := *d.address.endpoint // go-git changes it when it is redirected
-	client := githttp.NewClient(&http.Client{Transport: d.transport})
+	client := githttp.NewClient(d.client())
 	if d.auth == nil {
 		s, err := client.NewUploadPackSession(&ep, nil)
 		return &uploadSession{conversation: s}, err
@@ -128,6 +128,8 @@ func (d *httpDialer) dial(context.Context) (session, error) {
 	s, err := client.NewUploadPackSession(&ep, d.auth)
 	return &uploadSession{conversation: s}, err
 }
+
+func (d *httpDialer) client() *http.Client { return &http.Client{Transport: d.transport} }
 
 func (d *httpDialer) close() error {
 	d.transport.CloseIdleConnections()

@@ -12,14 +12,17 @@ import (
 	"net/http/cgi"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 )
 
-// HTTPOptions says who may read; an empty user name lets everybody.
+// HTTPOptions says who may read, and with Push write, too; an empty user name lets
+// everybody.
 type HTTPOptions struct {
 	Username, Password string
+	Push               bool
 }
 
 // HTTPServer serves one repository over smart HTTP.
@@ -119,7 +122,7 @@ func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 		Path: filepath.Join(string(bytes.TrimSpace(execPath)), "git-http-backend"),
 		Env: append([]string{
 			"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1",
-		}, anyOwner...),
+		}, configured("http.receivepack", strconv.FormatBool(options.Push))...),
 		Logger: quiet, Stderr: io.Discard,
 	}
 	s.server = &http.Server{Handler: s.handler(backend), ErrorLog: quiet}
@@ -132,6 +135,11 @@ func ServeHTTP(dir string, options HTTPOptions) (*HTTPServer, error) {
 
 // anyOwner lets git serve a repository whoever owns it.
 var anyOwner = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
+
+// configured is anyOwner with one more setting.
+func configured(key, value string) []string {
+	return append([]string{"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_1=" + key, "GIT_CONFIG_VALUE_1=" + value}, anyOwner[1:]...)
+}
 
 func (s *HTTPServer) handler(backend http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,15 +14,17 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSHOptions says who may read: whoever has the password or the key. With
-// neither set nobody may.
+// SSHOptions says who may read, and with Push write, too: whoever has the password
+// or the key. With neither set nobody may.
 type SSHOptions struct {
+	Push          bool
 	Password      string
 	AuthorizedKey ssh.PublicKey
 	HostKeys      []ssh.Signer // nil makes an RSA, an ECDSA and an Ed25519 key
@@ -34,6 +36,7 @@ type SSHServer struct {
 	URL  string // of the repository, with user git
 
 	dir      string
+	push     bool
 	config   *ssh.ServerConfig
 	hostKeys []ssh.Signer
 	listener net.Listener
@@ -119,7 +122,7 @@ func ServeSSH(dir string, options SSHOptions) (*SSHServer, error) {
 	}
 	s := &SSHServer{
 		Addr: listener.Addr().String(), URL: "ssh://git@" + listener.Addr().String() + "/repo.git",
-		dir: dir, config: config, hostKeys: keys, listener: listener, conns: map[net.Conn]bool{},
+		dir: dir, push: options.Push, config: config, hostKeys: keys, listener: listener, conns: map[net.Conn]bool{},
 	}
 	s.wait.Go(s.accept)
 	return s, nil
@@ -203,12 +206,14 @@ func (s *SSHServer) serve(conn net.Conn, silent bool) {
 	}
 }
 
-// session runs one git-upload-pack.
+// session runs one git-upload-pack, or git-receive-pack.
 func (s *SSHServer) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer channel.Close()
 	for req := range requests {
 		var exe struct{ Command string }
-		if req.Type != "exec" || ssh.Unmarshal(req.Payload, &exe) != nil || exe.Command != "git-upload-pack '/repo.git'" {
+		asked := req.Type == "exec" && ssh.Unmarshal(req.Payload, &exe) == nil
+		service, ours := strings.CutSuffix(exe.Command, " '/repo.git'")
+		if !asked || !ours || service != "git-upload-pack" && !(s.push && service == "git-receive-pack") {
 			if req.WantReply {
 				_ = req.Reply(req.Type == "exec", nil)
 			}
@@ -221,13 +226,13 @@ func (s *SSHServer) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 		}
 		_ = req.Reply(true, nil)
 		s.wait.Go(func() { ssh.DiscardRequests(requests) })
-		exit(channel, s.uploadPack(channel))
+		exit(channel, s.run(channel, strings.TrimPrefix(service, "git-")))
 		return
 	}
 }
 
-func (s *SSHServer) uploadPack(channel ssh.Channel) (status uint32) {
-	cmd := exec.Command("git", "upload-pack", s.dir)
+func (s *SSHServer) run(channel ssh.Channel, service string) (status uint32) {
+	cmd := exec.Command("git", service, s.dir)
 	cmd.Env = append(os.Environ(), anyOwner...)
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	stdin, err := cmd.StdinPipe() // not cmd.Stdin: Wait would wait for the client to close

@@ -29,6 +29,19 @@ func (r *Repo) Push(t testing.TB, message string, files map[string]string) strin
 	return h
 }
 
+// Pull makes the branch, which somebody pushed to, what the repository goes on from.
+func (r *Repo) Pull(t testing.TB) {
+	t.Helper()
+	r.sto.Reindex() // what was pushed may be in a pack of its own
+	ref, err := r.sto.Reference(branchRef)
+	if err == nil {
+		err = r.stage(ref.Hash())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // HTTP serves the repository until the test ends.
 func (r *Repo) HTTP(t testing.TB, options HTTPOptions) *HTTPServer {
 	t.Helper()
