@@ -10,7 +10,8 @@ import (
 // what a says of its name, kind, Git path, provider, description, labels, sync
 // state and registration. One that was deleted returns: it keeps its history, and
 // its evaluated commit is forgotten, so that the head is deployed as if the
-// application were new. Exists if there is one that is not deleted.
+// application were new. Exists if there is one that is not deleted; Illegal while
+// its objects are being deleted.
 func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error {
 	if err := checkIdentity(a); err != nil {
 		return err
@@ -36,6 +37,9 @@ func (t *tx) restore(ctx context.Context, a deploy.Application) error {
 	}
 	if !old.Deleted {
 		return deploy.Errorf(deploy.Exists, "application %s exists already", a.ID)
+	}
+	if err := t.checkNotRemoving(ctx, a.ID); err != nil {
+		return err
 	}
 	if _, err := t.updateSpec(ctx, a); err != nil {
 		return err
@@ -124,12 +128,7 @@ func (s *Store) DeleteApplication(ctx context.Context, id string) error {
 		if _, err := t.lockPresent(ctx, id); err != nil {
 			return err
 		}
-		now := t.store.now()
-		if _, err := t.endWaiting(ctx, id, "", deploy.Cancelled, "The application was deleted before the deployment started", now); err != nil {
-			return err
-		}
-		t.changed(deploy.TopicRegistration, id, id)
-		return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?", toMilli(now))
+		return t.unregister(ctx, id)
 	})
 	return s.fail(err, "delete application "+id)
 }

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// SetAdoption stores what an application would take over, over what was known
+// before: who listed it keeps waiting since then, and one that is accepted stays
+// as it was. Changed tells whether anything was written. NotFound if there is no
+// such application.
+func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed bool, err error) {
+	body, err := encode(a)
+	if err != nil {
+		return false, s.fail(err, "store the adoption of application "+a.ApplicationID)
+	}
+	known, ok, err := s.Adoption(ctx, a.ApplicationID)
+	if err != nil || ok && (known.Accepted || known.Token == a.Token) {
+		return false, err
+	}
+	err = s.write(ctx, func(t *tx) error {
+		return t.insert(ctx, "adoptions", "application_id, token, accepted, body, since",
+			"ON CONFLICT (application_id) DO UPDATE SET token = excluded.token, body = excluded.body WHERE adoptions.accepted = FALSE",
+			[][]any{{a.ApplicationID, a.Token, false, body, toMilli(t.store.now())}})
+	})
+	if s.dialect.foreign(err) {
+		err = noApplication(a.ApplicationID)
+	}
+	return err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
+}
+
+// DropAdoption forgets an adoption that nobody has decided on: there is nothing to
+// take over any more. One that is accepted stays.
+func (s *Store) DropAdoption(ctx context.Context, appID string) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, "DELETE FROM adoptions WHERE application_id = ? AND accepted = FALSE", appID)
+		return err
+	})
+	return s.fail(err, "forget the adoption of application "+appID)
+}
+
+// DecideAdoption answers a CommandDecideAdoption with success and does what it
+// says: an adoption that is accepted stays so until the application is deleted, one
+// that is rejected is forgotten and its application disabled. The application's
+// notice goes. Illegal if no decision is awaited, or one on another list.
+func (s *Store) DecideAdoption(ctx context.Context, c deploy.Command) error {
+	err := s.write(ctx, func(t *tx) error {
+		if _, err := t.lockPresent(ctx, c.ApplicationID); err != nil {
+			return err
+		}
+		a, ok, err := one(ctx, t, scanAdoption, selectAdoption+" WHERE application_id = ?"+t.store.dialect.forUpdate(), c.ApplicationID)
+		if err == nil {
+			err = checkDecision(a, ok, c)
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.decideAdoption(ctx, c); err != nil {
+			return err
+		}
+		return t.finishCommand(ctx, c.ID, deploy.CommandSucceeded, nil)
+	})
+	return s.fail(err, "decide on the adoption of application "+c.ApplicationID)
+}
+
+func (t *tx) decideAdoption(ctx context.Context, c deploy.Command) error {
+	if c.Accept {
+		if _, err := t.exec(ctx, "UPDATE adoptions SET accepted = TRUE WHERE application_id = ?", c.ApplicationID); err != nil {
+			return err
+		}
+		return t.updateApplication(ctx, c.ApplicationID, "notice = '', notice_at = 0")
+	}
+	if _, err := t.exec(ctx, "DELETE FROM adoptions WHERE application_id = ?", c.ApplicationID); err != nil {
+		return err
+	}
+	t.changed(deploy.TopicRegistration, c.ApplicationID, c.ApplicationID)
+	return t.updateApplication(ctx, c.ApplicationID, "disabled = TRUE, notice = '', notice_at = 0")
+}
+
+// checkDecision refuses a decision that is not awaited, or was made on another list.
+func checkDecision(a deploy.Adoption, ok bool, c deploy.Command) error {
+	switch {
+	case !ok || a.Accepted:
+		return deploy.Errorf(deploy.Illegal, "no decision on taking over live objects is awaited for application %s", c.ApplicationID)
+	case a.Token != c.Token:
+		return deploy.Errorf(deploy.Illegal, "what application %s would take over has changed since it was listed: list it again and decide on that", c.ApplicationID)
+	}
+	return nil
+}
+
+// CheckDecision returns the error for which DecideAdoption would refuse a decision
+// on the adoption of that token; nil if it is awaited.
+func (s *Store) CheckDecision(ctx context.Context, appID, token string) error {
+	a, ok, err := s.Adoption(ctx, appID)
+	if err != nil {
+		return err
+	}
+	return checkDecision(a, ok, deploy.Command{ApplicationID: appID, Token: token})
+}
+
+const selectAdoption = "SELECT application_id, token, accepted, body, since FROM adoptions"
+
+func scanAdoption(row scanner) (a deploy.Adoption, err error) {
+	var body string
+	var since int64
+	if err := row.Scan(&a.ApplicationID, &a.Token, &a.Accepted, &body, &since); err != nil {
+		return a, err
+	}
+	a.Since = fromMilli(since)
+	return a, decode(body, &a)
+}
+
+// Adoption returns what an application would take over, or has been permitted to;
+// ok is false when there is nothing of the kind.
+func (s *Store) Adoption(ctx context.Context, appID string) (a deploy.Adoption, ok bool, err error) {
+	a, ok, err = one(ctx, s, scanAdoption, selectAdoption+" WHERE application_id = ?", appID)
+	return a, ok, s.fail(err, "read the adoption of application "+appID)
+}
+
+// Adoptions returns those that await a decision, the oldest first.
+func (s *Store) Adoptions(ctx context.Context) ([]deploy.Adoption, error) {
+	as, err := all(ctx, s, scanAdoption, selectAdoption+" WHERE accepted = FALSE ORDER BY since, application_id")
+	return as, s.fail(err, "list adoptions")
+}
