@@ -20,6 +20,10 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 	}
 	var rs []request
 	for _, c := range commands {
+		if c.Type == deploy.CommandDecideAdoption {
+			failed(c.ID, w.decideAdoption(ctx, head, c, lookup))
+			continue
+		}
 		if (lookup != nil || w.paused) && c.Type == deploy.CommandChainSync {
 			continue // nobody waits for the answer but the chain: it outlasts an outage
 		}
@@ -65,6 +69,9 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	}
 	if refusal = forbidden(c, e); refusal != "" {
 		return r, refusal, nil
+	}
+	if refusal, err = w.unreviewed(ctx, commit, subject{app, e, provider}); refusal != "" || err != nil {
+		return r, refusal, err
 	}
 	refused, err := w.refusal(ctx, app.Git, head.Hash)
 	if err != nil {

@@ -230,3 +230,7 @@ type unreadable struct{}
 func (unreadable) Signer(context.Context, deploy.GitPath, string) (string, error) {
 	return "", deploy.Errorf(deploy.Unavailable, "the disk is gone")
 }
+
+func (r runningAt) Foreign(context.Context, string, deploy.Application, string) ([]deploy.AdoptedObject, error) {
+	return nil, nil
+}

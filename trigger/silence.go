@@ -96,13 +96,18 @@ const waiting = "Not deployed yet: "
 
 // sayHeld says on the applications that are held why they are, and takes it back
 // where they are not any more.
-func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Application, held map[string]error) error {
+func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Application, held map[string]error, awaited map[string]deploy.Adoption) error {
 	var errs []error
 	for id, app := range apps {
 		notice := ""
 		if err := held[id]; err != nil {
 			notice = waiting + "whether something of it runs already could not be found out: " + err.Error() +
-				". The cluster is asked again, at least every " + strings.TrimSuffix(maxSilence.String(), "0s") + "; to deploy without waiting for it, sync by hand"
+				". The cluster is asked again, at least every " + strings.TrimSuffix(maxSilence.String(), "0s")
+			if !w.Review {
+				notice += "; to deploy without waiting for it, sync by hand"
+			}
+		} else if a, ok := awaited[id]; ok {
+			notice = waiting + awaitedNotice(a)
 		}
 		if notice == app.Notice || notice == "" && !strings.HasPrefix(app.Notice, waiting) || app.Deleted {
 			continue

@@ -12,11 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Live tells what runs in the clusters. RunningCommits returns the commits that
-// the live objects of an application, as it is at the given commit, name as
-// theirs; none when nothing of it is there.
+// Live tells what runs in the clusters.
 type Live interface {
+	// RunningCommits returns the commits that the live objects of an application, as
+	// it is at the given commit, name as theirs; none when nothing of it is there.
 	RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error)
+	// Foreign returns the live objects that stand where the objects of an application
+	// belong, as it is at the given commit, and are not its own, in one order.
+	Foreign(ctx context.Context, provider string, app deploy.Application, commit string) ([]deploy.AdoptedObject, error)
 }
 
 // maxLookups is how many applications are looked for in the clusters at a time.
@@ -24,9 +27,10 @@ const maxLookups = 16
 
 // looked is what looking for what runs came to, by application ID.
 type looked struct {
-	running map[string]deploy.Commit // what is to be taken over
-	held    map[string]error         // why its cluster could not be asked
-	failed  map[string]error         // why it could not be found out otherwise
+	running map[string]deploy.Commit   // what is to be taken over
+	awaited map[string]deploy.Adoption // what a person has to permit first
+	held    map[string]error           // why its cluster could not be asked
+	failed  map[string]error           // why it could not be found out otherwise
 }
 
 // takeOvers finds, for applications without a success of their own, the commits of
@@ -39,7 +43,7 @@ type looked struct {
 // are held, lest what runs be replaced unseen; what fails for another reason is
 // tried again with the next pass.
 func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) looked {
-	found := looked{running: map[string]deploy.Commit{}, held: map[string]error{}, failed: map[string]error{}}
+	found := looked{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
 		return found
 	}
@@ -48,13 +52,18 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 	var g errgroup.Group
 	g.SetLimit(maxLookups)
 	for _, s := range subjects {
-		if s.app.LastSuccessful != nil || s.entry.candidate.Config.Trigger.OnCommit.Disabled {
+		byHand := s.entry.candidate.Config.Trigger.OnCommit.Disabled
+		if s.app.LastSuccessful != nil || byHand && !w.Review {
 			continue
 		}
 		g.Go(func() error {
 			hashes, silent, err := w.ask(ctx, pass, head, s)
-			var commit deploy.Commit
+			var awaited *deploy.Adoption
 			if err == nil && silent == nil {
+				awaited, silent, err = w.adoptionOf(ctx, pass, head, s, hashes)
+			}
+			var commit deploy.Commit
+			if err == nil && silent == nil && awaited == nil && !byHand {
 				commit, err = w.taken(ctx, s.app, head, hashes)
 			}
 			mu.Lock()
@@ -64,6 +73,8 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 				found.held[s.app.ID] = silent
 			case err != nil:
 				found.failed[s.app.ID] = fmt.Errorf("find out what runs of it: %w", err)
+			case awaited != nil:
+				found.awaited[s.app.ID] = *awaited
 			case commit.Hash != "":
 				found.running[s.app.ID] = commit
 			}
@@ -77,20 +88,30 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 // ask returns the commits that an application's live objects name. Silent is why
 // its cluster does not answer: then no other application asks it for a while.
 func (w *watcher) ask(ctx context.Context, pass time.Time, head deploy.Commit, s subject) (hashes []string, silent, err error) {
-	if silent = w.silent.resting(s.provider, pass); silent != nil {
-		return nil, silent, nil
+	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
+		hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
+		return err
+	})
+	return hashes, silent, err
+}
+
+// question puts one question to a provider's cluster, unless it rests because it did
+// not answer another.
+func (w *watcher) question(ctx context.Context, pass time.Time, provider string, put func() error) (silent, err error) {
+	if silent = w.silent.resting(provider, pass); silent != nil {
+		return silent, nil
 	}
-	hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
+	err = put()
 	switch {
 	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil:
-		if w.silent.begin(s.provider, err, pass, w.Now()) {
-			w.log.Warn("cannot look for what runs; applications that may run there are held", "provider", s.provider, "error", err)
+		if w.silent.begin(provider, err, pass, w.Now()) {
+			w.log.Warn("cannot look for what runs; applications that may run there are held", "provider", provider, "error", err)
 		}
-		return nil, err, nil
-	case err == nil && w.silent.end(s.provider, pass):
-		w.log.Info("what runs can be looked for again", "provider", s.provider)
+		return err, nil
+	case err == nil && w.silent.end(provider, pass):
+		w.log.Info("what runs can be looked for again", "provider", provider)
 	}
-	return hashes, nil, err
+	return nil, err
 }
 
 // taken returns the newest of these commits that the branch has, without those

@@ -18,6 +18,11 @@ func (f live) RunningCommits(_ context.Context, provider string, git deploy.GitP
 	return f(provider, git.Dir)
 }
 
+// Foreign tells that nothing is another's.
+func (f live) Foreign(context.Context, string, deploy.Application, string) ([]deploy.AdoptedObject, error) {
+	return nil, nil
+}
+
 // end completes the newest deployment of an application.
 func (l *lab) end(dir string, to deploy.Status) {
 	l.t.Helper()

@@ -28,6 +28,7 @@ type Config struct {
 	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
 	Providers    []string         // names of the configured platform providers
 	Live         Live             // nil: every application counts as new
+	Review       bool             // a person permits first what an application takes over
 	Signatures   Signatures       // nil: every commit counts
 	Interval     time.Duration    // between two looks at a repository's head
 	Logger       *slog.Logger
@@ -175,7 +176,7 @@ func (t *Trigger) dispatchDrift(ctx context.Context, ids ...string) error {
 // dispatch hands every open sync command to the watcher of its application's
 // repository, and answers those that have none.
 func (t *Trigger) dispatch(ctx context.Context) error {
-	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandRetry, deploy.CommandChainSync)
+	commands, err := t.Store.OpenCommands(ctx, deploy.CommandSync, deploy.CommandRetry, deploy.CommandChainSync, deploy.CommandDecideAdoption)
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ type watcher struct {
 	pinned   map[string]string    // by application ID: the commit kept as its last success
 	warned   map[string][]string  // by application ID: the warnings that were logged last
 	silent   silences             // clusters whose applications are held
+	reviewAt time.Time            // when to look again at what awaits a decision; zero: nothing does
 	failures int                  // looks that failed in a row
 	lastErr  string               // what was logged last, so that an outage is logged once
 }
@@ -229,7 +230,7 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 	var err error
 	now := w.Now()
-	if !w.settled || w.silent.due(now) || !now.Before(w.rested) && w.stale.Swap(false) {
+	if !w.settled || w.silent.due(now) || !w.reviewAt.IsZero() && !now.Before(w.reviewAt) || !now.Before(w.rested) && w.stale.Swap(false) {
 		w.stale.Store(false)
 		err = w.settle(ctx, head)
 		w.settled = err == nil

@@ -1,0 +1,194 @@
+package trigger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// reviewEvery is how often what awaits a decision is looked at again: what is live
+// changes without telling.
+const reviewEvery = 30 * time.Second
+
+// adoptionOf returns what a first deployment of an application from the commit would take
+// over, if a person has to permit that and has not; nil when there is nothing of the
+// kind. Silent is why its cluster does not answer.
+func (w *watcher) adoptionOf(ctx context.Context, pass time.Time, head deploy.Commit, s subject, hashes []string) (a *deploy.Adoption, silent, err error) {
+	if !w.Review || s.app.LastSuccessful != nil {
+		return nil, nil, nil
+	}
+	if known, ok, err := w.Store.Adoption(ctx, s.app.ID); err != nil || ok && known.Accepted {
+		return nil, nil, err
+	}
+	var objects []deploy.AdoptedObject
+	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
+		objects, err = w.Live.Foreign(ctx, s.provider, s.app, head.Hash)
+		return err
+	})
+	if silent != nil || err != nil || len(objects) == 0 {
+		return nil, silent, err
+	}
+	newest, _, err := w.repo.Git.Newest(ctx, head.Hash, hashes)
+	if err != nil {
+		return nil, nil, err
+	}
+	a = &deploy.Adoption{ApplicationID: s.app.ID, Objects: objects, RunningCommit: newest.Hash}
+	if a.RunningCommit == "" && len(hashes) == 1 {
+		a.RunningCommit = hashes[0] // the branch has lost it
+	}
+	a.Token, err = tokenOf(*a)
+	return a, nil, err
+}
+
+// tokenOf names the list of an adoption by its content.
+func tokenOf(a deploy.Adoption) (string, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return "", fmt.Errorf("encode what is to be taken over: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// maxShown is how many objects a notice names.
+const maxShown = 5
+
+// awaitedNotice says on an application that its live objects await a decision.
+func awaitedNotice(a deploy.Adoption) string {
+	var names []string
+	for _, o := range a.Objects[:min(len(a.Objects), maxShown)] {
+		names = append(names, o.Object.String())
+	}
+	if more := len(a.Objects) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%d live objects are not the application's, and are taken over only if a person permits it: %s. "+
+		"See them with pipectl application adoptions, and decide with pipectl application adopt --app-id=%s --accept, or --reject", len(a.Objects), strings.Join(names, ", "), a.ApplicationID)
+}
+
+// keepAdoptions stores what awaits a decision, and forgets what does not any more of
+// the applications that were looked at.
+func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited map[string]deploy.Adoption) error {
+	w.reviewAt = time.Time{}
+	if len(awaited) > 0 {
+		w.reviewAt = w.Now().Add(reviewEvery)
+	}
+	var errs []error
+	for _, a := range awaited {
+		changed, err := w.Store.SetAdoption(ctx, a)
+		errs = append(errs, err)
+		if changed {
+			w.log.Warn("live objects await a decision on taking them over", "app", a.ApplicationID, "objects", len(a.Objects))
+		}
+	}
+	stored, err := w.Store.Adoptions(ctx)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	known := map[string]bool{}
+	for _, a := range stored {
+		known[a.ApplicationID] = true
+	}
+	for _, s := range looked {
+		if _, waits := awaited[s.app.ID]; known[s.app.ID] && !waits {
+			errs = append(errs, w.Store.DropAdoption(ctx, s.app.ID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unreviewed says why a command may not deploy an application for the first time, ""
+// if it may: what it would take over has to be decided on before.
+func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subject) (refusal string, err error) {
+	if w.Live == nil {
+		return "", nil
+	}
+	a, silent, err := w.survey(ctx, commit, s)
+	switch {
+	case err != nil:
+		return "", err
+	case silent != nil:
+		return "whether something of the application runs already could not be found out: " + silent.Error(), nil
+	case a == nil:
+		return "", nil
+	}
+	_, err = w.Store.SetAdoption(ctx, *a)
+	return awaitedNotice(*a), err
+}
+
+// survey is adoptionOf outside of a pass.
+func (w *watcher) survey(ctx context.Context, commit deploy.Commit, s subject) (a *deploy.Adoption, silent, err error) {
+	if !w.Review || s.app.LastSuccessful != nil {
+		return nil, nil, nil
+	}
+	hashes, silent, err := w.ask(ctx, w.Now(), commit, s)
+	if silent != nil || err != nil {
+		return nil, silent, err
+	}
+	return w.adoptionOf(ctx, w.Now(), commit, s, hashes)
+}
+
+// decideAdoption carries a decision out, unless what it was made on has changed since
+// it was listed.
+func (w *watcher) decideAdoption(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) error {
+	refusal, err := w.checkDecision(ctx, head, c, lookup)
+	if err == nil && refusal == "" {
+		err = w.Store.DecideAdoption(ctx, c)
+		if deploy.IsKind(err, deploy.Illegal) || deploy.IsKind(err, deploy.NotFound) {
+			refusal, err = err.Error(), nil
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case refusal != "":
+		return w.refuse(ctx, c, refusal)
+	}
+	w.log.Info("taking over live objects was decided on", "app", c.ApplicationID, "accepted", c.Accept, "by", c.Commander)
+	w.settled = false
+	w.wake(nil) // it is deployed now, if it may be
+	return nil
+}
+
+// checkDecision says why a decision is not carried out, "" if it is. One that leaves
+// everything as it is needs no look at the cluster.
+func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (refusal string, err error) {
+	if !c.Accept {
+		return "", nil
+	}
+	if lookup != nil {
+		return "the repository cannot be read: " + lookup.Error(), nil
+	}
+	app, err := w.Store.Application(ctx, c.ApplicationID)
+	if err != nil {
+		return "", err
+	}
+	e, ok := w.catalog.entries[app.ID]
+	if !ok {
+		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), head.Short()), nil
+	}
+	provider, problem := e.problem(w.Providers, app.Registration)
+	if problem != nil {
+		return problem.Error(), nil
+	}
+	current, silent, err := w.survey(ctx, head, subject{app, e, provider})
+	switch {
+	case err != nil:
+		return "", err
+	case silent != nil:
+		return "whether the live objects are still those that were listed could not be found out: " + silent.Error(), nil
+	case current == nil:
+		return "there is nothing to take over any more: the application is deployed without a decision", w.Store.DropAdoption(ctx, app.ID)
+	case current.Token != c.Token:
+		_, err := w.Store.SetAdoption(ctx, *current)
+		return fmt.Sprintf("what application %s would take over has changed since it was listed: list it again and decide on that", app.ID), err
+	}
+	return "", nil
+}
