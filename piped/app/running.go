@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/source"
 )
 
@@ -17,42 +18,72 @@ type running struct {
 	sources  *source.Loader
 	clusters *clusters
 	tenants  *tenants
+	pipedID  string
 }
 
 // RunningCommits returns the commits that the live objects of an application, as
 // it is at the given commit, name as theirs. An application that cannot be
 // rendered, or whose account may not look, has none: the deployment that follows
 // says why, and no other application waits for it.
-func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error) {
+func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) (commits []string, err error) {
+	err = r.look(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+		commits, err = c.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+		return err
+	})
+	return commits, err
+}
+
+// Foreign returns the live objects that stand where those of an application belong, as
+// it is at the given commit, and are not its own. It has none where RunningCommits
+// has none.
+func (r running) Foreign(ctx context.Context, provider string, app deploy.Application, commit string) (objects []deploy.AdoptedObject, err error) {
+	err = r.look(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
+		label := src.Config.Kubernetes.VariantLabel
+		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
+			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
+			Objects: src.Objects, Namespace: src.Config.Kubernetes.Input.Namespace,
+		})
+		return err
+	})
+	return objects, err
+}
+
+// look asks the cluster of a provider about an application, in the name of the
+// application's account. Nothing is asked, without an error, of one that cannot be
+// deployed.
+func (r running) look(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
 	src, err := r.load(ctx, git, commit)
 	switch deploy.KindOf(err) {
 	case deploy.Invalid, deploy.NotFound:
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cluster, release, err := r.clusters.Hold(provider)
+	held, release, err := r.clusters.Hold(provider)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Unavailable, "%w", err)
+		return deploy.Errorf(deploy.Unavailable, "%w", err)
 	}
 	defer release()
 	account, err := r.tenants.Tenant(git).Account()
 	if err != nil {
-		return nil, nil // the deployment that follows says why
+		return nil // the deployment that follows says why
 	}
 	if user := account.User(); user != "" {
-		if cluster.Cluster, err = cluster.As(user); err != nil {
-			return nil, err
+		if held.Cluster, err = held.As(user); err != nil {
+			return err
 		}
 	}
-	ctx, stop := context.WithTimeout(ctx, lookTimeout)
+	limited, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
-	commits, err := cluster.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
-	if deploy.IsKind(err, deploy.Invalid) {
-		return nil, nil
+	err = ask(limited, held.Cluster, src)
+	switch {
+	case deploy.IsKind(err, deploy.Invalid):
+		return nil
+	case limited.Err() != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Unavailable):
+		return deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", held, lookTimeout, err)
 	}
-	return commits, err
+	return err
 }
 
 // load loads the application. A panic on what a commit holds is not the end of
