@@ -22,6 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/preview"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/store"
@@ -36,10 +37,15 @@ import (
 // planner and the stages of a deployment load the same one.
 const sourceCacheBytes = 8 << 20
 
+// concealedCacheBytes bounds the memory of sources that were rendered without
+// secrets, to be shown.
+const concealedCacheBytes = 2 << 20
+
 // Options are what New needs beside the configuration. The zero value is what
 // production uses.
 type Options struct {
 	Version string
+	Commit  string           // that the program was built from; "" when unknown
 	Logger  *slog.Logger     // default slog.Default()
 	Now     func() time.Time // default time.Now
 	NewID   func() string    // default random UUIDs
@@ -118,7 +124,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
 			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval,
-			Live: running{sources: loader, clusters: live.clusters, tenants: live.tenants}, Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
+			Live: running{sources: loader, clusters: live.clusters, tenants: live.tenants, pipedID: cfg.PipedID}, Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
 	a.parts.add("clusters", live.clusters.Run)
@@ -129,6 +135,15 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		Tenancy: live.tenants, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
 	a.parts.add("planner", plans.Run)
+	concealed := &source.Loader{
+		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: serves.For,
+		CacheBytes: concealedCacheBytes,
+	}
+	previewer := preview.New(preview.Config{
+		Store: st, Repositories: mergeable{live}, Sources: concealed, Plan: planOf(plans), Workers: cfg.PlanPreview.WorkerNum,
+		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
+	})
+	a.parts.add("plan previews", previewer.Run)
 	executors, err := a.executors(cfg, o, st, loader)
 	if err != nil {
 		return nil, err
@@ -138,8 +153,13 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("scheduler", live.scheduler.Run)
+	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
+		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
+	})
+	a.parts.add("removal", remover.Run)
+	state := status{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: serves, live: live}
 
-	if err := a.listen(cfg, o, st, plans); err != nil {
+	if err := a.listen(cfg, o, st, previews{plans, live.repositories, concealed}, remover, state); err != nil {
 		return nil, err
 	}
 	a.parts.add("readiness", a.beReady)
@@ -169,6 +189,9 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	}
 	a.parts.onClose("store", st.Close)
 	a.parts.add("store", st.Run)
+	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // it exists from its first start on
+		return nil, "", err
+	}
 	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
 	return st, ownerKey, err
 }
@@ -209,10 +232,10 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
-func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans *planner.Planner) (err error) {
+func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, remover *kubernetes.Remover, state status) (err error) {
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, Insecure: cfg.API.Insecure,
-		Store: st, Planner: previews{plans, a.live.repositories}, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
 	})
 	if err != nil {

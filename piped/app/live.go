@@ -30,11 +30,15 @@ type live struct {
 	repositories *repositories
 	follower     *follower
 	secrets      *secret.Renderer
+	concealed    *secret.Renderer // has the keys, and shows no secret
 	tenants      *tenants
 	analysis     *provider.Set
 	remotes      *git.Remotes   // set before plan is called
 	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
+	name         atomic.Pointer[string]
+
+	configuration configuration
 
 	// Set before begin is called.
 	newTrigger func(interval time.Duration) *trigger.Trigger
@@ -49,6 +53,7 @@ type live struct {
 type setup struct {
 	connections  map[string]*connection
 	repositories []repository
+	name         string
 	interval     time.Duration
 	limits       scheduler.Limits
 	certificate  *tls.Certificate // nil without TLS
@@ -62,17 +67,19 @@ type setup struct {
 
 func newLive(dataDir string, o Options) *live {
 	repositories := newRepositories(dataDir, o)
-	return &live{
-		clusters: newClusters(o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil),
+	l := &live{
+		clusters: newClusters(o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
 		tenants: newTenants(repositories.CommitObject), analysis: provider.NewSet(),
 	}
+	l.configuration.load(o.Now())
+	return l
 }
 
 // plan returns what cfg asks for. Problems joins which of its providers and
 // repositories cannot be used and are not known to be so: an agent can do
 // without them. With an error it cannot do at all.
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
-	s.interval = cfg.SyncInterval
+	s.name, s.interval = cfg.Name, cfg.SyncInterval
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
 	var errs [6]error
@@ -94,11 +101,13 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.clusters.use(s.connections)
 	l.repositories.use(ctx, s.repositories)
 	l.secrets.Use(s.keys)
+	l.concealed.Use(s.keys.Concealed())
 	l.tenants.use(s.tenancy)
 	l.analysis.Use(s.analysis)
 	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
 	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
+	l.name.Store(&s.name)
 	l.follower.set(l.newTrigger(s.interval))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
 	l.used = s
@@ -112,6 +121,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.keys.Fingerprint() != next.keys.Fingerprint() {
 		changed = append(changed, "secretManagement")
 		l.secrets.Use(next.keys)
+		l.concealed.Use(next.keys.Concealed())
 	}
 	if !was.charts.same(next.charts) {
 		changed = append(changed, "chartRepositories and chartRegistries")
@@ -149,6 +159,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 			l.repositories.use(ctx, next.repositories)
 			return l.newTrigger(next.interval)
 		})
+	}
+	if was.name != next.name {
+		changed = append(changed, "name")
+		l.name.Store(&next.name)
 	}
 	if was.limits != next.limits {
 		changed = append(changed, "limits")

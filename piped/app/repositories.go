@@ -131,6 +131,17 @@ func (r *repositories) watchable() (out []trigger.Repository, problems map[strin
 	return out, problems
 }
 
+// describe returns the configured repositories, whether they can be watched or not.
+func (r *repositories) describe() []deploy.AgentRepository {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]deploy.AgentRepository, len(r.configured))
+	for i, c := range r.configured {
+		out[i] = deploy.AgentRepository{ID: c.config.RepoID, Remote: c.config.Remote, Branch: c.config.Branch}
+	}
+	return out
+}
+
 // Tree returns the files of a commit in the mirror of its repository. It is the
 // agent's source.Tree.
 func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -245,9 +246,9 @@ func TestRefusals(t *testing.T) {
 			return err
 		}, codes.InvalidArgument, "invalid request: invalid ListDeploymentsRequest.ApplicationIds: value must contain no more than 1000 items"},
 		"a method that is not served": {func(ctx context.Context) error {
-			_, err := client.Encrypt(ctx, &apiservice.EncryptRequest{Plaintext: "s", PipedId: controltest.PipedID})
+			_, err := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())).GetDriftReport(ctx, &controlv1.GetDriftReportRequest{ApplicationId: "app-web"})
 			return err
-		}, codes.Unimplemented, "Encrypt is not served by this version of the agent"},
+		}, codes.Unimplemented, "GetDriftReport is not served by this version of the agent"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -11,7 +13,9 @@ type apiService struct {
 	apiservice.UnimplementedAPIServiceServer
 
 	store   Store
+	agent   Agent
 	convert converter
+	now     func() time.Time
 	newID   func() string
 }
 

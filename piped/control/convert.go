@@ -51,12 +51,26 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		CreatedAt:             seconds(a.CreatedAt),
 		UpdatedAt:             seconds(a.UpdatedAt),
 		EvaluatedCommit:       text(a.EvaluatedCommit),
+		Registration:          registration(a),
 		SyncStateSinceMs:      millis(a.Sync.At),
 		Notice:                text(a.Notice),
 		NoticeSinceMs:         millis(a.NoticeAt),
 	}
 	if a.LastSuccessful != nil {
 		m.RunningCommit = text(a.LastSuccessful.Trigger.Commit.Hash)
+	}
+	return m
+}
+
+// registration tells how an application came to be one: an application that
+// nobody added was selected in Git when it was first seen.
+func registration(a deploy.Application) *modelv1.ApplicationRegistration {
+	m := &modelv1.ApplicationRegistration{
+		Source: modelv1.ApplicationRegistration_SOURCE_DISCOVERED, RegisteredAtMs: millis(a.CreatedAt),
+		PlatformProvider: text(a.Registration.Provider),
+	}
+	if a.Registration.By != "" {
+		m.Source, m.RegisteredBy, m.RegisteredAtMs = modelv1.ApplicationRegistration_SOURCE_ADDED, text(a.Registration.By), millis(a.Registration.At)
 	}
 	return m
 }
@@ -198,7 +212,18 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 		m.SkipStage = &modelv1.Command_SkipStage{DeploymentId: text(d.DeploymentID), StageId: text(d.StageID)}
 	case deploy.CommandRestartPiped:
 		m.RestartPiped = &modelv1.Command_RestartPiped{PipedId: c.pipedID}
-	case deploy.CommandUpdateConfig, deploy.CommandBuildPlanPreview:
+	case deploy.CommandDeleteApplication:
+		m.DeleteApplication = &modelv1.Command_DeleteApplication{ApplicationId: text(d.ApplicationID), Cascade: d.Cascade}
+	case deploy.CommandDecideAdoption:
+		m.DecideAdoption = &modelv1.Command_DecideAdoption{ApplicationId: text(d.ApplicationID), Accept: d.Accept}
+	case deploy.CommandBuildPlanPreview:
+		if asked := d.PlanPreview; asked != nil {
+			m.BuildPlanPreview = &modelv1.Command_BuildPlanPreview{
+				RepositoryId: text(asked.RepoID), HeadBranch: text(asked.HeadBranch), HeadCommit: text(asked.HeadCommit),
+				BaseBranch: text(asked.BaseBranch), Timeout: int64(asked.Timeout / time.Second),
+			}
+		}
+	case deploy.CommandUpdateConfig:
 		// The domain holds nothing of them beyond what is set above.
 	}
 	return m

@@ -74,7 +74,6 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				map[string]string{
 					"application.cloud_provider":   older,
 					"application.git_path.url":     hosting,
-					"application.registration":     noSource,
 					"application.adoption_pending": noSource,
 				}),
 		},

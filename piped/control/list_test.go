@@ -82,9 +82,9 @@ func TestListDeployments(t *testing.T) {
 		want string
 	}{
 		"all, last updated first":      {&apiservice.ListDeploymentsRequest{}, "d4 d3 d2 d1"},
-		"by status":                    {&apiservice.ListDeploymentsRequest{Statuses: []string{"DEPLOYMENT_FAILURE"}}, "d2"},
-		"every status counts":          {&apiservice.ListDeploymentsRequest{Statuses: []string{"DEPLOYMENT_FAILURE", "DEPLOYMENT_SUCCESS"}}, "d2 d1"},
-		"an empty status counts not":   {&apiservice.ListDeploymentsRequest{Statuses: []string{"", "DEPLOYMENT_PENDING"}}, "d4"},
+		"by status":                    {&apiservice.ListDeploymentsRequest{Statuses: []string{"DEPLOYMENT_FAILURE"}}, "d4 d2"},
+		"every status counts":          {&apiservice.ListDeploymentsRequest{Statuses: []string{"DEPLOYMENT_FAILURE", "DEPLOYMENT_SUCCESS"}}, "d4 d2 d1"},
+		"an empty status counts not":   {&apiservice.ListDeploymentsRequest{Statuses: []string{"", "DEPLOYMENT_RUNNING"}}, "d3"},
 		"only an empty status":         {&apiservice.ListDeploymentsRequest{Statuses: []string{""}}, "d4 d3 d2 d1"},
 		"by kind":                      {&apiservice.ListDeploymentsRequest{Kinds: []string{"TERRAFORM", "KUBERNETES"}}, "d4 d3 d2 d1"},
 		"by a kind nobody has":         {&apiservice.ListDeploymentsRequest{Kinds: []string{"TERRAFORM"}}, ""},

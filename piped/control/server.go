@@ -43,8 +43,11 @@ type Config struct {
 	Insecure bool
 
 	Store   Store
+	Agent   Agent
 	Planner Planner
 	Status  Status // nil: GetStatus knows nothing of the agent
+	Remover Remover
+	Live    Live
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
@@ -98,10 +101,10 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	}
 	server := grpc.NewServer(opts...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
-		store: s.cfg.Store, convert: s.converter(), newID: s.cfg.NewID,
+		store: s.cfg.Store, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(server, &controlService{
-		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, hub: s.hub, convert: s.converter(), newID: s.cfg.NewID,
+		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, hub: s.hub, convert: s.converter(), newID: s.cfg.NewID,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	return server

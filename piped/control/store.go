@@ -11,7 +11,12 @@ import (
 // errors of kind NotFound, cursors that no list gave of kind Invalid.
 type Store interface {
 	keyStore
+	registrations
+	agentRecord
 	registeredEvents
+	removals
+	planPreviews
+	adoptions
 
 	// Application returns an application, deleted or not.
 	Application(ctx context.Context, id string) (deploy.Application, error)

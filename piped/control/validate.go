@@ -1,10 +1,8 @@
 package control
 
 import (
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"fmt"
 
-	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
@@ -15,36 +13,23 @@ const maxItems = 1000
 // PipeCD has, and the form of all messages, are PipeCD's.
 func validate(req any) error {
 	switch r := req.(type) {
-	case *apiservice.SyncApplicationRequest:
-		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
-	case *apiservice.GetApplicationRequest:
-		return required("GetApplicationRequest.ApplicationId", r.ApplicationId)
-	case *apiservice.GetCommandRequest:
-		return required("GetCommandRequest.CommandId", r.CommandId)
-	case *apiservice.ListStageLogsRequest:
-		return required("ListStageLogsRequest.DeploymentId", r.DeploymentId)
-	case *apiservice.ListApplicationsRequest:
-		return first(
-			notNegative("ListApplicationsRequest.Limit", r.Limit),
-			bounded("ListApplicationsRequest.Labels", "pairs", len(r.Labels)))
-	case *apiservice.ListDeploymentsRequest:
-		return first(
-			notNegative("ListDeploymentsRequest.Limit", r.Limit),
-			bounded("ListDeploymentsRequest.Statuses", "items", len(r.Statuses)),
-			bounded("ListDeploymentsRequest.Kinds", "items", len(r.Kinds)),
-			bounded("ListDeploymentsRequest.ApplicationIds", "items", len(r.ApplicationIds)),
-			bounded("ListDeploymentsRequest.Labels", "pairs", len(r.Labels)))
-	case *apiservice.RegisterEventRequest:
-		return validateRegisterEvent(r)
 	case *controlv1.ListEventsRequest:
 		return first(
 			notNegative("ListEventsRequest.Limit", r.Limit),
 			bounded("ListEventsRequest.Statuses", "items", len(r.Statuses)),
 			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
+	case *controlv1.GetLiveStateRequest:
+		return required("GetLiveStateRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.ListRolloutsRequest:
 		return validListRollouts(r)
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.DeleteApplicationRequest:
+		return required("DeleteApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.DecideAdoptionRequest:
+		return first(
+			required("DecideAdoptionRequest.ApplicationId", r.ApplicationId),
+			required("DecideAdoptionRequest.Token", r.Token))
 	case *controlv1.RollbackApplicationRequest:
 		return required("RollbackApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.CancelDeploymentRequest:
@@ -68,7 +53,7 @@ func validate(req any) error {
 	case *controlv1.SkipStageRequest:
 		return required("SkipStageRequest.DeploymentId", r.DeploymentId)
 	}
-	return nil
+	return validateAPI(req)
 }
 
 // first returns the first error.
@@ -85,19 +70,19 @@ func required(field, value string) error {
 	if value != "" {
 		return nil
 	}
-	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: value length must be at least 1 runes", field)
+	return broken(field, "value length must be at least 1 runes")
 }
 
-func notNegative(field string, value int32) error {
+func notNegative[N ~int32 | ~int64](field string, value N) error {
 	if value >= 0 {
 		return nil
 	}
-	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: value must be greater than or equal to 0", field)
+	return broken(field, "value must be greater than or equal to 0")
 }
 
 func bounded(field, what string, n int) error {
 	if n <= maxItems {
 		return nil
 	}
-	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: value must contain no more than %d %s", field, maxItems, what)
+	return broken(field, fmt.Sprintf("value must contain no more than %d %s", maxItems, what))
 }

@@ -8,7 +8,7 @@ type Agent struct {
 	Version      string
 	StartedAt    time.Time
 	Repositories []AgentRepository // in the configuration's order, watched or not
-	Providers    []AgentProvider   // in the configuration's order, usable or not
+	Providers    []AgentProvider   // by name, usable or not
 	Encryption   AgentEncryption
 }
 

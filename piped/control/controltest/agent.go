@@ -62,7 +62,7 @@ func Start(tb TB, dir string, options ...Option) *Agent {
 	a.ReadOnly = a.Key("watcher", deploy.ReadOnly)
 
 	a.cfg = control.Config{
-		Address: "127.0.0.1:0", Store: a.Store, Status: status{a.Store}, PipedID: PipedID, ProjectID: ProjectID,
+		Address: "127.0.0.1:0", Store: a.Store, Agent: Self{}, Status: status{a.Store}, PipedID: PipedID, ProjectID: ProjectID,
 		Logger: slog.New(slog.DiscardHandler), Now: a.clock.read, Grace: time.Second,
 	}
 	for _, o := range options {

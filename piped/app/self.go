@@ -1,0 +1,31 @@
+package app
+
+import (
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// self is the agent as it tells of itself, by the configuration in effect. It is
+// the control API's Agent.
+type self struct {
+	live    *live
+	version string
+	started time.Time
+}
+
+// Describe implements control.Agent.
+func (s self) Describe() deploy.Agent {
+	a := deploy.Agent{
+		Name: *s.live.name.Load(), Version: s.version, StartedAt: s.started,
+		Repositories: s.live.repositories.describe(), Encryption: s.live.secrets.Encryption(),
+	}
+	for _, name := range s.live.clusters.Names() {
+		a.Providers = append(a.Providers, deploy.AgentProvider{Name: name, Type: config.ProviderKubernetes})
+	}
+	return a
+}
+
+// Encrypt implements control.Agent.
+func (s self) Encrypt(plaintext []byte) (string, error) { return s.live.secrets.Encrypt(plaintext) }

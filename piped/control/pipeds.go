@@ -1,0 +1,128 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// Agent is the agent whose API this is, as it is configured at that moment.
+type Agent interface {
+	Describe() deploy.Agent
+	// Encrypt returns plaintext so that only the agent can read it, as an
+	// application's configuration holds it; Illegal when the agent has no keys.
+	Encrypt(plaintext []byte) (string, error)
+}
+
+// agentRecord is what was said of the agent through its API. UpdateAgent
+// announces when it is disabled or enabled.
+type agentRecord interface {
+	Agent(ctx context.Context) (deploy.AgentRecord, error)
+	UpdateAgent(ctx context.Context, fn func(*deploy.AgentRecord)) (deploy.AgentRecord, error)
+}
+
+// thisPiped refuses the ID of another agent: there is only this one.
+func (s *apiService) thisPiped(id string) error {
+	if id == s.convert.pipedID {
+		return nil
+	}
+	return status.Error(codes.NotFound, "Piped is not found")
+}
+
+// GetPiped returns this agent.
+func (s *apiService) GetPiped(ctx context.Context, req *apiservice.GetPipedRequest) (*apiservice.GetPipedResponse, error) {
+	if err := s.thisPiped(req.PipedId); err != nil {
+		return nil, err
+	}
+	record, err := s.store.Agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &apiservice.GetPipedResponse{Piped: s.convert.piped(s.agent.Describe(), record)}, nil
+}
+
+// RegisterPiped registers nobody: each agent is registered with itself.
+func (s *apiService) RegisterPiped(ctx context.Context, req *apiservice.RegisterPipedRequest) (*apiservice.RegisterPipedResponse, error) {
+	record, err := s.store.Agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if req.Name == s.convert.name(s.agent.Describe(), record) {
+		return nil, deploy.Errorf(deploy.Exists, "%q is this agent, with the ID %s", req.Name, s.convert.pipedID)
+	}
+	return nil, deploy.Errorf(deploy.Illegal, "this agent is its own control plane and registers no other: start %q with its own configuration, and use the control API it serves", req.Name)
+}
+
+// UpdatePiped changes under which name and with which description the agent is
+// shown.
+func (s *apiService) UpdatePiped(ctx context.Context, req *apiservice.UpdatePipedRequest) (*apiservice.UpdatePipedResponse, error) {
+	return &apiservice.UpdatePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) {
+		a.Name, a.Description = req.Name, req.Desc
+	})
+}
+
+// EnablePiped lets the agent look at all repositories at once: what was missed is
+// deployed.
+func (s *apiService) EnablePiped(ctx context.Context, req *apiservice.EnablePipedRequest) (*apiservice.EnablePipedResponse, error) {
+	return &apiservice.EnablePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) { a.Disabled = false })
+}
+
+// DisablePiped lets nothing more be triggered. What was triggered goes on.
+func (s *apiService) DisablePiped(ctx context.Context, req *apiservice.DisablePipedRequest) (*apiservice.DisablePipedResponse, error) {
+	return &apiservice.DisablePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) { a.Disabled = true })
+}
+
+func (s *apiService) updateAgent(ctx context.Context, id string, change func(*deploy.AgentRecord)) error {
+	if err := s.thisPiped(id); err != nil {
+		return err
+	}
+	_, err := s.store.UpdateAgent(ctx, change)
+	return err
+}
+
+// noEncryption is PipeCD's word for an agent without keys.
+const noEncryption = "NONE"
+
+// piped converts what is known of this agent. It connects to nobody, so that it
+// has no keys to connect with.
+func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
+	m := &modelv1.Piped{
+		Id: c.pipedID, Name: text(c.name(a, r)), Desc: text(r.Description), ProjectId: c.projectID,
+		Version: text(a.Version), StartedAt: seconds(a.StartedAt), Disabled: r.Disabled,
+		Status:    modelv1.Piped_ONLINE,
+		CreatedAt: seconds(given(r.CreatedAt, a.StartedAt)), UpdatedAt: seconds(given(r.UpdatedAt, a.StartedAt)),
+		SecretEncryption: &modelv1.Piped_SecretEncryption{Type: cmp.Or(a.Encryption.Type, noEncryption), PublicKey: text(a.Encryption.PublicKey)},
+	}
+	for _, repo := range a.Repositories {
+		m.Repositories = append(m.Repositories, &modelv1.ApplicationGitRepository{Id: text(repo.ID), Remote: text(repo.Remote), Branch: text(repo.Branch)})
+	}
+	plugin := &modelv1.Piped_Plugin{Name: pluginName}
+	for _, p := range a.Providers {
+		name, kind := text(p.Name), text(p.Type)
+		m.PlatformProviders = append(m.PlatformProviders, &modelv1.Piped_PlatformProvider{Name: name, Type: kind})
+		m.CloudProviders = append(m.CloudProviders, &modelv1.Piped_CloudProvider{Name: name, Type: kind})
+		plugin.DeployTargets = append(plugin.DeployTargets, name)
+	}
+	m.Plugins = []*modelv1.Piped_Plugin{plugin}
+	return m
+}
+
+// name is what the agent was named through its API, else by its configuration.
+func (c converter) name(a deploy.Agent, r deploy.AgentRecord) string {
+	return cmp.Or(r.Name, a.Name, c.pipedID)
+}
+
+// given returns t, or fallback for the zero time.
+func given(t, fallback time.Time) time.Time {
+	if t.IsZero() {
+		return fallback
+	}
+	return t
+}

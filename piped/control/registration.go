@@ -1,0 +1,209 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// registrations are the applications as requests register them. Each method
+// announces what it changed. NotFound for unknown and for deleted applications.
+type registrations interface {
+	// AddApplication registers an application, or brings a deleted one back; Exists
+	// if it is one already.
+	AddApplication(ctx context.Context, a deploy.Application) error
+	// DeleteApplication marks it deleted and cancels what waits, SetDisabled ends
+	// what waits. What runs goes on.
+	DeleteApplication(ctx context.Context, id string) error
+	SetDisabled(ctx context.Context, id string, disabled bool) error
+	// SetRegisteredProvider replaces the provider for as long as the application's
+	// file names none; "" takes it back.
+	SetRegisteredProvider(ctx context.Context, id, provider string) error
+}
+
+const (
+	applicationNotFound = "Application is not found"
+	defaultConfigFile   = "app.pipecd.yaml"
+)
+
+// AddApplication registers an application by the place of its configuration,
+// whether the file is there already or not.
+func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddApplicationRequest) (*apiservice.AddApplicationResponse, error) {
+	if err := s.thisPiped(req.PipedId); err != nil {
+		return nil, err
+	}
+	if req.Kind != modelv1.ApplicationKind_KUBERNETES {
+		return nil, deploy.Errorf(deploy.Invalid, "applications of kind %s cannot be added: this agent deploys only KUBERNETES", req.Kind)
+	}
+	git, err := s.place(req.GitPath)
+	if err == nil {
+		err = s.knownProvider(req.PlatformProvider)
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	app := deploy.Application{
+		ID: deploy.ApplicationID(git), Name: req.Name, Kind: deploy.KindKubernetes, Git: git,
+		Provider: req.PlatformProvider, Description: req.Description, Labels: req.Labels,
+		Sync:         deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The application was added and has not been read from Git yet", At: now},
+		Registration: deploy.Registration{By: cmp.Or(callerOf(ctx).Subject, "API"), At: now, Provider: req.PlatformProvider},
+	}
+	if err := s.store.AddApplication(ctx, app); err != nil {
+		return nil, err
+	}
+	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
+}
+
+// place completes a Git path with what the agent's configuration says of its
+// repository.
+func (s *apiService) place(p *modelv1.ApplicationGitPath) (deploy.GitPath, error) {
+	var out deploy.GitPath
+	repositories := s.agent.Describe().Repositories
+	i := slices.IndexFunc(repositories, func(r deploy.AgentRepository) bool { return r.ID == p.Repo.Id })
+	if i < 0 {
+		return out, status.Error(codes.NotFound, "The requested repository is not found in the Piped configuration")
+	}
+	dir, file := path.Clean(p.Path), cmp.Or(p.ConfigFilename, defaultConfigFile)
+	if dir == ".." || strings.HasPrefix(dir, "../") || path.IsAbs(dir) {
+		return out, deploy.Errorf(deploy.Invalid, "path %q is not in the repository: give the directory of the application from the repository's root", p.Path)
+	}
+	if !config.IsApplicationConfig(file) || path.Base(file) != file {
+		return out, deploy.Errorf(deploy.Invalid, "%q is no name of an application configuration: use app.pipecd.yaml or <name>.pipecd.yaml", file)
+	}
+	r := repositories[i]
+	return deploy.GitPath{RepoID: r.ID, Remote: r.Remote, Branch: r.Branch, Dir: dir, ConfigFile: file}, nil
+}
+
+// knownProvider refuses a platform provider that the agent's configuration does
+// not have; "" is none.
+func (s *apiService) knownProvider(name string) error {
+	providers := s.agent.Describe().Providers
+	if name == "" || slices.ContainsFunc(providers, func(p deploy.AgentProvider) bool { return p.Name == name }) {
+		return nil
+	}
+	names := make([]string, len(providers))
+	for i, p := range providers {
+		names[i] = p.Name
+	}
+	return deploy.Errorf(deploy.Invalid, "no platform provider %q is configured; there are: %s", name, strings.Join(names, ", "))
+}
+
+// registered returns an application that is not deleted.
+func (s *apiService) registered(ctx context.Context, id string) (deploy.Application, error) {
+	app, err := s.store.Application(ctx, id)
+	if err == nil && app.Deleted {
+		err = deploy.Errorf(deploy.NotFound, "application %s is deleted", id)
+	}
+	return app, named(err, applicationNotFound)
+}
+
+// UpdateApplication replaces the platform provider. An application cannot be moved:
+// its ID says where its configuration stands.
+func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.UpdateApplicationRequest) (*apiservice.UpdateApplicationResponse, error) {
+	if err := s.thisPiped(req.PipedId); err != nil {
+		return nil, err
+	}
+	app, err := s.registered(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
+	git, err := s.place(req.GitPath)
+	if err == nil {
+		err = s.knownProvider(req.PlatformProvider)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := stays(app, git); err != nil {
+		return nil, err
+	}
+	if err := s.store.SetRegisteredProvider(ctx, app.ID, req.PlatformProvider); err != nil {
+		return nil, named(err, applicationNotFound)
+	}
+	return &apiservice.UpdateApplicationResponse{ApplicationId: app.ID}, nil
+}
+
+// stays refuses another place for an application.
+func stays(app deploy.Application, to deploy.GitPath) error {
+	if deploy.ApplicationID(to) == app.ID {
+		return nil
+	}
+	return deploy.Errorf(deploy.Illegal, "application %s cannot be moved from %s of repository %s to %s of %s: its ID comes from that place; "+
+		"delete it and add the new place, whose application takes over what runs",
+		app.ID, app.Git.ConfigPath(), app.Git.RepoID, to.ConfigPath(), to.RepoID)
+}
+
+// RenameApplicationConfigFile succeeds for applications that have the file name
+// already, all or none. For the others it says what to do.
+func (s *apiService) RenameApplicationConfigFile(ctx context.Context, req *apiservice.RenameApplicationConfigFileRequest) (*apiservice.RenameApplicationConfigFileResponse, error) {
+	for _, id := range req.ApplicationIds {
+		app, err := s.registered(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		to := app.Git
+		to.ConfigFile = req.NewFilename
+		if err := stays(app, to); err != nil {
+			return nil, err
+		}
+	}
+	return &apiservice.RenameApplicationConfigFileResponse{}, nil
+}
+
+// UpdateApplicationDeployTargets replaces the platform provider by the one target
+// of the plugin that deploys to Kubernetes.
+func (s *apiService) UpdateApplicationDeployTargets(ctx context.Context, req *apiservice.UpdateApplicationDeployTargetsRequest) (*apiservice.UpdateApplicationDeployTargetsResponse, error) {
+	app, err := s.registered(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
+	targets := req.DeployTargetsByPlugin[pluginName].GetDeployTargets()
+	if len(req.DeployTargetsByPlugin) != 1 || len(targets) != 1 || targets[0] == "" {
+		return nil, deploy.Errorf(deploy.Invalid, "an application has one deploy target: give {%q: [<platform provider>]}", pluginName)
+	}
+	if err := s.knownProvider(targets[0]); err != nil {
+		return nil, err
+	}
+	if err := s.store.SetRegisteredProvider(ctx, app.ID, targets[0]); err != nil {
+		return nil, named(err, applicationNotFound)
+	}
+	return &apiservice.UpdateApplicationDeployTargetsResponse{}, nil
+}
+
+// DeleteApplication unregisters an application until it is added again. Its
+// objects stay.
+func (s *apiService) DeleteApplication(ctx context.Context, req *apiservice.DeleteApplicationRequest) (*apiservice.DeleteApplicationResponse, error) {
+	if err := s.store.DeleteApplication(ctx, req.ApplicationId); err != nil {
+		return nil, named(err, applicationNotFound)
+	}
+	return &apiservice.DeleteApplicationResponse{ApplicationId: req.ApplicationId}, nil
+}
+
+// EnableApplication lets the head be evaluated at once: what was missed is
+// deployed.
+func (s *apiService) EnableApplication(ctx context.Context, req *apiservice.EnableApplicationRequest) (*apiservice.EnableApplicationResponse, error) {
+	if err := s.store.SetDisabled(ctx, req.ApplicationId, false); err != nil {
+		return nil, named(err, applicationNotFound)
+	}
+	return &apiservice.EnableApplicationResponse{ApplicationId: req.ApplicationId}, nil
+}
+
+// DisableApplication lets nothing more be triggered and ends what waits. What
+// runs goes on.
+func (s *apiService) DisableApplication(ctx context.Context, req *apiservice.DisableApplicationRequest) (*apiservice.DisableApplicationResponse, error) {
+	if err := s.store.SetDisabled(ctx, req.ApplicationId, true); err != nil {
+		return nil, named(err, applicationNotFound)
+	}
+	return &apiservice.DisableApplicationResponse{ApplicationId: req.ApplicationId}, nil
+}
