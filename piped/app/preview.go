@@ -2,9 +2,14 @@ package app
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/preview"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/planner"
+	plankube "github.com/c785c783/piped/planner/kubernetes"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -12,6 +17,8 @@ import (
 type previews struct {
 	planner      *planner.Planner
 	repositories *repositories
+	// concealed renders without secrets what is shown.
+	concealed *source.Loader
 }
 
 // Preview implements control.Planner.
@@ -24,6 +31,23 @@ func (p previews) Preview(ctx context.Context, app deploy.Application, hash stri
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
 		Trigger: trigger.ByHand(commit, strategy, subject),
 	})
+}
+
+// Changes implements control.Planner.
+func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error) {
+	target, err := p.concealed.Load(ctx, d.Git, d.Trigger.Commit.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
+	}
+	var running *source.Source
+	if d.RunningCommit != "" {
+		at := d.Git
+		at.ConfigFile = d.RunningConfigFile
+		if running, err = p.concealed.Load(ctx, at, d.RunningCommit); err != nil {
+			return nil, fmt.Errorf("load what ran before, commit %s, to compare with it: %w", deploy.ShortHash(d.RunningCommit), err)
+		}
+	}
+	return plankube.Changes(d, running, target), nil
 }
 
 // commit returns a commit of a repository, "" for the head that was last seen.
@@ -40,4 +64,37 @@ func (p previews) commit(ctx context.Context, repoID, hash string) (deploy.Commi
 		return head, deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: try again", repoID)
 	}
 	return head, nil
+}
+
+// planOf is the plan previews' way to the planner.
+func planOf(plans *planner.Planner) preview.Plan {
+	return func(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, sources preview.Sources) (deploy.Deployment, error) {
+		return plans.PreviewOf(ctx, app, d, target, sources)
+	}
+}
+
+// mergeable are the repositories as plan previews see them.
+type mergeable struct{ live *live }
+
+// Merge implements preview.Repositories.
+func (m mergeable) Merge(ctx context.Context, repoID, base, branch, commit string) (*git.Merge, error) {
+	watched, problems := m.live.repositories.watchable()
+	for _, r := range watched {
+		if r.Config.RepoID != repoID {
+			continue
+		}
+		if r.Config.Branch != base {
+			return nil, deploy.Errorf(deploy.Invalid, "branch %s of repository %q is watched, and not %s: preview merges into that one", r.Config.Branch, repoID, base)
+		}
+		return r.Git.Merge(ctx, branch, commit)
+	}
+	if problem := problems[repoID]; problem != nil {
+		return nil, deploy.Errorf(deploy.Unavailable, "repository %q cannot be watched: %w", repoID, problem)
+	}
+	return nil, deploy.Errorf(deploy.Invalid, "repository %q is not in the agent's configuration", repoID)
+}
+
+// Foresee implements preview.Repositories.
+func (m mergeable) Foresee(ctx context.Context, repoID string, merge *git.Merge) ([]deploy.AffectedApplication, error) {
+	return m.live.follower.get().Foresee(ctx, repoID, merge)
 }

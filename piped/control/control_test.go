@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
@@ -25,6 +27,16 @@ func (previews) Preview(_ context.Context, app deploy.Application, commit string
 		return deploy.Deployment{}, "", deploy.Errorf(deploy.Invalid, "app.pipecd.yaml, line 3")
 	}
 	return deploy.Deployment{ApplicationID: app.ID, Summary: subject + " asked for " + commit + " " + string(s)}, "for a test", nil
+}
+
+func (previews) Changes(_ context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error) {
+	if d.Summary == "" {
+		return nil, deploy.Errorf(deploy.Invalid, "web.yaml, line 4")
+	}
+	return []deploy.PlannedChange{
+		{Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "web"}, Action: deploy.PlannedLeave, Diff: "-a: b\xff\n"},
+		{Object: deploy.ObjectRef{Kind: "Secret", Name: "web"}, Action: deploy.PlannedUpdate, Diff: strings.Repeat("+x\n", 1<<20)},
+	}, nil
 }
 
 // Of two deployments one has succeeded and one runs: what is possible becomes
@@ -87,6 +99,18 @@ func TestRequestsOfControlService(t *testing.T) {
 	would, err := client.GetPlan(as(t, agent.ReadOnly), &controlv1.GetPlanRequest{ApplicationId: app.ID, Commit: hash[:7]})
 	if err != nil || would.Plan.DeploymentId != "" || would.Plan.HoldReason != "for a test" || would.Plan.Summary != "watcher asked for "+hash[:7]+" AUTO" {
 		t.Errorf("plan of what is not made: %v, %v", would, err)
+	}
+	with, err := client.GetPlan(as(t, agent.ReadOnly), &controlv1.GetPlanRequest{ApplicationId: app.ID, Diff: true})
+	if len(would.GetPlan().GetChanges()) != 0 || err != nil {
+		t.Errorf("%v; without being asked for: %v", err, would)
+	}
+	for i, want := range []*controlv1.PlannedChange{
+		{Object: &modelv1.ObjectRef{Kind: "ConfigMap", Name: "web"}, Action: controlv1.PlannedAction_PLANNED_ACTION_LEAVE, Diff: "-a: b\uFFFD\n"},
+		{Object: &modelv1.ObjectRef{Kind: "Secret", Name: "web"}, Action: controlv1.PlannedAction_PLANNED_ACTION_UPDATE, Diff: "... cut: a diff of 3145728 bytes is not shown\n"},
+	} {
+		if diff := cmp.Diff(want, with.GetPlan().GetChanges()[i], protocmp.Transform()); diff != "" {
+			t.Errorf("change %d (-want +got):\n%s", i, diff)
+		}
 	}
 	_, err = client.GetPlan(ctx, &controlv1.GetPlanRequest{ApplicationId: app.ID, Commit: "bad0000"})
 	wantCode("plan of a commit that cannot be planned", err, codes.FailedPrecondition, "line 3")

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -17,6 +18,10 @@ type Planner interface {
 	// one; "" is the head as it was last seen. NotFound without such a commit,
 	// Invalid when the commit cannot be planned.
 	Preview(ctx context.Context, app deploy.Application, commit string, strategy deploy.Strategy, subject string) (d deploy.Deployment, hold string, err error)
+	// Changes returns what a deployment, made or not, does to the objects that are
+	// rendered, by kind, namespace and name. Invalid when they cannot be rendered,
+	// NotFound when one of the commits is gone.
+	Changes(ctx context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error)
 }
 
 // GetPlan returns the plan of a deployment, or of one that is not made.
@@ -31,38 +36,47 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		return nil, noStrategy(req.Strategy)
 	case req.Commit != "" && !hashPrefix.MatchString(req.Commit):
 		return nil, notAHash(req.Commit)
-	case req.Diff:
-		return nil, deploy.Errorf(deploy.Invalid, "diff cannot be used: this version of the agent tells no differences")
 	}
+	d, hold, err := s.planned(ctx, req, deploy.Strategy(wanted))
+	if err != nil {
+		return nil, err
+	}
+	m := plan(d, hold)
+	if req.Diff {
+		changes, err := s.planner.Changes(ctx, d)
+		if err != nil {
+			return nil, commitAtFault(err)
+		}
+		m.Changes = plannedChanges(d.Provider, changes)
+	}
+	return &controlv1.GetPlanResponse{Plan: m}, nil
+}
+
+// planned returns the deployment whose plan is asked for, made or not, and what it
+// waits for. One that is not planned yet has no stages.
+func (s *controlService) planned(ctx context.Context, req *controlv1.GetPlanRequest, wanted deploy.Strategy) (d deploy.Deployment, hold string, err error) {
 	if req.DeploymentId != "" {
-		return s.planOf(ctx, req.DeploymentId)
+		d, err = s.store.Deployment(ctx, req.DeploymentId)
+		if d.Status == deploy.Pending {
+			hold = d.StatusReason
+		}
+		return d, hold, err
 	}
 	app, err := s.deployable(ctx, req.ApplicationId)
 	if err != nil {
-		return nil, err
+		return d, "", err
 	}
-	d, hold, err := s.planner.Preview(ctx, app, req.Commit, deploy.Strategy(wanted), callerOf(ctx).Subject)
-	if deploy.IsKind(err, deploy.Invalid) { // the request was right: the commit is not
-		err = &deploy.Error{Kind: deploy.Illegal, Err: err}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &controlv1.GetPlanResponse{Plan: plan(d, hold)}, nil
+	d, hold, err = s.planner.Preview(ctx, app, req.Commit, wanted, callerOf(ctx).Subject)
+	return d, hold, commitAtFault(err)
 }
 
-// planOf returns the plan of a deployment. Before it is planned, that has no
-// stages and says what the deployment waits for.
-func (s *controlService) planOf(ctx context.Context, id string) (*controlv1.GetPlanResponse, error) {
-	d, err := s.store.Deployment(ctx, id)
-	if err != nil {
-		return nil, err
+// commitAtFault returns an error about a commit as one of what is stored: the
+// request was right.
+func commitAtFault(err error) error {
+	if deploy.IsKind(err, deploy.Invalid) {
+		return &deploy.Error{Kind: deploy.Illegal, Err: err}
 	}
-	hold := ""
-	if d.Status == deploy.Pending {
-		hold = d.StatusReason
-	}
-	return &controlv1.GetPlanResponse{Plan: plan(d, hold)}, nil
+	return err
 }
 
 func plan(d deploy.Deployment, hold string) *controlv1.Plan {
@@ -75,4 +89,22 @@ func plan(d deploy.Deployment, hold string) *controlv1.Plan {
 		m.Stages = append(m.Stages, stage(st))
 	}
 	return m
+}
+
+// plannedChanges converts what a deployment does to a provider's objects. Diffs that a response
+// cannot hold any more are left out, each with a line that says so.
+func plannedChanges(provider string, changes []deploy.PlannedChange) []*controlv1.PlannedChange {
+	left := maxResponse / 2
+	var out []*controlv1.PlannedChange
+	for _, change := range changes {
+		diff := text(change.Diff)
+		if left -= len(diff); left < 0 {
+			diff = fmt.Sprintf("... cut: a diff of %d bytes is not shown\n", len(diff))
+		}
+		out = append(out, &controlv1.PlannedChange{
+			Object: objectRef(provider, change.Object), Diff: diff,
+			Action: controlv1.PlannedAction(controlv1.PlannedAction_value["PLANNED_ACTION_"+string(change.Action)]),
+		})
+	}
+	return out
 }

@@ -55,3 +55,15 @@ type PlannedChange struct {
 	Action PlannedAction
 	Diff   string
 }
+
+// AffectedApplication is an application that a change to its repository would have
+// deployed, or that would be without its configuration.
+type AffectedApplication struct {
+	// Application is as it would be; it has no LastSuccessful and is in no store
+	// when the change is what adds it.
+	Application Application
+	// Removed reports that the change takes the configuration away.
+	Removed bool
+	// Problem is why it could not be deployed.
+	Problem error
+}

@@ -158,19 +158,7 @@ func (r *Repo) CopyDir(fsys fs.FS, at string) error {
 // Commit records what is staged on the branch and returns the commit's hash. A
 // commit that changes nothing is made too.
 func (r *Repo) Commit(message string) (string, error) {
-	tree, err := r.tree()
-	if err != nil {
-		return "", fmt.Errorf("commit %q: %w", message, err)
-	}
-	who := object.Signature{Name: "Test Author", Email: "author@example.com", When: r.Now()}
-	c := &object.Commit{Author: who, Committer: who, Message: message, TreeHash: tree}
-	if !r.head.IsZero() {
-		c.ParentHashes = []plumbing.Hash{r.head}
-	}
-	if err := r.sign(c); err != nil {
-		return "", fmt.Errorf("sign commit %q: %w", message, err)
-	}
-	h, err := r.save(c)
+	h, err := r.record(message)
 	if err == nil {
 		err = r.setHead(h)
 	}
@@ -178,6 +166,23 @@ func (r *Repo) Commit(message string) (string, error) {
 		return "", fmt.Errorf("commit %q: %w", message, err)
 	}
 	return h.String(), nil
+}
+
+// record stores a commit of what is staged, on top of the head.
+func (r *Repo) record(message string) (plumbing.Hash, error) {
+	tree, err := r.tree()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	who := object.Signature{Name: "Test Author", Email: "author@example.com", When: r.Now()}
+	c := &object.Commit{Author: who, Committer: who, Message: message, TreeHash: tree}
+	if !r.head.IsZero() {
+		c.ParentHashes = []plumbing.Hash{r.head}
+	}
+	if err := r.sign(c); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("sign it: %w", err)
+	}
+	return r.save(c)
 }
 
 // Reset moves the branch to a commit made before, as a force-push does, and
@@ -244,16 +249,8 @@ func (r *Repo) stage(commit plumbing.Hash) error {
 	return nil
 }
 
-// setHead moves the branch in one step: go-git truncates the file and writes it
-// anew, and a reader between finds it empty.
+// setHead moves the branch.
 func (r *Repo) setHead(h plumbing.Hash) error {
-	file := filepath.Join(r.Dir, filepath.FromSlash(branchRef.String()))
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file+".lock", []byte(h.String()+"\n"), 0o644); err != nil {
-		return err
-	}
 	r.head = h
-	return os.Rename(file+".lock", file)
+	return r.setRef(branchRef, h)
 }
