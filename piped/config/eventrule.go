@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"text/template"
 
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -64,12 +65,21 @@ func (w EventRule) complete(d *strict.Document, at string) {
 		d.Problemf(at+".handler.config.replacements", "expected at least one replacement")
 	}
 	for i, r := range w.Handler.Config.Replacements {
-		r.complete(d, fmt.Sprintf("%s.handler.config.replacements[%d]", at, i))
+		at := fmt.Sprintf("%s.handler.config.replacements[%d]", at, i)
+		checkFile(d, at+".file", r.File)
+		r.complete(d, at)
+	}
+	checkMessage(d, at+".handler.config.commitMessage", w.Handler.Config.CommitMessage)
+}
+
+// checkMessage reports a commit message that is no template.
+func checkMessage(d *strict.Document, at, message string) {
+	if _, err := template.New("").Parse(message); err != nil {
+		d.Problemf(at, "expected a text in which {{ .Value }} and {{ .EventName }} may stand: %s", strings.TrimPrefix(err.Error(), "template: :"))
 	}
 }
 
 func (r Replacement) complete(d *strict.Document, at string) {
-	checkFile(d, at+".file", r.File)
 	places := 0
 	for _, place := range []string{r.YAMLField, r.JSONField, r.HCLField, r.Regex} {
 		if place != "" {

@@ -29,9 +29,11 @@ type Piped struct {
 	Git          Git
 	Repositories []Repository
 	Webhooks     []Webhook
+	GitHosts     []GitHost
 	Providers    []PlatformProvider
 	Limits       Limits
 	Tenancy      Tenancy
+	Adopt        Adopt
 	// SecretManagement says how the secrets in Git are encrypted.
 	SecretManagement SecretManagement
 
@@ -135,6 +137,9 @@ func (p *Piped) Files() []string {
 	}
 	for _, hook := range p.Webhooks {
 		files = append(files, hook.SecretFile)
+	}
+	for _, host := range p.GitHosts {
+		files = append(files, host.TokenFile)
 	}
 	for _, charts := range p.ChartRepositories {
 		files = append(files, charts.SSHKeyFile)

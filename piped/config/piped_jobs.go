@@ -7,19 +7,35 @@ import (
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
-// EventWatcher is spec.eventWatcher: how events become commits.
+// EventWatcher is spec.eventWatcher: how events become commits. Repositories that
+// it does not name are watched all the same.
 type EventWatcher struct {
-	CheckInterval time.Duration            `yaml:"checkInterval"`
-	GitRepos      []EventWatcherRepository `yaml:"gitRepos"`
+	GitRepos []EventWatcherRepository `yaml:"gitRepos"`
 }
 
 // EventWatcherRepository says which files below .pipe/ of a repository are read
 // and how their commits are worded.
 type EventWatcherRepository struct {
 	RepoID        string   `yaml:"repoId"`
-	CommitMessage string   `yaml:"commitMessage"`
-	Includes      Patterns `yaml:"includes"`
+	CommitMessage string   `yaml:"commitMessage"` // as that of an application's rule
+	Includes      Patterns `yaml:"includes"`      // of files below .pipe/, relative to it; empty: all
 	Excludes      Patterns `yaml:"excludes"`
+}
+
+// Of returns what is said of a repository; of one that is not named that all of its
+// files are read.
+func (w EventWatcher) Of(repoID string) EventWatcherRepository {
+	for _, r := range w.GitRepos {
+		if r.RepoID == repoID {
+			return r
+		}
+	}
+	return EventWatcherRepository{RepoID: repoID}
+}
+
+// Reads reports whether the file of that name, relative to .pipe/, is read.
+func (r EventWatcherRepository) Reads(name string) bool {
+	return (len(r.Includes) == 0 || r.Includes.MatchCombined(name)) && !r.Excludes.MatchCombined(name)
 }
 
 // PlanPreview is spec.planPreview: how previews are worked off.
@@ -30,17 +46,16 @@ type PlanPreview struct {
 	CommandHandleTimeout   time.Duration `yaml:"commandHandleTimeout"`
 }
 
-func defaultEventWatcher() EventWatcher { return EventWatcher{CheckInterval: time.Minute} }
-
 func defaultPlanPreview() PlanPreview {
 	return PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute}
 }
 
 func (w EventWatcher) complete(d *strict.Document) EventWatcher {
-	atLeastZero(d, "eventWatcher.checkInterval", &w.CheckInterval, defaultEventWatcher().CheckInterval)
 	seen := names{d: d}
 	for i, repo := range w.GitRepos {
-		seen.add(fmt.Sprintf("eventWatcher.gitRepos[%d]", i), "repoId", repo.RepoID)
+		at := fmt.Sprintf("eventWatcher.gitRepos[%d]", i)
+		seen.add(at, "repoId", repo.RepoID)
+		checkMessage(d, at+".commitMessage", repo.CommitMessage)
 	}
 	return w
 }

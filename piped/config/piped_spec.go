@@ -27,10 +27,12 @@ type pipedSpec struct {
 	Git            Git            `yaml:"git"`
 	Repositories   []Repository   `yaml:"repositories"`
 	Webhooks       []Webhook      `yaml:"webhooks"`
+	GitHosts       []GitHost      `yaml:"gitHosts"`
 	Providers      []providerSpec `yaml:"platformProviders"`
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
+	Adopt          Adopt          `yaml:"adopt"`
 
 	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
 	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
@@ -52,7 +54,7 @@ func defaultPipedSpec() pipedSpec {
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
-		EventWatcher: defaultEventWatcher(),
+		Adopt:        AdoptAuto,
 		PlanPreview:  defaultPlanPreview(),
 	}
 }
@@ -60,11 +62,12 @@ func defaultPipedSpec() pipedSpec {
 // pipedRules returns the keys of spec that are known but not read. One goes from
 // here when its feature comes.
 func pipedRules() strict.Rules {
-	rules := strict.Rules{Unsupported: []string{"adopt"}, Ignored: map[string]string{}}
+	rules := strict.Rules{Ignored: map[string]string{}}
 	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
 		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
 	}
 	rules.Ignored["appConfigSyncInterval"] = "has no meaning here, configurations are read at each commit; ignored"
+	rules.Ignored["eventWatcher.checkInterval"] = "has no meaning here, events are worked off when they are registered; ignored"
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
 	for _, list := range []string{"platformProviders", "cloudProviders"} {
@@ -111,8 +114,10 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Git:          s.Git.complete(d, r),
 		Repositories: repositories,
 		Webhooks:     completeWebhooks(s.Webhooks, d, r),
+		GitHosts:     completeGitHosts(s.GitHosts, d, r),
 		Providers:    providers,
 		Limits:       s.Limits,
+		Adopt:        s.Adopt,
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
 		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),

@@ -35,7 +35,7 @@ func TestPipedDefaults(t *testing.T) {
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Username: "piped", Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
-		EventWatcher: EventWatcher{CheckInterval: time.Minute},
+		Adopt:        AdoptAuto,
 		PlanPreview:  PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
@@ -81,6 +81,7 @@ func TestPipedEveryField(t *testing.T) {
 			{Name: "old", Type: "KUBERNETES"},
 		},
 		Limits: Limits{Deployments: 3, PerCluster: 2},
+		Adopt:  AdoptReview,
 		ChartRepositories: []ChartRepository{
 			{Type: ChartRepositoryHTTP, Name: "charts", Address: "https://charts.example.com", Username: "bot", Password: secret, Insecure: true},
 			{Type: ChartRepositoryGit, GitRemote: "git@example.com:charts.git", SSHKeyFile: "/etc/piped/charts.key"},
@@ -108,7 +109,7 @@ func TestPipedEveryField(t *testing.T) {
 			},
 		},
 		SecretManagement: SecretManagement{Type: SecretManagementKeyPair, Config: &KeyPair{PrivateKeyFile: "/etc/piped/private", PublicKeyData: secret}},
-		EventWatcher: EventWatcher{CheckInterval: 10 * time.Minute, GitRepos: []EventWatcherRepository{
+		EventWatcher: EventWatcher{GitRepos: []EventWatcherRepository{
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},
 		PlanPreview: PlanPreview{WorkerNum: 1, CommandQueueBufferSize: 2, CommandCheckInterval: 3 * time.Second, CommandHandleTimeout: 4 * time.Second},
