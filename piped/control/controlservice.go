@@ -19,6 +19,8 @@ type controlService struct {
 	store   Store
 	planner Planner
 	status  Status
+	remover Remover
+	live    Live
 	hub     *hub
 	convert converter
 	newID   func() string

@@ -1,0 +1,172 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/executor/kubernetes"
+	config "github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// liveStates reads what of an application is live. It is the control API's Live.
+type liveStates struct {
+	store    *store.Store
+	clusters *clusters
+	tenants  *tenants
+	now      func() time.Time
+}
+
+// LiveState implements control.Live. Objects are looked for where the inventory says
+// that they were applied, which is more than one cluster after the application got
+// another provider and until what is left in the earlier one is pruned.
+func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
+	ctx, stop := context.WithTimeout(ctx, lookTimeout)
+	defer stop()
+	state := deploy.LiveState{ApplicationID: app.ID, Health: deploy.Healthy, ReadAt: l.now()}
+	items, err := l.store.Inventory(ctx, app.ID)
+	if err != nil {
+		return state, err
+	}
+	kept, err := l.kept(ctx, app)
+	if err != nil {
+		return state, err
+	}
+	inClusters := map[string][]deploy.InventoryItem{}
+	for _, item := range items {
+		inClusters[item.Cluster] = append(inClusters[item.Cluster], item)
+	}
+	var problems []string
+	for _, name := range slices.Sorted(maps.Keys(inClusters)) {
+		found, unread, err := l.read(ctx, app, name, cluster.LiveRequest{
+			ApplicationID: app.ID, Items: inClusters[name], Checks: kept.checks(), Children: children,
+		})
+		if err != nil && name == app.Provider {
+			return state, kept.redact(err)
+		}
+		if err != nil { // what is left in an earlier cluster
+			unread = append(unread, err.Error())
+		}
+		state.Objects, problems = append(state.Objects, found...), append(problems, unread...)
+	}
+	state.Incomplete = firstOf(problems)
+	kept.mark(&state)
+	slices.SortStableFunc(state.Objects, func(a, b deploy.LiveObject) int {
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.Name, b.Object.Name))
+	})
+	return state, nil
+}
+
+// read reads the objects in one cluster, as the account of the application.
+func (l liveStates) read(ctx context.Context, app deploy.Application, provider string, req cluster.LiveRequest) ([]deploy.LiveObject, []string, error) {
+	held, release, err := l.clusters.Hold(provider)
+	if err != nil {
+		return nil, nil, deploy.Errorf(deploy.Unavailable, "%w", err)
+	}
+	defer release()
+	account, err := l.tenants.Tenant(app.Git).Account()
+	if err != nil {
+		return nil, nil, err
+	}
+	if user := account.User(); user != "" {
+		if held.Cluster, err = held.As(user); err != nil {
+			return nil, nil, err
+		}
+	}
+	return held.LiveState(ctx, req)
+}
+
+// firstOf tells the first few problems.
+func firstOf(problems []string) string {
+	const told = 3
+	if more := len(problems) - told; more > 0 {
+		problems = append(slices.Clone(problems[:told]), "and more")
+	}
+	return strings.Join(problems, "; ")
+}
+
+// keptSets are what is kept of what the application's running deployment applied, and
+// of the one that is under way: none if nothing is.
+type keptSets []kubernetes.Kept
+
+func (l liveStates) kept(ctx context.Context, app deploy.Application) (kept keptSets, err error) {
+	refs := []*deploy.DeploymentRef{app.LastSuccessful}
+	if app.Deploying {
+		refs = append(refs, app.LastTriggered)
+	}
+	for _, ref := range refs {
+		if ref == nil {
+			continue
+		}
+		set, err := l.store.AppliedSet(ctx, ref.DeploymentID)
+		if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Invalid) {
+			continue // there is none, or its key is lost
+		}
+		if err != nil {
+			return nil, err
+		}
+		one, err := kubernetes.ReadKept(set)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, one)
+	}
+	return kept, nil
+}
+
+func (k keptSets) checks() (checks []config.HealthCheck) {
+	for _, one := range k {
+		checks = append(checks, one.Checks...)
+	}
+	return checks
+}
+
+// redact takes the secrets of the sets out of an error.
+func (k keptSets) redact(err error) error {
+	for _, one := range k {
+		err = one.Redactor.Error(err)
+	}
+	return err
+}
+
+// mark says which objects are declared, leaves out those that are neither that nor
+// live, takes the secrets out of what is said, and judges the whole.
+func (k keptSets) mark(state *deploy.LiveState) {
+	declared := map[string]bool{}
+	for _, one := range k {
+		for _, ref := range one.Objects {
+			declared[ref.Key()] = true
+		}
+	}
+	for i := range state.Objects {
+		o := &state.Objects[i]
+		o.Declared = o.Variant == string(config.Primary) && (len(k) == 0 || declared[o.Object.Key()])
+		k.redactObject(o)
+	}
+	state.Objects = slices.DeleteFunc(state.Objects, func(o deploy.LiveObject) bool {
+		return !o.Declared && o.Variant == string(config.Primary) && o.Health == deploy.HealthMissing
+	})
+	for _, o := range state.Objects {
+		if o.Health.WorseThan(state.Health) {
+			state.Health = o.Health
+		}
+	}
+	for _, one := range k {
+		state.Incomplete = one.Redactor.Text(state.Incomplete)
+	}
+}
+
+func (k keptSets) redactObject(o *deploy.LiveObject) {
+	for _, one := range k {
+		o.Reason = one.Redactor.Text(o.Reason)
+	}
+	for i := range o.Children {
+		k.redactObject(&o.Children[i])
+	}
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// Live tells what of an application is live.
+type Live interface {
+	// LiveState reads the objects of an application from its cluster, and with
+	// children what they created, within ten seconds. Unavailable when the cluster
+	// does not answer. No content of any object is in it.
+	LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error)
+}
+
+// GetLiveState returns the live objects of an application.
+func (s *controlService) GetLiveState(ctx context.Context, req *controlv1.GetLiveStateRequest) (*controlv1.GetLiveStateResponse, error) {
+	app, err := s.store.Application(ctx, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.live.LiveState(ctx, app, req.Children)
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.GetLiveStateResponse{LiveState: fitting(liveState(state))}, nil
+}
+
+var healths = map[deploy.Health]modelv1.Health{
+	deploy.Healthy:           modelv1.Health_HEALTH_HEALTHY,
+	deploy.HealthProgressing: modelv1.Health_HEALTH_PROGRESSING,
+	deploy.HealthSuspended:   modelv1.Health_HEALTH_SUSPENDED,
+	deploy.HealthMissing:     modelv1.Health_HEALTH_MISSING,
+	deploy.HealthDegraded:    modelv1.Health_HEALTH_DEGRADED,
+}
+
+func liveState(s deploy.LiveState) *modelv1.LiveState {
+	m := &modelv1.LiveState{
+		ApplicationId: text(s.ApplicationID), Health: healths[s.Health], ReadAtMs: millis(s.ReadAt), IncompleteReason: text(s.Incomplete),
+	}
+	for _, o := range s.Objects {
+		m.Objects = append(m.Objects, liveObject(o))
+	}
+	return m
+}
+
+func liveObject(o deploy.LiveObject) *modelv1.LiveObject {
+	m := &modelv1.LiveObject{
+		Object: objectRef(o.Cluster, o.Object), Variant: text(o.Variant), Declared: o.Declared,
+		Health: healths[o.Health], HealthReason: text(o.Reason), CreatedAtMs: millis(o.CreatedAt),
+		Images: textList(o.Images), Replicas: o.Replicas, AvailableReplicas: o.Available, ChildrenLeftOut: int32(o.LeftOut),
+	}
+	m.Object.Uid = text(o.UID)
+	for _, child := range o.Children {
+		m.Children = append(m.Children, liveObject(child))
+	}
+	return m
+}
+
+// fitting makes a live state one that a response can hold: it leaves out the
+// children, and then the last objects, and says so.
+func fitting(m *modelv1.LiveState) *modelv1.LiveState {
+	if proto.Size(m) <= maxResponse {
+		return m
+	}
+	for _, o := range m.Objects {
+		o.ChildrenLeftOut += int32(len(o.Children))
+		o.Children = nil
+	}
+	addReason(m, "what the objects created is more than a response holds")
+	if n := fit(m.Objects); n < len(m.Objects) {
+		addReason(m, fmt.Sprintf("there are %d objects more than a response holds", len(m.Objects)-n))
+		m.Objects = m.Objects[:n]
+	}
+	return m
+}
+
+func addReason(m *modelv1.LiveState, reason string) {
+	if m.IncompleteReason != "" {
+		reason = m.IncompleteReason + "; " + reason
+	}
+	m.IncompleteReason = reason
+}
