@@ -80,7 +80,7 @@ func newEventList(t *tool) *cobra.Command {
 				return err
 			}
 			for _, s := range statuses {
-				number, ok := modelv1.EventStatus_value[eventStatusPrefix+strings.TrimPrefix(s, eventStatusPrefix)]
+				number, ok := modelv1.EventStatus_value[eventStatusPrefix+strings.TrimPrefix(strings.ToUpper(s), eventStatusPrefix)]
 				if !ok {
 					return hint(fmt.Errorf("invalid event status: %s", s), "the statuses are: %s", strings.Join(namesOf(modelv1.EventStatus_name), ", "))
 				}

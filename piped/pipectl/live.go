@@ -34,7 +34,7 @@ func newApplicationResources(t *tool) *cobra.Command {
 }
 
 func (p *printer) liveState(s *modelv1.LiveState) error {
-	t := newTable(fixed("KIND"), fixed("NAMESPACE"), fixed("NAME"), fixed("HEALTH"), fixed("READY"), fixed("AGE"), flexible("REASON"))
+	t := newTable(fixed("KIND"), fixed("NAMESPACE"), fixed("NAME"), fixed("VARIANT"), fixed("HEALTH"), fixed("READY"), fixed("AGE"), flexible("REASON"))
 	for _, o := range s.GetObjects() {
 		p.liveObject(t, o, "")
 	}
@@ -52,9 +52,12 @@ func (p *printer) liveObject(t *table, o *modelv1.LiveObject, indent string) {
 		ready = fmt.Sprintf("%d/%d", o.GetAvailableReplicas(), o.GetReplicas())
 	}
 	ref := o.GetObject()
-	t.add(indent+ref.GetKind(), ref.GetNamespace(), ref.GetName(), colored(word(o.GetHealth(), "HEALTH_")), ready, p.age(o.GetCreatedAtMs()), o.GetHealthReason())
+	t.add(indent+ref.GetKind(), ref.GetNamespace(), ref.GetName(), o.GetVariant(), colored(word(o.GetHealth(), "HEALTH_")), ready, p.age(o.GetCreatedAtMs()), o.GetHealthReason())
 	for _, child := range o.GetChildren() {
 		p.liveObject(t, child, indent+"  ")
+	}
+	if n := o.GetChildrenLeftOut(); n > 0 {
+		t.add(fmt.Sprintf("%s  and %d more", indent, n), " ", " ", " ", " ", " ", " ", " ")
 	}
 }
 

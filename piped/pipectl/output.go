@@ -96,19 +96,22 @@ type field struct {
 
 // fields writes names and values below each other; empty values are left out.
 func (p *printer) fields(fields ...field) error {
-	width := 0
-	for _, f := range fields {
-		width = max(width, len(f.name))
-	}
-	for _, f := range fields {
+	cells, width := make([]cell, len(fields)), 0
+	for i, f := range fields {
 		c, ok := f.value.(cell)
 		if !ok {
 			c = cell{text: fmt.Sprint(f.value)}
 		}
-		if c.text = clean(c.text); c.text == "" {
+		if c.text = clean(c.text); c.text != "" {
+			width = max(width, len(f.name))
+		}
+		cells[i] = c
+	}
+	for i, c := range cells {
+		if c.text == "" {
 			continue
 		}
-		if err := p.linef("%-*s  %s", width+1, f.name+":", p.paint(c.color, c.text)); err != nil {
+		if err := p.linef("%-*s  %s", width+1, fields[i].name+":", p.paint(c.color, c.text)); err != nil {
 			return err
 		}
 	}

@@ -34,18 +34,35 @@ func (p *progress) update(d *modelv1.Deployment) {
 	before := p.last
 	p.last = d
 	p.clear()
-	if before == nil || before.GetStatus() != d.GetStatus() {
-		p.say("Deployment %s of %s is %s%s", d.GetId(), d.GetApplicationName(), p.status(deploymentStatus(d.GetStatus())), because(d.GetStatusReason()))
-	}
-	for i, s := range shownStages(d) {
-		if now, was := s.GetStatus(), statusIn(before, s.GetId()); now != was {
-			p.say("  %s %s %s%s", place(i, d), clean(s.GetName()), p.status(stageStatus(now)), p.details(s))
-		}
-		if waits(s) && !waits(stageIn(before, s.GetId())) {
-			p.say("  %s", p.screen.paint(yellow, fmt.Sprintf("It waits for people: pipectl deployment approve --deployment-id=%s --stage-id=%s", d.GetId(), s.GetId())))
-		}
+	// Stages run because the deployment does, and it ends because they did.
+	if end := ended(d.GetStatus()) || d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK; end {
+		p.stages(before)
+		p.whole(before)
+	} else {
+		p.whole(before)
+		p.stages(before)
 	}
 	p.draw()
+}
+
+// whole shows what has changed of the deployment itself.
+func (p *progress) whole(before *modelv1.Deployment) {
+	d := p.last
+	if before == nil || before.GetStatus() != d.GetStatus() {
+		p.say("Deployment %s of %s is %s%s", d.GetId(), clean(d.GetApplicationName()), p.status(deploymentStatus(d.GetStatus())), because(d.GetStatusReason()))
+	}
+}
+
+// stages shows what has changed of the stages.
+func (p *progress) stages(before *modelv1.Deployment) {
+	for i, s := range shownStages(p.last) {
+		if now, was := s.GetStatus(), statusIn(before, s.GetId()); now != was {
+			p.say("  %s %s %s%s", place(i, p.last), clean(s.GetName()), p.status(stageStatus(now)), p.details(s))
+		}
+		if waits(s) && !waits(stageIn(before, s.GetId())) {
+			p.say("  %s", p.screen.paint(yellow, fmt.Sprintf("It waits for people: pipectl deployment approve --deployment-id=%s --stage-id=%s", p.last.GetId(), s.GetId())))
+		}
+	}
 }
 
 // tick moves the line that moves.

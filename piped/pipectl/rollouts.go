@@ -80,9 +80,9 @@ func unprefixed(enum map[int32]string, prefix string) []string {
 	return out
 }
 
-// number reads an enum's name, with or without its prefix.
+// number reads an enum's name in any case, with or without its prefix.
 func number(name, what string, values map[string]int32, names map[int32]string, prefix string) (int32, error) {
-	n, ok := values[prefix+strings.TrimPrefix(name, prefix)]
+	n, ok := values[prefix+strings.TrimPrefix(strings.ToUpper(name), prefix)]
 	if !ok || n == 0 {
 		return 0, hint(fmt.Errorf("invalid %s: %s", what, name), "choose one of: %s", strings.Join(unprefixed(names, prefix), ", "))
 	}

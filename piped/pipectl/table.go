@@ -33,7 +33,8 @@ type table struct {
 
 func newTable(columns ...column) *table { return &table{columns: columns} }
 
-// add appends a row: strings, numbers and cells, one for each column.
+// add appends a row: strings, numbers and cells, one for each column. A dash
+// stands for what is empty.
 func (t *table) add(values ...any) {
 	row := make([]cell, len(values))
 	for i, v := range values {
@@ -104,7 +105,7 @@ func (t *table) write(s *screen) error {
 				b.WriteString(strings.Repeat(" ", max(0, widths[i]-uniseg.StringWidth(text))+gap))
 			}
 		}
-		if _, err := fmt.Fprintln(s.out, b.String()); err != nil {
+		if _, err := fmt.Fprintln(s.out, strings.TrimRight(b.String(), " ")); err != nil {
 			return err
 		}
 	}

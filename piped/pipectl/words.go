@@ -47,9 +47,13 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// word is an enum's name without its prefix.
+// word is an enum's name without its prefix; what is not said is nothing.
 func word(value fmt.Stringer, prefix string) string {
-	return strings.TrimPrefix(value.String(), prefix)
+	name := strings.TrimPrefix(value.String(), prefix)
+	if name == "UNSPECIFIED" {
+		return ""
+	}
+	return name
 }
 
 // colored says how good a status is by its colour.
@@ -60,7 +64,7 @@ func colored(status string) cell {
 		c = green
 	case "FAILURE", "FAILED", "TIMED_OUT", "DEGRADED", "MISSING", "INVALID_CONFIG", "GONE", "OFFLINE":
 		c = red
-	case "CANCELLED", "SKIPPED", "EXITED", "NOT_STARTED_YET", "SUPERSEDED", "OUTDATED", "UNKNOWN", "UNSPECIFIED", "DISABLED":
+	case "CANCELLED", "SKIPPED", "EXITED", "NOT_STARTED_YET", "SUPERSEDED", "OUTDATED", "UNKNOWN", "DISABLED":
 		c = faint
 	}
 	return cell{text: status, color: c}

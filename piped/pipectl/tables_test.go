@@ -1,0 +1,177 @@
+package pipectl_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// ago is a time so long ago in unix milliseconds; tables show how long.
+func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
+
+func object(kind, name string) *modelv1.ObjectRef {
+	return &modelv1.ObjectRef{Cluster: "dev", Kind: kind, Namespace: "shop", Name: name}
+}
+
+func exampleDeployment() *modelv1.Deployment {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &modelv1.Deployment{
+		Id: "d1", ApplicationId: "app-1", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK, StatusReason: "Stage ANALYSIS failed",
+		Summary: "Sync with the pipeline", Trigger: &modelv1.DeploymentTrigger{Commander: "ada", Commit: &modelv1.Commit{Hash: "0123456789abcdef", Message: "Bump web\n\nmore"}},
+		Stages: []*modelv1.PipelineStage{
+			{Id: "s1", Name: "K8S_CANARY_ROLLOUT", Visible: true, Status: modelv1.StageStatus_STAGE_SUCCESS, StartedAtMs: 1000, CompletedAtMs: 13000},
+			{Id: "s2", Name: "WAIT", Index: 1, Visible: true, Status: modelv1.StageStatus_STAGE_SKIPPED},
+			{Id: "s3", Name: "WAIT", Index: 2, Visible: true},
+			{Id: "s4", Name: "ROLLBACK", Index: 3},
+		},
+		Transitions: []*modelv1.Transition{
+			{To: "DEPLOYMENT_PENDING", AtMs: at.UnixMilli(), Reason: "A new commit"},
+			{From: "STAGE_NOT_STARTED_YET", To: "STAGE_SUCCESS", AtMs: at.Add(time.Second).UnixMilli(), StageId: "s1"},
+		},
+	}
+}
+
+// Tables tell what messages hold in the words of people, each command's in a
+// file of its own.
+func TestTables(t *testing.T) {
+	tests := map[string]struct {
+		args   []string
+		method string
+		answer proto.Message
+	}{
+		"application-list": {
+			[]string{"application", "list", "--output=table"}, "ListApplications",
+			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{
+				{Id: "app-1", Name: "web", PlatformProvider: "dev", RunningCommit: "0123456789abcdef", Labels: map[string]string{"env": "dev"},
+					SyncState: &modelv1.ApplicationSyncState{Status: modelv1.ApplicationSyncStatus_SYNCED}, UpdatedAt: ago(3*time.Hour) / 1000},
+				{Id: "app-2", Name: "a name with \x1b[31mcolour\nand lines", Disabled: true},
+			}},
+		},
+		"application-list-empty": {[]string{"application", "list", "--output=table"}, "ListApplications", &apiservice.ListApplicationsResponse{}},
+		"application-get":        {[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: withoutUpdate(exampleApplication())}},
+		"application-get-yaml":   {[]string{"application", "get", "--app-id=app-1", "--output=yaml"}, "GetApplication", &apiservice.GetApplicationResponse{Application: exampleApplication()}},
+		"application-candidates": {
+			[]string{"application", "candidates"}, "ListCandidates",
+			&controlv1.ListCandidatesResponse{Candidates: []*controlv1.Candidate{{
+				ApplicationId: "app-9", Name: "other", Kind: "KubernetesApp", Reason: controlv1.CandidateReason_CANDIDATE_REASON_UNREGISTERED, Detail: "no discover selects it",
+				GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: "other", ConfigFilename: "app.pipecd.yaml"},
+			}}},
+		},
+		"application-drift": {
+			[]string{"application", "drift", "--app-id=app-1", "--diff", "--refresh"}, "GetDriftReport",
+			&controlv1.GetDriftReportResponse{Report: &modelv1.DriftReport{
+				ApplicationId: "app-1", ApplicationName: "web", Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Commit: "0123456789abcdef", ComparedObjects: 3,
+				IncompleteReason: "metrics.k8s.io does not answer", UndeployedCommits: []string{"fedcba9"},
+				Objects: []*modelv1.ObjectDrift{
+					{Object: object("ConfigMap", "old"), Kind: modelv1.DriftKind_DRIFT_KIND_EXTRA},
+					{Object: object("Deployment", "web"), Kind: modelv1.DriftKind_DRIFT_KIND_CHANGED, Diff: "@@ -1 +1 @@\n-replicas: 2\n+replicas: 5\n", Fields: []*modelv1.FieldDrift{
+						{Path: "spec.replicas", GitValue: "2", LiveValue: "5", Manager: "kubectl"},
+					}},
+				},
+			}},
+		},
+		"application-resources": {
+			[]string{"application", "resources", "--app-id=app-1", "--children"}, "GetLiveState",
+			&controlv1.GetLiveStateResponse{LiveState: &modelv1.LiveState{Health: modelv1.Health_HEALTH_DEGRADED, Objects: []*modelv1.LiveObject{{
+				Object: object("Deployment", "web"), Health: modelv1.Health_HEALTH_DEGRADED, HealthReason: "ImagePullBackOff", Replicas: 3, AvailableReplicas: 2, CreatedAtMs: ago(72 * time.Hour), Variant: "canary", ChildrenLeftOut: 7,
+				Children: []*modelv1.LiveObject{{Object: object("ReplicaSet", "web-1"), Health: modelv1.Health_HEALTH_HEALTHY, CreatedAtMs: ago(5 * time.Minute)}},
+			}}}},
+		},
+		"application-rollouts": {
+			[]string{"application", "rollouts", "--app-id=app-1", "--kind=rollout", "--outcome=COMPLETE,ROLLOUT_OUTCOME_FAILED"}, "ListRollouts",
+			&controlv1.ListRolloutsResponse{Rollouts: []*modelv1.Rollout{
+				{ApplicationName: "web", Workload: object("Deployment", "web"), Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, StartedAtMs: ago(90 * time.Second), CompletedAtMs: ago(90*time.Second) + 1500,
+					FromReplicas: 2, ToReplicas: 3, Commit: "0123456789abcdef", DeploymentId: "d1"},
+				{ApplicationName: "web", Workload: object("Deployment", "web"), Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED, CausedBy: "kubectl", Reason: "the progress deadline is exceeded"},
+			}},
+		},
+		"application-adoptions": {
+			[]string{"application", "adoptions"}, "ListAdoptions",
+			&controlv1.ListAdoptionsResponse{Adoptions: []*controlv1.Adoption{{
+				ApplicationId: "app-1", ApplicationName: "web", RunningCommit: "0123456789abcdef", Token: "token-1",
+				Objects: []*controlv1.AdoptedObject{
+					{Object: object("Deployment", "web"), Changes: true, Managers: []string{"kubectl", "hpa"}, OwnerApplicationId: "app-0"},
+					{Object: object("Service", "web")},
+				},
+			}}},
+		},
+		"application-adoptions-none": {[]string{"application", "adoptions"}, "ListAdoptions", &controlv1.ListAdoptionsResponse{}},
+		"application-delete-dry-run": {
+			[]string{"application", "delete", "--app-id=app-1", "--cascade", "--dry-run"}, "DeleteApplication",
+			&controlv1.DeleteApplicationResponse{Objects: []*modelv1.ObjectRef{object("Deployment", "web"), {Cluster: "dev", Kind: "ClusterRole", Name: "web"}}},
+		},
+		"deployment-list": {
+			[]string{"deployment", "list", "-o", "table"}, "ListDeployments",
+			&apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{exampleDeployment()}},
+		},
+		"deployment-get": {[]string{"deployment", "get", "--deployment-id=d1"}, "GetDeployment", &apiservice.GetDeploymentResponse{Deployment: exampleDeployment()}},
+		"deployment-plan": {
+			[]string{"deployment", "plan", "--app-id=app-1", "--diff"}, "GetPlan",
+			&controlv1.GetPlanResponse{Plan: &controlv1.Plan{
+				ApplicationId: "app-1", Commit: "0123456789abcdef", Strategy: modelv1.SyncStrategy_PIPELINE, Reason: "Pods change", Summary: "3 to change", HoldReason: "a sync window",
+				Stages: exampleDeployment().Stages[2:],
+				Changes: []*controlv1.PlannedChange{
+					{Object: object("Deployment", "web"), Action: controlv1.PlannedAction_PLANNED_ACTION_UPDATE, Diff: "-image: v1\n+image: v2\n"},
+					{Object: object("ConfigMap", "old"), Action: controlv1.PlannedAction_PLANNED_ACTION_LEAVE},
+				},
+			}},
+		},
+		"deployment-chain": {
+			[]string{"deployment", "chain", "--chain-id=c1"}, "GetDeploymentChain",
+			&controlv1.GetDeploymentChainResponse{Chain: &controlv1.DeploymentChain{Id: "c1", State: controlv1.ChainState_CHAIN_STATE_CANCELLED, Blocks: []*controlv1.DeploymentChainBlock{
+				{Members: []*controlv1.DeploymentChainMember{{ApplicationName: "db", DeploymentId: "d1", Status: modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, Reason: "it failed"}}},
+				{Members: []*controlv1.DeploymentChainMember{{ApplicationName: "web"}, {ApplicationName: "api"}}},
+			}}},
+		},
+		"event-list": {
+			[]string{"event", "list", "--status=FAILURE,EVENT_SUCCESS", "--label=app:web"}, "ListEvents",
+			&controlv1.ListEventsResponse{Events: []*modelv1.Event{{
+				Id: "e1", Name: "image", Data: "v2", Labels: map[string]string{"app": "web"}, Status: modelv1.EventStatus_EVENT_SUCCESS, PushedCommit: "0123456789abcdef", StatusDescription: "1 file",
+			}}},
+		},
+		"apikey-list": {
+			[]string{"apikey", "list", "--include-disabled"}, "ListAPIKeys",
+			&controlv1.ListAPIKeysResponse{ApiKeys: []*modelv1.APIKey{
+				{Id: "k1", Name: "ci", Subject: "ci", Role: modelv1.APIKey_READ_WRITE, Creator: "owner", CreatedAt: ago(49*time.Hour) / 1000, LastUsedAt: ago(5*time.Minute) / 1000},
+				{Id: "k2", Name: "old", Disabled: true},
+			}},
+		},
+		"status": {
+			[]string{"status"}, "GetStatus",
+			&controlv1.GetStatusResponse{
+				Agent:        &controlv1.AgentStatus{PipedId: "piped-1", Name: "main", Version: "v1", GoVersion: "go1.26.7", ConfigError: "piped.yaml:3: unknown key"},
+				Queues:       []*controlv1.QueueStatus{{Name: "planner", Waiting: 1, Active: 2, Limit: 16, OldestWaitingSinceMs: ago(30 * time.Minute)}, {Name: "commands"}},
+				Repositories: []*controlv1.RepositoryStatus{{Id: "apps", Remote: "git@example.com:apps.git", Branch: "main", Head: "0123456789abcdef", Applications: 12, Error: "host key"}},
+				Clusters:     []*controlv1.ClusterStatus{{Name: "dev", Version: "v1.37.2", Reachable: true, WatchedObjects: 120}, {Name: "prod"}},
+				Store:        &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: 12, SizeBytes: 3 << 20},
+				Receivers:    []*controlv1.ReceiverStatus{{Name: "slack", Pending: 1, DeadLetterCount: 2}},
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := answering(t, map[string][]any{tc.method: {tc.answer}})
+			code, stdout, stderr := server.run(t, tc.args...)
+			if code != 0 || stderr != "" {
+				t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
+			}
+			if strings.ContainsRune(stdout, '\x1b') {
+				t.Errorf("there are orders to a terminal in %q", stdout)
+			}
+			golden(t, "table-"+name+".txt", stdout)
+		})
+	}
+}
+
+// withoutUpdate leaves the one time away that is told with its distance.
+func withoutUpdate(a *modelv1.Application) *modelv1.Application {
+	a.UpdatedAt = 0
+	return a
+}
