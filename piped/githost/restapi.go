@@ -1,0 +1,90 @@
+package githost
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 1 << 20
+
+// restAPI is an API that speaks JSON.
+type restAPI struct {
+	url    string // without a slash at its end
+	token  strict.Secret
+	client *http.Client
+}
+
+// call sends body, unless it is nil, and reads the answer into answer. A status
+// that is no success is an error, but the one in known, which is returned.
+func (a restAPI) call(ctx context.Context, method, path, header, scheme string, body, answer any, known int) (status int, err error) {
+	var sent io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
+		sent = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, sent)
+	if err != nil {
+		return 0, deploy.Errorf(deploy.Invalid, "%w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(header, scheme+a.token.Reveal())
+	res, err := a.client.Do(req)
+	if err != nil {
+		return 0, unreachable(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return 0, unreachable(err)
+	}
+	switch {
+	case res.StatusCode == known:
+		return known, nil
+	case res.StatusCode < 200 || res.StatusCode > 299:
+		return res.StatusCode, refusedBy(res.StatusCode, message(data))
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return res.StatusCode, deploy.Errorf(deploy.Invalid, "what %s answers is not the JSON of the API that was configured; check type and apiURL", a.url)
+	}
+	return res.StatusCode, nil
+}
+
+// unreachable is the error for a host that does not answer.
+func unreachable(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the address, which the caller names
+	}
+	return deploy.Errorf(deploy.Unavailable, "the host does not answer: %w", err)
+}
+
+// message returns what an answer says for people.
+func message(data []byte) string {
+	var said struct {
+		Message json.RawMessage `json:"message"`
+		Error   string          `json:"error"`
+	}
+	if json.Unmarshal(data, &said) != nil {
+		return "no JSON"
+	}
+	var text string
+	switch {
+	case json.Unmarshal(said.Message, &text) == nil && text != "":
+		return text
+	case len(said.Message) > 0 && string(said.Message) != "null":
+		return string(said.Message)
+	}
+	return said.Error
+}
