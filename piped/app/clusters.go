@@ -49,6 +49,8 @@ type connection struct {
 	observer   *cluster.Observer
 	problem    error // why it cannot be used; then there is no cluster
 
+	problemSince time.Time
+
 	users int                // stages that hold it
 	gone  bool               // nobody new gets it
 	stop  context.CancelFunc // ends its caches; nil until they run
@@ -107,7 +109,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
 	})
 	if err != nil {
-		return &connection{spec: spec, problem: err}
+		return &connection{spec: spec, problem: err, problemSince: c.now()}
 	}
 	controller := cluster.NewController(access)
 	observer := cluster.NewObserver(access, controller)

@@ -23,8 +23,11 @@ import (
 // Set by the linker; see the Makefile.
 var (
 	version = "dev"
-	commit  = "unknown"
+	commit  = unknown
 )
+
+// unknown is the commit of a program that was built without naming one.
+const unknown = "unknown"
 
 // exitKilled is the exit code after a second signal, as of a shell's command
 // that Ctrl-C ended.
@@ -104,7 +107,11 @@ next start. A second one ends it at once.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
-			agent, err := app.New(cmd.Context(), cfg, app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload})
+			options := app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload}
+			if commit != unknown {
+				options.Commit = commit
+			}
+			agent, err := app.New(cmd.Context(), cfg, options)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,136 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/planner"
+)
+
+// agentStatus asks the parts of the agent how they are. It is the control API's Status.
+type agentStatus struct {
+	version, commit string
+	started         time.Time
+
+	store   *store.Store
+	planner *planner.Planner
+	serves  *capabilities
+	live    *live
+}
+
+// State returns what the parts knew last.
+func (s agentStatus) State(ctx context.Context) deploy.AgentState {
+	out := deploy.AgentState{
+		Name: *s.live.name.Load(), Version: s.version, BuildCommit: s.commit, GoVersion: runtime.Version(), StartedAt: s.started, Store: s.store.State(ctx),
+	}
+	out.ConfigLoadedAt, out.ConfigError = s.live.configuration.get()
+	applications, err := s.store.ApplicationsIn(ctx)
+	pending, commands, waitingErr := s.store.Waiting(ctx)
+	if err = cmp.Or(err, waitingErr); err != nil && out.Store.Error == "" {
+		out.Store.Error = err.Error()
+	}
+	busy, limit := s.planner.Busy()
+	out.Queues = append([]deploy.QueueState{
+		{Name: "commands", Waiting: commands.Count, OldestWaiting: commands.Since},
+		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
+	}, s.live.scheduler.Queues()...)
+	out.Repositories = s.live.repositories.states(applications)
+	out.Clusters = s.live.clusters.states(s.serves.versions())
+	return out
+}
+
+// states returns how the configured repositories are; applications are counted by
+// repository ID.
+func (r *repositories) states(applications map[string]int) []deploy.RepositoryState {
+	r.mu.Lock()
+	configured := r.configured
+	r.mu.Unlock()
+	var out []deploy.RepositoryState
+	for _, c := range configured {
+		state := deploy.RepositoryState{
+			ID: c.config.RepoID, Remote: git.ShownRemote(c.config.Remote), Branch: c.config.Branch, Applications: applications[c.config.RepoID],
+		}
+		if c.mirror != nil {
+			known := c.mirror.State()
+			state.Head, state.CheckedAt, state.FetchedAt, state.FailingSince = known.Head, known.CheckedAt, known.FetchedAt, known.FailingSince
+			state.Error = said(known.Err)
+		}
+		if c.problem != nil {
+			state.Error = said(c.problem)
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+// states returns how the configured clusters are, by name; versions are those that
+// they said last.
+func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
+	c.mu.Lock()
+	configured := maps.Clone(c.configured)
+	c.mu.Unlock()
+	var out []deploy.ClusterState
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		conn := configured[name]
+		state := deploy.ClusterState{Name: name, Version: versions[name], Error: said(conn.problem), FailingSince: conn.problemSince}
+		if conn.problem == nil {
+			contact := conn.cluster.Contact()
+			state.Reachable, state.Error, state.FailingSince = contact.Answered, said(contact.Err), contact.FailingSince
+			state.WatchedKinds, state.WatchedObjects = conn.controller.Watched()
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+// versions returns those of the clusters' API servers, by platform provider.
+func (c *capabilities) versions() map[string]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := make(map[string]string, len(c.known))
+	for provider, known := range c.known {
+		out[provider] = known.KubeVersion
+	}
+	return out
+}
+
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// configuration is when the one in effect was loaded, and why a newer one was
+// refused. It is safe for concurrent use.
+type configuration struct {
+	mu      sync.Mutex
+	loaded  time.Time
+	refused string
+}
+
+func (c *configuration) load(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loaded, c.refused = at, ""
+}
+
+func (c *configuration) refuse(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = why.Error()
+}
+
+func (c *configuration) get() (loaded time.Time, refused string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loaded, c.refused
+}
