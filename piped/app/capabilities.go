@@ -117,8 +117,11 @@ func (c *capabilities) askOne(ctx context.Context, provider string) error {
 // For returns what the charts of an application see of its cluster; nothing if
 // that has never been reached. Of a cluster that is not known yet the first
 // answer is waited for, briefly.
-func (c *capabilities) For(app *config.Application) helm.Capabilities {
+func (c *capabilities) For(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities {
 	provider, err := app.Provider(c.clusters.Names())
+	if err != nil && app.PlatformProvider == "" {
+		provider, err = c.registered(ctx, at, app)
+	}
 	if err != nil {
 		return helm.Capabilities{} // the planner says so
 	}
@@ -131,6 +134,16 @@ func (c *capabilities) For(app *config.Application) helm.Capabilities {
 		known, _ = c.get(provider)
 	}
 	return helm.Capabilities{KubeVersion: known.KubeVersion, APIVersions: known.APIVersions}
+}
+
+// registered returns the provider of an application whose configuration names none
+// of several: the one it was registered with.
+func (c *capabilities) registered(ctx context.Context, at deploy.GitPath, app *config.Application) (string, error) {
+	known, err := c.store.Application(ctx, deploy.ApplicationID(at))
+	if err != nil {
+		return "", err
+	}
+	return app.ProviderOr(known.Registration.Provider, c.clusters.Names())
 }
 
 func (c *capabilities) get(provider string) (deploy.Capabilities, bool) {

@@ -75,7 +75,7 @@ func TestChartsAreRendered(t *testing.T) {
 func TestChartsFollowTheirCluster(t *testing.T) {
 	l, charts := chartLoader(t, chartSpec, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: on-{{ .Capabilities.KubeVersion.Minor }}}\n")
 	seen := helm.Capabilities{KubeVersion: "v1.30.0"}
-	l.Capabilities = func(*config.Application) helm.Capabilities { return seen }
+	l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
 	for i, want := range []string{"on-30", "on-30", "on-31"} {
 		if i == 2 {
 			seen.KubeVersion = "v1.31.0"
@@ -107,7 +107,7 @@ func TestBrokenChartsAreRenderedOnce(t *testing.T) {
 		l, charts := chartLoader(t, chartSpec, c.template)
 		charts.Renderer = slow
 		seen := helm.Capabilities{KubeVersion: "v1.30.0"}
-		l.Capabilities = func(*config.Application) helm.Capabilities { return seen }
+		l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
 		for i := range 3 {
 			if i == 2 {
 				seen.KubeVersion = "v1.31.0"

@@ -59,7 +59,7 @@ type Loader struct {
 	Charts Charts
 	// Capabilities are what charts see of an application's cluster where the
 	// application does not say so itself; nil is Helm's own.
-	Capabilities func(app *config.Application) helm.Capabilities
+	Capabilities func(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities
 	// Remotes gives the trees of remote bases of kustomizations; nil refuses them.
 	Remotes kustomize.Remotes
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
@@ -97,7 +97,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
-	if !ok || o.capabilities != l.seen(o.chart) {
+	if !ok || o.capabilities != l.seen(ctx, at, o.chart) {
 		var err error
 		o, err = l.flights.do(ctx, key, func() (outcome, error) {
 			o := l.load(ctx, at, commit)

@@ -47,11 +47,11 @@ func (l *Loader) render(ctx context.Context, files fs.FS, at deploy.GitPath, cfg
 // chart renders the application's chart.
 func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	if l.Charts == nil {
-		return rendered{capabilities: fingerprint(l.capabilities(cfg))}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
+		return rendered{capabilities: fingerprint(l.capabilities(ctx, at, cfg))}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
 	}
 	in := cfg.Kubernetes.Input
 	req := helm.Request{
-		Tree: files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: cfg.Name, Namespace: in.Namespace, Capabilities: l.capabilities(cfg),
+		Tree: files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: cfg.Name, Namespace: in.Namespace, Capabilities: l.capabilities(ctx, at, cfg),
 	}
 	if in.HelmOptions != nil {
 		req.Options = *in.HelmOptions
@@ -67,20 +67,20 @@ func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg 
 }
 
 // capabilities are what the application's chart sees of its cluster.
-func (l *Loader) capabilities(cfg *config.Application) helm.Capabilities {
+func (l *Loader) capabilities(ctx context.Context, at deploy.GitPath, cfg *config.Application) helm.Capabilities {
 	if l.Capabilities == nil {
 		return helm.Capabilities{}
 	}
-	return l.Capabilities(cfg)
+	return l.Capabilities(ctx, at, cfg)
 }
 
 // seen identifies what the chart of an application would see of its cluster now; ""
 // for an application without one (nil).
-func (l *Loader) seen(chart *config.Application) string {
+func (l *Loader) seen(ctx context.Context, at deploy.GitPath, chart *config.Application) string {
 	if chart == nil {
 		return ""
 	}
-	return fingerprint(l.capabilities(chart))
+	return fingerprint(l.capabilities(ctx, at, chart))
 }
 
 func fingerprint(c helm.Capabilities) string {
