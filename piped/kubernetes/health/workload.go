@@ -41,7 +41,7 @@ func deployment(u *unstructured.Unstructured) (deploy.Health, string) {
 	case w.Updated < w.Replicas:
 		return deploy.HealthProgressing, ofPods(w.Updated, w.Replicas, "new")
 	case w.Total > w.Updated:
-		return deploy.HealthProgressing, fmt.Sprintf("%d old pods are still there", w.Total-w.Updated)
+		return deploy.HealthProgressing, fmt.Sprintf("old pods that are still there: %d", w.Total-w.Updated)
 	case w.Available >= w.Replicas:
 		return deploy.Healthy, ""
 	}
@@ -103,7 +103,7 @@ func ReplicaSet(rs *appsv1.ReplicaSet) (deploy.Health, string) {
 	case rs.Status.AvailableReplicas < desired:
 		return deploy.HealthProgressing, ofPods(rs.Status.AvailableReplicas, desired, "available")
 	case rs.Status.Replicas > desired:
-		return deploy.HealthProgressing, fmt.Sprintf("%d pods are still to be stopped", rs.Status.Replicas-desired)
+		return deploy.HealthProgressing, fmt.Sprintf("pods that are still to be stopped: %d", rs.Status.Replicas-desired)
 	}
 	return deploy.Healthy, ""
 }
