@@ -120,10 +120,10 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		CacheBytes: sourceCacheBytes,
 	}
 
-	live.newTrigger = func(interval time.Duration) *trigger.Trigger {
+	live.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
-			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval,
+			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval, Review: review,
 			Live: running{sources: loader, clusters: live.clusters, tenants: live.tenants, pipedID: cfg.PipedID}, Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
@@ -157,7 +157,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
 	})
 	a.parts.add("removal", remover.Run)
-	state := status{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: serves, live: live}
+	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: serves, live: live}
 
 	if err := a.listen(cfg, o, st, previews{plans, live.repositories, concealed}, remover, state); err != nil {
 		return nil, err
@@ -232,9 +232,10 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
-func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, remover *kubernetes.Remover, state status) (err error) {
+func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previews, remover *kubernetes.Remover, state agentStatus) (err error) {
 	a.api, err = control.New(control.Config{
-		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, Insecure: cfg.API.Insecure,
+		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
+		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
 	})

@@ -1,9 +1,7 @@
 package app
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"maps"
 	"slices"
@@ -41,7 +39,7 @@ type live struct {
 	configuration configuration
 
 	// Set before begin is called.
-	newTrigger func(interval time.Duration) *trigger.Trigger
+	newTrigger func(interval time.Duration, review bool) *trigger.Trigger
 	scheduler  *scheduler.Scheduler
 	api        *control.Server
 	web        *web.Server
@@ -55,8 +53,10 @@ type setup struct {
 	repositories []repository
 	name         string
 	interval     time.Duration
+	review       bool // of what is taken over
 	limits       scheduler.Limits
-	certificate  *tls.Certificate // nil without TLS
+	identity     *control.Identity // nil without TLS
+	rateLimit    control.RateLimit
 	webhooks     []webhook
 	keys         *secret.Keys // nil when secrets cannot be decrypted
 	tenancy      *tenancy
@@ -79,7 +79,7 @@ func newLive(dataDir string, o Options) *live {
 // repositories cannot be used and are not known to be so: an agent can do
 // without them. With an error it cannot do at all.
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
-	s.name, s.interval = cfg.Name, cfg.SyncInterval
+	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
 	var errs [6]error
@@ -91,8 +91,9 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries}
 	s.analysis = cfg.AnalysisProviders
 	if cfg.API.TLSCertFile != "" {
-		s.certificate, errs[5] = control.LoadCertificate(cfg.API.TLSCertFile, cfg.API.TLSKeyFile)
+		s.identity, errs[5] = control.LoadIdentity(cfg.API.TLSCertFile, cfg.API.TLSKeyFile, cfg.API.ClientCAFile)
 	}
+	s.rateLimit = rateLimit(cfg)
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
 
@@ -108,7 +109,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
 	l.name.Store(&s.name)
-	l.follower.set(l.newTrigger(s.interval))
+	l.follower.set(l.newTrigger(s.interval, s.review))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
 	l.used = s
 }
@@ -149,15 +150,18 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.interval != next.interval {
 		changed = append(changed, "syncInterval")
 	}
+	if was.review != next.review {
+		changed = append(changed, "adopt")
+	}
 	tenancy := !was.tenancy.same(next.tenancy)
 	if tenancy {
 		changed = append(changed, "tenancy")
 		l.tenants.use(next.tenancy)
 	}
-	if repositories || tenancy || was.interval != next.interval || !slices.Equal(providers, l.clusters.Names()) {
+	if repositories || tenancy || was.interval != next.interval || was.review != next.review || !slices.Equal(providers, l.clusters.Names()) {
 		l.follower.replace(ctx, func() *trigger.Trigger {
 			l.repositories.use(ctx, next.repositories)
-			return l.newTrigger(next.interval)
+			return l.newTrigger(next.interval, next.review)
 		})
 	}
 	if was.name != next.name {
@@ -176,9 +180,13 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if webhooks || repositories {
 		l.web.SetWebhooks(served(next.webhooks, next.repositories))
 	}
-	if next.certificate != nil && l.api.Secure() && !sameCertificate(was.certificate, next.certificate) {
+	if next.identity != nil && l.api.Secure() && !was.identity.Same(next.identity) {
 		changed = append(changed, "api certificate")
-		l.api.SetCertificate(next.certificate)
+		l.api.SetIdentity(next.identity)
+	}
+	if was.rateLimit != next.rateLimit {
+		changed = append(changed, "api.rateLimit")
+		l.api.SetRateLimit(next.rateLimit)
 	}
 	return changed
 }
@@ -193,6 +201,6 @@ func (l *live) unusable() bool {
 // Limits are those of the scheduler.
 func (l *live) Limits() scheduler.Limits { return *l.limits.Load() }
 
-func sameCertificate(a, b *tls.Certificate) bool {
-	return a != nil && b != nil && slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
+func rateLimit(cfg *config.Piped) control.RateLimit {
+	return control.RateLimit{PerSecond: cfg.API.RateLimit.PerSecond, Burst: cfg.API.RateLimit.Burst}
 }

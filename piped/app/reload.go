@@ -34,6 +34,7 @@ type reloader struct {
 	ask   <-chan os.Signal // asks for a reload at once
 	store *store.Store
 	live  *live
+	now   func() time.Time
 	log   *slog.Logger
 
 	started *config.Piped // what of it only a restart changes is still in effect
@@ -46,7 +47,7 @@ type reloader struct {
 func newReloader(path string, started *config.Piped, live *live, st *store.Store, o Options) *reloader {
 	_, warnings, _ := config.LoadPiped(path) // said at the start already; errors are those of the first look
 	return &reloader{
-		path: path, every: o.ReloadEvery, ask: o.Reload, store: st, live: live, log: o.Logger.With("component", "configuration"),
+		path: path, every: o.ReloadEvery, ask: o.Reload, store: st, live: live, now: o.Now, log: o.Logger.With("component", "configuration"),
 		started: started, files: started.Files(), said: map[string]string{"warning": strings.Join(warnings, "; ")},
 	}
 }
@@ -109,12 +110,15 @@ func (r *reloader) reload(ctx context.Context) {
 		err = errors.Join(err, problems)
 	}
 	if err != nil {
+		r.live.configuration.refuse(err)
 		r.say(slog.LevelError, "the changed configuration is refused, the one before stays; mend it, no restart is needed", "error", err.Error())
 		return
 	}
 	r.say(slog.LevelWarn, "changes that take effect only after a restart of the agent", "fields", strings.Join(needRestart(r.started, cfg), ", "))
 	r.say(slog.LevelWarn, "configuration", "warning", strings.Join(warnings, "; "))
-	if changed := r.live.use(ctx, next); len(changed) > 0 {
+	changed := r.live.use(ctx, next)
+	r.live.configuration.load(r.now())
+	if len(changed) > 0 {
 		r.log.Info("the changed configuration is in effect", "changed", strings.Join(changed, ", "))
 	} else if r.said["error"] != "" {
 		r.log.Info("the configuration is again the one in effect")
@@ -150,12 +154,13 @@ func (r *reloader) dropRemoved(ctx context.Context) error {
 // needRestart names the fields that differ and that a running agent cannot change.
 func needRestart(was, now *config.Piped) []string {
 	differs := map[string]bool{
-		"dataDir":     was.DataDir != now.DataDir,
-		"store.dsn":   !was.Store.DSN.Equal(now.Store.DSN),
-		"api.address": was.API.Address != now.API.Address,
-		"web.address": was.Web.Address != now.Web.Address,
-		"projectID":   was.ProjectID != now.ProjectID,
-		"pipedID":     was.PipedID != now.PipedID,
+		"dataDir":       was.DataDir != now.DataDir,
+		"store.dsn":     !was.Store.DSN.Equal(now.Store.DSN),
+		"api.address":   was.API.Address != now.API.Address,
+		"api.auditFile": was.API.AuditFile != now.API.AuditFile,
+		"web.address":   was.Web.Address != now.Web.Address,
+		"projectID":     was.ProjectID != now.ProjectID,
+		"pipedID":       was.PipedID != now.PipedID,
 		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
 	}
 	var out []string

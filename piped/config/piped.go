@@ -60,8 +60,20 @@ type API struct {
 	Address     string `yaml:"address"`
 	TLSCertFile string `yaml:"tlsCertFile"`
 	TLSKeyFile  string `yaml:"tlsKeyFile"`
+	// ClientCAFile holds the authorities of the certificates that clients must show;
+	// "" means that they need none.
+	ClientCAFile string `yaml:"clientCAFile"`
 	// Insecure permits listening beyond loopback without TLS.
-	Insecure bool `yaml:"insecure"`
+	Insecure  bool      `yaml:"insecure"`
+	RateLimit RateLimit `yaml:"rateLimit"`
+	// AuditFile is where calls that change something are recorded beside the log.
+	AuditFile string `yaml:"auditFile"`
+}
+
+// RateLimit is spec.api.rateLimit: how many calls may be made with one API key.
+type RateLimit struct {
+	PerSecond int `yaml:"perSecond"` // 0 is no limit
+	Burst     int `yaml:"burst"`     // at once
 }
 
 // Web is spec.web: where webhooks and health are served.
@@ -131,7 +143,7 @@ type Limits struct {
 // agent looks for without being told, such as the user's known hosts, are not
 // among them.
 func (p *Piped) Files() []string {
-	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
+	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
 	for _, provider := range p.Providers {
 		files = append(files, provider.Kubernetes.KubeConfigPath)
 	}

@@ -49,7 +49,7 @@ func defaultPipedSpec() pipedSpec {
 		ProjectID:    "default",
 		PipedID:      "piped",
 		DataDir:      "~/.piped",
-		API:          API{Address: "127.0.0.1:9083"},
+		API:          API{Address: "127.0.0.1:9083", RateLimit: RateLimit{PerSecond: 1000, Burst: 2000}},
 		Web:          Web{Address: "127.0.0.1:9085"},
 		SyncInterval: 15 * time.Second,
 		Git:          Git{Email: "piped@localhost"},
@@ -148,8 +148,18 @@ func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
 
 func (a API) complete(d *strict.Document, r resolver) API {
 	a.TLSCertFile, a.TLSKeyFile = r.path("api.tlsCertFile", a.TLSCertFile), r.path("api.tlsKeyFile", a.TLSKeyFile)
+	a.ClientCAFile, a.AuditFile = r.path("api.clientCAFile", a.ClientCAFile), r.path("api.auditFile", a.AuditFile)
 	pair(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.tlsKeyFile", a.TLSKeyFile != ""})
 	exclusive(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.insecure", a.Insecure})
+	if a.ClientCAFile != "" && a.TLSCertFile == "" {
+		d.Problemf("api.clientCAFile", "asks clients for certificates, which needs api.tlsCertFile and api.tlsKeyFile")
+	}
+	if a.RateLimit.PerSecond < 0 {
+		d.Problemf("api.rateLimit.perSecond", "expected 0 (no limit) or more, found %d", a.RateLimit.PerSecond)
+	}
+	if a.RateLimit.Burst < 1 {
+		d.Problemf("api.rateLimit.burst", "expected 1 or more, found %d", a.RateLimit.Burst)
+	}
 	host, ok := checkAddress(d, "api.address", a.Address)
 	if ok && !loopback(host) && a.TLSCertFile == "" && !a.Insecure {
 		d.Problemf("api.address", "%s is reachable from other machines: set api.tlsCertFile and api.tlsKeyFile, or api.insecure: true", a.Address)

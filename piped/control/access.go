@@ -2,6 +2,8 @@ package control
 
 import (
 	"google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -11,20 +13,35 @@ import (
 // anyone marks methods that need no key.
 const anyone deploy.Role = "ANYONE"
 
+// access is what a method asks of who calls it.
+type access struct {
+	role   deploy.Role
+	writes bool // it changes something, which is recorded
+}
+
 // methodAccess is the one table of who may call what, by full method name. A
 // method that is not in it may be called by nobody.
-func methodAccess() map[string]deploy.Role {
-	access := map[string]deploy.Role{}
+func methodAccess() map[string]access {
+	reflection := map[string]deploy.Role{"ServerReflectionInfo": deploy.ReadOnly}
+	table := map[string]access{}
 	for service, methods := range map[string]map[string]deploy.Role{
-		apiservice.APIService_ServiceDesc.ServiceName:    apiServiceAccess(),
-		controlv1.ControlService_ServiceDesc.ServiceName: controlServiceAccess(),
-		grpc_health_v1.Health_ServiceDesc.ServiceName:    {"Check": anyone, "List": anyone, "Watch": anyone},
+		apiservice.APIService_ServiceDesc.ServiceName:              apiServiceAccess(),
+		controlv1.ControlService_ServiceDesc.ServiceName:           controlServiceAccess(),
+		grpc_health_v1.Health_ServiceDesc.ServiceName:              {"Check": anyone, "List": anyone, "Watch": anyone},
+		reflectionv1.ServerReflection_ServiceDesc.ServiceName:      reflection,
+		reflectionv1alpha.ServerReflection_ServiceDesc.ServiceName: reflection,
 	} {
 		for method, role := range methods {
-			access["/"+service+"/"+method] = role
+			name := "/" + service + "/" + method
+			table[name] = access{role: role, writes: role == deploy.ReadWrite && !onlyReads(name)}
 		}
 	}
-	return access
+	return table
+}
+
+// onlyReads reports whether a method that needs READ_WRITE changes nothing.
+func onlyReads(method string) bool {
+	return method == apiservice.APIService_GetPlanPreviewResults_FullMethodName || method == controlv1.ControlService_ListAPIKeys_FullMethodName
 }
 
 // apiServiceAccess holds PipeCD's roles. GetPlanPreviewResults needs READ_WRITE

@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/control/controltest"
 )
 
-// TestCertificateIsReplaced: connections that come after SetCertificate are
+// TestCertificateIsReplaced: connections that come after SetIdentity are
 // shown the new certificate; those that are open stay.
 func TestCertificateIsReplaced(t *testing.T) {
 	oldCert, oldKey := controltest.Certificate(t, t.TempDir())
@@ -40,11 +40,11 @@ func TestCertificateIsReplaced(t *testing.T) {
 	check("the first certificate", before, true)
 	check("a certificate that is not shown yet", health(newCert), false)
 
-	next, err := control.LoadCertificate(newCert, newKey)
+	next, err := control.LoadIdentity(newCert, newKey, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent.Server.SetCertificate(next)
+	agent.Server.SetIdentity(next)
 	check("an open connection", before, true)
 	check("the new certificate", health(newCert), true)
 	check("the first certificate after it was replaced", health(oldCert), false)

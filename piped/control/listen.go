@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -28,12 +30,45 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
+// Bounds of what one connection may cost. A client that has gone without a word
+// is noticed after keepaliveTime and keepaliveTimeout.
+const (
+	maxStreams       = 1000 // at once; further calls wait
+	maxHeaders       = 16 << 10
+	handshakeTimeout = 10 * time.Second
+	keepaliveTime    = time.Minute
+	keepaliveTimeout = 20 * time.Second
+	// minPing is how often a client may ping, which gRPC's own ones do not exceed.
+	minPing = 10 * time.Second
+)
+
+// options are those of the gRPC server.
+func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.UnaryInterceptor(s.guard.unary),
+		grpc.StreamInterceptor(s.guard.stream),
+		grpc.MaxRecvMsgSize(maxEncryptRequest), // the guard knows each method's
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	}
+	if creds != nil {
+		options = append(options, grpc.Creds(creds))
+	}
+	return options
+}
+
 // transport returns the TLS credentials, or nil for plaintext where that is
 // permitted.
 func (s *Server) transport() (credentials.TransportCredentials, error) {
 	cfg := s.cfg
 	if cfg.CertFile == "" && cfg.KeyFile == "" {
-		if !cfg.Insecure && !loopback(cfg.Address) {
+		switch {
+		case cfg.ClientCAFile != "":
+			return nil, deploy.Errorf(deploy.Invalid, "api.clientCAFile asks clients for certificates, which needs TLS: set api.tlsCertFile and api.tlsKeyFile")
+		case !cfg.Insecure && !loopback(cfg.Address):
 			return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
 				"set api.tlsCertFile and api.tlsKeyFile, or write api.insecure: true if that is meant", cfg.Address)
 		}
@@ -42,30 +77,16 @@ func (s *Server) transport() (credentials.TransportCredentials, error) {
 	if cfg.CertFile == "" || cfg.KeyFile == "" {
 		return nil, deploy.Errorf(deploy.Invalid, "TLS for the control API needs both api.tlsCertFile and api.tlsKeyFile, and only one is set")
 	}
-	cert, err := LoadCertificate(cfg.CertFile, cfg.KeyFile)
+	identity, err := LoadIdentity(cfg.CertFile, cfg.KeyFile, cfg.ClientCAFile)
 	if err != nil {
 		return nil, err
 	}
-	s.certificate.Store(cert)
+	s.identity.Store(identity)
 	return credentials.NewTLS(&tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
-		MinVersion:     tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.identity.Load().config, nil },
+		MinVersion:         tls.VersionTLS12,
 	}), nil
 }
-
-// LoadCertificate reads a PEM certificate and its key. The error, of kind
-// Invalid, names the files and the fields of the configuration.
-func LoadCertificate(certFile, keyFile string) (*tls.Certificate, error) {
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "load the control API's certificate (api.tlsCertFile %s, api.tlsKeyFile %s): %w", certFile, keyFile, err)
-	}
-	return &cert, nil
-}
-
-// SetCertificate replaces the certificate for the connections that come from now
-// on. A server without TLS ignores it.
-func (s *Server) SetCertificate(cert *tls.Certificate) { s.certificate.Store(cert) }
 
 // loopback reports whether only this machine reaches address. A name counts
 // only if it is localhost: what another name means can change.

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -27,6 +27,9 @@ import (
 const (
 	maxRequest  = 4 << 20
 	maxResponse = 7 << 19 // 3.5 MiB
+
+	// pipectl encrypts up to 10 MiB; the rest is for what stands around them.
+	maxEncryptRequest = 10<<20 + 64<<10
 )
 
 // defaultGrace is how long calls may go on after the agent was told to stop.
@@ -39,8 +42,17 @@ type Config struct {
 	Address string
 	// CertFile and KeyFile are a PEM certificate and its key; both or none.
 	CertFile, KeyFile string
+	// ClientCAFile holds PEM certificates of authorities: only clients that show a
+	// certificate of one of them are let in, in addition to their key. "" asks for
+	// none.
+	ClientCAFile string
 	// Insecure permits plaintext beyond loopback.
 	Insecure bool
+	// RateLimit is for each API key; the zero value is no limit.
+	RateLimit RateLimit
+	// AuditFile is the file to which calls that change something are appended, as
+	// lines of JSON; they are in the log in any case. "" is no file.
+	AuditFile string
 
 	Store   Store
 	Agent   Agent
@@ -67,17 +79,21 @@ type Server struct {
 	health   *health.Server
 	secure   bool
 	hub      *hub // of the calls that stream
+	guard    *guard
 
-	certificate atomic.Pointer[tls.Certificate] // nil without TLS
+	identity atomic.Pointer[Identity] // nil without TLS
 }
 
-// New binds the address, so that a port in use or a certificate that cannot be
-// read is known at once. Plaintext beyond loopback is refused unless
+// New binds the address, so that a port in use, a certificate that cannot be
+// read or an audit file that cannot be written is known at once. Plaintext beyond loopback is refused unless
 // cfg.Insecure says it is meant. Whoever does not come to call Run calls Close.
 func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: withDefaults(cfg), health: health.NewServer()}
 	creds, err := s.transport()
 	if err != nil {
+		return nil, err
+	}
+	if s.guard, err = newGuard(s.cfg); err != nil {
 		return nil, err
 	}
 	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
@@ -90,16 +106,7 @@ func New(cfg Config) (*Server, error) {
 
 // register makes the gRPC server with every service on it.
 func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
-	g := guard{keys: s.cfg.Store, log: s.cfg.Logger, now: s.cfg.Now, access: methodAccess()}
-	opts := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.UnaryInterceptor(g.unary),
-		grpc.StreamInterceptor(g.stream),
-	}
-	if creds != nil {
-		opts = append(opts, grpc.Creds(creds))
-	}
-	server := grpc.NewServer(opts...)
+	server := grpc.NewServer(s.options(creds)...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
 		store: s.cfg.Store, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
@@ -107,6 +114,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, hub: s.hub, convert: s.converter(), newID: s.cfg.NewID,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
+	reflection.Register(server)
 	return server
 }
 
@@ -137,6 +145,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer streaming.Wait()
 	run, end := context.WithCancel(ctx)
 	defer end()
+	s.guard.keys.follow()
+	streaming.Go(func() { s.guard.keys.run(run) })
 	feed := s.hub.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // which ends the calls that stream at once: before the grace
 	served := make(chan error, 1)

@@ -49,9 +49,3 @@ type Store interface {
 	Command(ctx context.Context, id string) (deploy.Command, error)
 	CreateCommand(ctx context.Context, c deploy.Command) (deploy.Command, error)
 }
-
-// keyStore is where API keys are looked up, disabled ones included. An unknown
-// ID is an error of kind NotFound.
-type keyStore interface {
-	APIKey(ctx context.Context, id string) (deploy.APIKey, error)
-}

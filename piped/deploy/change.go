@@ -11,7 +11,7 @@ const (
 	TopicStageLog    Topic = "stage_log"
 	TopicRollout     Topic = "rollout"
 	TopicEvent       Topic = "event"
-	TopicAPIKey      Topic = "api_key"          // one was made or disabled; not its use
+	TopicAPIKey      Topic = "api_key"          // one was disabled
 	TopicRegistered  Topic = "registered_event" // one was registered or has been handled
 	// TopicRegistration: which applications there are, whether they or the agent
 	// are enabled, or where one is deployed to, was changed by request. ID is the

@@ -22,7 +22,7 @@ func scanAPIKey(row scanner) (k deploy.APIKey, err error) {
 }
 
 // CreateAPIKey stores a new key; CreatedAt is set when it is zero. Exists if
-// there is a key of that ID, or an enabled one of that name.
+// there is a key of that ID, or an enabled one of that name. It is not announced.
 func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = s.now()
@@ -33,7 +33,6 @@ func (s *Store) CreateAPIKey(ctx context.Context, k deploy.APIKey) error {
 		if s.dialect.unique(err) {
 			return deploy.Errorf(deploy.Exists, "there is an enabled API key named %q already, or one of the ID %s: choose another name, or disable that key first", k.Name, k.ID)
 		}
-		t.changed(deploy.TopicAPIKey, k.ID, "")
 		return err
 	})
 	return s.fail(err, "create API key "+k.ID)

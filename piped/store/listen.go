@@ -94,7 +94,8 @@ UNION ALL SELECT 'command', id, application_id FROM commands WHERE updated_at >=
 UNION ALL SELECT 'chain', chain_id, application_id FROM deployments WHERE chain_id <> '' AND (updated_at >= ? OR status = 'PENDING')
 UNION ALL SELECT 'rollout', id, application_id FROM rollouts WHERE updated_at >= ?
 UNION ALL SELECT 'registered_event', id, '' FROM registered_events WHERE updated_at >= ?
-UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms)
+UNION ALL SELECT 'api_key', id, '' FROM api_keys WHERE disabled = TRUE AND updated_at >= ?
+UNION ALL SELECT 'event', event_key, application_id FROM outbox WHERE delivered_at = 0`, ms, ms, ms, ms, ms, ms, ms, ms)
 	if err != nil {
 		return err
 	}

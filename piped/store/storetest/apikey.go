@@ -25,7 +25,7 @@ func testAPIKeys(t *testing.T, e *env) {
 	create(deploy.APIKey{ID: "k2", Name: "other", Role: deploy.ReadWrite, Hash: []byte{3}})
 	wantKind(t, e.store.CreateAPIKey(ctx, deploy.APIKey{ID: "k1", Name: "new", Hash: []byte{4}}), deploy.Exists, "k1")
 	wantKind(t, e.store.CreateAPIKey(ctx, deploy.APIKey{ID: "k3", Name: "owner", Hash: []byte{5}}), deploy.Exists, `"owner"`)
-	if got := watch.Take(); len(got) != 2 {
+	if got := watch.Take(); got != nil {
 		t.Errorf("changes after two keys: %+v", got)
 	}
 	if err := e.store.DisableAPIKey(ctx, "k1"); err != nil {

@@ -1,0 +1,92 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/c785c783/piped/piped/deploy"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// maxKeyText bounds the name and the subject of a key, in characters.
+const maxKeyText = 128
+
+// CreateAPIKey makes a key and returns its only copy. Its creator is recorded.
+func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.CreateAPIKeyRequest) (*controlv1.CreateAPIKeyResponse, error) {
+	role, ok := modelv1.APIKey_Role_name[int32(req.Role)]
+	if !ok {
+		return nil, deploy.Errorf(deploy.Invalid, "there is no role %d of API keys: use READ_ONLY or READ_WRITE", req.Role)
+	}
+	subject := cmp.Or(req.Subject, req.Name)
+	if err := CheckAPIKeyText(req.Name, subject); err != nil {
+		return nil, err
+	}
+	record, key, err := NewAPIKey(req.Name, subject, deploy.Role(role), time.Time{}, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	record.Creator = callerOf(ctx).Subject
+	if err := s.store.CreateAPIKey(ctx, record); err != nil {
+		return nil, err
+	}
+	if record, err = s.store.APIKey(ctx, record.ID); err != nil { // as the store dated it
+		return nil, err
+	}
+	return &controlv1.CreateAPIKeyResponse{Key: key, ApiKey: s.convert.apiKey(record)}, nil
+}
+
+// CheckAPIKeyText reports, as an error of kind Invalid, a name or a subject that no
+// key may have: they are shown to people and written to logs.
+func CheckAPIKeyText(name, subject string) error {
+	for what, value := range map[string]string{"name": name, "subject": subject} {
+		switch {
+		case strings.TrimSpace(value) == "" || strings.TrimSpace(value) != value:
+			return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one without spaces around it", what, value)
+		case utf8.RuneCountInString(value) > maxKeyText:
+			return deploy.Errorf(deploy.Invalid, "the %s of an API key has %d characters: give it one of up to %d", what, utf8.RuneCountInString(value), maxKeyText)
+		case strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
+			return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one of printable characters", what, value)
+		}
+	}
+	return nil
+}
+
+// ListAPIKeys lists keys by name, without what would let one use them.
+func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPIKeysRequest) (*controlv1.ListAPIKeysResponse, error) {
+	keys, err := s.store.APIKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(keys, func(a, b deploy.APIKey) int { return strings.Compare(a.Name, b.Name) })
+	resp := &controlv1.ListAPIKeysResponse{}
+	for _, k := range keys {
+		if !k.Disabled || req.IncludeDisabled {
+			resp.ApiKeys = append(resp.ApiKeys, s.convert.apiKey(k))
+		}
+	}
+	return resp, nil
+}
+
+// DisableAPIKey disables a key for good. Calls with it fail, and those that stream
+// end, when this returns.
+func (s *controlService) DisableAPIKey(ctx context.Context, req *controlv1.DisableAPIKeyRequest) (*controlv1.DisableAPIKeyResponse, error) {
+	if _, whole := keyID(req.Id); whole { // which is not repeated
+		return nil, deploy.Errorf(deploy.Invalid, "id holds more than the ID of an API key: give the part before the dot, never the key itself")
+	}
+	return &controlv1.DisableAPIKeyResponse{}, s.store.DisableAPIKey(ctx, req.Id)
+}
+
+func (c converter) apiKey(k deploy.APIKey) *modelv1.APIKey {
+	return &modelv1.APIKey{
+		Id: text(k.ID), Name: text(k.Name), KeyHash: "redacted", ProjectId: c.projectID,
+		Role: modelv1.APIKey_Role(modelv1.APIKey_Role_value[string(k.Role)]), Creator: text(k.Creator), Subject: text(k.Subject),
+		LastUsedAt: seconds(k.LastUsedAt), Disabled: k.Disabled, CreatedAt: seconds(k.CreatedAt), UpdatedAt: seconds(k.UpdatedAt),
+	}
+}

@@ -1,0 +1,171 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// audit records who asked for what: one record of each call that changes
+// something, or was not permitted to, in the log and, if there is one, as a line
+// of JSON in the audit file.
+type audit struct {
+	log  *slog.Logger
+	path string // "" for no file
+
+	mu     sync.Mutex
+	file   slog.Handler
+	missed int // records that could not be written since the last one that was
+}
+
+// newAudit refuses a file that cannot be written.
+func newAudit(path string, log *slog.Logger) (*audit, error) {
+	a := &audit{log: log.With("component", "audit"), path: path}
+	a.file = slog.NewJSONHandler(appender(path), nil)
+	if path == "" {
+		return a, nil
+	}
+	if _, err := appender(path).Write(nil); err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "write to the audit file (api.auditFile): %w", err)
+	}
+	return a, nil
+}
+
+// record records a call. That the file cannot be written is told once, loudly,
+// and hinders no call: its records are in the log.
+func (a *audit) record(ctx context.Context, at time.Time, attrs ...slog.Attr) {
+	r := slog.NewRecord(at, slog.LevelInfo, "call of the control API that changes something", 0)
+	r.AddAttrs(attrs...)
+	_ = a.log.Handler().Handle(ctx, r.Clone()) // as every logger does
+	if a.path == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.file.Handle(ctx, r)
+	switch {
+	case err == nil && a.missed > 0:
+		a.log.InfoContext(ctx, "the audit file is written again; the records it misses are in this log", "file", a.path, "missed", a.missed)
+		a.missed = 0
+	case err != nil:
+		if a.missed++; a.missed == 1 {
+			a.log.ErrorContext(ctx, "CANNOT WRITE THE AUDIT FILE (api.auditFile): calls go on, their records are in this log alone until it can be written", "file", a.path, "error", err)
+		}
+	}
+}
+
+// appender is a file that is opened for each write, so that one that was moved or
+// removed is made anew: whoever rotates it needs to tell nobody.
+type appender string
+
+// Write appends data whole or not at all.
+func (path appender) Write(data []byte) (n int, err error) {
+	f, err := os.OpenFile(string(path), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	before, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = f.Write(data); err != nil && n > 0 {
+		err = errors.Join(err, f.Truncate(before))
+	}
+	return n, err
+}
+
+// auditedFields are the fields that tell what a call is about, by their path.
+// Whatever else a request holds, such as the data of an event, is not recorded.
+var auditedFields = map[string]bool{
+	"application_id": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
+	"name": true, "subject": true, "role": true, "commit": true, "strategy": true, "config_filename": true,
+	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true, "deploy_targets": true,
+	"repo_remote_url": true, "head_branch": true, "base_branch": true,
+	"cascade": true, "dry_run": true, "accept": true, "override_sync_windows": true, "force_rollback": true, "force_no_rollback": true,
+	"api_key.id": true, "event_id": true,
+}
+
+// Bounds of what is recorded: of a value in bytes, and of a list in values.
+const (
+	maxAudited       = 256
+	maxAuditedValues = 20
+)
+
+// audited returns the fields of a message that are recorded, with dots in the
+// names of those of messages inside.
+func audited(message any) []any {
+	m, ok := message.(proto.Message)
+	if !ok || m == nil {
+		return nil
+	}
+	var out []any
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		out = append(out, auditedField("", f, v)...)
+		return true
+	})
+	return out
+}
+
+func auditedField(path string, f protoreflect.FieldDescriptor, v protoreflect.Value) (out []any) {
+	name := path + string(f.Name())
+	switch {
+	case f.IsMap():
+	case f.IsList():
+		if auditedFields[name] && f.Kind() == protoreflect.StringKind {
+			out = append(out, slog.Any(name, shortList(v.List())))
+		}
+	case f.Message() != nil:
+		v.Message().Range(func(inner protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			out = append(out, auditedField(name+".", inner, v)...)
+			return true
+		})
+	case !auditedFields[name]:
+	case f.Enum() != nil:
+		out = append(out, slog.String(name, enumName(f.Enum(), v.Enum())))
+	case f.Kind() == protoreflect.BoolKind:
+		out = append(out, slog.Bool(name, v.Bool()))
+	case f.Kind() == protoreflect.StringKind:
+		out = append(out, slog.String(name, short(v.String())))
+	}
+	return out
+}
+
+func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
+	if v := e.Values().ByNumber(n); v != nil {
+		return string(v.Name())
+	}
+	return fmt.Sprint(n)
+}
+
+// short returns a value as it is recorded: bounded, and without the secret of an
+// API key that was given in place of its ID.
+func short(value string) string {
+	if id, secret, ok := strings.Cut(value, "."); ok && len(secret) == secretLength && strings.Trim(secret, secretAlphabet) == "" {
+		value = id + ".[redacted]"
+	}
+	if len(value) > maxAudited {
+		value = strings.ToValidUTF8(value[:maxAudited], "") + "…"
+	}
+	return value
+}
+
+// shortList returns the first values of a list as they are recorded.
+func shortList(list protoreflect.List) []string {
+	values := make([]string, 0, min(list.Len(), maxAuditedValues))
+	for i := range cap(values) {
+		values = append(values, short(list.Get(i).String()))
+	}
+	return values
+}
