@@ -30,6 +30,7 @@ func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.List
 var candidateReasons = map[deploy.CandidateState]controlv1.CandidateReason{
 	deploy.CandidateUnregistered: controlv1.CandidateReason_CANDIDATE_REASON_UNREGISTERED,
 	deploy.CandidateUnsupported:  controlv1.CandidateReason_CANDIDATE_REASON_UNSUPPORTED,
+	deploy.CandidateDeleted:      controlv1.CandidateReason_CANDIDATE_REASON_DELETED,
 }
 
 func candidate(c deploy.Candidate) *controlv1.Candidate {
