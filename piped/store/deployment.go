@@ -125,40 +125,6 @@ func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Dep
 	return out, nil
 }
 
-// DeploymentQuery selects deployments; zero fields ask for nothing.
-type DeploymentQuery struct {
-	Statuses        []deploy.Status
-	Kinds           []string // of the application
-	ApplicationIDs  []string
-	ApplicationName string
-	Labels          map[string]string // all of them must match
-	Limit           int               // 0: no limit
-	Cursor          string
-}
-
-// ListDeployments returns deployments, last updated first, then by ID, and the
-// cursor behind the last of them: "" when there is none.
-func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
-	var f filter
-	in(&f, "status", q.Statuses)
-	in(&f, "application_id", q.ApplicationIDs)
-	if len(q.Kinds) > 0 {
-		f.add("application_id IN (SELECT id FROM applications WHERE kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...)
-	}
-	f.equal("application_name", q.ApplicationName)
-	f.labels("deployment_labels", "deployment_id", "deployments.id", q.Labels)
-	if err := f.after(q.Cursor); err != nil {
-		return nil, "", err
-	}
-	query := f.limit(selectDeployment+f.where()+" ORDER BY updated_at DESC, id", q.Limit)
-	ds, err := deployments(ctx, s, query, f.args...)
-	if err != nil || len(ds) == 0 {
-		return nil, "", s.fail(err, "list deployments")
-	}
-	last := ds[len(ds)-1]
-	return ds, cursorAt(last.UpdatedAt, last.ID), nil
-}
-
 // DeploymentsIn returns the deployments in any of these statuses, the one that
 // was triggered first first.
 func (s *Store) DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error) {

@@ -126,13 +126,21 @@ func testDeploymentPages(t *testing.T, e *env) {
 		query store.DeploymentQuery
 		want  []string
 	}{
-		"all":          {store.DeploymentQuery{Limit: 3}, byUpdate},
-		"status":       {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Running, deploy.Failure}}, want[4:5]},
-		"kind":         {store.DeploymentQuery{Kinds: []string{"KUBERNETES"}, Limit: 2}, byUpdate},
-		"other kind":   {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
-		"applications": {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
-		"name":         {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
-		"labels":       {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
+		"all":               {store.DeploymentQuery{Limit: 3}, byUpdate},
+		"status":            {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Running, deploy.Failure}}, want[4:5]},
+		"pages of statuses": {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Pending, deploy.Failure, deploy.Running}, Limit: 2}, byUpdate},
+		"pages of statuses and a kind": {store.DeploymentQuery{
+			Statuses: []deploy.Status{deploy.Pending, deploy.Running}, Kinds: []string{"KUBERNETES"}, Limit: 3,
+		}, byUpdate},
+		"pages of a status and a label": {store.DeploymentQuery{Statuses: []deploy.Status{deploy.Pending}, Labels: map[string]string{"name": "a"}, Limit: 2},
+			[]string{want[0], want[2], want[6]}},
+		"pages of a label":             {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}, Limit: 2}, []string{want[1], want[3], want[5]}},
+		"a page of a label nobody has": {store.DeploymentQuery{Labels: map[string]string{"team": "other"}, Limit: 2}, nil},
+		"kind":                         {store.DeploymentQuery{Kinds: []string{"KUBERNETES"}, Limit: 2}, byUpdate},
+		"other kind":                   {store.DeploymentQuery{Kinds: []string{"TERRAFORM"}}, nil},
+		"applications":                 {store.DeploymentQuery{ApplicationIDs: []string{b.ID, "nobody"}, Limit: 1}, []string{want[1], want[3], want[5]}},
+		"name":                         {store.DeploymentQuery{ApplicationName: "b"}, []string{want[1], want[3], want[5]}},
+		"labels":                       {store.DeploymentQuery{Labels: map[string]string{"team": "core", "name": "b"}}, []string{want[1], want[3], want[5]}},
 	} {
 		if diff := cmp.Diff(c.want, e.deploymentPages(t, c.query)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

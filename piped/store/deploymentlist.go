@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// DeploymentQuery selects deployments; zero fields ask for nothing.
+type DeploymentQuery struct {
+	Statuses        []deploy.Status
+	Kinds           []string // of the application
+	ApplicationIDs  []string
+	ApplicationName string
+	Labels          map[string]string // all of them must match
+	Limit           int               // 0: no limit
+	Cursor          string
+}
+
+// ListDeployments returns deployments, last updated first, then by ID, and the
+// cursor behind the last of them: "" when there is none.
+//
+// SQLite knows nothing of how often a value occurs, so the way a page is found is
+// chosen here: it must not read what the page leaves out, whether most of the
+// deployments match or hardly any.
+func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
+	var f filter
+	in(&f, "application_id", q.ApplicationIDs)
+	f.equal("application_name", q.ApplicationName)
+	if len(q.Kinds) > 0 {
+		f.add("EXISTS (SELECT 1 FROM applications WHERE kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...) // asked once, before all
+		f.add("EXISTS (SELECT 1 FROM applications a WHERE a.id = deployments.application_id AND a.kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...)
+	}
+	if err := f.after(q.Cursor); err != nil {
+		return nil, "", err
+	}
+	few := q.Limit == 0 || len(q.ApplicationIDs) > 0 || q.ApplicationName != "" // at most those of an application
+	if rare, ok, err := s.rareLabel(ctx, q.Labels, few); err != nil {
+		return nil, "", s.fail(err, "list deployments")
+	} else if ok {
+		f.add("id IN (SELECT deployment_id FROM deployment_labels WHERE name = ? AND value = ?)", rare, q.Labels[rare])
+		few = true
+	}
+	f.labels("deployment_labels", "deployment_id", "deployments.id", q.Labels)
+	if few {
+		in(&f, "status", q.Statuses)
+	} else {
+		f = f.newestOf(q.Statuses, q.Limit)
+	}
+	query := f.limit(selectDeployment+f.where()+byUpdate, q.Limit)
+	ds, err := deployments(ctx, s, query, f.args...)
+	if err != nil || len(ds) == 0 {
+		return nil, "", s.fail(err, "list deployments")
+	}
+	last := ds[len(ds)-1]
+	return ds, cursorAt(last.UpdatedAt, last.ID), nil
+}
+
+// byUpdate is the order of lists.
+const byUpdate = " ORDER BY updated_at DESC, id"
+
+// newestOf returns a filter for the newest deployments of each status that satisfy
+// f: an index finds them in their order for one status, but not for several.
+func (f filter) newestOf(statuses []deploy.Status, limit int) filter {
+	if len(statuses) == 0 {
+		return f
+	}
+	var newest filter
+	parts := make([]string, len(statuses))
+	for i, status := range statuses {
+		one := filter{conds: slices.Clone(f.conds), args: slices.Clone(f.args)}
+		one.add("status = ?", string(status))
+		parts[i] = one.limit("SELECT id FROM (SELECT id FROM deployments"+one.where()+byUpdate, limit) + ") newest"
+		newest.args = append(newest.args, one.args...)
+	}
+	newest.conds = []string{"id IN (" + strings.Join(parts, " UNION ALL ") + ")"}
+	return newest
+}
+
+// maxRare is how many deployments with a label are fewer than what is passed over
+// on the way through all deployments by their order.
+const maxRare = 1000
+
+// rareLabel returns the name of a label that few deployments have with its value.
+// There is none to look for when others conditions leave few already.
+func (s *Store) rareLabel(ctx context.Context, labels map[string]string, few bool) (name string, ok bool, err error) {
+	if few {
+		return "", false, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		n, _, err := one(ctx, s, scanNumber, "SELECT COUNT(*) FROM (SELECT 1 FROM deployment_labels WHERE name = ? AND value = ? LIMIT ?) found",
+			name, labels[name], maxRare+1)
+		if err != nil || n <= maxRare {
+			return name, err == nil, err
+		}
+	}
+	return "", false, nil
+}
