@@ -35,6 +35,7 @@ type settings struct {
 	remote     string
 	kubeconfig string
 	providers  string           // YAML of spec.platformProviders; default one provider, "local"
+	discover   string           // YAML of repositories[].discover; default "{}", everything
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
@@ -50,6 +51,9 @@ func (s settings) configFile(t *testing.T) string {
 	if s.apiAddress == "" {
 		s.apiAddress = "127.0.0.1:0"
 	}
+	if s.discover == "" {
+		s.discover = "{}"
+	}
 	text := fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
 kind: Piped
 spec:
@@ -59,9 +63,9 @@ spec:
   syncInterval: 200ms
   api: {address: "%s"}
   web: {address: "127.0.0.1:0"}
-  repositories: [{repoId: apps, remote: "%s", branch: main, discover: {}}]
+  repositories: [{repoId: apps, remote: "%s", branch: main, discover: %s}]
   platformProviders: %s
-`, s.dataDir, s.apiAddress, s.remote, s.providers)
+`, s.dataDir, s.apiAddress, s.remote, s.discover, s.providers)
 	if s.dsn != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", s.dsn)
 	}
