@@ -12,7 +12,7 @@ import (
 const (
 	maxAll    = 3 << 20
 	maxText   = 32 << 10 // of an error or a summary
-	perResult = 1 << 10  // around the texts: names, labels
+	perResult = 1 << 10  // around the texts: IDs, branch, commit
 )
 
 // bounded cuts the texts of results so that all of them can be told: the longest
@@ -23,25 +23,34 @@ func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 	for i := range results {
 		r := &results[i]
 		r.Error, r.Summary = cut(r.Error, maxText), cut(r.Summary, maxText)
-		need := perResult + len(r.Error) + len(r.Summary) + labelBytes(r.Labels)
-		if left -= need; left < 0 {
+		if left -= fixed(*r); left < 0 {
 			r.Labels, r.Strategy, r.Summary, r.Details = nil, deploy.StrategyAuto, "", ""
 			r.Error = fmt.Sprintf("the change concerns %d applications, more than can be told: this one and those after it are left out", len(results))
 			return results[:i+1]
 		}
 	}
-	limit := share(results, left)
+	limit := cutRoom + share(results, left)
 	for i := range results {
 		results[i].Details = cut(results[i].Details, limit)
 	}
 	return results
 }
 
-// share returns how long details may be so that all together are not above total.
+// fixed is what a result takes however much of its details is told.
+func fixed(r deploy.ApplicationPreview) int {
+	n := perResult + len(r.Name) + len(r.Dir) + len(r.Error) + len(r.Summary) + min(len(r.Details), cutRoom)
+	for key, value := range r.Labels {
+		n += len(key) + len(value) + 8
+	}
+	return n
+}
+
+// share returns how much of each one's details may be told beyond cutRoom, so that
+// all together are not above total.
 func share(results []deploy.ApplicationPreview, total int) int {
 	var lengths []int
 	for _, r := range results {
-		lengths = append(lengths, len(r.Details))
+		lengths = append(lengths, max(0, len(r.Details)-cutRoom))
 	}
 	slices.Sort(lengths)
 	for i, n := range lengths {
@@ -50,15 +59,7 @@ func share(results []deploy.ApplicationPreview, total int) int {
 		}
 		total -= n
 	}
-	return total
-}
-
-func labelBytes(labels map[string]string) int {
-	n := 0
-	for key, value := range labels {
-		n += len(key) + len(value) + 8
-	}
-	return n
+	return maxAll // all of them
 }
 
 // cutRoom is what the line takes that says how much is missing.

@@ -1,0 +1,56 @@
+package preview
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestBounded: whatever is told fits into one message, and what is missing is said.
+func TestBounded(t *testing.T) {
+	lines := func(n int) string { return strings.Repeat("0123456\n", n/8) }
+	total := func(results []deploy.ApplicationPreview) (n int) {
+		for _, r := range results {
+			n += perResult + len(r.Details) + len(r.Summary) + len(r.Error)
+		}
+		return n
+	}
+	t.Run("what fits stays", func(t *testing.T) {
+		got := bounded([]deploy.ApplicationPreview{{Details: lines(1 << 20)}, {Details: lines(1 << 20), Error: "e", Summary: "s"}})
+		if len(got) != 2 || got[0].Details != lines(1<<20) || got[1].Error != "e" || got[1].Summary != "s" {
+			t.Errorf("changed: %d bytes", total(got))
+		}
+	})
+	t.Run("the longest are cut", func(t *testing.T) {
+		got := bounded([]deploy.ApplicationPreview{{Details: lines(8 << 20)}, {Details: "short\n"}, {Details: lines(6 << 20)}})
+		if total(got) > maxAll || total(got) < maxAll-1<<14 || got[1].Details != "short\n" {
+			t.Errorf("%d bytes of %d, the short one %q", total(got), maxAll, got[1].Details)
+		}
+		for _, i := range []int{0, 2} {
+			_, last, _ := strings.Cut(got[i].Details, "...")
+			if !strings.HasSuffix(last, "bytes are not shown\n") || !strings.Contains(got[i].Details, "0123456\n... cut: ") {
+				t.Errorf("%d ends with %q", i, last)
+			}
+		}
+	})
+	t.Run("errors and summaries are cut", func(t *testing.T) {
+		got := bounded([]deploy.ApplicationPreview{{Error: lines(1 << 20), Summary: strings.Repeat("ü", 1<<20)}})
+		if total(got) > 2*maxText+perResult || !strings.HasSuffix(got[0].Error, "not shown\n") || strings.ContainsRune(got[0].Summary, '\uFFFD') {
+			t.Errorf("%d bytes", total(got))
+		}
+	})
+	t.Run("too many applications", func(t *testing.T) {
+		many := make([]deploy.ApplicationPreview, 10_000)
+		for i := range many {
+			many[i] = deploy.ApplicationPreview{Name: "app", Details: lines(1 << 10), Labels: map[string]string{"a": "b"}}
+		}
+		got := bounded(many)
+		if len(got) < 1000 || total(got) > maxAll+maxText || !strings.Contains(got[len(got)-1].Error, "concerns 10000 applications") {
+			t.Errorf("%d applications, %d bytes, the last says %q", len(got), total(got), got[len(got)-1].Error)
+		}
+	})
+	if got := bounded(nil); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}
