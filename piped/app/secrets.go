@@ -71,8 +71,13 @@ func readmit(ctx context.Context, s *store.Store, path, key string, now time.Tim
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	_, err = s.APIKey(ctx, record.ID)
-	if deploy.IsKind(err, deploy.NotFound) {
-		return s.CreateAPIKey(ctx, record)
+	if !deploy.IsKind(err, deploy.NotFound) {
+		return err
+	}
+	err = s.CreateAPIKey(ctx, record)
+	if deploy.IsKind(err, deploy.Exists) { // the key that was in the file before is enabled
+		record.Name += " " + record.ID
+		err = s.CreateAPIKey(ctx, record)
 	}
 	return err
 }

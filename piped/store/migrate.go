@@ -16,8 +16,8 @@ import (
 var migrations embed.FS
 
 // migrate brings the schema up to date, refuses one that is newer than this
-// program, and returns its version.
-func migrate(ctx context.Context, d dialect, db *sql.DB) (version int64, err error) {
+// program or, if it must exist, is not this program's, and returns its version.
+func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version int64, err error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return 0, deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
@@ -41,6 +41,10 @@ func migrate(ctx context.Context, d dialect, db *sql.DB) (version int64, err err
 	}
 	if current == target {
 		return current, nil
+	}
+	if existing {
+		return 0, deploy.Errorf(deploy.Invalid, "%s was not written by this version of piped (schema %d, this one has %d): "+
+			"start the agent with this version first, or use that of the agent", d.name(), current, target)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return 0, d.openError("migrate the schema", err)

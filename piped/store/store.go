@@ -39,6 +39,9 @@ type Options struct {
 	// Key is the 32-byte key that encrypts applied sets. Without it they can
 	// be neither saved nor read.
 	Key []byte
+	// Existing refuses a database whose schema is not this program's, in place of
+	// changing it: for a command that opens the store beside an agent.
+	Existing bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger takes the few things a store has to tell; nil means silence.
@@ -89,7 +92,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}
-	if s.schema, err = migrate(ctx, d, s.writer); err != nil {
+	if s.schema, err = migrate(ctx, d, s.writer, o.Existing); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

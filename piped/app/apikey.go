@@ -1,0 +1,54 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// APIKeyCreator stands for the creator of keys that CreateAPIKey made.
+const APIKeyCreator = "piped apikey create"
+
+// CreateAPIKey makes an API key and returns it; subject may be "" for the name. It
+// needs no key, but the data directory and the store of an agent, which may be
+// running: for when nobody has a key any more. It changes nothing else, and refuses
+// a store that this version did not write.
+func CreateAPIKey(ctx context.Context, cfg *config.Piped, name, subject string, role deploy.Role) (key string, err error) {
+	if subject == "" {
+		subject = name
+	}
+	if err := control.CheckAPIKeyText(name, subject); err != nil {
+		return "", err
+	}
+	if role != deploy.ReadOnly && role != deploy.ReadWrite {
+		return "", deploy.Errorf(deploy.Invalid, "there is no role %q of API keys: use %s or %s", role, deploy.ReadOnly, deploy.ReadWrite)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, storeKeyFile)); errors.Is(err, fs.ErrNotExist) {
+		return "", deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", cfg.DataDir, ownerKeyFile)
+	} else if err != nil {
+		return "", deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+	}
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	record, key, err := control.NewAPIKey(name, subject, role, time.Time{}, rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	record.Creator = APIKeyCreator
+	if err := st.CreateAPIKey(ctx, record); err != nil {
+		return "", err
+	}
+	return key, nil
+}
