@@ -84,16 +84,17 @@ func newApplicationDisable(t *tool) *cobra.Command {
 }
 
 func newApplicationEnable(t *tool) *cobra.Command {
-	req := &controlv1.EnableApplicationRequest{}
+	req := &apiservice.EnableApplicationRequest{}
 	cmd := &cobra.Command{
 		Use:   "enable",
 		Short: "Enable an application that was disabled.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return tell(cmd, t, "Successfully enabled application id = %s", func(ctx context.Context, c *client) (string, error) {
-				if _, err := c.control.EnableApplication(ctx, req); err != nil {
+				resp, err := c.EnableApplication(ctx, req)
+				if err != nil {
 					return "", unknownApplication(failed("failed to enable application", err))
 				}
-				return req.GetApplicationId(), nil
+				return resp.GetApplicationId(), nil
 			})
 		},
 	}

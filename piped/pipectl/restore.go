@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -84,7 +86,7 @@ func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*model
 	for _, p := range pipeds {
 		resp, err := c.RegisterPiped(ctx, &apiservice.RegisterPipedRequest{Name: p.GetName(), Desc: p.GetDesc()})
 		if err != nil {
-			return nil, failed(fmt.Sprintf("failed to register piped %q (%s)", p.GetName(), p.GetId()), err)
+			return nil, registerFailed(p, err)
 		}
 		out = append(out, pipedMapping{
 			OldPipedID: p.GetId(), NewPipedID: resp.GetId(), NewKey: resp.GetKey(),
@@ -93,6 +95,17 @@ func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*model
 		log.info("Registered piped", "name", p.GetName(), "old-id", p.GetId(), "new-id", resp.GetId())
 	}
 	return out, nil
+}
+
+// registerFailed says how applications are restored to an agent that registers
+// no other than itself.
+func registerFailed(p *modelv1.Piped, err error) error {
+	err = failed(fmt.Sprintf("failed to register piped %q (%s)", p.GetName(), p.GetId()), err)
+	switch status.Code(err) {
+	case codes.FailedPrecondition, codes.AlreadyExists:
+		return hint(err, `write the mapping yourself, with the agent's ID from 'pipectl status': {"piped_mappings": [{"old_piped_id": %q, "new_piped_id": "..."}]}`, p.GetId())
+	}
+	return err
 }
 
 func writeMappings(cmd *cobra.Command, log *logger, file string, result *restoreResult) error {

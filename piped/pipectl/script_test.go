@@ -2,8 +2,10 @@ package pipectl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -75,6 +77,20 @@ func TestScripts(t *testing.T) {
 			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
 				a.Log(args[0], args[1], args[2:]...)
 			}),
+			// config puts the agent's address into a file of settings.
+			"config": func(ts *testscript.TestScript, neg bool, args []string) {
+				file := ts.MkAbs(filepath.Join("settings", args[0]))
+				text := strings.ReplaceAll(ts.ReadFile(file), "$ADDRESS", ts.Getenv("ADDRESS"))
+				ts.Check(os.WriteFile(file, []byte(text), 0o600))
+			},
+			// status runs pipectl, which must end with an exit code.
+			"status": func(ts *testscript.TestScript, neg bool, args []string) {
+				err := ts.Exec("pipectl", args[1:]...)
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || fmt.Sprint(exit.ExitCode()) != args[0] {
+					ts.Fatalf("pipectl %s: %v, want exit code %s", strings.Join(args[1:], " "), err, args[0])
+				}
+			},
 			// accept answers the open command with a new deployment, answer with
 			// success alone, refuse with a reason.
 			"accept": act("id", 1, func(a *controltest.Agent, args []string) error {
@@ -88,6 +104,13 @@ func TestScripts(t *testing.T) {
 			"answer": act("", 0, func(a *controltest.Agent, _ []string) error {
 				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandSucceeded, nil)
 			}),
+			"adoption": act("application token", 2, func(a *controltest.Agent, args []string) error {
+				_, err := a.Store.SetAdoption(context.Background(), deploy.Adoption{
+					ApplicationID: "app-" + args[0], Token: args[1], RunningCommit: "0123456789abcdef0123456789abcdef01234567", Since: controltest.Epoch,
+					Objects: []deploy.AdoptedObject{{Object: deployment, Managers: []string{"kubectl"}, Changes: true}},
+				})
+				return err
+			}),
 			"refuse": act("reason", 1, func(a *controltest.Agent, args []string) error {
 				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: args[0]})
 			}),
@@ -99,7 +122,7 @@ func TestScripts(t *testing.T) {
 type agentKey struct{}
 
 func startAgent(env *testscript.Env) error {
-	agent := controltest.Start(scriptTB{env}, env.WorkDir)
+	agent := controltest.Start(scriptTB{env}, env.WorkDir, withParts)
 	env.Values[agentKey{}] = agent
 	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
 	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {
