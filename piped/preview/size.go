@@ -26,7 +26,8 @@ func bounded(results []deploy.ApplicationPreview) []deploy.ApplicationPreview {
 		if left -= fixed(*r); left < 0 {
 			r.Labels, r.Strategy, r.Summary, r.Details = nil, deploy.StrategyAuto, "", ""
 			r.Error = fmt.Sprintf("the change concerns %d applications, more than can be told: this one and those after it are left out", len(results))
-			return results[:i+1]
+			results, left = results[:i+1], 0
+			break
 		}
 	}
 	limit := cutRoom + share(results, left)
