@@ -37,6 +37,8 @@ func TestListenRules(t *testing.T) {
 		"TLS on all interfaces":                    {control.Config{Address: "0.0.0.0:0", CertFile: cert, KeyFile: key}, nil},
 		"certificate without key":                  {control.Config{Address: "127.0.0.1:0", CertFile: cert}, []string{"api.tlsCertFile", "api.tlsKeyFile", "only one"}},
 		"key without certificate":                  {control.Config{Address: "127.0.0.1:0", KeyFile: key}, []string{"api.tlsCertFile", "api.tlsKeyFile", "only one"}},
+		"client certificates without TLS":          {control.Config{Address: "127.0.0.1:0", ClientCAFile: cert}, []string{"api.clientCAFile", "api.tlsCertFile"}},
+		"an audit file that cannot be written":     {control.Config{Address: "127.0.0.1:0", AuditFile: cert + "/audit"}, []string{"api.auditFile", cert + "/audit"}},
 		"no such certificate":                      {control.Config{Address: "127.0.0.1:0", CertFile: cert + ".none", KeyFile: key}, []string{cert + ".none", "no such file"}},
 		"key and certificate swapped":              {control.Config{Address: "127.0.0.1:0", CertFile: key, KeyFile: cert}, []string{"api.tlsCertFile " + key}},
 		"port in use":                              {control.Config{Address: busy.Addr().String()}, []string{busy.Addr().String(), "api.address", "in use"}},
