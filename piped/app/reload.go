@@ -161,6 +161,7 @@ func needRestart(was, now *config.Piped) []string {
 		"web.address":   was.Web.Address != now.Web.Address,
 		"projectID":     was.ProjectID != now.ProjectID,
 		"pipedID":       was.PipedID != now.PipedID,
+		"planPreview":   was.PlanPreview != now.PlanPreview,
 		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
 	}
 	var out []string

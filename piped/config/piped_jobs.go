@@ -38,16 +38,14 @@ func (r EventWatcherRepository) Reads(name string) bool {
 	return (len(r.Includes) == 0 || r.Includes.MatchCombined(name)) && !r.Excludes.MatchCombined(name)
 }
 
-// PlanPreview is spec.planPreview: how previews are worked off.
+// PlanPreview is spec.planPreview: how previews are built.
 type PlanPreview struct {
-	WorkerNum              int           `yaml:"workerNum"`
-	CommandQueueBufferSize int           `yaml:"commandQueueBufferSize"`
-	CommandCheckInterval   time.Duration `yaml:"commandCheckInterval"`
-	CommandHandleTimeout   time.Duration `yaml:"commandHandleTimeout"`
+	WorkerNum            int           `yaml:"workerNum"`            // previews at once
+	CommandHandleTimeout time.Duration `yaml:"commandHandleTimeout"` // of one that does not say so itself
 }
 
 func defaultPlanPreview() PlanPreview {
-	return PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute}
+	return PlanPreview{WorkerNum: 3, CommandHandleTimeout: 5 * time.Minute}
 }
 
 func (w EventWatcher) complete(d *strict.Document) EventWatcher {
@@ -63,8 +61,6 @@ func (w EventWatcher) complete(d *strict.Document) EventWatcher {
 func (p PlanPreview) complete(d *strict.Document) PlanPreview {
 	defaults := defaultPlanPreview()
 	atLeastZero(d, "planPreview.workerNum", &p.WorkerNum, defaults.WorkerNum)
-	atLeastZero(d, "planPreview.commandQueueBufferSize", &p.CommandQueueBufferSize, defaults.CommandQueueBufferSize)
-	atLeastZero(d, "planPreview.commandCheckInterval", &p.CommandCheckInterval, defaults.CommandCheckInterval)
 	atLeastZero(d, "planPreview.commandHandleTimeout", &p.CommandHandleTimeout, defaults.CommandHandleTimeout)
 	return p
 }

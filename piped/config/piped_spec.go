@@ -68,6 +68,9 @@ func pipedRules() strict.Rules {
 	}
 	rules.Ignored["appConfigSyncInterval"] = "has no meaning here, configurations are read at each commit; ignored"
 	rules.Ignored["eventWatcher.checkInterval"] = "has no meaning here, events are worked off when they are registered; ignored"
+	for _, field := range []string{"planPreview.commandQueueBufferSize", "planPreview.commandCheckInterval"} {
+		rules.Ignored[field] = "has no meaning here, previews are built when they are asked for; ignored"
+	}
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
 	for _, list := range []string{"platformProviders", "cloudProviders"} {
@@ -80,7 +83,7 @@ func pipedRules() strict.Rules {
 // this version. One goes from here when its feature comes.
 func unusedFields() []string {
 	return []string{"notifications",
-		"eventWatcher", "planPreview", "appSelector"}
+		"eventWatcher", "appSelector"}
 }
 
 // complete checks every value, reports what makes no sense to d, and returns

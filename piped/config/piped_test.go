@@ -36,7 +36,7 @@ func TestPipedDefaults(t *testing.T) {
 		Git:          Git{Username: "piped", Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
-		PlanPreview:  PlanPreview{WorkerNum: 3, CommandQueueBufferSize: 10, CommandCheckInterval: 5 * time.Second, CommandHandleTimeout: 5 * time.Minute},
+		PlanPreview:  PlanPreview{WorkerNum: 3, CommandHandleTimeout: 5 * time.Minute},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -115,7 +115,7 @@ func TestPipedEveryField(t *testing.T) {
 		EventWatcher: EventWatcher{GitRepos: []EventWatcherRepository{
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},
-		PlanPreview: PlanPreview{WorkerNum: 1, CommandQueueBufferSize: 2, CommandCheckInterval: 3 * time.Second, CommandHandleTimeout: 4 * time.Second},
+		PlanPreview: PlanPreview{WorkerNum: 1, CommandHandleTimeout: 4 * time.Second},
 		AppSelector: map[string]string{"env": "dev"},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "/etc/piped/piped.yaml", string(text))); diff != "" {
