@@ -19,15 +19,15 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// pair is a certificate that vouches for itself, as files.
-type pair struct{ cert, key string }
+// certificate is a certificate that vouches for itself, as files.
+type certificate struct{ cert, key string }
 
-func newPair(t *testing.T) pair {
+func newCertificate(t *testing.T) certificate {
 	cert, key := controltest.Certificate(t, t.TempDir())
-	return pair{cert, key}
+	return certificate{cert, key}
 }
 
-func (p pair) identity(t *testing.T, clientCAFile string) *control.Identity {
+func (p certificate) identity(t *testing.T, clientCAFile string) *control.Identity {
 	t.Helper()
 	identity, err := control.LoadIdentity(p.cert, p.key, clientCAFile)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p pair) identity(t *testing.T, clientCAFile string) *control.Identity {
 }
 
 // tls returns what a client needs that trusts p and shows own, if that is not nil.
-func (p pair) tls(t *testing.T, own *pair) *tls.Config {
+func (p certificate) tls(t *testing.T, own *certificate) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(p.cert)
 	if err != nil {
@@ -59,11 +59,11 @@ func (p pair) tls(t *testing.T, own *pair) *tls.Config {
 // whatever key; whoever does needs a key all the same. The authority is replaced
 // while the server runs.
 func TestMutualTLS(t *testing.T) {
-	server, first, second := newPair(t), newPair(t), newPair(t)
+	server, first, second := newCertificate(t), newCertificate(t), newCertificate(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.CertFile, c.KeyFile, c.ClientCAFile = server.cert, server.key, first.cert
 	})
-	client := func(own *pair) apiservice.APIServiceClient {
+	client := func(own *certificate) apiservice.APIServiceClient {
 		t.Helper()
 		conn, err := grpc.NewClient(agent.Server.Addr(), grpc.WithTransportCredentials(credentials.NewTLS(server.tls(t, own))))
 		if err != nil {
@@ -97,7 +97,7 @@ func TestMutualTLS(t *testing.T) {
 
 // TestWhatTLSIsSpoken: 1.2 or later, HTTP/2, and no session is resumed.
 func TestWhatTLSIsSpoken(t *testing.T) {
-	server := newPair(t)
+	server := newCertificate(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = server.cert, server.key })
 	config := server.tls(t, nil)
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
@@ -120,7 +120,7 @@ func TestWhatTLSIsSpoken(t *testing.T) {
 }
 
 func TestLoadIdentity(t *testing.T) {
-	one, other := newPair(t), newPair(t)
+	one, other := newCertificate(t), newCertificate(t)
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
