@@ -233,3 +233,55 @@ func TestWireOfCommands(t *testing.T) {
 		expect(t, p.call(t, "GetCommand", str(1, c.command.ID)), c.want)
 	}
 }
+
+// TestWireOfDeployment: the fields that only a pipeline, a chain or a trace fills.
+func TestWireOfDeployment(t *testing.T) {
+	p := newWirePeer(t)
+	app, now := p.Application("web", nil), controltest.Epoch.Add(time.Second)
+	d := deploy.Deployment{
+		ID: "d1", ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, ChainID: "chain", ChainBlock: 2, Status: deploy.Pending,
+		Trigger: deploy.Trigger{
+			Kind: deploy.OnChain, At: now, Commander: "ann", Strategy: deploy.StrategyPipeline, StrategySummary: "block 2",
+			Commit: deploy.Commit{Hash: "c0ffee0", URL: "https://git.example.com/c0ffee0", Trace: "7ace", At: now},
+		},
+	}
+	if _, err := p.Store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: d}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Store.UpdateDeployment(t.Context(), d.ID, func(d *deploy.Deployment) error {
+		d.Metadata = map[string]string{"key": "value"}
+		return d.Plan(deploy.Plan{
+			Strategy: deploy.StrategyPipeline, RunningCommit: "beef", RunningConfigFile: "old.pipecd.yaml",
+			Stages: []deploy.Stage{
+				{ID: "wait", Name: deploy.StageWait, Desc: "Wait a little", Visible: true, Metadata: map[string]string{"at": "once"}},
+				{ID: "approval", Name: deploy.StageWaitApproval, Requires: []string{"wait"}, Visible: true, Options: []byte(`{"approvers":["ann","bob"]}`)},
+			},
+		}, now)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := func(id string) {
+		t.Helper()
+		_, err := p.Store.UpdateDeployment(t.Context(), d.ID, func(d *deploy.Deployment) error {
+			if d.Status == deploy.Planned {
+				if err := d.Start(now); err != nil {
+					return err
+				}
+			}
+			return d.StartStage(id, now)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	running("wait")
+	expect(t, p.call(t, "GetDeployment", str(1, "d1")), map[string]string{
+		"1.20.1.6": "https://git.example.com/c0ffee0", "1.20.2": "ann", "1.20.4": "2", "1.20.5": "block 2", "1.21": "beef", // PIPELINE
+		"1.32.3": "Wait a little", "1.32.6": "wait", "1.32.10.1": "at", "1.32.10.2": "once", "1.32.16": "1,3", // MANUAL_OPERATION_SKIP, NONE
+		"1.33.1": "key", "1.33.2": "value", "1.34.1.1.1": "key", "1.34.1.1.2": "value",
+		"1.40": "chain", "1.41": "2", "1.50": "7ace", "1.60": "old.pipecd.yaml",
+	})
+	running("approval")
+	expect(t, p.call(t, "GetDeployment", str(1, "d1")), map[string]string{"1.32.16": "1,2", "1.32.17": "ann,bob"}) // MANUAL_OPERATION_APPROVE
+}

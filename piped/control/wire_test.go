@@ -247,7 +247,12 @@ func TestWire(t *testing.T) {
 // FuzzRequests sends any bytes as a request of any of the methods: each call is
 // answered, and none finds a defect.
 func FuzzRequests(f *testing.F) {
-	methods := []string{"ListApplications", "GetApplication", "SyncApplication", "GetCommand", "GetDeployment", "ListDeployments", "ListStageLogs"}
+	methods := []string{
+		"AddApplication", "SyncApplication", "GetApplication", "ListApplications", "UpdateApplication", "DeleteApplication", "EnableApplication",
+		"DisableApplication", "RenameApplicationConfigFile", "UpdateApplicationDeployTargets", "GetDeployment", "ListDeployments", "GetCommand",
+		"GetPiped", "RegisterPiped", "UpdatePiped", "EnablePiped", "DisablePiped", "RegisterEvent", "RequestPlanPreview", "GetPlanPreviewResults",
+		"Encrypt", "ListStageLogs",
+	}
 	out := &logs{}
 	agent := controltest.Start(f, f.TempDir(), withFault(out, func() error { return deploy.Errorf(deploy.NotFound, "no command") }))
 	app := agent.Application("web", map[string]string{"env": "prod"})
@@ -265,12 +270,15 @@ func FuzzRequests(f *testing.F) {
 		f.Add(uint8(i), msg(5, msg(1, []byte("a"))))
 		f.Add(uint8(i), []byte{0xff, 0xff, 0xff})
 		f.Add(uint8(i), str(1, "\xff"))
+		f.Add(uint8(i), join(str(1, "app-web"), str(2, "piped-1"), str(3, "piped-1"), msg(4, join(msg(1, str(1, "apps")), str(2, "../.."), str(4, "/.pipecd.yaml")))))
+		f.Add(uint8(i), join(str(1, "web"), str(2, "d"), str(3, "piped-1"), str(4, "main"), msg(3, join(str(1, ""), str(2, "")))))
+		f.Add(uint8(i), join(str(1, "piped-1"), str(2, "piped-1"), num(2, 1<<63), num(5, 1<<63-1)))
 	}
 	f.Fuzz(func(t *testing.T, method uint8, req []byte) {
 		name := methods[int(method)%len(methods)]
 		_, err := rawCall(ctx, conn, name, req)
 		switch code := status.Code(err); code {
-		case codes.OK, codes.InvalidArgument, codes.NotFound:
+		case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition:
 		case codes.Internal: // the answer to bytes that are no message
 			if !strings.Contains(err.Error(), "unmarshal") {
 				t.Errorf("%s(%x): %v", name, req, err)
