@@ -15,10 +15,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var plaintext = grpc.WithTransportCredentials(insecure.NewCredentials())
+
 // dial connects without credentials.
 func dial(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+address, plaintext)
 	if err != nil {
 		t.Fatal(err)
 	}
