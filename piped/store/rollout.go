@@ -96,10 +96,7 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	}
 	now := s.now()
 	if r.Version == 0 {
-		r.CreatedAt, r.StartedAt = now, now
-		if r.External() && !r.AppliedAt.IsZero() && r.AppliedAt.Before(now) {
-			r.StartedAt = r.AppliedAt
-		}
+		r.CreatedAt, r.StartedAt = now, startOf(r, now)
 	}
 	r.UpdatedAt = now
 	switch {
@@ -135,6 +132,22 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	}
 	r.Version++
 	return r, nil
+}
+
+// startOf returns when a new rollout began. Clusters tell times in whole seconds: what
+// began in one began after what is known to have begun in it.
+func startOf(r deploy.Rollout, now time.Time) time.Time {
+	at := r.AppliedAt
+	if !r.External() || at.IsZero() {
+		return now
+	}
+	if at.Equal(at.Truncate(time.Second)) {
+		at = at.Add(time.Second - time.Millisecond)
+	}
+	if at.After(now) {
+		return now
+	}
+	return at
 }
 
 func (t *tx) saveRollout(ctx context.Context, r deploy.Rollout, text string) (err error) {

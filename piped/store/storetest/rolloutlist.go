@@ -35,6 +35,11 @@ func testListRollouts(t *testing.T, e *env) {
 	save(deploy.Rollout{ID: "x", ApplicationID: web.ID, Workload: ref("web"), Phase: deploy.RolloutProgressing, AppliedAt: between})
 	save(deploy.Rollout{ID: "y", ApplicationID: "gone", Workload: ref("old"), Phase: deploy.RolloutSuperseded, AppliedAt: second.StartedAt})
 
+	whole := save(deploy.Rollout{ID: "z", ApplicationID: "gone", Workload: ref("z"), Phase: deploy.RolloutSuperseded, AppliedAt: epoch.Truncate(time.Second).Add(-time.Hour)})
+	if want := epoch.Truncate(time.Second).Add(time.Second - time.Millisecond - time.Hour); !whole.StartedAt.Equal(want) {
+		t.Errorf("what the cluster says began in a second began at %s, want its end, %s", whole.StartedAt, want)
+	}
+
 	first.Phase, first.AppliedAt = deploy.RolloutApplied, e.clock.now()
 	if saved := save(first); !saved.StartedAt.Equal(first.StartedAt) {
 		t.Errorf("what began at %s began at %s after its apply", first.StartedAt, saved.StartedAt)
@@ -56,15 +61,15 @@ func testListRollouts(t *testing.T, e *env) {
 		q    store.RolloutList
 		want string
 	}{
-		"all":                     {store.RolloutList{}, "2 y x 1"},
+		"all":                     {store.RolloutList{}, "2 y x 1 z"},
 		"of an application":       {store.RolloutList{ApplicationIDs: []string{web.ID}}, "x 1"},
-		"of several":              {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1"},
+		"of several":              {store.RolloutList{ApplicationIDs: []string{web.ID, "gone"}}, "y x 1 z"},
 		"of none there is":        {store.RolloutList{ApplicationIDs: []string{"nobody"}}, ""},
 		"by labels":               {store.RolloutList{Labels: map[string]string{"team": "core", "name": "api"}}, "2"},
 		"of a deployment":         {store.RolloutList{DeploymentID: "d1"}, "1"},
 		"by phase":                {store.RolloutList{Phases: []deploy.RolloutPhase{deploy.RolloutApplied, deploy.RolloutProgressing}}, "x 1"},
 		"from, that moment too":   {store.RolloutList{From: second.StartedAt}, "2 y"},
-		"to, without that moment": {store.RolloutList{To: second.StartedAt}, "x 1"},
+		"to, without that moment": {store.RolloutList{To: second.StartedAt}, "x 1 z"},
 		"between":                 {store.RolloutList{From: between, To: between.Add(time.Millisecond)}, "x"},
 	} {
 		if got, cursor := list(c.q); got != c.want || cursor != "" {
@@ -76,7 +81,7 @@ func testListRollouts(t *testing.T, e *env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range [][2]string{{"api", "c0ffee0123-d2"}, {"", ""}, {"web", ""}, {"web", "c0ffee0123-d1"}} {
+	for i, want := range [][2]string{{"api", "c0ffee0123-d2"}, {"", ""}, {"web", ""}, {"web", "c0ffee0123-d1"}, {"", ""}} {
 		if r := found[i]; r.ApplicationName != want[0] || r.Commit != want[1] {
 			t.Errorf("rollout %s: application %q, commit %q; want %q", r.ID, r.ApplicationName, r.Commit, want)
 		}
@@ -89,7 +94,7 @@ func testListRollouts(t *testing.T, e *env) {
 // rolloutPages reads page by page; a page may end between two that began together.
 func rolloutPages(t *testing.T, list func(store.RolloutList) (string, string)) {
 	t.Helper()
-	for limit, want := range map[int][]string{1: {"2", "y", "x", "1"}, 2: {"2 y", "x 1"}, 3: {"2 y x", "1"}, 4: {"2 y x 1"}, 9: {"2 y x 1"}} {
+	for limit, want := range map[int][]string{1: {"2", "y", "x", "1", "z"}, 2: {"2 y", "x 1", "z"}, 4: {"2 y x 1", "z"}, 5: {"2 y x 1 z"}, 9: {"2 y x 1 z"}} {
 		var got []string
 		for cursor, more := "", true; more; more = cursor != "" {
 			var page string

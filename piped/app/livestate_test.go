@@ -1,0 +1,178 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/source/secret"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// TestLiveState deploys an application, changes it in Git and by hand, and asks what
+// is live, and which rollouts there were.
+func TestLiveState(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Shared(t)
+	ns, kube := cluster.Namespace(t), cluster.Client(t)
+	proxy, err := agenttest.ServeAPI(cluster.Kubeconfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := proxy.Kubeconfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo := newRepo(t)
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
+	t.Cleanup(proxy.Speak) // before the agent stops
+	web := appID("web")
+	files := webApp(ns, "v1", "")
+	files["web/more.yaml"] = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: forgotten}}\n"
+	commit := repo.Push(t, "add web", files)
+	agent.mustEnd(web, commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.wantLive(web, modelv1.Health_HEALTH_HEALTHY, "ConfigMap forgotten HEALTHY declared", "ConfigMap left HEALTHY declared", "ConfigMap web HEALTHY declared", "Deployment web HEALTHY declared 1")
+
+	// Of what is no longer in Git, and stays, only what is there is told.
+	if err := repo.Remove("web/more.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	agent.mustEnd(web, repo.Push(t, "remove two", nil), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	for _, name := range []string{"forgotten", "web"} {
+		if err := kube.CoreV1().ConfigMaps(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart := []byte(`{"spec":{"template":{"metadata":{"annotations":{"restarted":"by hand"}}}}}`)
+	if _, err := kube.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.StrategicMergePatchType, restart, metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+		t.Fatal(err)
+	}
+	agent.wantLive(web, modelv1.Health_HEALTH_MISSING, "ConfigMap left HEALTHY", "ConfigMap web MISSING declared", "Deployment web HEALTHY declared 1")
+	agent.wantRollouts(web, "COMPLETE by somebody", "NO_ROLLOUT of remove two registry.example/web:v1", "COMPLETE of add web registry.example/web:v1")
+
+	proxy.Silence()
+	began := time.Now()
+	_, err = agent.control.GetLiveState(agent.ctx, &controlv1.GetLiveStateRequest{ApplicationId: web})
+	if took := time.Since(began); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "cannot be reached") || took > lookTimeout+5*time.Second {
+		t.Errorf("of a silent cluster after %s: %v", took, err)
+	}
+}
+
+// wantLive waits until an application's objects are the wanted ones, each with how
+// many children it has.
+func (c *client) wantLive(app string, health modelv1.Health, want ...string) {
+	c.t.Helper()
+	var diff string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		resp, err := c.control.GetLiveState(c.ctx, &controlv1.GetLiveStateRequest{ApplicationId: app, Children: true})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var got []string
+		for _, o := range resp.GetLiveState().GetObjects() {
+			line := o.GetObject().GetKind() + " " + o.GetObject().GetName() + " " + strings.TrimPrefix(o.GetHealth().String(), "HEALTH_")
+			if o.GetDeclared() {
+				line += " declared"
+			}
+			if n := len(o.GetChildren()); n > 0 {
+				line += fmt.Sprint(" ", n)
+			}
+			got = append(got, line)
+		}
+		if diff = cmp.Diff(want, got); diff == "" && resp.GetLiveState().GetHealth() == health {
+			return
+		}
+		diff += resp.GetLiveState().GetHealth().String() + " " + resp.GetLiveState().GetIncompleteReason()
+	}
+	c.t.Fatalf("live state (-want +got):\n%s", diff)
+}
+
+// wantRollouts waits until an application's rollouts are the wanted ones.
+func (c *client) wantRollouts(app string, want ...string) {
+	c.t.Helper()
+	messages := map[string]string{}
+	for _, d := range c.deployments(app) {
+		messages[d.GetTrigger().GetCommit().GetHash()] = d.GetTrigger().GetCommit().GetMessage()
+	}
+	var diff string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		resp, err := c.control.ListRollouts(c.ctx, &controlv1.ListRolloutsRequest{ApplicationIds: []string{app}})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var got []string
+		for _, r := range resp.GetRollouts() {
+			line := strings.TrimPrefix(r.GetOutcome().String(), "ROLLOUT_OUTCOME_")
+			if r.GetCommit() != "" {
+				line += " of " + messages[r.GetCommit()] + " " + strings.Join(r.GetImages(), " ")
+			}
+			if r.GetCausedBy() != "" {
+				line += " by " + r.GetCausedBy()
+			}
+			got = append(got, line)
+		}
+		if diff = cmp.Diff(want, got); diff == "" {
+			return
+		}
+	}
+	c.t.Fatalf("rollouts (-want +got):\n%s", diff)
+}
+
+// TestLiveStateTellsNoSecret: what was decrypted for the objects is not told, even
+// if the cluster repeats it.
+func TestLiveStateTellsNoSecret(t *testing.T) {
+	ref := deploy.ObjectRef{Group: "example.com", Version: "v1", Kind: "Database", Namespace: "shop", Name: "main"}
+	kept := keptSets{{Objects: []deploy.ObjectRef{ref}, Redactor: secret.NewRedactor(map[string]string{"password": "correct-horse-battery"})}}
+	state := deploy.LiveState{Health: deploy.Healthy, Incomplete: "refused correct-horse-battery", Objects: []deploy.LiveObject{{
+		Object: ref, Variant: "primary", Health: deploy.HealthDegraded, Reason: "no user with password correct-horse-battery",
+		Children: []deploy.LiveObject{{Reason: "exit code 1: correct-horse-battery"}},
+	}}}
+	kept.mark(&state)
+	if told := fmt.Sprint(state); strings.Contains(told, "horse") || !state.Objects[0].Declared || state.Health != deploy.HealthDegraded {
+		t.Errorf("%s, declared %t, %s", told, state.Objects[0].Declared, state.Health)
+	}
+}
+
+// TestLiveStateOfVariants: what of a variant is missing counts, and is not declared;
+// and before anything was kept everything of the primary is.
+func TestLiveStateOfVariants(t *testing.T) {
+	object := func(name, variant string, health deploy.Health) deploy.LiveObject {
+		return deploy.LiveObject{Object: deploy.ObjectRef{Kind: "Deployment", Name: name}, Variant: variant, Health: health}
+	}
+	all := []deploy.LiveObject{object("web", "primary", deploy.Healthy), object("old", "primary", deploy.HealthMissing), object("web-canary", "canary", deploy.HealthMissing)}
+	for name, c := range map[string]struct {
+		kept keptSets
+		want string
+	}{
+		"nothing is kept": {nil, "web true old true web-canary false"},
+		"a set is kept":   {keptSets{kubernetes.Kept{Objects: []deploy.ObjectRef{{Kind: "Deployment", Name: "web"}}}}, "web true web-canary false"},
+	} {
+		state := deploy.LiveState{Health: deploy.Healthy, Objects: slices.Clone(all)}
+		c.kept.mark(&state)
+		var got []string
+		for _, o := range state.Objects {
+			got = append(got, fmt.Sprint(o.Object.Name, " ", o.Declared))
+		}
+		if strings.Join(got, " ") != c.want || state.Health != deploy.HealthMissing {
+			t.Errorf("%s: %q, %s; want %q", name, got, state.Health, c.want)
+		}
+	}
+}
