@@ -32,6 +32,21 @@ func TestAccessTableIsComplete(t *testing.T) {
 	}
 }
 
+// What changes something is recorded, and only that.
+func TestWhatIsRecorded(t *testing.T) {
+	var unrecorded []string
+	for method, access := range methodAccess() {
+		if access.writes != (access.role == deploy.ReadWrite) {
+			unrecorded = append(unrecorded, method)
+		}
+	}
+	slices.Sort(unrecorded)
+	want := []string{"/grpc.service.apiservice.APIService/GetPlanPreviewResults", "/piped.control.v1.ControlService/ListAPIKeys"}
+	if diff := cmp.Diff(want, unrecorded); diff != "" {
+		t.Errorf("READ_WRITE methods that are not recorded (-want +got):\n%s", diff)
+	}
+}
+
 func TestPermit(t *testing.T) {
 	const none = deploy.Role("")
 	tests := map[string]struct {

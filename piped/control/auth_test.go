@@ -4,11 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -99,6 +102,8 @@ func readOnly() map[string]bool {
 		"grpc.service.apiservice.APIService": "GetApplication ListApplications GetDeployment ListDeployments GetCommand GetPiped Encrypt ListStageLogs",
 		"piped.control.v1.ControlService": `ListCandidates ListAdoptions GetPlan GetDeploymentChain WatchDeployments FollowStageLogs
 			GetLiveState GetDriftReport ListDriftReports WatchDrift ListRollouts GetDeliveryFigures ListEvents GetStatus`,
+		"grpc.reflection.v1.ServerReflection":      "ServerReflectionInfo",
+		"grpc.reflection.v1alpha.ServerReflection": "ServerReflectionInfo",
 	} {
 		for _, name := range strings.Fields(names) {
 			methods["/"+service+"/"+name] = true
@@ -107,39 +112,91 @@ func readOnly() map[string]bool {
 	return methods
 }
 
-// Every method of both services asks for a key, and for the role it needs.
+// services returns what the server says it serves.
+func services(t *testing.T, conn *grpc.ClientConn, key string) []string {
+	t.Helper()
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(as(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range answer.GetListServicesResponse().GetService() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Every method of every service but health asks for a key, and for the role it
+// needs.
 func TestEveryMethodIsGuarded(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	conn := dial(t, agent.Server.Addr())
+	odd, disabled := agent.Key("odd", "ADMIN"), agent.Key("leaver", deploy.ReadWrite)
+	id, _, _ := strings.Cut(disabled, ".")
+	if err := agent.Store.DisableAPIKey(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
 	allowed := readOnly()
-	called := 0
-	for _, service := range []grpc.ServiceDesc{apiservice.APIService_ServiceDesc, controlv1.ControlService_ServiceDesc} {
-		desc, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service.ServiceName))
+	called := map[string]int{}
+	for _, service := range services(t, conn, agent.ReadOnly) {
+		desc, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 		if err != nil {
 			t.Fatal(err)
 		}
 		methods := desc.(protoreflect.ServiceDescriptor).Methods()
+		called[service] = methods.Len()
 		for i := range methods.Len() {
-			called++
+			agent.Tick(time.Second) // attempts are limited
 			m := methods.Get(i)
-			path := "/" + service.ServiceName + "/" + string(m.Name())
-			t.Run(string(m.Name()), func(t *testing.T) {
-				if code := status.Code(invoke(t.Context(), conn, path, m)); code != codes.Unauthenticated {
-					t.Errorf("without a key: %s, want Unauthenticated", code)
+			path := "/" + service + "/" + string(m.Name())
+			code := func(ctx context.Context) codes.Code {
+				ctx, end := context.WithTimeout(ctx, 10*time.Second)
+				defer end()
+				return status.Code(invoke(ctx, conn, path, m))
+			}
+			if service == grpc_health_v1.Health_ServiceDesc.ServiceName {
+				if got := code(t.Context()); got != codes.OK {
+					t.Errorf("%s without a key: %s", path, got)
 				}
-				denied := status.Code(invoke(as(t, agent.ReadOnly), conn, path, m)) == codes.PermissionDenied
-				if denied == allowed[path] {
-					t.Errorf("with a READ_ONLY key: denied is %v, want %v", denied, !denied)
+				continue
+			}
+			for who, key := range map[string]string{"a wrong key": agent.ReadWrite + "x", "a disabled key": disabled} {
+				if got := code(as(t, key)); got != codes.Unauthenticated {
+					t.Errorf("%s with %s: %s", path, who, got)
 				}
-				switch code := status.Code(invoke(as(t, agent.ReadWrite), conn, path, m)); code {
-				case codes.Unauthenticated, codes.PermissionDenied, codes.Internal, codes.Unknown:
-					t.Errorf("with a READ_WRITE key: %s", code)
-				}
-			})
+			}
+			if got := code(t.Context()); got != codes.Unauthenticated {
+				t.Errorf("%s without a key: %s", path, got)
+			}
+			if got := code(as(t, odd)); got != codes.PermissionDenied {
+				t.Errorf("%s with a key of no role: %s", path, got)
+			}
+			if denied := code(as(t, agent.ReadOnly)) == codes.PermissionDenied; denied == allowed[path] {
+				t.Errorf("%s with a READ_ONLY key: denied is %v, want %v", path, denied, !denied)
+			}
+			switch got := code(as(t, agent.ReadWrite)); got {
+			case codes.Unauthenticated, codes.PermissionDenied, codes.ResourceExhausted, codes.Internal, codes.Unknown, codes.DeadlineExceeded:
+				t.Errorf("%s with a READ_WRITE key: %s", path, got)
+			}
 		}
 	}
-	if called < 23+26 {
-		t.Errorf("%d methods were called: the walk is broken", called)
+	want := map[string]int{
+		"grpc.service.apiservice.APIService": 23, "piped.control.v1.ControlService": len(controlv1.ControlService_ServiceDesc.Methods) + len(controlv1.ControlService_ServiceDesc.Streams), "grpc.health.v1.Health": 3,
+		"grpc.reflection.v1.ServerReflection": 1, "grpc.reflection.v1alpha.ServerReflection": 1,
+	}
+	if diff := cmp.Diff(want, called); diff != "" {
+		t.Errorf("methods of each service that were called (-want +got):\n%s", diff)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // faulty is the real store whose commands cannot be read.
@@ -104,6 +105,34 @@ func TestPanicOfAHandler(t *testing.T) {
 		t.Errorf("the panic is in the log %d times, want once and with its stack:\n%s", n, out)
 	}
 	if _, err := client.ListApplications(ctx, &apiservice.ListApplicationsRequest{}); err != nil {
+		t.Errorf("the next call failed: %v", err)
+	}
+}
+
+// watchless is the real store whose deployments cannot be read.
+type watchless struct{ control.Store }
+
+func (watchless) DeploymentsIn(context.Context, ...deploy.Status) ([]deploy.Deployment, error) {
+	panic("boom")
+}
+
+func TestPanicOfAHandlerThatStreams(t *testing.T) {
+	out := &logs{}
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
+		c.Store, c.Logger = watchless{c.Store}, slog.New(slog.NewTextHandler(out, nil))
+	})
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	stream, err := client.WatchDeployments(as(t, agent.ReadOnly), &controlv1.WatchDeploymentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "boom") {
+		t.Errorf("got %v, want Internal without the panic's text", err)
+	}
+	if n := strings.Count(out.String(), "boom"); n != 1 || !strings.Contains(out.String(), "watchless.DeploymentsIn") {
+		t.Errorf("the panic is in the log %d times, want once and with its stack:\n%s", n, out)
+	}
+	if _, err := client.GetStatus(as(t, agent.ReadOnly), &controlv1.GetStatusRequest{}); err != nil {
 		t.Errorf("the next call failed: %v", err)
 	}
 }
