@@ -39,15 +39,35 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 	if err != nil {
 		return nil, fmt.Errorf("load %s at commit %s: %w", d.Git.ConfigPath(), d.Trigger.Commit.Short(), err)
 	}
-	var running *source.Source
-	if d.RunningCommit != "" {
-		at := d.Git
-		at.ConfigFile = d.RunningConfigFile
-		if running, err = p.concealed.Load(ctx, at, d.RunningCommit); err != nil {
-			return nil, fmt.Errorf("load what ran before, commit %s, to compare with it: %w", deploy.ShortHash(d.RunningCommit), err)
-		}
+	running, err := p.running(ctx, d)
+	if err != nil {
+		return nil, err
 	}
 	return plankube.Changes(d, running, target), nil
+}
+
+// running loads what runs before a deployment, nil if nothing does. One that is not
+// planned yet comes after the application's last success.
+func (p previews) running(ctx context.Context, d deploy.Deployment) (*source.Source, error) {
+	at, commit := d.Git, d.RunningCommit
+	at.ConfigFile = d.RunningConfigFile
+	if d.Status == deploy.Pending {
+		app, err := p.planner.Store.Application(ctx, d.ApplicationID)
+		if err != nil {
+			return nil, err
+		}
+		if last := app.LastSuccessful; last != nil {
+			at.ConfigFile, commit = last.ConfigFile, last.Trigger.Commit.Hash
+		}
+	}
+	if commit == "" {
+		return nil, nil
+	}
+	running, err := p.concealed.Load(ctx, at, commit)
+	if err != nil {
+		return nil, fmt.Errorf("load what ran before, commit %s, to compare with it: %w", deploy.ShortHash(commit), err)
+	}
+	return running, nil
 }
 
 // commit returns a commit of a repository, "" for the head that was last seen.

@@ -319,13 +319,16 @@ func TestStatusNamesComeBack(t *testing.T) {
 
 // Each type of command carries the payload of its own type and no other.
 func TestCommandPayloads(t *testing.T) {
-	base := deploy.Command{ApplicationID: "a", DeploymentID: "d", StageID: "s", Strategy: deploy.StrategyQuickSync, ForceRollback: true}
+	base := deploy.Command{ApplicationID: "a", DeploymentID: "d", StageID: "s", Strategy: deploy.StrategyQuickSync, ForceRollback: true,
+		PlanPreview: &deploy.PlanPreviewRequest{RepoID: "r", HeadBranch: "h", HeadCommit: "c", BaseBranch: "b", Timeout: 90 * time.Second}}
 	want := map[deploy.CommandType]proto.Message{
 		deploy.CommandSync:         &modelv1.Command{SyncApplication: &modelv1.Command_SyncApplication{ApplicationId: "a", SyncStrategy: modelv1.SyncStrategy_QUICK_SYNC}},
 		deploy.CommandChainSync:    &modelv1.Command{ChainSyncApplication: &modelv1.Command_ChainSyncApplication{ApplicationId: "a", SyncStrategy: modelv1.SyncStrategy_QUICK_SYNC}},
 		deploy.CommandCancel:       &modelv1.Command{CancelDeployment: &modelv1.Command_CancelDeployment{DeploymentId: "d", ForceRollback: true}},
 		deploy.CommandApproveStage: &modelv1.Command{ApproveStage: &modelv1.Command_ApproveStage{DeploymentId: "d", StageId: "s"}},
 		deploy.CommandSkipStage:    &modelv1.Command{SkipStage: &modelv1.Command_SkipStage{DeploymentId: "d", StageId: "s"}},
+		deploy.CommandBuildPlanPreview: &modelv1.Command{BuildPlanPreview: &modelv1.Command_BuildPlanPreview{
+			RepositoryId: "r", HeadBranch: "h", HeadCommit: "c", BaseBranch: "b", Timeout: 90}},
 		deploy.CommandRestartPiped: &modelv1.Command{RestartPiped: &modelv1.Command_RestartPiped{PipedId: "piped-1"}},
 	}
 	for _, kind := range deploy.CommandTypes() {

@@ -32,11 +32,15 @@ type planPreviews interface {
 
 // RequestPlanPreview asks for a plan preview of a repository and base branch that
 // the agent watches, named exactly as in its configuration; there is no command for
-// any other, as in PipeCD.
+// any other, nor while the agent is disabled, as in PipeCD.
 func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.RequestPlanPreviewRequest) (*apiservice.RequestPlanPreviewResponse, error) {
-	timeout := min(time.Duration(min(req.Timeout, int64(maxPreviewTimeout/time.Second)))*time.Second, maxPreviewTimeout)
+	timeout := previewTime(req.Timeout)
+	record, err := s.store.Agent(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, repo := range s.agent.Describe().Repositories {
-		if repo.Remote != req.RepoRemoteUrl || repo.Branch != req.BaseBranch {
+		if record.Disabled || repo.Remote != req.RepoRemoteUrl || repo.Branch != req.BaseBranch {
 			continue
 		}
 		c, err := s.store.CreateCommand(ctx, deploy.Command{
@@ -54,7 +58,7 @@ func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.Req
 // answered or have no time left. Until then it is NotFound, which is what clients
 // wait on, so that nothing else may be.
 func (s *apiService) GetPlanPreviewResults(ctx context.Context, req *apiservice.GetPlanPreviewResultsRequest) (*apiservice.GetPlanPreviewResultsResponse, error) {
-	wait := cmp.Or(time.Duration(min(max(req.CommandHandleTimeout, 0), int64(maxPreviewTimeout/time.Second)))*time.Second, previewTimeout)
+	wait := cmp.Or(previewTime(req.CommandHandleTimeout), previewTimeout)
 	var previews []deploy.PlanPreview
 	for _, id := range req.Commands {
 		p, err := s.planPreview(ctx, id, wait)
@@ -76,6 +80,11 @@ func (s *apiService) GetPlanPreviewResults(ctx context.Context, req *apiservice.
 		return nil, deploy.Errorf(deploy.Illegal, "the results of these %d plan previews are larger than a response can be: ask for one of them at a time", len(req.Commands))
 	}
 	return resp, nil
+}
+
+// previewTime returns seconds of a request as a time within bounds.
+func previewTime(seconds int64) time.Duration {
+	return time.Duration(min(max(seconds, 0), int64(maxPreviewTimeout/time.Second))) * time.Second
 }
 
 // planPreview returns the answer to one plan preview.
