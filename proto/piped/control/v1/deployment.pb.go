@@ -363,7 +363,7 @@ type GetPlanRequest struct {
 	Commit string `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Strategy; the planner decides when AUTO.
 	Strategy v1.SyncStrategy `protobuf:"varint,4,opt,name=strategy,proto3,enum=piped.model.v1.SyncStrategy" json:"strategy,omitempty"`
-	// Fill PlannedChange.diff.
+	// Fill Plan.changes.
 	Diff          bool `protobuf:"varint,5,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -502,7 +502,7 @@ type Plan struct {
 	// Its stages in order, rollback stages last.
 	Stages []*v1.PipelineStage `protobuf:"bytes,9,rep,name=stages,proto3" json:"stages,omitempty"`
 	// Differences between the rendered objects of both commits, ordered by kind,
-	// namespace and name.
+	// namespace and name; filled only when asked for.
 	Changes []*PlannedChange `protobuf:"bytes,10,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Why it would have to wait, such as a sync window; empty when it would not.
 	HoldReason    string `protobuf:"bytes,11,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
@@ -624,8 +624,9 @@ type PlannedChange struct {
 	Object *v1.ObjectRef `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
 	// What is planned.
 	Action PlannedAction `protobuf:"varint,2,opt,name=action,proto3,enum=piped.control.v1.PlannedAction" json:"action,omitempty"`
-	// Unified diff of the rendered object, secret values masked; filled only
-	// when asked for.
+	// Unified diff of the rendered object. What a Secret holds is left out, and
+	// names stand for decrypted secrets. Diffs that a response cannot hold are
+	// one line that says so.
 	Diff          string `protobuf:"bytes,3,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
