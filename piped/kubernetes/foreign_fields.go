@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -71,10 +72,22 @@ func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstr
 		return nil, false, nil
 	}
 	reduced = planned.DeepCopy()
-	dropped.Iterate(func(p fieldpath.Path) { removePath(reduced.Object, p) })
+	dropped.Iterate(func(p fieldpath.Path) {
+		if !holdsBelow(kept, p) {
+			removePath(reduced.Object, p)
+		}
+	})
 	reduced.SetManagedFields(nil)
 	reduced.SetResourceVersion(live.GetResourceVersion())
 	return reduced, true, nil
+}
+
+// holdsBelow reports whether fields of the set are part of what is at a path.
+func holdsBelow(set *fieldpath.Set, path fieldpath.Path) bool {
+	for _, e := range path {
+		set = set.WithPrefix(e)
+	}
+	return !set.Empty()
 }
 
 // removePath takes what is at a path out of v, a value of JSON, and returns v; what is
@@ -115,11 +128,11 @@ func removePath(v any, path fieldpath.Path) any {
 func selects(e fieldpath.PathElement, item any) bool {
 	switch {
 	case e.Value != nil:
-		return reflect.DeepEqual((*e.Value).Unstructured(), item)
+		return value.Equals(*e.Value, value.NewValueInterface(item))
 	case e.Key != nil:
 		fields, ok := item.(map[string]any)
 		for _, f := range *e.Key {
-			ok = ok && reflect.DeepEqual(f.Value.Unstructured(), fields[f.Name])
+			ok = ok && value.Equals(f.Value, value.NewValueInterface(fields[f.Name]))
 		}
 		return ok
 	}
