@@ -1,0 +1,84 @@
+package event
+
+import (
+	"context"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// finish gives an event its final status, unless it has one.
+func (w *Watcher) finish(ctx context.Context, e deploy.RegisteredEvent, status deploy.EventStatus, description string) error {
+	err := w.Store.FinishEvent(ctx, e.ID, status, description)
+	if deploy.IsKind(err, deploy.Conflict) {
+		return nil
+	}
+	if err == nil {
+		w.Logger.Info("event handled", "event", e.Name, "eventID", e.ID, "status", status, "description", description)
+	}
+	return err
+}
+
+// noted notes that a repository has nothing left to do for an event, and finishes
+// the event when that is so of all and something was done.
+func (w *Watcher) noted(ctx context.Context, settings Settings, repoID, eventID string) error {
+	w.mu.Lock()
+	if w.done[eventID] == nil {
+		w.done[eventID] = map[string]bool{}
+	}
+	w.done[eventID][repoID] = true
+	all := true
+	for _, repo := range settings.Repositories {
+		all = all && w.done[eventID][repo.ID]
+	}
+	w.mu.Unlock()
+	if !all {
+		return nil
+	}
+	e, err := w.Store.RegisteredEvent(ctx, eventID)
+	if err != nil || e.Status != deploy.EventOpen || len(e.Handlings) == 0 {
+		return err
+	}
+	status, description := outcome(e.Handlings)
+	if status == deploy.EventOpen {
+		return nil
+	}
+	return w.finish(ctx, e, status, description)
+}
+
+// outcome returns what handlings are together: a failure if one is, open if one is
+// that, else a success.
+func outcome(handlings []deploy.EventHandling) (deploy.EventStatus, string) {
+	status := deploy.EventHandled
+	var all []string
+	for _, h := range handlings {
+		switch {
+		case h.Status == deploy.EventFailure:
+			status = deploy.EventFailure
+		case h.Status == deploy.EventOpen && status == deploy.EventHandled:
+			status = deploy.EventOpen
+		}
+		all = append(all, h.Description)
+	}
+	return status, strings.Join(all, "; ")
+}
+
+// tooLate returns what becomes of an event that counts no more.
+func tooLate(e deploy.RegisteredEvent) (deploy.EventStatus, string) {
+	if len(e.Handlings) == 0 {
+		return deploy.EventOutdated, "not handled within an hour: no rule of an enabled application names this event and exactly these labels"
+	}
+	status, description := outcome(e.Handlings)
+	if status != deploy.EventOpen {
+		return status, description
+	}
+	for _, h := range e.Handlings {
+		if h.Status == deploy.EventHandled {
+			status = deploy.EventFailure // it was written in one place and not in another
+		}
+	}
+	if status == deploy.EventOpen {
+		status = deploy.EventOutdated
+	}
+	return status, "not handled within an hour: " + description
+}

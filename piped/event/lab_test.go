@@ -1,0 +1,207 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// lab is a store, repositories with their mirrors, and a watcher's configuration.
+type lab struct {
+	t      *testing.T
+	store  *store.Store
+	config Config
+
+	mu       sync.Mutex
+	settings Settings
+	looked   []string
+	tenant   config.Tenant
+	refused  error // by Signer
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, store: storetest.New(t, nil), settings: Settings{Author: "piped", Email: "piped@example.com"}}
+	l.config = Config{
+		Store: l.store, Settings: l.get, Tenancy: l, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
+		Look: func(id string) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.looked = append(l.looked, id)
+		},
+	}
+	return l
+}
+
+func (l *lab) get() Settings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settings
+}
+
+func (l *lab) Tenant(deploy.GitPath) config.Tenant { return l.tenant }
+
+func (l *lab) Signer(context.Context, deploy.GitPath, string) (string, error) { return "", l.refused }
+
+// repository makes a repository with files, whose mirror has its head. It is
+// reached at remote, its path when that is "".
+func (l *lab) repository(id, remote string, files map[string]string) (*gittest.Repo, *git.Repo) {
+	l.t.Helper()
+	up := gittest.New(l.t)
+	up.Push(l.t, "first", files)
+	if remote == "" {
+		remote = up.Dir
+	}
+	return up, l.watch(id, remote)
+}
+
+// watch makes a remote one of the watched repositories.
+func (l *lab) watch(id, remote string) *git.Repo {
+	l.t.Helper()
+	mirror, err := git.Open(git.Config{ID: id, Remote: remote, Branch: gittest.Branch, Dir: l.t.TempDir(), Timeout: 10 * time.Second})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = mirror.Close() })
+	if _, _, err := mirror.Sync(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	l.settings.Repositories = append(l.settings.Repositories, Repository{ID: id, Branch: gittest.Branch, Git: mirror})
+	return mirror
+}
+
+// application registers the application of a directory.
+func (l *lab) application(repoID, dir string) deploy.Application {
+	l.t.Helper()
+	at := deploy.GitPath{RepoID: repoID, Branch: gittest.Branch, Dir: dir, ConfigFile: "app.pipecd.yaml"}
+	a := deploy.Application{ID: deploy.ApplicationID(at), Name: dir, Kind: deploy.KindKubernetes, Git: at}
+	if _, err := l.store.PutApplication(l.t.Context(), a); err != nil {
+		l.t.Fatal(err)
+	}
+	return a
+}
+
+// register registers an event image-pushed.
+func (l *lab) register(id, data string, labels map[string]string) {
+	l.t.Helper()
+	_, err := l.store.RegisterEvent(l.t.Context(), deploy.RegisteredEvent{ID: id, Name: "image-pushed", Data: data, Labels: labels})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// run runs a watcher until done returns true, at most a while, and stops it.
+func (l *lab) run(done func() bool) {
+	l.t.Helper()
+	ctx, stop := context.WithCancel(l.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- New(l.config).Run(ctx) }()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		l.t.Error(err)
+	}
+	if !done() {
+		events, _, _ := l.store.RegisteredEvents(context.WithoutCancel(ctx), store.RegisteredEventQuery{})
+		l.t.Fatalf("it did not come to its end: %+v", events)
+	}
+}
+
+func (l *lab) event(id string) deploy.RegisteredEvent {
+	l.t.Helper()
+	e, err := l.store.RegisteredEvent(l.t.Context(), id)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return e
+}
+
+// ended tells whether the events have their final status.
+func (l *lab) ended(ids ...string) func() bool {
+	return func() bool {
+		for _, id := range ids {
+			if l.event(id).Status == deploy.EventOpen {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func (l *lab) want(id string, status deploy.EventStatus, says string) deploy.RegisteredEvent {
+	l.t.Helper()
+	e := l.event(id)
+	if e.Status != status || !strings.Contains(e.StatusDescription, says) {
+		l.t.Errorf("event %s is %s, %q; want %s, %q", id, e.Status, e.StatusDescription, status, says)
+	}
+	return e
+}
+
+// gitOut runs git in a repository.
+func gitOut(t *testing.T, up *gittest.Repo, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("git", append([]string{"-c", "safe.directory=*", "-C", up.Dir}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func commits(t *testing.T, up *gittest.Repo) string {
+	return gitOut(t, up, "rev-list", "--count", gittest.Branch)
+}
+
+func content(t *testing.T, up *gittest.Repo, name string) string {
+	return gitOut(t, up, "show", gittest.Branch+":"+name)
+}
+
+// appConfig returns an app.pipecd.yaml with one rule for image-pushed, app web.
+func appConfig(more string, replacements ...string) string {
+	return fmt.Sprintf(`apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec:
+  name: web
+  eventWatcher:
+    - matcher: {name: image-pushed, labels: {app: web}}
+      handler:
+        type: GIT_UPDATE
+        config:
+          %s
+          replacements: [%s]
+`, more, strings.Join(replacements, ", "))
+}
+
+const setTag = "{file: values.yaml, yamlField: $.tag}"
+
+// web are the files of an application whose tag events set.
+func web(dir, tag string) map[string]string {
+	return map[string]string{dir + "/app.pipecd.yaml": appConfig("", setTag), dir + "/values.yaml": "# of the shop\ntag: " + tag + " # by events\n"}
+}
+
+var appWeb = map[string]string{"app": "web"}
+
+// racing is a mirror before whose pushes something happens.
+type racing struct {
+	*git.Repo
+	before func()
+}
+
+func (r *racing) Push(ctx context.Context, branch string, c git.Change) (string, error) {
+	r.before()
+	return r.Repo.Push(ctx, branch, c)
+}
