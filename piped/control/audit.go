@@ -47,7 +47,7 @@ func newAudit(path string, log *slog.Logger) (*audit, error) {
 func (a *audit) record(ctx context.Context, at time.Time, attrs ...slog.Attr) {
 	r := slog.NewRecord(at, slog.LevelInfo, "call of the control API that changes something", 0)
 	r.AddAttrs(attrs...)
-	_ = a.log.Handler().Handle(ctx, r.Clone()) // as every logger does
+	_ = a.log.Handler().Handle(ctx, r.Clone()) // whatever the log's level
 	if a.path == "" {
 		return
 	}

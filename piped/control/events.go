@@ -67,8 +67,17 @@ func validateRegisterEvent(r *apiservice.RegisterEventRequest) error {
 			return status.Errorf(codes.InvalidArgument, "invalid request: invalid RegisterEventRequest.Contexts[%s]: value does not match regex pattern %q", key, contextKey)
 		}
 	}
+	if at := r.CommitTimestamp; at < minSeconds || at > maxSeconds {
+		return status.Errorf(codes.InvalidArgument, "invalid request: invalid RegisterEventRequest.CommitTimestamp: value must be inside range [%d, %d]", minSeconds, maxSeconds)
+	}
 	return pairs("RegisterEventRequest.Contexts", r.Contexts)
 }
+
+// The unix seconds of what can be stored: the years 1 to 9999.
+const (
+	minSeconds int64 = -62135596800
+	maxSeconds int64 = 253402300799
+)
 
 // pairs refuses empty keys and values, and too many of them.
 func pairs(field string, m map[string]string) error {

@@ -48,6 +48,14 @@ func (l *logs) String() string {
 	return l.buf.String()
 }
 
+// take returns what was logged since the last time.
+func (l *logs) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.buf.Reset()
+	return l.buf.String()
+}
+
 // withFault makes GetCommand fail and writes the log to out.
 func withFault(out *logs, fail func() error) controltest.Option {
 	return func(c *control.Config) {
