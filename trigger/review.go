@@ -80,24 +80,25 @@ func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited m
 	if len(awaited) > 0 {
 		w.reviewAt = w.Now().Add(reviewEvery)
 	}
-	var errs []error
-	for _, a := range awaited {
-		changed, err := w.Store.SetAdoption(ctx, a)
-		errs = append(errs, err)
-		if changed {
-			w.log.Warn("live objects await a decision on taking them over", "app", a.ApplicationID, "objects", len(a.Objects))
-		}
-	}
 	stored, err := w.Store.Adoptions(ctx)
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		return err
 	}
 	known := map[string]bool{}
 	for _, a := range stored {
 		known[a.ApplicationID] = true
 	}
+	var errs []error
 	for _, s := range looked {
-		if _, waits := awaited[s.app.ID]; known[s.app.ID] && !waits {
+		a, waits := awaited[s.app.ID]
+		switch {
+		case waits:
+			changed, err := w.Store.SetAdoption(ctx, a)
+			errs = append(errs, err)
+			if changed {
+				w.log.Warn("live objects await a decision on taking them over", "app", s.app.Name, "objects", len(a.Objects))
+			}
+		case known[s.app.ID]:
 			errs = append(errs, w.Store.DropAdoption(ctx, s.app.ID))
 		}
 	}

@@ -251,7 +251,7 @@ func (t *Trigger) refuse(ctx context.Context, c deploy.Command, reason string) e
 		return nil
 	}
 	if err == nil {
-		t.Logger.Info("sync command refused", "command", c.ID, "reason", reason)
+		t.Logger.Info("command refused", "command", c.ID, "reason", reason)
 	}
 	return err
 }
