@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -70,15 +71,26 @@ func tooLarge(err error) bool {
 }
 
 // patient makes a call again that the agent refused because the key makes too
-// many. A call refused for that was not begun, so any call may be repeated.
+// many, not before the agent says. A call refused for that was not begun, so any
+// call may be repeated.
 func patient(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	const most = 2 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, most) {
 		err := invoke(ctx, method, req, reply, conn, opts...)
-		if status.Code(err) != codes.ResourceExhausted || tooLarge(err) || !pauseFor(ctx, pause) {
+		if status.Code(err) != codes.ResourceExhausted || tooLarge(err) || !pauseFor(ctx, max(pause, retryDelay(err))) {
 			return err
 		}
 	}
+}
+
+// retryDelay is how long the agent asks to wait.
+func retryDelay(err error) time.Duration {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
 }
 
 // pauseFor waits; it reports false when ctx ends before or would end meanwhile.

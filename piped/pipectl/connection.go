@@ -191,7 +191,7 @@ func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error
 		case connectivity.Idle:
 			conn.Connect()
 		case connectivity.TransientFailure:
-			if reason := lastFailure(ctx, conn); strings.Contains(reason, "authentication handshake failed") {
+			if reason := lastFailure(ctx, conn); strings.Contains(reason, "authentication handshake failed") || strings.Contains(reason, "remote error: tls:") {
 				return c.cannotConnect(reason)
 			}
 		}
@@ -228,11 +228,21 @@ func (c *connection) advice(reason string) string {
 		return "the agent does not accept this client certificate: use one signed by its api.clientCAFile"
 	case strings.Contains(reason, "certificate"):
 		return "name the certificate the agent's is signed by with --cert-file, and use a host name that is in it"
+	case !c.insecure && closedEarly(reason) && c.clientCertFile == "":
+		return "the agent closed the connection, as one does that asks for a client certificate: name yours with --client-cert-file and --client-key-file"
+	case !c.insecure && closedEarly(reason):
+		return "the agent does not accept this client certificate, or is about to stop: use one signed by its api.clientCAFile"
 	case c.insecure && !strings.Contains(reason, "refused") && !strings.Contains(reason, "no such host"):
 		return "the agent may speak TLS at this address: leave --insecure away"
 	default:
 		return "check that the agent runs and that --address is its api.address"
 	}
+}
+
+// closedEarly reports whether the agent closed a connection that was made. What
+// it said before is lost at times.
+func closedEarly(reason string) bool {
+	return strings.Contains(reason, "broken pipe") || strings.Contains(reason, "connection reset") || strings.Contains(reason, "EOF")
 }
 
 // apiKey puts the key on every call.

@@ -28,8 +28,10 @@ func run(ctx context.Context, args ...string) (code int, stdout, stderr string) 
 
 func TestConnections(t *testing.T) {
 	cert, key := controltest.Certificate(t, t.TempDir())
-	other, _ := controltest.Certificate(t, t.TempDir())
+	other, otherKey := controltest.Certificate(t, t.TempDir())
+	client, clientKey := controltest.Certificate(t, t.TempDir())
 	secure := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
+	mutual := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile, c.ClientCAFile = cert, key, client })
 	plain := controltest.Start(t, t.TempDir())
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,6 +47,12 @@ func TestConnections(t *testing.T) {
 		"TLS with the right certificate":      {secure, []string{"--cert-file", cert}, ""},
 		"TLS with the system's roots":         {secure, nil, `certificate.*\nHint: .*--cert-file`},
 		"TLS with another certificate":        {secure, []string{"--cert-file", other}, `certificate.*\nHint: .*--cert-file`},
+		"mutual TLS":                          {mutual, []string{"--cert-file", cert, "--client-cert-file", client, "--client-key-file", clientKey}, ""},
+		"mutual TLS without a certificate":    {mutual, []string{"--cert-file", cert}, `\nHint: the agent .*asks for a client certificate: name yours with --client-cert-file`},
+		"mutual TLS with another certificate": {mutual, []string{"--cert-file", cert, "--client-cert-file", other, "--client-key-file", otherKey}, `\nHint: the agent does not accept this client certificate`},
+		"a client certificate without a key":  {mutual, []string{"--cert-file", cert, "--client-cert-file", client}, `needs its private key.*\nHint: give both`},
+		"a client certificate of nobody":      {mutual, []string{"--cert-file", cert, "--client-cert-file", client, "--client-key-file", otherKey}, `read the client certificate: .*\nHint: check --client-cert-file`},
+		"a certificate that is none":          {secure, []string{"--cert-file", key}, `no certificate in it\nHint: check --cert-file`},
 		"plaintext":                           {plain, []string{"--insecure"}, ""},
 		"plaintext to an agent with TLS":      {secure, []string{"--insecure"}, `cannot connect to .*\nHint: .*leave --insecure away`},
 		"TLS to an agent with plaintext":      {plain, nil, `TLS handshake.*\nHint: .*add --insecure`},
