@@ -177,6 +177,18 @@ func ignored[T any](convert func(T) proto.Message) []string {
 
 // A field of the domain that no client is told is named here.
 func TestEveryDomainFieldIsTold(t *testing.T) {
+	// What only the commands say that delete, adopt or preview.
+	ofOthers := []string{"Accept", "Cascade", "Token", "PlanPreview.BaseBranch", "PlanPreview.HeadBranch", "PlanPreview.HeadCommit", "PlanPreview.RepoID", "PlanPreview.Timeout"}
+	only := func(what deploy.CommandType) []string {
+		return ignored(func(c deploy.Command) proto.Message {
+			c.Type = what
+			return testConverter.command(c)
+		})
+	}
+	common := []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune"}
+	without := func(told ...string) []string {
+		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(told, field) })
+	}
 	tests := map[string]struct{ got, want []string }{
 		"application": {
 			got: ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }),
@@ -200,30 +212,18 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},
 		},
-		"command": {
-			got:  ignored(func(c deploy.Command) proto.Message { return testConverter.command(c) }),
-			want: []string{"Strategy", "Commit", "Reason", "OverrideWindows", "ChainID", "ChainBlock", "PermitPrune"}, // the filled one is a cancel
+		"cancel command":     {got: only(deploy.CommandCancel), want: without("ForceRollback", "ForceNoRollback")},
+		"sync command":       {got: only(deploy.CommandSync), want: without("Strategy", "Commit", "OverrideWindows")},
+		"chain sync command": {got: only(deploy.CommandChainSync), want: without("Strategy", "ChainID", "ChainBlock")},
+		"retry command":      {got: only(deploy.CommandRetry), want: without("PermitPrune")},
+		"delete command":     {got: only(deploy.CommandDeleteApplication), want: without("Cascade")},
+		"adoption command": {
+			got:  only(deploy.CommandDecideAdoption),
+			want: without("Accept"), // the token says which state was looked at
 		},
-		"sync command": {
-			got: ignored(func(c deploy.Command) proto.Message {
-				c.Type = deploy.CommandSync
-				return testConverter.command(c)
-			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "PermitPrune"},
-		},
-		"chain sync command": {
-			got: ignored(func(c deploy.Command) proto.Message {
-				c.Type = deploy.CommandChainSync
-				return testConverter.command(c)
-			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "Commit", "OverrideWindows", "PermitPrune"},
-		},
-		"retry command": {
-			got: ignored(func(c deploy.Command) proto.Message {
-				c.Type = deploy.CommandRetry
-				return testConverter.command(c)
-			}),
-			want: []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows"},
+		"preview command": {
+			got:  only(deploy.CommandBuildPlanPreview),
+			want: without("PlanPreview.BaseBranch", "PlanPreview.HeadBranch", "PlanPreview.HeadCommit", "PlanPreview.RepoID", "PlanPreview.Timeout"),
 		},
 		"event": {
 			got: ignored(func(e deploy.RegisteredEvent) proto.Message { return testConverter.registeredEvent(e) }),

@@ -125,7 +125,7 @@ func eventStatuses(list []modelv1.EventStatus) ([]deploy.EventStatus, error) {
 func (c converter) registeredEvent(e deploy.RegisteredEvent) *modelv1.Event {
 	m := &modelv1.Event{
 		Id: text(e.ID), Name: text(e.Name), Data: text(e.Data), ProjectId: c.projectID, Labels: texts(e.Labels),
-		EventKey: e.Key, Status: modelv1.EventStatus(modelv1.EventStatus_value[eventPrefix+string(e.Status)]),
+		EventKey: text(e.Key), Status: modelv1.EventStatus(modelv1.EventStatus_value[eventPrefix+string(e.Status)]),
 		StatusDescription: text(e.StatusDescription), Contexts: texts(e.Contexts), TriggerCommitHash: text(e.Trigger.Hash),
 		HandledAt: seconds(e.HandledAt), CreatedAt: seconds(e.CreatedAt), UpdatedAt: seconds(e.UpdatedAt),
 	}
