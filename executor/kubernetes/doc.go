@@ -24,6 +24,9 @@
 //	traffic_verify.go when routes are in force
 //	overlay.go   the shares of the traffic that other stages keep
 //	rollback.go  ROLLBACK
+//	removal.go   deleting what was applied for a deleted application: no stage, but
+//	             a component that answers commands
+//	removal_cluster.go  the same in one cluster, level by level
 //
 // A stage may be interrupted anywhere and run again: applying is idempotent, and
 // the rollout records, written before and after each workload is applied, tell
