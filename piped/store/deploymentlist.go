@@ -28,14 +28,16 @@ type DeploymentQuery struct {
 // deployments match or hardly any.
 func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deploy.Deployment, string, error) {
 	var f filter
+	if err := f.after(q.Cursor); err != nil {
+		return nil, "", err
+	}
 	in(&f, "application_id", q.ApplicationIDs)
 	f.equal("application_name", q.ApplicationName)
 	if len(q.Kinds) > 0 {
-		f.add("EXISTS (SELECT 1 FROM applications WHERE kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...) // asked once, before all
-		f.add("EXISTS (SELECT 1 FROM applications a WHERE a.id = deployments.application_id AND a.kind IN ("+placeholders(len(q.Kinds))+"))", anys(q.Kinds)...)
-	}
-	if err := f.after(q.Cursor); err != nil {
-		return nil, "", err
+		if found, err := s.anyOfKind(ctx, q.Kinds); err != nil || !found {
+			return nil, "", s.fail(err, "list deployments")
+		}
+		f.add("(SELECT a.kind FROM applications a WHERE a.id = deployments.application_id) IN ("+placeholders(len(q.Kinds))+")", anys(q.Kinds)...)
 	}
 	few := q.Limit == 0 || len(q.ApplicationIDs) > 0 || q.ApplicationName != "" // at most those of an application
 	if rare, ok, err := s.rareLabel(ctx, q.Labels, few); err != nil {
@@ -78,6 +80,13 @@ func (f filter) newestOf(statuses []deploy.Status, limit int) filter {
 	}
 	newest.conds = []string{"id IN (" + strings.Join(parts, " UNION ALL ") + ")"}
 	return newest
+}
+
+// anyOfKind reports whether there are applications of these kinds: if not, there is
+// nothing to look for.
+func (s *Store) anyOfKind(ctx context.Context, kinds []string) (bool, error) {
+	_, ok, err := one(ctx, s, scanText, "SELECT kind FROM applications WHERE kind IN ("+placeholders(len(kinds))+") LIMIT 1", anys(kinds)...)
+	return ok, err
 }
 
 // maxRare is how many deployments with a label are fewer than what is passed over

@@ -62,10 +62,11 @@ func in[S ~string](f *filter, column string, list []S) {
 }
 
 // labels asks for every pair; owner is the column of table that names the row
-// with the given ID column.
+// with the given ID column. They are values of the row, not EXISTS: of that SQLite
+// makes a join, and takes its rows in another order.
 func (f *filter) labels(table, owner, id string, labels map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		f.add("EXISTS (SELECT 1 FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ? AND l.value = ?)", name, labels[name])
+		f.add("(SELECT l.value FROM "+table+" l WHERE l."+owner+" = "+id+" AND l.name = ?) = ?", name, labels[name])
 	}
 }
 
