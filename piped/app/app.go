@@ -20,6 +20,7 @@ import (
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/event"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/preview"
@@ -157,6 +158,11 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
 	})
 	a.parts.add("removal", remover.Run)
+	watcher := event.New(event.Config{
+		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Look: live.follower.Look,
+		Logger: o.Logger.With("component", "events"), Now: o.Now,
+	})
+	a.parts.add("events", watcher.Run)
 	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: serves, live: live}
 
 	if err := a.listen(cfg, o, st, previews{plans, live.repositories, concealed}, remover, state); err != nil {

@@ -35,6 +35,7 @@ type live struct {
 	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
 	name         atomic.Pointer[string]
+	events       atomic.Pointer[events]
 
 	configuration configuration
 
@@ -63,6 +64,7 @@ type setup struct {
 	remotes      *remotes
 	charts       charts
 	analysis     []config.AnalysisProvider
+	events       *events
 }
 
 func newLive(dataDir string, o Options) *live {
@@ -82,7 +84,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [6]error
+	var errs [7]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
@@ -94,6 +96,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 		s.identity, errs[5] = control.LoadIdentity(cfg.API.TLSCertFile, cfg.API.TLSKeyFile, cfg.API.ClientCAFile)
 	}
 	s.rateLimit = rateLimit(cfg)
+	s.events, errs[6] = planEvents(cfg)
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
 
@@ -109,6 +112,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
 	l.name.Store(&s.name)
+	l.events.Store(s.events)
 	l.follower.set(l.newTrigger(s.interval, s.review))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
 	l.used = s
@@ -167,6 +171,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.name != next.name {
 		changed = append(changed, "name")
 		l.name.Store(&next.name)
+	}
+	if !was.events.same(next.events) {
+		changed = append(changed, "eventWatcher and gitHosts")
+		l.events.Store(next.events)
 	}
 	if was.limits != next.limits {
 		changed = append(changed, "limits")

@@ -37,13 +37,14 @@ type Piped struct {
 	// SecretManagement says how the secrets in Git are encrypted.
 	SecretManagement SecretManagement
 
-	// The following are checked, and not used by this version.
 	ChartRepositories []ChartRepository
 	ChartRegistries   []ChartRegistry
 	AnalysisProviders []AnalysisProvider
-	Notifications     Notifications
 	EventWatcher      EventWatcher
 	PlanPreview       PlanPreview
+
+	// The following are checked, and not used by this version.
+	Notifications Notifications
 	// AppSelector is in PipeCD the labels an application must have to be
 	// suggested for registration.
 	AppSelector map[string]string

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/event"
+	"github.com/c785c783/piped/piped/githost"
+)
+
+// gitHost is one configured Git host with its token read.
+type gitHost struct {
+	config config.GitHost
+	token  strict.Secret
+	api    *githost.API
+}
+
+func (h gitHost) same(o gitHost) bool {
+	a, b := h.config, o.config
+	return a.Host == b.Host && a.Type == b.Type && a.APIURL == b.APIURL && h.token.Equal(o.token)
+}
+
+// events are what a configuration says of writing events into Git. They are not
+// changed once made.
+type events struct {
+	watcher       config.EventWatcher
+	author, email string
+	hosts         []gitHost
+}
+
+// planEvents reads the tokens of the configured Git hosts.
+func planEvents(cfg *config.Piped) (*events, error) {
+	e := &events{watcher: cfg.EventWatcher, author: cfg.Git.Username, email: cfg.Git.Email}
+	var errs []error
+	for _, c := range cfg.GitHosts {
+		h := gitHost{config: c}
+		var err error
+		if h.token, err = c.Load(); err == nil {
+			h.api, err = githost.NewAPI(c, h.token)
+		}
+		errs = append(errs, err)
+		e.hosts = append(e.hosts, h)
+	}
+	return e, errors.Join(errs...)
+}
+
+func (e *events) same(o *events) bool {
+	return e.author == o.author && e.email == o.email && reflect.DeepEqual(e.watcher, o.watcher) && slices.EqualFunc(e.hosts, o.hosts, gitHost.same)
+}
+
+// eventSettings returns what the event watcher is to know of the configuration in
+// effect.
+func (l *live) eventSettings() event.Settings {
+	e := l.events.Load()
+	out := event.Settings{Author: e.author, Email: e.email}
+	watched, _ := l.repositories.watchable()
+	for _, r := range watched {
+		repo := event.Repository{ID: r.Config.RepoID, Branch: r.Config.Branch, Git: r.Git, Files: e.watcher.Of(r.Config.RepoID)}
+		if api := e.api(r.Config.Remote); api != nil {
+			repo.PullRequests = pullRequests{api, r.Config.Remote}
+		}
+		out.Repositories = append(out.Repositories, repo)
+	}
+	return out
+}
+
+// api returns the API of a remote's host, nil when none is configured.
+func (e *events) api(remote string) *githost.API {
+	for _, h := range e.hosts {
+		if strings.EqualFold(h.config.Host, hostOf(remote)) {
+			return h.api
+		}
+	}
+	return nil
+}
+
+// pullRequests opens pull requests of one repository.
+type pullRequests struct {
+	api    *githost.API
+	remote string
+}
+
+func (p pullRequests) Open(ctx context.Context, head, base, title, body string) (string, error) {
+	return p.api.OpenPullRequest(ctx, githost.PullRequest{Remote: p.remote, Head: head, Base: base, Title: title, Body: body})
+}
