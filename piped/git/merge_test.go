@@ -214,7 +214,7 @@ func submodule(digit string) func(*worktree) {
 // common ancestors conflict with each other git goes on, and here it ends.
 func TestMergeRandomHistories(t *testing.T) {
 	clean, conflicts, crossings := 0, 0, 0
-	for seed := range uint64(25) {
+	for seed := range uint64(14) {
 		w, rnd := newWorktree(t), rand.New(rand.NewPCG(seed, 1))
 		for i := range 4 {
 			w.write(fmt.Sprintf("dir%d/file%d", i%2, i), numbered(30))
