@@ -91,13 +91,13 @@ func TestAPIKeysThatAreRefused(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		"no name":              {create(&controlv1.CreateAPIKeyRequest{}), codes.InvalidArgument, "name of an API key"},
+		"no name":              {create(&controlv1.CreateAPIKeyRequest{}), codes.InvalidArgument, "CreateAPIKeyRequest.Name"},
 		"a name of spaces":     {create(&controlv1.CreateAPIKeyRequest{Name: " "}), codes.InvalidArgument, "without spaces around it"},
 		"a name of two lines":  {create(&controlv1.CreateAPIKeyRequest{Name: "a\nb"}), codes.InvalidArgument, "printable"},
 		"a long subject":       {create(&controlv1.CreateAPIKeyRequest{Name: "a", Subject: strings.Repeat("é", 129)}), codes.InvalidArgument, "129 characters"},
 		"a role that is none":  {create(&controlv1.CreateAPIKeyRequest{Name: "a", Role: 7}), codes.InvalidArgument, "READ_ONLY or READ_WRITE"},
 		"a name that is taken": {create(&controlv1.CreateAPIKeyRequest{Name: "watcher's key"}), codes.AlreadyExists, "another name"},
-		"no ID":                {disable(""), codes.NotFound, "there is no API key"},
+		"no ID":                {disable(""), codes.InvalidArgument, "DisableAPIKeyRequest.Id"},
 		"an unknown ID":        {disable("nobody"), codes.NotFound, "there is no API key nobody"},
 		"a whole key":          {disable(agent.ReadWrite), codes.InvalidArgument, "the part before the dot"},
 		"the last that writes": {disable(ownID), codes.FailedPrecondition, "create one first"},

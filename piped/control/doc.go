@@ -1,7 +1,8 @@
 // Package control serves the agent's gRPC API: APIService, which an unmodified
 // pipectl speaks, and ControlService, our own. It owns authentication by API
-// key, authorisation by role, the validation of requests and the conversion
-// between the domain and the wire.
+// key, authorisation by role, the validation of requests, the conversion
+// between the domain and the wire, the limits of how much anybody may call, and
+// the record of who changed what.
 //
 // It never decides anything about a deployment: a request becomes a command in
 // the store, and the phase that owns the deployment answers it. Methods that

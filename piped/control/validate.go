@@ -46,6 +46,10 @@ func validate(req any) error {
 		return first(
 			required("FollowStageLogsRequest.DeploymentId", r.DeploymentId),
 			bounded("FollowStageLogsRequest.AfterIndex", "pairs", len(r.AfterIndex)))
+	case *controlv1.CreateAPIKeyRequest:
+		return required("CreateAPIKeyRequest.Name", r.Name)
+	case *controlv1.DisableAPIKeyRequest:
+		return required("DisableAPIKeyRequest.Id", r.Id)
 	case *controlv1.ApproveStageRequest:
 		return required("ApproveStageRequest.DeploymentId", r.DeploymentId)
 	case *controlv1.RejectStageRequest:
