@@ -29,7 +29,7 @@ type liveStates struct {
 func (l liveStates) LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error) {
 	ctx, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
-	state := deploy.LiveState{ApplicationID: app.ID, Health: deploy.Healthy, ReadAt: l.now()}
+	state := deploy.LiveState{ApplicationID: app.ID, ReadAt: l.now()}
 	items, err := l.store.Inventory(ctx, app.ID)
 	if err != nil {
 		return state, err
@@ -71,8 +71,8 @@ func (l liveStates) read(ctx context.Context, app deploy.Application, provider s
 	}
 	defer release()
 	account, err := l.tenants.Tenant(app.Git).Account()
-	if err != nil {
-		return nil, nil, err
+	if err != nil { // it is the rules that have to be changed, not the request
+		return nil, nil, &deploy.Error{Kind: deploy.Illegal, Err: err}
 	}
 	if user := account.User(); user != "" {
 		if held.Cluster, err = held.As(user); err != nil {
@@ -152,8 +152,8 @@ func (k keptSets) mark(state *deploy.LiveState) {
 	state.Objects = slices.DeleteFunc(state.Objects, func(o deploy.LiveObject) bool {
 		return !o.Declared && o.Variant == string(config.Primary) && o.Health == deploy.HealthMissing
 	})
-	for _, o := range state.Objects {
-		if o.Health.WorseThan(state.Health) {
+	for i, o := range state.Objects {
+		if i == 0 || o.Health.WorseThan(state.Health) {
 			state.Health = o.Health
 		}
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/source/secret"
+	"github.com/c785c783/piped/piped/store"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -141,13 +143,45 @@ func (c *client) wantRollouts(app string, want ...string) {
 func TestLiveStateTellsNoSecret(t *testing.T) {
 	ref := deploy.ObjectRef{Group: "example.com", Version: "v1", Kind: "Database", Namespace: "shop", Name: "main"}
 	kept := keptSets{{Objects: []deploy.ObjectRef{ref}, Redactor: secret.NewRedactor(map[string]string{"password": "correct-horse-battery"})}}
-	state := deploy.LiveState{Health: deploy.Healthy, Incomplete: "refused correct-horse-battery", Objects: []deploy.LiveObject{{
+	state := deploy.LiveState{Incomplete: "refused correct-horse-battery", Objects: []deploy.LiveObject{{
 		Object: ref, Variant: "primary", Health: deploy.HealthDegraded, Reason: "no user with password correct-horse-battery",
 		Children: []deploy.LiveObject{{Reason: "exit code 1: correct-horse-battery"}},
 	}}}
 	kept.mark(&state)
 	if told := fmt.Sprint(state); strings.Contains(told, "horse") || !state.Objects[0].Declared || state.Health != deploy.HealthDegraded {
 		t.Errorf("%s, declared %t, %s", told, state.Objects[0].Declared, state.Health)
+	}
+}
+
+// TestLiveStateOfAProviderThatIsGone: what is left in a cluster that the application
+// is not deployed to any more does not keep the rest from being told.
+func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
+	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), store.Options{Key: make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	app := deploy.Application{ID: "a", Name: "web", Kind: deploy.KindKubernetes, Provider: "new"}
+	if _, err := st.PutApplication(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	l := liveStates{st, newClusters(Options{}.withDefaults()), newTenants(nil), time.Now}
+	if state, err := l.LiveState(t.Context(), app, true); err != nil || state.Health != "" || state.Incomplete != "" {
+		t.Errorf("without anything applied: %+v, %v", state, err)
+	}
+	if err := st.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: "a", Cluster: "old", Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "c"}}); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := l.LiveState(t.Context(), app, true); err != nil || !strings.Contains(state.Incomplete, `"old" is not configured`) {
+		t.Errorf("with something left in another cluster: %+v, %v", state, err)
+	}
+	app.Provider = "old"
+	if _, err := l.LiveState(t.Context(), app, true); !deploy.IsKind(err, deploy.Unavailable) {
+		t.Errorf("of a provider that is not configured: %v", err)
 	}
 }
 
@@ -165,7 +199,7 @@ func TestLiveStateOfVariants(t *testing.T) {
 		"nothing is kept": {nil, "web true old true web-canary false"},
 		"a set is kept":   {keptSets{kubernetes.Kept{Objects: []deploy.ObjectRef{{Kind: "Deployment", Name: "web"}}}}, "web true web-canary false"},
 	} {
-		state := deploy.LiveState{Health: deploy.Healthy, Objects: slices.Clone(all)}
+		state := deploy.LiveState{Objects: slices.Clone(all)}
 		c.kept.mark(&state)
 		var got []string
 		for _, o := range state.Objects {

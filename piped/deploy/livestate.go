@@ -25,7 +25,7 @@ func (h Health) WorseThan(o Health) bool { return badness[h] > badness[o] }
 // LiveState is what of an application is live in its cluster.
 type LiveState struct {
 	ApplicationID string
-	Health        Health // the worst of its objects; Healthy without any
+	Health        Health // the worst of its objects; "" without any
 	Objects       []LiveObject
 	ReadAt        time.Time
 	Incomplete    string // why not all of it could be read, for a person; "" if it was

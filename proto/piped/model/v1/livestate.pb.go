@@ -93,7 +93,8 @@ type LiveState struct {
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	// Worst health among its objects: degraded, missing, cannot be told,
 	// progressing, suspended, healthy. What an object created counts through it:
-	// a workload that is not healthy is degraded if one of its pods is.
+	// a workload that is not healthy is degraded if one of its pods is. Unspecified
+	// without any object.
 	Health Health `protobuf:"varint,2,opt,name=health,proto3,enum=piped.model.v1.Health" json:"health,omitempty"`
 	// Its objects, ordered by kind, namespace and name.
 	Objects []*LiveObject `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty"`
