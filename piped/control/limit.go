@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -32,8 +33,12 @@ const (
 	warningsAtOnce    = 5
 )
 
-// maxBuckets bounds how many callers are told apart.
-const maxBuckets = 4096
+// maxBuckets bounds how many callers are told apart. Those that need not be any
+// more are looked for once in sweepEvery, however many come.
+const (
+	maxBuckets = 4096
+	sweepEvery = time.Second
+)
 
 // limiter is a token bucket for each of many callers. It holds those that have
 // called lately, and at most maxBuckets: the others share one.
@@ -44,6 +49,7 @@ type limiter struct {
 	limit   rate.Limit
 	burst   int
 	buckets map[string]*rate.Limiter
+	swept   time.Time
 }
 
 func newLimiter(limit rate.Limit, burst int, now func() time.Time) *limiter {
@@ -91,12 +97,9 @@ func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	if bucket := l.buckets[caller]; bucket != nil {
 		return bucket
 	}
-	if len(l.buckets) >= maxBuckets {
-		for other, bucket := range l.buckets { // a full one is as good as none
-			if bucket.TokensAt(now) >= float64(l.burst) {
-				delete(l.buckets, other)
-			}
-		}
+	if len(l.buckets) >= maxBuckets && now.Sub(l.swept) >= sweepEvery {
+		l.swept = now
+		maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.burst) }) // as good as none
 	}
 	if len(l.buckets) >= maxBuckets {
 		caller = ""

@@ -211,7 +211,7 @@ func TestTwoHundredClientsOfOneKey(t *testing.T) {
 		}
 		all.Go(func() {
 			defer conn.Close()
-			for range 10 { // the clock stands still: all of them come at once
+			for range 5 { // the clock stands still: all of them come at once
 				if _, err := apiservice.NewAPIServiceClient(conn).ListApplications(as(t, agent.ReadOnly), &apiservice.ListApplicationsRequest{}); err != nil {
 					t.Error(err)
 					return
