@@ -1,0 +1,123 @@
+package pipectl
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+)
+
+// section is a section of README.md.
+func section(t *testing.T, title string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n## "+title+"\n")
+	if !ok {
+		t.Fatalf("README.md has no section %q", title)
+	}
+	body, _, _ := strings.Cut(rest, "\n## ")
+	return body
+}
+
+// commands are the commands below cmd that do something.
+func commands(cmd *cobra.Command) []string {
+	var out []string
+	for _, c := range cmd.Commands() {
+		switch {
+		case !c.IsAvailableCommand() || c.Name() == "help":
+		case c.HasSubCommands():
+			out = append(out, commands(c)...)
+		default:
+			out = append(out, strings.TrimPrefix(c.CommandPath(), "pipectl "))
+		}
+	}
+	return out
+}
+
+// README.md's table holds every command, and no other.
+func TestReadmeHasEveryCommand(t *testing.T) {
+	root := newRoot()
+	root.InitDefaultCompletionCmd()
+	want := slices.DeleteFunc(commands(root), func(name string) bool {
+		return strings.HasPrefix(name, "completion ") && name != "completion bash" // the others stand in its row
+	})
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)`( °)? \\| .* \\|$").FindAllStringSubmatch(section(t, "pipectl"), -1) {
+		got = append(got, row[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("commands in README.md's table (-want +got):\n%s", diff)
+	}
+}
+
+// A flag that README.md names is one of some command.
+func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
+	flags := map[string]bool{"help": true}
+	var collect func(*cobra.Command)
+	collect = func(c *cobra.Command) {
+		for _, set := range []string{c.LocalFlags().FlagUsages(), c.PersistentFlags().FlagUsages()} {
+			for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(set, -1) {
+				flags[m[1]] = true
+			}
+		}
+		for _, sub := range c.Commands() {
+			collect(sub)
+		}
+	}
+	collect(newRoot())
+	for _, m := range regexp.MustCompile("`[^`|\n]*--([a-z][a-z-]*)").FindAllStringSubmatch(section(t, "pipectl"), -1) {
+		if !flags[m[1]] {
+			t.Errorf("README.md names --%s, which is no flag", m[1])
+		}
+	}
+}
+
+// The exit codes of README.md are those of the program.
+func TestReadmeHasTheExitCodes(t *testing.T) {
+	var got []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| `).FindAllStringSubmatch(section(t, "pipectl"), -1) {
+		got = append(got, row[1])
+	}
+	var want []string
+	for _, code := range []int{ExitSuccess, ExitError, ExitFailure, ExitCancelled, ExitRefused, ExitTimeout, ExitInterrupted} {
+		want = append(want, fmt.Sprint(code))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exit codes in README.md (-want +got):\n%s", diff)
+	}
+}
+
+// The configuration file of README.md can be read, and has every key.
+func TestReadmeHasEverySetting(t *testing.T) {
+	_, rest, _ := strings.Cut(section(t, "pipectl"), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	file := settingsFile{path: filepath.Join(t.TempDir(), "config.yaml"), values: map[string]string{}}
+	if err := file.parse([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, s := range settings() {
+		if !s.only {
+			want[s.flag] = true
+		}
+	}
+	got := map[string]bool{}
+	for key := range file.values {
+		got[key] = true
+	}
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("README.md's file has the keys %v, want %v", got, want)
+	}
+}
