@@ -82,6 +82,31 @@ func TestOtherProcessesChangesArrive(t *testing.T) {
 	waitFor(t, w, ids...)
 }
 
+// Another process learns that a key was disabled, also when it did not listen then.
+func TestDisabledKeysAreToldToOthers(t *testing.T) {
+	dsn := postgres.NewDSN(t)
+	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
+	w := mine.Watch(deploy.TopicAPIKey)
+	defer w.Close()
+	for _, id := range []string{"early", "later", "stays"} {
+		if err := theirs.CreateAPIKey(t.Context(), deploy.APIKey{ID: id, Name: id, Role: deploy.ReadWrite, Hash: []byte(id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disable := func(id string) {
+		t.Helper()
+		if err := theirs.DisableAPIKey(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disable("early")
+	stop := run(t, mine)
+	defer stop()
+	waitFor(t, w, "early")
+	disable("later")
+	waitFor(t, w, "later")
+}
+
 func TestABrokenListenerMissesNothing(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
