@@ -472,7 +472,9 @@ type DeleteApplicationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command; empty for a dry run.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// Objects that are deleted, in order of deletion; empty without cascade.
+	// Objects that are deleted, by cluster and there in order of deletion; those
+	// that are left are not among them. Empty without cascade, and when a cluster
+	// does not answer now.
 	Objects       []*v1.ObjectRef `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

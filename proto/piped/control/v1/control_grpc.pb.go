@@ -86,9 +86,17 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such application.
 	EnableApplication(ctx context.Context, in *EnableApplicationRequest, opts ...grpc.CallOption) (*EnableApplicationResponse, error)
 	// Unregisters an application and, when asked for, deletes what the agent
-	// applied for it. READ_WRITE.
+	// applied for it: what its inventory holds in all clusters and is still its
+	// own, in the reverse of the order of applying. Namespaces,
+	// CustomResourceDefinitions and volumes are left unless the application's
+	// pruneKinds names them, and so is what Helm's resource policy keeps. READ_WRITE.
+	// The application is unregistered when the call returns; with cascade the
+	// command is answered when the objects are gone, or failed after half an hour
+	// with what is left, and until then the application cannot be added again. What
+	// is left can be deleted by another call.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: with cascade, one of
-	// its deployments is active.
+	// its deployments is active or its objects are being deleted. UNAVAILABLE: a
+	// cluster does not answer a dry run.
 	DeleteApplication(ctx context.Context, in *DeleteApplicationRequest, opts ...grpc.CallOption) (*DeleteApplicationResponse, error)
 	// Lists the application configs in Git that are not applications of this
 	// agent, with the reason. READ_ONLY.
@@ -533,9 +541,17 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such application.
 	EnableApplication(context.Context, *EnableApplicationRequest) (*EnableApplicationResponse, error)
 	// Unregisters an application and, when asked for, deletes what the agent
-	// applied for it. READ_WRITE.
+	// applied for it: what its inventory holds in all clusters and is still its
+	// own, in the reverse of the order of applying. Namespaces,
+	// CustomResourceDefinitions and volumes are left unless the application's
+	// pruneKinds names them, and so is what Helm's resource policy keeps. READ_WRITE.
+	// The application is unregistered when the call returns; with cascade the
+	// command is answered when the objects are gone, or failed after half an hour
+	// with what is left, and until then the application cannot be added again. What
+	// is left can be deleted by another call.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: with cascade, one of
-	// its deployments is active.
+	// its deployments is active or its objects are being deleted. UNAVAILABLE: a
+	// cluster does not answer a dry run.
 	DeleteApplication(context.Context, *DeleteApplicationRequest) (*DeleteApplicationResponse, error)
 	// Lists the application configs in Git that are not applications of this
 	// agent, with the reason. READ_ONLY.

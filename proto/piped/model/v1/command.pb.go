@@ -193,7 +193,10 @@ type Command struct {
 	Status CommandStatus `protobuf:"varint,20,opt,name=status,proto3,enum=piped.model.v1.CommandStatus" json:"status,omitempty"`
 	// Results by key. A sync that succeeded holds the deployment it created
 	// under `TriggeredDeploymentID`; whatever failed holds the reason, for a
-	// person, under `Reason`.
+	// person, under `Reason`. A deletion holds the number of objects there were
+	// under `AppliedObjects` and of those that are gone under `DeletedObjects`,
+	// what stays and why under `LeftObjects`, and while it is not handled yet what
+	// it waits for under `Waiting`.
 	Metadata map[string]string `protobuf:"bytes,21,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When it was handled, unix seconds; 0 before.
 	HandledAt int64 `protobuf:"varint,22,opt,name=handled_at,json=handledAt,proto3" json:"handled_at,omitempty"`
