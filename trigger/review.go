@@ -70,7 +70,7 @@ func awaitedNotice(a deploy.Adoption) string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%d live objects are not the application's, and are taken over only if a person permits it: %s. "+
-		"See them with pipectl application adoptions, and decide with pipectl application adopt --app-id=%s --accept, or --reject", len(a.Objects), strings.Join(names, ", "), a.ApplicationID)
+		"See them with pipectl application adoptions, and decide with pipectl application adopt --app-id=%s, against it with --reject", len(a.Objects), strings.Join(names, ", "), a.ApplicationID)
 }
 
 // keepAdoptions stores what awaits a decision, and forgets what does not any more of
