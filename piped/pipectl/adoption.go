@@ -50,7 +50,7 @@ func (p *printer) adoptions(resp *controlv1.ListAdoptionsResponse) error {
 
 func (p *printer) adoption(a *controlv1.Adoption) error {
 	err := p.fields(
-		field{"Application", a.GetApplicationName() + " (" + a.GetApplicationId() + ")"},
+		field{"Application", named(a.GetApplicationName(), a.GetApplicationId())},
 		field{"Runs commit", a.GetRunningCommit()},
 		field{"Waits since", p.when(a.GetSinceMs())},
 		field{"Token", a.GetToken()},

@@ -83,7 +83,9 @@ func newApplicationList(t *tool) *cobra.Command {
 					return nil, failed("failed to list application", err)
 				}
 				return resp, nil
-			}, (*printer).applications)
+			}, func(p *printer, resp *apiservice.ListApplicationsResponse) error {
+				return p.applications(resp, int(req.Limit))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -97,7 +99,8 @@ func newApplicationList(t *tool) *cobra.Command {
 	return required(cmd)
 }
 
-func (p *printer) applications(resp *apiservice.ListApplicationsResponse) error {
+// applications is a table of them; limit is how many were asked for.
+func (p *printer) applications(resp *apiservice.ListApplicationsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("CLUSTER"), fixed("COMMIT"), flexible("LABELS"), fixed("UPDATED"))
 	for _, a := range resp.GetApplications() {
 		state := colored(a.GetSyncState().GetStatus().String())
@@ -106,5 +109,5 @@ func (p *printer) applications(resp *apiservice.ListApplicationsResponse) error 
 		}
 		t.add(a.GetId(), a.GetName(), state, a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
 	}
-	return p.table(t, "No applications.", resp.GetCursor())
+	return p.table(t, "No applications.", ifFull(t, limit, resp.GetCursor()))
 }

@@ -66,7 +66,9 @@ func newDeploymentList(t *tool) *cobra.Command {
 					return nil, failed("failed to list deployment", err)
 				}
 				return resp, nil
-			}, (*printer).deployments)
+			}, func(p *printer, resp *apiservice.ListDeploymentsResponse) error {
+				return p.deployments(resp, int(req.Limit))
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -101,20 +103,21 @@ func newDeploymentWaitStatus(t *tool) *cobra.Command {
 	return required(cmd, "deployment-id", "status")
 }
 
-func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse) error {
+// deployments is a table of them; limit is how many were asked for.
+func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("APPLICATION"), fixed("STATUS"), fixed("COMMIT"), flexible("SUMMARY"), flexible("REASON"), fixed("CREATED"))
 	for _, d := range resp.GetDeployments() {
 		t.add(d.GetId(), d.GetApplicationName(), deploymentStatus(d.GetStatus()), shortHash(d.GetTrigger().GetCommit().GetHash()),
 			d.GetSummary(), d.GetStatusReason(), p.ageSeconds(d.GetCreatedAt()))
 	}
-	return p.table(t, "No deployments.", resp.GetCursor())
+	return p.table(t, "No deployments.", ifFull(t, limit, resp.GetCursor()))
 }
 
 func (p *printer) deployment(d *modelv1.Deployment) error {
 	commit := d.GetTrigger().GetCommit()
 	err := p.fields(
 		field{"ID", d.GetId()},
-		field{"Application", d.GetApplicationName() + " (" + d.GetApplicationId() + ")"},
+		field{"Application", named(d.GetApplicationName(), d.GetApplicationId())},
 		field{"Status", deploymentStatus(d.GetStatus())},
 		field{"Reason", d.GetStatusReason()},
 		field{"Summary", d.GetSummary()},

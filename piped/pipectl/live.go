@@ -85,7 +85,7 @@ func newApplicationDrift(t *tool) *cobra.Command {
 
 func (p *printer) drift(r *modelv1.DriftReport) error {
 	err := p.fields(
-		field{"Application", r.GetApplicationName() + " (" + r.GetApplicationId() + ")"},
+		field{"Application", named(r.GetApplicationName(), r.GetApplicationId())},
 		field{"State", colored(r.GetStatus().String())},
 		field{"Commit", r.GetCommit()},
 		field{"Compared", count(int(r.GetComparedObjects()), "object")},

@@ -80,6 +80,15 @@ func (p *printer) table(t *table, empty, cursor string) error {
 	return p.linef("\n%s", p.paint(faint, "More with --cursor="+clean(cursor)))
 }
 
+// ifFull is the cursor of a full page. PipeCD's lists have one behind the last
+// page, too, where there is nothing more to see.
+func ifFull(t *table, limit int, cursor string) string {
+	if len(t.rows) < limit {
+		return ""
+	}
+	return cursor
+}
+
 // section writes a heading and a table under it; an empty table is left out.
 func (p *printer) section(title string, t *table) error {
 	if len(t.rows) == 0 {

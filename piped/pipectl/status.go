@@ -31,7 +31,7 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 	a := s.GetAgent()
 	return errors.Join(
 		p.fields(
-			field{"Agent", a.GetName() + " (" + a.GetPipedId() + ")"},
+			field{"Agent", named(a.GetName(), a.GetPipedId())},
 			field{"Version", a.GetVersion()},
 			field{"Built from", a.GetBuildCommit()},
 			field{"Go", a.GetGoVersion()},

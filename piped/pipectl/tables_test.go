@@ -46,7 +46,7 @@ func TestTables(t *testing.T) {
 		answer proto.Message
 	}{
 		"application-list": {
-			[]string{"application", "list", "--output=table"}, "ListApplications",
+			[]string{"application", "list", "--output=table", "--limit=2"}, "ListApplications",
 			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{
 				{Id: "app-1", Name: "web", PlatformProvider: "dev", RunningCommit: "0123456789abcdef", Labels: map[string]string{"env": "dev"},
 					SyncState: &modelv1.ApplicationSyncState{Status: modelv1.ApplicationSyncStatus_SYNCED}, UpdatedAt: ago(3*time.Hour) / 1000},

@@ -90,6 +90,14 @@ func objectName(o *modelv1.ObjectRef) string {
 	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }
 
+// named is a name with its ID, or the ID of what has no name.
+func named(name, id string) string {
+	if name == "" {
+		return id
+	}
+	return name + " (" + id + ")"
+}
+
 // firstLine is the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
