@@ -39,6 +39,7 @@ func benchmarks() []benchmark {
 		{"touch50", measureTouch(50, 3, 3*time.Second)},
 		{"touch200", measureTouch(200, 2, 10*time.Second)},
 		{"flat", measureFlat},
+		{"api", measureAPI},
 	}
 }
 
@@ -56,6 +57,7 @@ type environment struct {
 	*report
 	piped   string // the agent's program
 	dir     string // for everything the run writes
+	apiFor  time.Duration
 	cluster *clustertest.Cluster
 }
 
@@ -76,6 +78,7 @@ func run(ctx context.Context) (err error) {
 	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
 	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")
 	selection := flag.String("run", "", "a regular expression: run only the parts it matches, of "+strings.Join(names(), ", "))
+	apiFor := flag.Duration("api", time.Minute, "how long the part api lets clients call")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
@@ -97,7 +100,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer cluster.Stop()
-	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, cluster: cluster}
+	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, cluster: cluster}
 	if *profiles != "" {
 		if err := e.profileTo(*profiles); err != nil {
 			return err
