@@ -73,9 +73,9 @@ const (
 // Times are unix milliseconds in fields ending in `_ms`; PipeCD's own fields
 // count unix seconds.
 type ControlServiceClient interface {
-	// Asks for a deployment of an application. READ_WRITE.
-	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled or its
-	// config is invalid.
+	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
+	// the branch, or its config is invalid, is told on the command.
+	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(ctx context.Context, in *SyncApplicationRequest, opts ...grpc.CallOption) (*SyncApplicationResponse, error)
 	// Asks for a deployment of what an application ran before. READ_WRITE.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: it is
@@ -119,10 +119,11 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(ctx context.Context, in *CancelDeploymentRequest, opts ...grpc.CallOption) (*CancelDeploymentResponse, error)
-	// Repeats a deployment that has ended: same commit, same strategy.
-	// READ_WRITE.
-	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has not ended, or
-	// its application is disabled.
+	// Repeats a deployment that has ended: same commit, and the strategy that it
+	// used. READ_WRITE. Deletions beyond the limit that it was permitted have to be
+	// permitted again.
+	// NOT_FOUND: no such deployment, or its application is deleted.
+	// FAILED_PRECONDITION: it has not ended, or its application is disabled.
 	RetryDeployment(ctx context.Context, in *RetryDeploymentRequest, opts ...grpc.CallOption) (*RetryDeploymentResponse, error)
 	// Returns what a deployment does, or what a new one would do. READ_ONLY.
 	// NOT_FOUND: no such deployment, application or commit.
@@ -135,6 +136,9 @@ type ControlServiceClient interface {
 	// Streams deployments: first those that match now, then each that changes,
 	// until the caller ends the call. READ_ONLY. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
+	// UNAVAILABLE: also a call under way, when the agent shuts down or cannot read
+	// its store: call again. UNAUTHENTICATED: also a call under way, when its key is
+	// disabled.
 	WatchDeployments(ctx context.Context, in *WatchDeploymentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDeploymentsResponse], error)
 	// Approves a stage that waits for approval. READ_WRITE. The same subject
 	// counts once.
@@ -151,27 +155,33 @@ type ControlServiceClient interface {
 	// cannot be skipped or does not run.
 	SkipStage(ctx context.Context, in *SkipStageRequest, opts ...grpc.CallOption) (*SkipStageResponse, error)
 	// Streams the logs of a deployment's stages from any point on. READ_ONLY.
-	// Ends with OK when the deployment has ended and everything was sent.
-	// NOT_FOUND: no such deployment or stage.
+	// Ends with OK when the deployment, or the one stage that is asked for, has
+	// ended and everything was sent. What is sent is stored: an index never stands
+	// for another text, not after a crash of the agent either.
+	// NOT_FOUND: no such deployment or stage. UNAVAILABLE and UNAUTHENTICATED: as
+	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(ctx context.Context, in *FollowStageLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowStageLogsResponse], error)
 	// Reads the live objects of an application from its cluster, within ten
 	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
-	// Returns how an application differs from Git now. READ_ONLY.
+	// Returns how an application differs from Git now. READ_ONLY. Not served yet:
+	// UNIMPLEMENTED.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
 	// the cluster does not answer.
 	GetDriftReport(ctx context.Context, in *GetDriftReportRequest, opts ...grpc.CallOption) (*GetDriftReportResponse, error)
-	// Lists past and present periods of drift, newest first. READ_ONLY.
+	// Lists past and present periods of drift, newest first. READ_ONLY. Not served
+	// yet: UNIMPLEMENTED.
 	ListDriftReports(ctx context.Context, in *ListDriftReportsRequest, opts ...grpc.CallOption) (*ListDriftReportsResponse, error)
 	// Streams drift reports: first the present ones, then each that changes,
-	// until the caller ends the call. READ_ONLY.
+	// until the caller ends the call. READ_ONLY. Not served yet: UNIMPLEMENTED.
 	WatchDrift(ctx context.Context, in *WatchDriftRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDriftResponse], error)
 	// Lists the rollouts that the agent saw, those of deployments and those that
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a range of time. READ_ONLY.
+	// Returns delivery figures of a range of time. READ_ONLY. Not served yet:
+	// UNIMPLEMENTED.
 	GetDeliveryFigures(ctx context.Context, in *GetDeliveryFiguresRequest, opts ...grpc.CallOption) (*GetDeliveryFiguresResponse, error)
 	// Lists registered events, newest first. READ_ONLY.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
@@ -185,7 +195,8 @@ type ControlServiceClient interface {
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(ctx context.Context, in *DisableAPIKeyRequest, opts ...grpc.CallOption) (*DisableAPIKeyResponse, error)
-	// Returns the state of the agent itself. READ_ONLY.
+	// Returns the state of the agent itself, as its parts knew it last: no cluster
+	// and no remote is asked. READ_ONLY.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
 }
 
@@ -528,9 +539,9 @@ func (c *controlServiceClient) GetStatus(ctx context.Context, in *GetStatusReque
 // Times are unix milliseconds in fields ending in `_ms`; PipeCD's own fields
 // count unix seconds.
 type ControlServiceServer interface {
-	// Asks for a deployment of an application. READ_WRITE.
-	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled or its
-	// config is invalid.
+	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
+	// the branch, or its config is invalid, is told on the command.
+	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(context.Context, *SyncApplicationRequest) (*SyncApplicationResponse, error)
 	// Asks for a deployment of what an application ran before. READ_WRITE.
 	// NOT_FOUND: no such application or deployment. FAILED_PRECONDITION: it is
@@ -574,10 +585,11 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has ended, or is
 	// rolling back already.
 	CancelDeployment(context.Context, *CancelDeploymentRequest) (*CancelDeploymentResponse, error)
-	// Repeats a deployment that has ended: same commit, same strategy.
-	// READ_WRITE.
-	// NOT_FOUND: no such deployment. FAILED_PRECONDITION: it has not ended, or
-	// its application is disabled.
+	// Repeats a deployment that has ended: same commit, and the strategy that it
+	// used. READ_WRITE. Deletions beyond the limit that it was permitted have to be
+	// permitted again.
+	// NOT_FOUND: no such deployment, or its application is deleted.
+	// FAILED_PRECONDITION: it has not ended, or its application is disabled.
 	RetryDeployment(context.Context, *RetryDeploymentRequest) (*RetryDeploymentResponse, error)
 	// Returns what a deployment does, or what a new one would do. READ_ONLY.
 	// NOT_FOUND: no such deployment, application or commit.
@@ -590,6 +602,9 @@ type ControlServiceServer interface {
 	// Streams deployments: first those that match now, then each that changes,
 	// until the caller ends the call. READ_ONLY. Changes that follow each other
 	// faster than the caller reads are merged; the newest state always arrives.
+	// UNAVAILABLE: also a call under way, when the agent shuts down or cannot read
+	// its store: call again. UNAUTHENTICATED: also a call under way, when its key is
+	// disabled.
 	WatchDeployments(*WatchDeploymentsRequest, grpc.ServerStreamingServer[WatchDeploymentsResponse]) error
 	// Approves a stage that waits for approval. READ_WRITE. The same subject
 	// counts once.
@@ -606,27 +621,33 @@ type ControlServiceServer interface {
 	// cannot be skipped or does not run.
 	SkipStage(context.Context, *SkipStageRequest) (*SkipStageResponse, error)
 	// Streams the logs of a deployment's stages from any point on. READ_ONLY.
-	// Ends with OK when the deployment has ended and everything was sent.
-	// NOT_FOUND: no such deployment or stage.
+	// Ends with OK when the deployment, or the one stage that is asked for, has
+	// ended and everything was sent. What is sent is stored: an index never stands
+	// for another text, not after a crash of the agent either.
+	// NOT_FOUND: no such deployment or stage. UNAVAILABLE and UNAUTHENTICATED: as
+	// WatchDeployments; after_index lets the next call go on.
 	FollowStageLogs(*FollowStageLogsRequest, grpc.ServerStreamingServer[FollowStageLogsResponse]) error
 	// Reads the live objects of an application from its cluster, within ten
 	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
-	// Returns how an application differs from Git now. READ_ONLY.
+	// Returns how an application differs from Git now. READ_ONLY. Not served yet:
+	// UNIMPLEMENTED.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
 	// the cluster does not answer.
 	GetDriftReport(context.Context, *GetDriftReportRequest) (*GetDriftReportResponse, error)
-	// Lists past and present periods of drift, newest first. READ_ONLY.
+	// Lists past and present periods of drift, newest first. READ_ONLY. Not served
+	// yet: UNIMPLEMENTED.
 	ListDriftReports(context.Context, *ListDriftReportsRequest) (*ListDriftReportsResponse, error)
 	// Streams drift reports: first the present ones, then each that changes,
-	// until the caller ends the call. READ_ONLY.
+	// until the caller ends the call. READ_ONLY. Not served yet: UNIMPLEMENTED.
 	WatchDrift(*WatchDriftRequest, grpc.ServerStreamingServer[WatchDriftResponse]) error
 	// Lists the rollouts that the agent saw, those of deployments and those that
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a range of time. READ_ONLY.
+	// Returns delivery figures of a range of time. READ_ONLY. Not served yet:
+	// UNIMPLEMENTED.
 	GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error)
 	// Lists registered events, newest first. READ_ONLY.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
@@ -640,7 +661,8 @@ type ControlServiceServer interface {
 	// NOT_FOUND: no such key. FAILED_PRECONDITION: it is the last enabled
 	// READ_WRITE key.
 	DisableAPIKey(context.Context, *DisableAPIKeyRequest) (*DisableAPIKeyResponse, error)
-	// Returns the state of the agent itself. READ_ONLY.
+	// Returns the state of the agent itself, as its parts knew it last: no cluster
+	// and no remote is asked. READ_ONLY.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
 	mustEmbedUnimplementedControlServiceServer()
 }

@@ -1015,7 +1015,7 @@ type WatchDeploymentsRequest struct {
 	// Labels; all must match.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Begin with deployments that have ended as well, at most this many, newest
-	// first. Deployments named in deployment_ids are always sent.
+	// first; up to 1000. Deployments named in deployment_ids are always sent.
 	CompletedLimit int32 `protobuf:"varint,4,opt,name=completed_limit,json=completedLimit,proto3" json:"completed_limit,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1082,8 +1082,8 @@ func (x *WatchDeploymentsRequest) GetCompletedLimit() int32 {
 // Response of WatchDeployments.
 type WatchDeploymentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A deployment as it is now; unset in the message that says caught_up. Its
-	// revision tells which of two states is newer.
+	// A deployment as it is now, without its transitions; unset in the message that
+	// says caught_up. Its revision tells which of two states is newer.
 	Deployment *v1.Deployment `protobuf:"bytes,1,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	// Everything that matched at the start has been sent. Sent once.
 	CaughtUp      bool `protobuf:"varint,2,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`

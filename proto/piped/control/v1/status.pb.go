@@ -67,11 +67,11 @@ type GetStatusResponse struct {
 	Queues []*QueueStatus `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
 	// Watched repositories, in the order of the piped config.
 	Repositories []*RepositoryStatus `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
-	// Clusters, in the order of the piped config.
+	// Clusters, by name.
 	Clusters []*ClusterStatus `protobuf:"bytes,4,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	// The store.
 	Store *StoreStatus `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`
-	// Notification receivers.
+	// Notification receivers; empty until the agent delivers notifications.
 	Receivers     []*ReceiverStatus `protobuf:"bytes,6,rep,name=receivers,proto3" json:"receivers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,7 +261,9 @@ func (x *AgentStatus) GetConfigError() string {
 // Work of one kind.
 type QueueStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name, such as `planner` or `cluster/prod`.
+	// Name: `commands` that nobody has answered, deployments at the `planner` and
+	// at the `scheduler`, and those on the cluster of each platform provider, such
+	// as `cluster/prod`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Items that wait.
 	Waiting int32 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -352,9 +354,10 @@ type RepositoryStatus struct {
 	// Its head as last seen, full hash; empty when never seen.
 	Head string `protobuf:"bytes,4,opt,name=head,proto3" json:"head,omitempty"`
 	// When the head was last looked at with success, unix milliseconds; 0 when
-	// never.
+	// not since the agent started.
 	CheckedAtMs int64 `protobuf:"varint,5,opt,name=checked_at_ms,json=checkedAtMs,proto3" json:"checked_at_ms,omitempty"`
-	// When it was last fetched, unix milliseconds; 0 when never.
+	// When it was last fetched, unix milliseconds; 0 when not since the agent
+	// started.
 	FetchedAtMs int64 `protobuf:"varint,6,opt,name=fetched_at_ms,json=fetchedAtMs,proto3" json:"fetched_at_ms,omitempty"`
 	// Why the last look failed; empty when it did not.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
@@ -466,7 +469,7 @@ type ClusterStatus struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Version of its API server; empty when never reached.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// It answers.
+	// It answered the last request, and accepts the agent's credentials.
 	Reachable bool `protobuf:"varint,3,opt,name=reachable,proto3" json:"reachable,omitempty"`
 	// Why it does not; empty when it does.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
