@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
 )
 
@@ -56,7 +57,7 @@ func (w *watcher) readEntry(ctx context.Context, commit deploy.Commit, p deploy.
 
 func newEntry(r Repository, c source.Candidate) entry {
 	return entry{candidate: c, git: deploy.GitPath{
-		RepoID: r.Config.RepoID, Remote: r.Config.Remote, Branch: r.Config.Branch, Dir: c.Dir, ConfigFile: c.ConfigFile,
+		RepoID: r.Config.RepoID, Remote: git.PublicRemote(r.Config.Remote), Branch: r.Config.Branch, Dir: c.Dir, ConfigFile: c.ConfigFile,
 	}}
 }
 

@@ -137,7 +137,7 @@ func (r *repositories) describe() []deploy.AgentRepository {
 	defer r.mu.Unlock()
 	out := make([]deploy.AgentRepository, len(r.configured))
 	for i, c := range r.configured {
-		out[i] = deploy.AgentRepository{ID: c.config.RepoID, Remote: c.config.Remote, Branch: c.config.Branch}
+		out[i] = deploy.AgentRepository{ID: c.config.RepoID, Remote: git.PublicRemote(c.config.Remote), Branch: c.config.Branch}
 	}
 	return out
 }

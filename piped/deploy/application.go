@@ -11,7 +11,7 @@ import (
 // GitPath says where an application's configuration lives.
 type GitPath struct {
 	RepoID     string `json:"repoID"`
-	Remote     string `json:"remote"`
+	Remote     string `json:"remote"` // without credentials
 	Branch     string `json:"branch"`
 	Dir        string `json:"dir"`        // slash-separated, relative to the repository's root; "." is the root
 	ConfigFile string `json:"configFile"` // base name, such as app.pipecd.yaml

@@ -14,7 +14,8 @@ type Agent struct {
 
 // AgentRepository is a repository of the agent's configuration.
 type AgentRepository struct {
-	ID, Remote, Branch string
+	ID, Branch string
+	Remote     string // as it is written, without credentials
 }
 
 // AgentProvider is a platform provider of the agent's configuration.

@@ -44,6 +44,20 @@ func parseAddress(remote string) (address, error) {
 	return a, nil
 }
 
+// PublicRemote returns a remote as it is written, unless it holds credentials: then
+// without them, as ShownRemote does.
+func PublicRemote(remote string) string {
+	a, err := parseAddress(remote)
+	if err != nil {
+		return ""
+	}
+	overHTTP := strings.HasPrefix(a.endpoint.Protocol, "http")
+	if a.password != "" || overHTTP && (a.user != "" || strings.Contains(remote, "?")) {
+		return a.text
+	}
+	return remote
+}
+
 // commitURL returns where a person sees the commit, or "" when the remote is a
 // path.
 func (a address) commitURL(hash string) string {

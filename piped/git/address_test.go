@@ -42,6 +42,27 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
+// TestPublicRemote: only a remote with credentials is not told as it is written.
+func TestPublicRemote(t *testing.T) {
+	for remote, want := range map[string]string{
+		"/srv/repo.git":                                    "/srv/repo.git",
+		"file:///srv/repo.git":                             "file:///srv/repo.git",
+		"https://github.com/org/repo":                      "https://github.com/org/repo",
+		"git@github.com:org/repo.git":                      "git@github.com:org/repo.git",
+		"ssh://git@git.example.com:2222/org/repo.git":      "ssh://git@git.example.com:2222/org/repo.git",
+		"https://bot:token@github.com/org/repo.git":        "https://github.com/org/repo.git",
+		"https://token@github.com/org/repo.git?key=secret": "https://github.com/org/repo.git",
+		"https://github.com/org/repo.git?key=secret":       "https://github.com/org/repo.git",
+		"ssh://git:secret@git.example.com/org/repo.git":    "ssh://git@git.example.com/org/repo.git",
+		"git:secret@git.example.com:org/repo.git":          "ssh://git@git.example.com/org/repo.git",
+		"gopher://user:secret@git.example.com/repo.git":    "",
+	} {
+		if got := PublicRemote(remote); got != want {
+			t.Errorf("%s is told as %q, want %q", remote, got, want)
+		}
+	}
+}
+
 func TestSecretsAreNotShown(t *testing.T) {
 	auth := Auth{Username: "bot", Password: "s3cret", SSHKey: "k3y"}
 	var log strings.Builder
