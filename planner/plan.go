@@ -115,21 +115,25 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 }
 
 // PreviewOf is Preview for an application that need not be in the store, at a commit
-// that need not be in Git: target is what would be deployed, running is where what
-// runs is loaded from. Who signed the commit is not looked at.
-func (p *Planner) PreviewOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Sources) (planned deploy.Deployment, err error) {
+// that need not be in Git: target loads what would be deployed, which is returned,
+// too, and what runs is loaded from running. Who signed the commit is not looked at.
+func (p *Planner) PreviewOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), running Sources) (planned deploy.Deployment, _ *source.Source, err error) {
 	defer p.survive(d, &err)
 	if p.Tenancy != nil {
 		if err := p.Tenancy.Tenant(d.Git).CheckProvider(d.Provider); err != nil {
-			return d, err
+			return d, nil, err
 		}
 	}
-	plan, err := p.planOf(ctx, app, d, target, running)
+	loaded, err := target(ctx)
 	if err != nil {
-		return d, err
+		return d, nil, err
+	}
+	plan, err := p.planOf(ctx, app, d, loaded, running)
+	if err != nil {
+		return d, nil, err
 	}
 	err = d.Plan(plan, p.Now())
-	return d, err
+	return d, loaded, err
 }
 
 // end moves a deployment out of PENDING: to PLANNED, or to its end. It reports

@@ -1,12 +1,15 @@
 package planner
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -37,6 +40,41 @@ func TestPreview(t *testing.T) {
 		l.spec["web"] = "  nonsense: true\n"
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("of what cannot be read: %v", err)
+		}
+	})
+}
+
+// TestPreviewOf: an application that is in no store is planned of what is loaded for
+// it, unless it may not be deployed where it wants to: then nothing is loaded.
+func TestPreviewOf(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		p := New(Config{
+			Store: l.store, Now: l.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Deciders: map[string]Decider{deploy.KindKubernetes: l.plan},
+			Tenancy: rules{TenancyRule: config.TenancyRule{Name: "a", Providers: []string{"dev"}}, unsigned: "c0ffee"},
+		})
+		app := deploy.Application{ID: "new", Name: "new", Kind: deploy.KindKubernetes}
+		d := deploy.Deployment{ApplicationID: "new", Provider: "dev", Status: deploy.Pending, Trigger: deploy.Trigger{Commit: deploy.Commit{Hash: "c0ffee"}}}
+		loads, failure := 0, error(nil)
+		preview := func() (deploy.Deployment, *source.Source, error) {
+			return p.PreviewOf(t.Context(), app, d, func(ctx context.Context) (*source.Source, error) {
+				loads++
+				if failure != nil {
+					return nil, failure
+				}
+				return l.load(ctx, deploy.GitPath{Dir: "new", ConfigFile: "app.pipecd.yaml"}, "merge")
+			}, l.load)
+		}
+		planned, target, err := preview()
+		if err != nil || planned.Status != deploy.Planned || planned.Summary != "Quick sync" || target == nil {
+			t.Errorf("planned as %+v of %v, %v", planned, target, err)
+		}
+		d.Provider = "prod"
+		if _, _, err := preview(); !deploy.IsKind(err, deploy.Invalid) || loads != 1 {
+			t.Errorf("%v, %d loads; want to be refused before the second", err, loads)
+		}
+		d.Provider, failure = "dev", deploy.Errorf(deploy.Invalid, "web.yaml:3")
+		if _, _, err := preview(); err == nil || !strings.Contains(err.Error(), "web.yaml:3") {
+			t.Errorf("of what cannot be rendered: %v", err)
 		}
 	})
 }

@@ -88,7 +88,7 @@ func (p previews) commit(ctx context.Context, repoID, hash string) (deploy.Commi
 
 // planOf is the plan previews' way to the planner.
 func planOf(plans *planner.Planner) preview.Plan {
-	return func(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, sources preview.Sources) (deploy.Deployment, error) {
+	return func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources preview.Sources) (deploy.Deployment, *source.Source, error) {
 		return plans.PreviewOf(ctx, app, d, target, sources)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source"
 )
 
 // application is one that a change concerns.
@@ -47,16 +48,14 @@ func (p *Previewer) application(ctx context.Context, a application) deploy.Appli
 func (p *Previewer) plan(ctx context.Context, a application, out *deploy.ApplicationPreview) (err error) {
 	app := a.Application
 	defer p.survive(app, &err)
-	target, err := p.Sources.LoadFrom(ctx, a.merge.FS(), app.Git, a.asked.HeadCommit)
-	if err != nil {
-		return err
+	load := func(ctx context.Context) (*source.Source, error) {
+		return p.Sources.LoadFrom(ctx, a.merge.FS(), app.Git, a.asked.HeadCommit)
 	}
-	commit := a.merge.Head
-	planned, err := p.Plan(ctx, app, deploy.Deployment{
+	planned, target, err := p.Plan(ctx, app, deploy.Deployment{
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
 		// Somebody asks: what the commit of the merge will say is not known.
-		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: commit, Commander: a.commander, Strategy: deploy.StrategyAuto, At: p.Now()},
-	}, target, p.Sources)
+		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: a.merge.Head, Commander: a.commander, Strategy: deploy.StrategyAuto, At: p.Now()},
+	}, load, p.Sources)
 	if err != nil {
 		return err
 	}

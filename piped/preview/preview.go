@@ -34,9 +34,10 @@ type Sources interface {
 	LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*source.Source, error)
 }
 
-// Plan returns a deployment that is not made as it would be planned, of target and
-// of what sources load.
-type Plan func(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, sources Sources) (deploy.Deployment, error)
+// Plan returns a deployment that is not made as it would be planned, and what it
+// would bring out, which target loads once the application may be deployed at all.
+// What runs is loaded from sources.
+type Plan func(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), sources Sources) (deploy.Deployment, *source.Source, error)
 
 // Config is what a Previewer needs.
 type Config struct {

@@ -361,3 +361,35 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadFrom: files that are no commit are loaded as those of one are, and not
+// remembered.
+func TestLoadFrom(t *testing.T) {
+	l, trees := loader(files(), 1<<20)
+	tree := func(name string) fs.FS {
+		return files("apps/web/app.pipecd.yaml", head+"  name: web\n", "apps/web/a.yaml", object("Service", name))
+	}
+	for _, name := range []string{"first", "second"} {
+		s, err := l.LoadFrom(t.Context(), tree(name), at, "merge")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"Service " + name + " @ apps/web/a.yaml:1"}, names(s)); diff != "" || s.Commit != "merge" {
+			t.Errorf("commit %s (-want +got):\n%s", s.Commit, diff)
+		}
+	}
+	if _, err := l.LoadFrom(t.Context(), files("apps/web/app.pipecd.yaml", head+"  nonsense: web\n"), at, "merge"); !deploy.IsKind(err, deploy.Invalid) {
+		t.Errorf("of a configuration that cannot be used: %v", err)
+	}
+	if _, err := l.LoadFrom(t.Context(), files(), at, "merge"); !deploy.IsKind(err, deploy.NotFound) {
+		t.Errorf("without a configuration: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := l.LoadFrom(ended, tree("x"), at, "merge"); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+	if *trees != 0 {
+		t.Errorf("%d trees of commits were opened", *trees)
+	}
+}
