@@ -113,8 +113,9 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.decide_adoption":           other,
 			},
 		},
-		"event": {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
-		"log":   {message: logBlock(filled[deploy.LogBlock]())},
+		"event":   {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
+		"api key": {message: testConverter.apiKey(filled[deploy.APIKey]())},
+		"log":     {message: logBlock(filled[deploy.LogBlock]())},
 		"transition": {
 			message: transition(deploy.Transition{From: "RUNNING", To: "SUCCESS", Reason: "done", At: time.UnixMilli(1), StageID: "s"}),
 		},
@@ -232,6 +233,10 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"Trigger.URL", "Trigger.Title", "Trigger.Message", "Trigger.Author", "Trigger.At", // the hash names the commit
 				"Handlings.RepoID", "Handlings.PullRequest", "Handlings.Status", "Handlings.Description", "Handlings.At", // told as the event's own
 			},
+		},
+		"api key": {
+			got:  ignored(func(k deploy.APIKey) proto.Message { return testConverter.apiKey(k) }),
+			want: []string{"Hash"}, // what is stored of a secret stays there
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),

@@ -25,6 +25,8 @@ var typed = map[reflect.Type]any{
 	reflect.TypeFor[deploy.Strategy]():      deploy.StrategyPipeline,
 	reflect.TypeFor[deploy.TriggerKind]():   deploy.OnChain,
 	reflect.TypeFor[deploy.Severity]():      deploy.SeverityError,
+	reflect.TypeFor[deploy.Role]():          deploy.ReadWrite,
+	reflect.TypeFor[[]byte]():               []byte("hash"),
 	reflect.TypeFor[json.RawMessage]():      json.RawMessage(`{"approvers":["ada"],"minApproverNum":2}`),
 	reflect.TypeFor[time.Duration]():        90 * time.Second,
 }
