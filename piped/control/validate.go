@@ -24,6 +24,8 @@ func validate(req any) error {
 		return validListRollouts(r)
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.EnableApplicationRequest:
+		return required("EnableApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.DeleteApplicationRequest:
 		return required("DeleteApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.DecideAdoptionRequest:
