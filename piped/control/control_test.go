@@ -120,7 +120,7 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("plan of nothing", err, codes.InvalidArgument, "give one of them")
 
 	_, err = client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID})
-	wantCode("confirm the prune of one that runs", err, codes.FailedPrecondition, "did not fail because it would delete too much")
+	wantCode("confirm the prune of one that runs", err, codes.FailedPrecondition, "is RUNNING: wait for its end")
 	_, err = client.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app.ID, DeploymentId: "done"})
 	wantCode("confirm the prune of an older one", err, codes.FailedPrecondition, "is not the newest")
 	_, err = client.SyncApplication(ctx, &controlv1.SyncApplicationRequest{ApplicationId: app.ID, Commit: "main"})

@@ -49,9 +49,12 @@ func (s *controlService) refusedPrune(ctx context.Context, app deploy.Applicatio
 	if err != nil {
 		return none, nil, err
 	}
+	if !d.Status.Completed() {
+		return none, nil, deploy.Errorf(deploy.Illegal, "deployment %s of application %s is %s: wait for its end", d.ID, app.ID, d.Status)
+	}
 	for _, stage := range d.Stages {
 		text := stage.Metadata[deploy.MetaPruneRefused]
-		if text == "" || stage.Status != deploy.StageFailure || !d.Status.Completed() {
+		if text == "" || stage.Status != deploy.StageFailure {
 			continue
 		}
 		var refs []deploy.ObjectRef
