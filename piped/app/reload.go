@@ -147,6 +147,19 @@ func (r *reloader) dropRemoved(ctx context.Context) error {
 	for _, d := range running {
 		busy[d.Provider] = true
 	}
+	removals, err := r.store.OpenCommands(ctx, deploy.CommandDeleteApplication)
+	if err != nil {
+		return err
+	}
+	for _, c := range removals {
+		items, err := r.store.Inventory(ctx, c.ApplicationID)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			busy[item.Cluster] = true
+		}
+	}
 	r.live.clusters.dropRemoved(busy)
 	return nil
 }
