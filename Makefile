@@ -14,7 +14,7 @@ export DEVCLUSTER := $(BIN)/devcluster
 # same holds for -trimpath below, with which build.sh builds.
 export CGO_ENABLED := 0
 
-.PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test chaos bench generate clean help
+.PHONY: build devcluster prerequisites demo test vet lint unit devcluster-test chaos bench generate release-contract clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -65,6 +65,9 @@ bench: build devcluster ## print the figures; BENCH=<regexp> selects
 
 generate: ## regenerate the wire types from the .proto files
 	proto/generate.sh
+
+release-contract: ## make the .proto files as they are the contract that later versions keep; when a release is cut
+	proto/release.sh
 
 clean: ## remove what was built here
 	rm -rf $(BIN)

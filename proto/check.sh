@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks the .proto files: style, formatting, and that the committed Go code is
-# what they generate. Runs from any directory and changes nothing in the tree.
+# Checks the .proto files: style, formatting, that they keep the contract of the
+# last release, and that the committed Go code is what they generate. Runs from any
+# directory and changes nothing in the tree.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -18,6 +19,10 @@ if ! buf lint; then
 fi
 if ! buf format -d --exit-code; then
 	echo "proto/check.sh: .proto files are not formatted; run: go tool -modfile=proto/tools.mod buf format -w" >&2
+	failed=1
+fi
+if ! buf breaking --against proto/released.binpb; then
+	echo "proto/check.sh: what was released is changed or gone, and clients use it; see above: leave it, and add beside it" >&2
 	failed=1
 fi
 
