@@ -39,7 +39,7 @@ func failed(what string, err error) error {
 	case codes.Internal:
 		return hint(err, "this is the agent's fault: its log says more")
 	case codes.Unimplemented:
-		return hint(err, "update the agent")
+		return hint(err, "this version of the agent does not have it: a newer one may")
 	}
 	return err
 }

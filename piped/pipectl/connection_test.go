@@ -180,7 +180,7 @@ func TestOddAnswers(t *testing.T) {
 		"errors that pass": {&odd{deployment: success, errors: []error{status.Error(codes.Unavailable, "one"), status.Error(codes.Internal, "two")}},
 			append(wait, "--check-interval=10ms"), 0, "failed to get deployment, trying again: rpc error: code = Internal desc = two\n"},
 		"an error that does not pass": {&odd{errors: []error{status.Error(codes.PermissionDenied, "no")}}, wait, 1, "failed to get deployment: rpc error: code = PermissionDenied desc = no"},
-		"not served":                  {&odd{}, []string{"deployment", "logs", "--deployment-id=d"}, 1, "Hint: update the agent"},
+		"not served":                  {&odd{}, []string{"deployment", "logs", "--deployment-id=d"}, 1, "Hint: this version of the agent does not have it"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,11 +38,13 @@ func (p *printer) liveState(s *modelv1.LiveState) error {
 	for _, o := range s.GetObjects() {
 		p.liveObject(t, o, "")
 	}
-	err := errors.Join(
+	if len(t.rows) == 0 {
+		return p.linef("No objects.")
+	}
+	return errors.Join(
 		p.fields(field{"Health", colored(word(s.GetHealth(), "HEALTH_"))},
 			field{"Incomplete", cell{text: s.GetIncompleteReason(), color: yellow}}),
-		p.linef(""))
-	return errors.Join(err, p.table(t, "No objects.", ""))
+		p.section("Objects", t))
 }
 
 // liveObject adds an object and, indented below it, what it created.

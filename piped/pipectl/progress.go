@@ -195,7 +195,7 @@ func (w *wait) toTheEnd(ctx context.Context, id string) error {
 	case err == nil:
 		return endedWith(end)
 	case ctx.Err() == context.DeadlineExceeded:
-		return withCode(hint(fmt.Errorf("waited %s for deployment %s: %w", timeout, id, err),
+		return withCode(hint(fmt.Errorf("waited %s for deployment %s: %w", timeout, id, ctx.Err()),
 			"it goes on: 'pipectl deployment watch --deployment-id=%s' shows it again; wait longer with --timeout", id), ExitTimeout)
 	}
 	return unknownDeployment(err)

@@ -12,6 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // section is a section of README.md.
@@ -81,6 +85,27 @@ func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
 		if !flags[m[1]] {
 			t.Errorf("README.md names --%s, which is no flag", m[1])
 		}
+	}
+}
+
+// The methods that README.md calls by hand are there.
+func TestReadmeCallsMethodsThatThereAre(t *testing.T) {
+	services := map[string]grpc.ServiceDesc{"S": apiservice.APIService_ServiceDesc, "C": controlv1.ControlService_ServiceDesc}
+	text, calls := section(t, "The API in ten lines"), 0
+	for variable, service := range services {
+		if !strings.Contains(text, variable+"="+service.ServiceName) {
+			t.Errorf("$%s is not %s", variable, service.ServiceName)
+		}
+		for _, m := range regexp.MustCompile(`\$`+variable+`/(\w+)`).FindAllStringSubmatch(text, -1) {
+			unary := slices.ContainsFunc(service.Methods, func(d grpc.MethodDesc) bool { return d.MethodName == m[1] })
+			stream := slices.ContainsFunc(service.Streams, func(d grpc.StreamDesc) bool { return d.StreamName == m[1] })
+			if calls++; !unary && !stream {
+				t.Errorf("%s has no method %s", service.ServiceName, m[1])
+			}
+		}
+	}
+	if calls < 5 {
+		t.Errorf("README.md calls %d methods, want some of each service", calls)
 	}
 }
 
