@@ -29,9 +29,14 @@ func newStatus(t *tool) *cobra.Command {
 
 func (p *printer) status(s *controlv1.GetStatusResponse) error {
 	a := s.GetAgent()
+	disabled := ""
+	if a.GetDisabled() {
+		disabled = fmt.Sprintf("nothing is triggered until 'pipectl piped enable --piped-id=%s'", a.GetPipedId())
+	}
 	return errors.Join(
 		p.fields(
 			field{"Agent", named(a.GetName(), a.GetPipedId())},
+			field{"Disabled", cell{text: disabled, color: yellow}},
 			field{"Version", a.GetVersion()},
 			field{"Built from", a.GetBuildCommit()},
 			field{"Go", a.GetGoVersion()},

@@ -145,7 +145,7 @@ func TestTables(t *testing.T) {
 		"status": {
 			[]string{"status"}, "GetStatus",
 			&controlv1.GetStatusResponse{
-				Agent:        &controlv1.AgentStatus{PipedId: "piped-1", Name: "main", Version: "v1", GoVersion: "go1.26.7", ConfigError: "piped.yaml:3: unknown key"},
+				Agent:        &controlv1.AgentStatus{PipedId: "piped-1", Name: "main", Disabled: true, Version: "v1", GoVersion: "go1.26.7", ConfigError: "piped.yaml:3: unknown key"},
 				Queues:       []*controlv1.QueueStatus{{Name: "planner", Waiting: 1, Active: 2, Limit: 16, OldestWaitingSinceMs: ago(30 * time.Minute)}, {Name: "commands"}},
 				Repositories: []*controlv1.RepositoryStatus{{Id: "apps", Remote: "git@example.com:apps.git", Branch: "main", Head: "0123456789abcdef", Applications: 12, Error: "host key"}},
 				Clusters:     []*controlv1.ClusterStatus{{Name: "dev", Version: "v1.37.2", Reachable: true, WatchedObjects: 120}, {Name: "prod"}},
