@@ -111,6 +111,16 @@ func TestScripts(t *testing.T) {
 				})
 				return err
 			}),
+			// preview answers the open command with what it would do to an application.
+			"preview": act("application summary", 2, func(a *controltest.Agent, args []string) error {
+				return a.Store.AnswerPlanPreview(context.Background(), deploy.PlanPreview{
+					CommandID: a.OpenCommand().ID, At: controltest.Epoch,
+					Results: []deploy.ApplicationPreview{{
+						ApplicationID: "app-" + args[0], Name: args[0], Kind: string(deploy.KindKubernetes), Dir: args[0], Strategy: deploy.StrategyQuickSync,
+						Summary: args[1], Details: "+ replicas: 3", At: controltest.Epoch,
+					}},
+				}, deploy.CommandSucceeded)
+			}),
 			"refuse": act("reason", 1, func(a *controltest.Agent, args []string) error {
 				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: args[0]})
 			}),
