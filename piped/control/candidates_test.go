@@ -15,6 +15,7 @@ func TestListCandidates(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	for repo, c := range map[string]deploy.Candidate{
 		"apps":  {Name: "web", Kind: "KubernetesApp", State: deploy.CandidateUnregistered, Reason: "nothing selects it"},
+		"gone":  {Name: "old", Kind: "KubernetesApp", State: deploy.CandidateDeleted, Reason: "add it again"},
 		"infra": {Name: "net", Kind: "TerraformApp", State: deploy.CandidateUnsupported, Reason: "of another kind"},
 	} {
 		c.Git = deploy.GitPath{RepoID: repo, Dir: c.Name, ConfigFile: "app.pipecd.yaml"}
@@ -27,8 +28,9 @@ func TestListCandidates(t *testing.T) {
 		req  *controlv1.ListCandidatesRequest
 		want []string
 	}{
-		"all":             {&controlv1.ListCandidatesRequest{}, []string{"web", "net"}},
+		"all":             {&controlv1.ListCandidatesRequest{}, []string{"web", "old", "net"}},
 		"of a repository": {&controlv1.ListCandidatesRequest{RepositoryId: "infra"}, []string{"net"}},
+		"deleted":         {&controlv1.ListCandidatesRequest{Reason: controlv1.CandidateReason_CANDIDATE_REASON_DELETED}, []string{"old"}},
 		"for a reason":    {&controlv1.ListCandidatesRequest{Reason: controlv1.CandidateReason_CANDIDATE_REASON_UNREGISTERED}, []string{"web"}},
 		"none":            {&controlv1.ListCandidatesRequest{RepositoryId: "apps", Reason: controlv1.CandidateReason_CANDIDATE_REASON_UNSUPPORTED}, nil},
 	} {
