@@ -77,6 +77,20 @@ func TestApplyKeepsBytes(t *testing.T) {
 	}
 }
 
+// Many places are replaced at once; where that would change types, not beyond a
+// hundred.
+func TestApplyToManyPlaces(t *testing.T) {
+	const n = 1000
+	before := strings.Repeat("- {tag: v1}\n", n)
+	got, err := Apply([]byte(before), config.Replacement{YAMLField: "$[*].tag"}, "v2")
+	if err != nil || string(got) != strings.ReplaceAll(before, "v1", "v2") {
+		t.Errorf("%v, %d bytes", err, len(got))
+	}
+	if got, err = Apply([]byte(before), config.Replacement{YAMLField: "$[*].tag"}, "2"); err == nil || !strings.Contains(err.Error(), "1000 places") {
+		t.Errorf("%v, %d bytes", err, len(got))
+	}
+}
+
 func FuzzApply(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

@@ -30,11 +30,10 @@ func inYAML(content []byte, field, value string) ([]byte, error) {
 	if len(found) == 0 {
 		return nil, notFound("yamlField", field)
 	}
-	// The last first, so that the places of the others stay.
-	for i := len(found) - 1; i >= 0; i-- {
-		if text, err = replaceScalar(text, found[i], i, steps, value); err != nil {
-			return nil, fmt.Errorf("yamlField %s, line %d: %w", field, found[i].Line, err)
-		}
+	if out, ok := replaceAll(text, found, steps, value); ok {
+		text = out
+	} else if text, err = replaceEach(text, found, steps, value); err != nil {
+		return nil, fmt.Errorf("yamlField %s, %w", field, err)
 	}
 	if hasBOM {
 		text = append([]byte(bom), text...)
@@ -98,6 +97,56 @@ func selectYAML(n *yaml.Node, steps []step, out []*yaml.Node) []*yaml.Node {
 	return out
 }
 
+// maxEach bounds the fields that are replaced one by one, which is slow.
+const maxEach = 100
+
+// replaceAll writes value in its best form at the places of all of found; ok is
+// false when that is not possible.
+func replaceAll(text []byte, found []*yaml.Node, steps []step, value string) (out []byte, ok bool) {
+	var splices []splice
+	places := map[int]*yaml.Node{}
+	for i, n := range found {
+		if holds(n, value) {
+			continue
+		}
+		from, to, err := extent(text, n)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			return nil, false
+		}
+		splices, places[i] = append(splices, splice{from, to, spaced(forms(n, value)[0], from == to)}), n
+	}
+	out = spliced(text, splices...)
+	return out, onlyChanged(text, out, places, steps, value)
+}
+
+// replaceEach writes value at one place after another.
+func replaceEach(text []byte, found []*yaml.Node, steps []step, value string) (_ []byte, err error) {
+	if len(found) > maxEach {
+		return nil, fmt.Errorf("line %d: the value cannot be written at all of %d places; write it into one of them and use its alias, or name fewer", found[0].Line, len(found))
+	}
+	// The last first, so that the places of the others stay.
+	for i := len(found) - 1; i >= 0; i-- {
+		if text, err = replaceScalar(text, found[i], i, steps, value); err != nil {
+			return nil, fmt.Errorf("line %d: %w", found[i].Line, err)
+		}
+	}
+	return text, nil
+}
+
+// holds tells whether a field has the value already.
+func holds(n *yaml.Node, value string) bool {
+	return n.Kind == yaml.ScalarNode && n.Value == value && n.Tag != "!!null"
+}
+
+// spaced returns form with a space before it, if nothing stands after the colon or
+// dash that it comes after.
+func spaced(form string, empty bool) string {
+	if empty {
+		return " " + form
+	}
+	return form
+}
+
 // replaceScalar writes value at the place of n, which is the nth of those that
 // steps lead to. Of the forms in which it can be written the first counts that is
 // read as the value and changes nothing else.
@@ -107,7 +156,7 @@ func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value strin
 		return nil, fmt.Errorf("it is an alias of &%s; name the field that has the value itself", n.Value)
 	case n.Kind != yaml.ScalarNode:
 		return nil, errors.New("it holds other fields; name one that is a single value")
-	case n.Value == value && n.Tag != "!!null":
+	case holds(n, value):
 		return text, nil
 	}
 	from, to, err := extent(text, n)
@@ -115,20 +164,17 @@ func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value strin
 		return nil, err
 	}
 	for _, form := range forms(n, value) {
-		if from == to {
-			form = " " + form // nothing stands after the colon or dash
-		}
-		out := spliced(text, splice{from, to, form})
-		if onlyChanged(text, out, n, nth, steps, value) {
+		out := spliced(text, splice{from, to, spaced(form, from == to)})
+		if onlyChanged(text, out, map[int]*yaml.Node{nth: n}, steps, value) {
 			return out, nil
 		}
 	}
 	return nil, errors.New("the value cannot be written there without changing other fields")
 }
 
-// onlyChanged tells whether text and out hold the same but for the nth of what
-// steps lead to, which was n and is value.
-func onlyChanged(text, out []byte, n *yaml.Node, nth int, steps []step, value string) bool {
+// onlyChanged tells whether text and out hold the same but for some of what steps
+// lead to: those at the given places in their order, which are value.
+func onlyChanged(text, out []byte, places map[int]*yaml.Node, steps []step, value string) bool {
 	before, err := parseYAML(text)
 	if err != nil {
 		return false
@@ -138,10 +184,15 @@ func onlyChanged(text, out []byte, n *yaml.Node, nth int, steps []step, value st
 		return false
 	}
 	was, is := selectAll(before, steps), selectAll(after, steps)
-	if len(was) != len(is) || is[nth].Value != value || !keepsType(n, is[nth]) {
+	if len(was) != len(is) {
 		return false
 	}
-	*was[nth] = *is[nth]
+	for i, n := range places {
+		if is[i].Value != value || !keepsType(n, is[i]) {
+			return false
+		}
+		*was[i] = *is[i]
+	}
 	return sameDocuments(before, after)
 }
 
