@@ -99,6 +99,10 @@ func TestDisabledAgent(t *testing.T) {
 			len(piped.GetRepositories()) != 1 || piped.GetRepositories()[0].GetRemote() != repo.Dir || piped.GetPlatformProviders()[0].GetName() != "local" {
 			t.Errorf("the agent is %v", piped)
 		}
+		state := call(t, agent.control.GetStatus, agent.ctx, &controlv1.GetStatusRequest{}).GetAgent()
+		if !state.GetDisabled() || state.GetName() != "shop" {
+			t.Errorf("the status says %v", state)
+		}
 		call(t, agent.api.EnablePiped, agent.ctx, &apiservice.EnablePipedRequest{PipedId: "test"})
 		agent.mustEnd(web, missed, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	})

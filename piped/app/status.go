@@ -34,7 +34,9 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out.ConfigLoadedAt, out.ConfigError = s.live.configuration.get()
 	applications, err := s.store.ApplicationsIn(ctx)
 	pending, commands, waitingErr := s.store.Waiting(ctx)
-	if err = cmp.Or(err, waitingErr); err != nil && out.Store.Error == "" {
+	record, recordErr := s.store.Agent(ctx)
+	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
+	if err = cmp.Or(err, waitingErr, recordErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
 	}
 	busy, limit := s.planner.Busy()

@@ -24,7 +24,7 @@ func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRe
 		Agent: &controlv1.AgentStatus{
 			PipedId: text(s.convert.pipedID), Name: text(state.Name), Version: text(state.Version), BuildCommit: text(state.BuildCommit),
 			GoVersion: text(state.GoVersion), StartedAtMs: millis(state.StartedAt),
-			ConfigLoadedAtMs: millis(state.ConfigLoadedAt), ConfigError: text(state.ConfigError),
+			ConfigLoadedAtMs: millis(state.ConfigLoadedAt), ConfigError: text(state.ConfigError), Disabled: state.Disabled,
 		},
 		Store: &controlv1.StoreStatus{
 			Engine: text(state.Store.Engine), SchemaVersion: state.Store.SchemaVersion, SizeBytes: state.Store.SizeBytes, Error: text(state.Store.Error),

@@ -13,6 +13,7 @@ type AgentState struct {
 	// a newer one on disk was refused; "" when none was.
 	ConfigLoadedAt time.Time
 	ConfigError    string
+	Disabled       bool // by request: nothing is triggered
 
 	Queues       []QueueState
 	Repositories []RepositoryState // in the order of the configuration

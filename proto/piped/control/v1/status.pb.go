@@ -167,7 +167,9 @@ type AgentStatus struct {
 	// When the config it runs with was loaded, unix milliseconds.
 	ConfigLoadedAtMs int64 `protobuf:"varint,7,opt,name=config_loaded_at_ms,json=configLoadedAtMs,proto3" json:"config_loaded_at_ms,omitempty"`
 	// Why a newer config on disk was refused; empty when none was.
-	ConfigError   string `protobuf:"bytes,8,opt,name=config_error,json=configError,proto3" json:"config_error,omitempty"`
+	ConfigError string `protobuf:"bytes,8,opt,name=config_error,json=configError,proto3" json:"config_error,omitempty"`
+	// It is disabled (DisablePiped): nothing is triggered until it is enabled.
+	Disabled      bool `protobuf:"varint,9,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -256,6 +258,13 @@ func (x *AgentStatus) GetConfigError() string {
 		return x.ConfigError
 	}
 	return ""
+}
+
+func (x *AgentStatus) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
 }
 
 // Work of one kind.
@@ -829,7 +838,7 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\frepositories\x18\x03 \x03(\v2\".piped.control.v1.RepositoryStatusR\frepositories\x12;\n" +
 	"\bclusters\x18\x04 \x03(\v2\x1f.piped.control.v1.ClusterStatusR\bclusters\x123\n" +
 	"\x05store\x18\x05 \x01(\v2\x1d.piped.control.v1.StoreStatusR\x05store\x12>\n" +
-	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\"\x8e\x02\n" +
+	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\"\xaa\x02\n" +
 	"\vAgentStatus\x12\x19\n" +
 	"\bpiped_id\x18\x01 \x01(\tR\apipedId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -839,7 +848,8 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"go_version\x18\x05 \x01(\tR\tgoVersion\x12\"\n" +
 	"\rstarted_at_ms\x18\x06 \x01(\x03R\vstartedAtMs\x12-\n" +
 	"\x13config_loaded_at_ms\x18\a \x01(\x03R\x10configLoadedAtMs\x12!\n" +
-	"\fconfig_error\x18\b \x01(\tR\vconfigError\"\xa0\x01\n" +
+	"\fconfig_error\x18\b \x01(\tR\vconfigError\x12\x1a\n" +
+	"\bdisabled\x18\t \x01(\bR\bdisabled\"\xa0\x01\n" +
 	"\vQueueStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x16\n" +
