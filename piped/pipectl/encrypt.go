@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -33,7 +34,7 @@ func newEncrypt(t *tool) *cobra.Command {
 				return c.Encrypt(ctx, req)
 			})
 			if err != nil {
-				return encryptFailed(err)
+				return encryptFailed(err, req.Plaintext)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), resp.GetCiphertext())
 			return err
@@ -46,10 +47,13 @@ func newEncrypt(t *tool) *cobra.Command {
 	return required(cmd, "piped-id")
 }
 
-func encryptFailed(err error) error {
+func encryptFailed(err error, plaintext string) error {
 	err = unknownPiped(failed("failed to encrypt", err))
-	if status.Code(err) == codes.FailedPrecondition {
+	switch {
+	case status.Code(err) == codes.FailedPrecondition:
 		return hint(err, "set spec.secretManagement in the agent's configuration, with a key pair")
+	case !utf8.ValidString(plaintext):
+		return hint(err, "the input is not UTF-8 text, so it was not sent: encrypt its base64, and decode that where the secret is used")
 	}
 	return err
 }

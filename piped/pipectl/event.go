@@ -92,7 +92,7 @@ func newEventList(t *tool) *cobra.Command {
 					return nil, failed("failed to list events", err)
 				}
 				return resp, nil
-			}, (*printer).events)
+			}, func(p *printer, resp *controlv1.ListEventsResponse) error { return p.events(resp, int(req.Limit)) })
 		},
 	}
 	flags := cmd.Flags()
@@ -104,11 +104,12 @@ func newEventList(t *tool) *cobra.Command {
 	return required(cmd)
 }
 
-func (p *printer) events(resp *controlv1.ListEventsResponse) error {
+// events is a table of them; limit is how many were asked for.
+func (p *printer) events(resp *controlv1.ListEventsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("NAME"), flexible("DATA"), flexible("LABELS"), fixed("STATUS"), fixed("COMMIT"), fixed("CREATED"), flexible("REASON"))
 	for _, e := range resp.GetEvents() {
 		t.add(e.GetId(), e.GetName(), e.GetData(), pairs(e.GetLabels()), colored(word(e.GetStatus(), eventStatusPrefix)),
 			shortHash(e.GetPushedCommit()), p.ageSeconds(e.GetCreatedAt()), strings.TrimSpace(e.GetStatusDescription()+" "+e.GetPullRequestUrl()))
 	}
-	return p.table(t, "No events.", resp.GetCursor())
+	return p.table(t, "No events.", ifFull(t, limit, resp.GetCursor()))
 }
