@@ -135,8 +135,8 @@ func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err er
 		if changed = !sameContent(live, planned); changed {
 			return nil
 		}
-		reduced, any, err := withoutClientSide(live, planned)
-		if err != nil || !any {
+		reduced, some, err := withoutClientSide(live, planned)
+		if err != nil || !some {
 			return err
 		}
 		planned, err = client.Update(ctx, reduced, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})

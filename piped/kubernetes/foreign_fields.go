@@ -35,8 +35,8 @@ func contentOnly(u *unstructured.Unstructured) map[string]any {
 
 // withoutClientSide returns planned, which is what an apply over live gives, without
 // the fields that kubectl wrote to live and nobody else has: the first apply takes
-// them away (adopt). Any tells whether there are some.
-func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, any bool, err error) {
+// them away (adopt). Some tells whether there are any.
+func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstructured.Unstructured, some bool, err error) {
 	managers := clientSideManagers()
 	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()
 	collect := func(into **fieldpath.Set, e metav1.ManagedFieldsEntry) error {
