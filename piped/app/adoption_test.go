@@ -98,6 +98,7 @@ func (c *client) adoption(app string, ok func(*controlv1.Adoption) bool) *contro
 // them before a person has permitted it; then they become the application's without a
 // restart.
 func TestReviewedTakeOver(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,7 +25,14 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m) }
+// TestMain runs more tests at a time than there are cores: they wait for pods.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	clustertest.Main(m)
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 90 * time.Second

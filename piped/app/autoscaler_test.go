@@ -69,6 +69,7 @@ func watchReplicas(t *testing.T, client kubernetes.Interface, ns string) (seen f
 // autoscaler keeps five at every moment, in whichever order that comes, and goes on
 // doing so in the deployments after.
 func TestReplicasGoToAnAutoscaler(t *testing.T) {
+	t.Parallel()
 	const five, none = "\n  replicas: 5", ""
 	type step struct {
 		replicas   string
@@ -99,6 +100,7 @@ func TestReplicasGoToAnAutoscaler(t *testing.T) {
 // TestReplicasOfWhatKubectlAppliedGoToAnAutoscaler: the same for a Deployment that
 // kubectl applied.
 func TestReplicasOfWhatKubectlAppliedGoToAnAutoscaler(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	f := newFleet(t, 0)
 	ns, client := f.ns, cluster.Client(t)

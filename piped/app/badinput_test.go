@@ -95,6 +95,7 @@ func TestProviderMustBeUnambiguous(t *testing.T) {
 // TestUnreachableClusterHoldsItsApplicationsOnly: what may run there is not
 // replaced unseen; a sync by hand tries to deploy, and fails.
 func TestUnreachableClusterHoldsItsApplicationsOnly(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	data, err := os.ReadFile(cluster.Kubeconfig())

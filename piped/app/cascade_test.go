@@ -169,6 +169,7 @@ func (c *client) deleteApplication(req *controlv1.DeleteApplicationRequest) *con
 // reverse order, no level before the one that uses it is gone, and only what is its
 // own and not protected. Then it can be added again.
 func TestDeleteWithObjects(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	t.Cleanup(func() { // of no namespace, and left by the agent
@@ -254,6 +255,7 @@ func TestDeleteWithObjects(t *testing.T) {
 // TestDeleteWithObjectsSurvivesAKill kills the agent with SIGKILL while the objects of
 // an application are being deleted: it goes on where it was.
 func TestDeleteWithObjectsSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

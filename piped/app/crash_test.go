@@ -60,6 +60,7 @@ func restart(t *testing.T, p *agenttest.Agent) {
 // goes on, once while pods become ready and once while it rolls back, and
 // expects each deployment to end once and as it should.
 func TestKilledInTheMiddleOfARollout(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, kube := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

@@ -34,6 +34,7 @@ func customApp(namespace, version, target, more string) map[string]string {
 // TestCustomSyncIsUndone: what a script deployed is undone by running the script of
 // the last success, with the files of its commit. Nothing undoes the first one.
 func TestCustomSyncIsUndone(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

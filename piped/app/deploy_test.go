@@ -82,6 +82,7 @@ func TestCommitBecomesDeployment(t *testing.T) {
 // TestFailedRolloutIsRolledBack commits an image that cannot be pulled together
 // with a new object, and expects the cluster to be as before.
 func TestFailedRolloutIsRolledBack(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

@@ -68,6 +68,7 @@ func canaryExample(approved string, stages int) examplePipeline {
 // TestExamplesGoThroughTheirPipelines: a new image goes through every pipeline of
 // examples/apps to its end; one that nobody pushed leaves everything as it was.
 func TestExamplesGoThroughTheirPipelines(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	cluster.InstallGatewayAPI(t)
 	cluster.InstallIstio(t)

@@ -19,6 +19,7 @@ import (
 // TestExamplesAreDeployed deploys every application below examples/apps as a
 // reader would who copies the folder.
 func TestExamplesAreDeployed(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	cluster.InstallGatewayAPI(t)
 	cluster.InstallIstio(t)

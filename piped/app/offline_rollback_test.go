@@ -82,6 +82,7 @@ func archive(t *testing.T, files map[string]string) []byte {
 // go away, and everything that was fetched from them is lost. The rollback needs
 // none of it: it applies the kept objects of the last success.
 func TestRollbackWithoutGitAndCharts(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	repo, bases := newRepo(t), gittest.New(t)

@@ -109,6 +109,7 @@ func liveImage(t *testing.T, cluster *clustertest.Cluster, ns string) string {
 // the next one's script fails, and everything is taken back; a third does not
 // wait for anybody.
 func TestPipelineRunsStageByStage(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -149,6 +150,7 @@ func TestPipelineRunsStageByStage(t *testing.T) {
 
 // TestCancelAtTheGate cancels with a rollback and without one.
 func TestCancelAtTheGate(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

@@ -247,6 +247,7 @@ func TestGetPlanTellsDifferences(t *testing.T) {
 // TestPlanPreviewSurvivesAKill: a preview that is being built when the agent is
 // killed is built after its next start.
 func TestPlanPreviewSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, repo := cluster.Namespace(t), newRepo(t)
 	server := repo.HTTP(t, gittest.HTTPOptions{})

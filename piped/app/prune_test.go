@@ -17,6 +17,7 @@ import (
 // TestPrune removes objects from Git: they stay while prune is off, go with the
 // first sync that has it on, and a Namespace is held unless it is named.
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	extra := ns + "-extra"
@@ -91,6 +92,7 @@ func TestPrune(t *testing.T) {
 // TestConfirmedPrune: a commit that loses most of an application changes nothing;
 // repeated with a person's permission it deletes what it named.
 func TestConfirmedPrune(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
