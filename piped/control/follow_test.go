@@ -127,7 +127,7 @@ func TestFollowStageLogsOfAnySize(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	agent.Deployment("d", agent.Application("web", nil), "")
 	agent.Move("d", deploy.Running, "")
-	const count = 150
+	const count = 80
 	lines := make([]string, count)
 	for i := range lines {
 		lines[i] = fmt.Sprintf("%d \xff", i) + strings.Repeat("x", 100<<10)
