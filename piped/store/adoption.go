@@ -8,8 +8,8 @@ import (
 
 // SetAdoption stores what an application would take over, over what was known
 // before: who listed it keeps waiting since then, and one that is accepted stays
-// as it was. Changed tells whether anything was written. NotFound if there is no
-// such application.
+// as it was. Of an application that is deleted nothing is stored. Changed tells
+// whether anything was written. NotFound if there is no such application.
 func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed bool, err error) {
 	body, err := encode(a)
 	if err != nil {
@@ -20,14 +20,15 @@ func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed boo
 		return false, err
 	}
 	err = s.write(ctx, func(t *tx) error {
+		app, err := t.lockApplication(ctx, a.ApplicationID)
+		if changed = !app.Deleted; err != nil || !changed {
+			return err // deleted since it was looked at
+		}
 		return t.insert(ctx, "adoptions", "application_id, token, accepted, body, since",
 			"ON CONFLICT (application_id) DO UPDATE SET token = excluded.token, body = excluded.body WHERE adoptions.accepted = FALSE",
 			[][]any{{a.ApplicationID, a.Token, false, body, toMilli(t.store.now())}})
 	})
-	if s.dialect.foreign(err) {
-		err = noApplication(a.ApplicationID)
-	}
-	return err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
+	return changed && err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
 }
 
 // DropAdoption forgets an adoption that nobody has decided on: there is nothing to

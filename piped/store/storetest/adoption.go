@@ -90,6 +90,7 @@ func testAdoptions(t *testing.T, e *env) {
 		t.Errorf("in the end there are %v, %v", got, err)
 	}
 	must(t, e.store.DeleteApplication(ctx, b.ID)) // with it the decision is forgotten
+	set(false, list(b, "b4", false))              // found by who looked before
 	if _, ok, err := e.store.Adoption(ctx, b.ID); ok || err != nil {
 		t.Errorf("the list of a deleted application: %v, %v", ok, err)
 	}
