@@ -51,6 +51,7 @@ func scanText(row scanner) (v string, err error) { return v, row.Scan(&v) }
 // query reads through the read pool.
 func (s *Store) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	query = s.dialect.rewrite(query)
+	cleanAll(args)
 	if s.cached(args) {
 		if st := s.stmts.prepared(ctx, s.reader, query); st != nil {
 			return st.QueryContext(ctx, args...)
@@ -134,6 +135,7 @@ func (t *tx) changed(topic deploy.Topic, id, applicationID string) {
 func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	ctx = t.during(ctx)
 	query = t.store.dialect.rewrite(query)
+	cleanAll(args)
 	if st := t.stmt(query, args); st != nil {
 		return t.sql.StmtContext(ctx, st).QueryContext(ctx, args...)
 	}
@@ -144,11 +146,7 @@ func (t *tx) query(ctx context.Context, query string, args ...any) (*sql.Rows, e
 func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	ctx = t.during(ctx)
 	query = t.store.dialect.rewrite(query)
-	for i, a := range args {
-		if text, ok := a.(string); ok {
-			args[i] = clean(text)
-		}
-	}
+	cleanAll(args)
 	var res sql.Result
 	var err error
 	if st := t.stmt(query, args); st != nil {
@@ -220,6 +218,16 @@ func clean(text string) string {
 		return text
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// cleanAll does it for all texts among the arguments of a statement: what is asked
+// for comes from callers, too.
+func cleanAll(args []any) {
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = clean(text)
+		}
+	}
 }
 
 // statements caches prepared statements: SQLite would parse each query again.

@@ -137,6 +137,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Outbox", testOutbox},
 		{"Feed", testFeed},
 		{"FeedSlowReader", testFeedSlowReader},
+		{"TextThatNoRowHolds", testTextThatNoRowHolds},
 		{"Reopen", testReopen},
 		{"Property", testProperty},
 	} {
