@@ -40,7 +40,7 @@ const apiTimeout = 30 * time.Second
 
 // NewAPI returns the API of a configured host, which takes token as the caller's.
 func NewAPI(c config.GitHost, token strict.Secret) (*API, error) {
-	client := &http.Client{Timeout: apiTimeout}
+	client := &http.Client{Timeout: apiTimeout, CheckRedirect: stays}
 	rest := restAPI{url: c.APIURL, token: token, client: client}
 	switch c.Type {
 	case config.GitHostGitHub:
@@ -54,6 +54,19 @@ func NewAPI(c config.GitHost, token strict.Secret) (*API, error) {
 	return nil, deploy.Errorf(deploy.Invalid, "Git host type %q is not known; expected %s", c.Type, strict.Alternatives(c.Type.Values()))
 }
 
+// maxRedirects is how often a host may send on to another address.
+const maxRedirects = 5
+
+// stays follows a redirect only on the host that it comes from, and never out of
+// TLS: the token goes along, and is nobody else's.
+func stays(to *http.Request, via []*http.Request) error {
+	from := via[len(via)-1].URL
+	if len(via) > maxRedirects || to.URL.Host != from.Host || from.Scheme == "https" && to.URL.Scheme != "https" {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
 // OpenPullRequest opens a pull request and returns the address of its page. Asked
 // again it returns the page of the one that it opened before. The kind is Invalid
 // when the host refuses it, or does not know the repository or the token, else
@@ -61,7 +74,7 @@ func NewAPI(c config.GitHost, token strict.Secret) (*API, error) {
 func (a *API) OpenPullRequest(ctx context.Context, p PullRequest) (page string, err error) {
 	path, ok := projectPath(p.Remote)
 	if !ok {
-		return "", deploy.Errorf(deploy.Invalid, "open a pull request: the remote %s names no repository of a host", p.Remote)
+		return "", deploy.Errorf(deploy.Invalid, "open a pull request: the remote names no repository of host %s", a.host)
 	}
 	page, err = a.pulls.open(ctx, path, p)
 	if err != nil {
@@ -90,6 +103,8 @@ func refusedBy(status int, message string) error {
 		return deploy.Errorf(deploy.Invalid, "the host does not accept the token (status %d: %s); give spec.gitHosts one that may open pull requests", status, message)
 	case status == http.StatusNotFound:
 		return deploy.Errorf(deploy.Invalid, "the host knows no such repository (status 404: %s); check apiURL, and that the token of spec.gitHosts may see it", message)
+	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
+		return deploy.Errorf(deploy.Invalid, "the host sends on to another address (status %d), which is not asked: the token is not for it; set apiURL of spec.gitHosts to where the API is", status)
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
 		return deploy.Errorf(deploy.Unavailable, "the host answers with status %d: %s", status, message)
 	}

@@ -108,6 +108,25 @@ func TestOpenPullRequest(t *testing.T) {
 	}
 }
 
+// TestTokenStaysWithItsHost: a host that sends on to another gives away no token.
+func TestTokenStaysWithItsHost(t *testing.T) {
+	for _, kind := range config.GitHostType("").Values() {
+		other := &fake{answers: map[string]answer{"POST": {201, `{"html_url":"https://other/1","web_url":"https://other/1"}`}}}
+		elsewhere := httptest.NewServer(other)
+		defer elsewhere.Close()
+		host := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+		defer host.Close()
+		api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostType(kind), APIURL: host.URL}, strict.NewSecret("s3cr3t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := api.OpenPullRequest(t.Context(), PullRequest{Remote: "https://host/team/app", Head: "image-1", Base: "main"})
+		if page != "" || !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "apiURL") || len(other.got) > 0 {
+			t.Errorf("%s: got %q, %v; the other host got %q", kind, page, err, other.got)
+		}
+	}
+}
+
 func TestOpenPullRequestWithoutHost(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostGitLab, APIURL: s.URL}, strict.NewSecret("s"))
