@@ -95,6 +95,20 @@ func message(rules []rule, e deploy.RegisteredEvent) (string, error) {
 	return strings.ReplaceAll(text+"\n\n"+strings.Join(trailers(e), "\n"), "\x00", ""), nil
 }
 
+// maxTitle bounds the title of a pull request, in characters: the hosts refuse more
+// than 255.
+const maxTitle = 250
+
+// titled returns the title and the body of a pull request for a commit of that
+// message. What is too long for a title stands in the body, too.
+func titled(message string) (title, body string) {
+	title, body, _ = strings.Cut(message, "\n")
+	if runes := []rune(title); len(runes) > maxTitle {
+		title, body = string(runes[:maxTitle])+"…", message
+	}
+	return title, strings.TrimSpace(body)
+}
+
 // trailers are the event's contexts, the commit that caused it, and its ID.
 func trailers(e deploy.RegisteredEvent) []string {
 	var out []string

@@ -3,7 +3,6 @@ package event
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -197,8 +196,8 @@ func (j *job) open(ctx context.Context, branch, commit, text string) (*deploy.Ev
 		h.Description = fmt.Sprintf("pushed branch %s; open a pull request for it to %s at %s: no entry of spec.gitHosts is for its host", branch, j.repo.Branch, j.repo.Git.Remote())
 		return h, nil
 	}
-	title, body, _ := strings.Cut(text, "\n")
-	page, err := j.repo.PullRequests.Open(ctx, branch, j.repo.Branch, title, strings.TrimSpace(body))
+	title, body := titled(text)
+	page, err := j.repo.PullRequests.Open(ctx, branch, j.repo.Branch, title, body)
 	if deploy.IsKind(err, deploy.Invalid) {
 		h.Status, h.Description = deploy.EventFailure, fmt.Sprintf("pushed branch %s, but: %s", branch, err)
 		return h, nil
