@@ -114,7 +114,8 @@ func Pod(pod *corev1.Pod, now time.Time) (deploy.Health, string) {
 	if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodSucceeded {
 		return deploy.Healthy, ""
 	}
-	for _, trouble := range rollout.Explain([]corev1.Pod{*pod}, nil, now) {
+	if troubles := rollout.Explain([]corev1.Pod{*pod}, nil, now); len(troubles) > 0 {
+		trouble := troubles[0]
 		reason := trouble.Text
 		if trouble.Container != "" {
 			reason = "container " + trouble.Container + ": " + reason
