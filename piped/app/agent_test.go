@@ -128,6 +128,7 @@ func testLogger(t *testing.T) *slog.Logger {
 type client struct {
 	t       *testing.T
 	ctx     context.Context
+	conn    *grpc.ClientConn
 	api     apiservice.APIServiceClient
 	control controlv1.ControlServiceClient
 }
@@ -146,7 +147,7 @@ func dial(t *testing.T, addr, dataDir string) *client {
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "API-KEY "+strings.TrimSpace(string(key)))
-	return &client{t: t, ctx: ctx, api: apiservice.NewAPIServiceClient(conn), control: controlv1.NewControlServiceClient(conn)}
+	return &client{t: t, ctx: ctx, conn: conn, api: apiservice.NewAPIServiceClient(conn), control: controlv1.NewControlServiceClient(conn)}
 }
 
 // appID is the ID of the application in a directory of the test repository.
