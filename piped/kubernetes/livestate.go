@@ -87,6 +87,7 @@ type liveNode struct {
 	deploy.LiveObject
 	live     *unstructured.Unstructured // nil of children and of what is not there
 	children []*liveNode
+	adopted  bool // it is somebody's child
 
 	ended    bool  // a Pod that has ended, which another replaces where one is wanted
 	idle     bool  // a ReplicaSet without pods

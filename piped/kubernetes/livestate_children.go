@@ -233,9 +233,15 @@ func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	f.keep(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
 }
 
-// adopt gives a node its children, and these theirs, and lets them explain it.
+// adopt gives a node its children, and these theirs, and lets them explain it. A
+// child is given once: whoever may write owner references can make a circle of them.
 func (r *liveRead) adopt(n *liveNode) {
-	n.children = r.created[n.UID]
+	for _, child := range r.created[n.UID] {
+		if !child.adopted {
+			child.adopted = true
+			n.children = append(n.children, child)
+		}
+	}
 	if n.Object.Kind == rollout.KindDeployment {
 		n.children = withoutIdle(n.children)
 	}
