@@ -107,6 +107,7 @@ func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
 	for _, p := range a.Providers {
 		name, kind := text(p.Name), text(p.Type)
 		m.PlatformProviders = append(m.PlatformProviders, &modelv1.Piped_PlatformProvider{Name: name, Type: kind})
+		//lint:ignore SA1019 older clients read the older field
 		m.CloudProviders = append(m.CloudProviders, &modelv1.Piped_CloudProvider{Name: name, Type: kind})
 		plugin.DeployTargets = append(plugin.DeployTargets, name)
 	}

@@ -206,7 +206,8 @@ func TestGetPiped(t *testing.T) {
 	epoch := controltest.Epoch.Unix()
 	want := &modelv1.Piped{
 		Id: "piped-1", Name: "the agent", ProjectId: "project-1", Version: "v1.2.3", StartedAt: epoch, Status: modelv1.Piped_ONLINE,
-		Repositories:      []*modelv1.ApplicationGitRepository{{Id: "apps", Remote: "https://git.example.com/apps.git", Branch: "main"}},
+		Repositories: []*modelv1.ApplicationGitRepository{{Id: "apps", Remote: "https://git.example.com/apps.git", Branch: "main"}},
+		//lint:ignore SA1019 older clients read the older field
 		CloudProviders:    []*modelv1.Piped_CloudProvider{{Name: "dev", Type: "KUBERNETES"}, {Name: "prod", Type: "KUBERNETES"}},
 		PlatformProviders: []*modelv1.Piped_PlatformProvider{{Name: "dev", Type: "KUBERNETES"}, {Name: "prod", Type: "KUBERNETES"}},
 		Plugins:           []*modelv1.Piped_Plugin{{Name: "kubernetes", DeployTargets: []string{"dev", "prod"}}},

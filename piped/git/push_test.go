@@ -45,11 +45,11 @@ func TestPush(t *testing.T) {
 	for name := range pushTo(t, gittest.New(t)) {
 		t.Run(name, func(t *testing.T) {
 			up := gittest.New(t)
-			first := up.Push(t, "first", map[string]string{"apps/web/app.yaml": "v1", "apps-x": "x", "apps/web.txt": "t", "run.sh": "#!"})
+			up.Push(t, "first", map[string]string{"apps/web/app.yaml": "v1", "apps-x": "x", "apps/web.txt": "t", "run.sh": "#!"})
 			if err := up.SetExecutable("run.sh", true); err != nil {
 				t.Fatal(err)
 			}
-			first = up.Push(t, "executable", nil)
+			first := up.Push(t, "executable", nil)
 			r := pushTo(t, up)[name](t)
 			mustSync(t, r, first, true)
 			commit, err := r.Push(t.Context(), gittest.Branch, change(first, map[string][]byte{"apps/web/app.yaml": []byte("v2"), "run.sh": []byte("#!2")}))
