@@ -33,7 +33,7 @@ func (s *controlService) ListAdoptions(ctx context.Context, req *controlv1.ListA
 		}
 		resp.Adoptions = append(resp.Adoptions, adoption(app, a))
 	}
-	return resp, nil
+	return resp, holdsAll(resp.Adoptions, "adoptions", "name an application; each that waits carries a notice")
 }
 
 func adoption(app deploy.Application, a deploy.Adoption) *controlv1.Adoption {

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
@@ -66,4 +67,13 @@ func fit[M proto.Message](list []M) int {
 		}
 	}
 	return len(list)
+}
+
+// holdsAll refuses a list that has no pages and is larger than a response can be;
+// instead says how to ask for less.
+func holdsAll[M proto.Message](list []M, what, instead string) error {
+	if fit(list) == len(list) {
+		return nil
+	}
+	return deploy.Errorf(deploy.Illegal, "there are %d %s, more than a response holds: %s", len(list), what, instead)
 }

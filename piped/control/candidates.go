@@ -24,7 +24,7 @@ func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.List
 			resp.Candidates = append(resp.Candidates, m)
 		}
 	}
-	return resp, nil
+	return resp, holdsAll(resp.Candidates, "candidates", "name a repository or a reason")
 }
 
 var candidateReasons = map[deploy.CandidateState]controlv1.CandidateReason{
