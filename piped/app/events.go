@@ -49,8 +49,24 @@ func planEvents(cfg *config.Piped) (*events, error) {
 	return e, errors.Join(errs...)
 }
 
-func (e *events) same(o *events) bool {
-	return e.author == o.author && e.email == o.email && reflect.DeepEqual(e.watcher, o.watcher) && slices.EqualFunc(e.hosts, o.hosts, gitHost.same)
+func (e *events) sameAuthor(o *events) bool { return e.author == o.author && e.email == o.email }
+
+func (e *events) sameRules(o *events) bool {
+	return reflect.DeepEqual(e.watcher, o.watcher) && slices.EqualFunc(e.hosts, o.hosts, gitHost.same)
+}
+
+// useEvents puts next into effect and returns the names of what has changed.
+func (l *live) useEvents(was, next *events) (changed []string) {
+	if !was.sameAuthor(next) {
+		changed = append(changed, "git.username and git.email")
+	}
+	if !was.sameRules(next) {
+		changed = append(changed, "eventWatcher and gitHosts")
+	}
+	if changed != nil {
+		l.events.Store(next)
+	}
+	return changed
 }
 
 // eventSettings returns what the event watcher is to know of the configuration in

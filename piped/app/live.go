@@ -172,10 +172,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		changed = append(changed, "name")
 		l.name.Store(&next.name)
 	}
-	if !was.events.same(next.events) {
-		changed = append(changed, "eventWatcher and gitHosts")
-		l.events.Store(next.events)
-	}
+	changed = append(changed, l.useEvents(was.events, next.events)...)
 	if was.limits != next.limits {
 		changed = append(changed, "limits")
 		l.limits.Store(&next.limits)

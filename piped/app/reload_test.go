@@ -193,7 +193,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		replaceFile(t, kubeconfig, fmt.Sprintf("%s\n# rotation %d\n", data, round))
 		agent.awaitLog("changed=platformProviders", "a replaced or removed connection has ended")
 		s.more = fmt.Sprintf("  git: {username: user%d}\n", round)
-		agent.write(s, "changed=repositories")
+		agent.write(s, `changed="repositories, git.username and git.email"`)
 	}
 	last := 0
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
