@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -508,6 +509,33 @@ func TestPullRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAHostThatIsAway: what needs no pull request does not wait for one that cannot
+// be opened.
+func TestAHostThatIsAway(t *testing.T) {
+	l := newLab(t)
+	files := web("web", "v1")
+	files["web/app.pipecd.yaml"] = appConfig("makePullRequest: true", setTag)
+	for name, text := range web("api", "v1") {
+		files[name] = strings.ReplaceAll(text, "{app: web}", "{app: api}")
+	}
+	up, _ := l.repository("apps", "", files)
+	l.application("apps", "web")
+	l.application("apps", "api")
+	h := &host{errs: slices.Repeat([]error{deploy.Errorf(deploy.Unavailable, "down")}, 100)}
+	l.settings.Repositories[0].PullRequests = h
+	l.register("e1", "v2", appWeb)
+	l.register("e2", "v2", map[string]string{"app": "api"})
+	l.run(l.ended("e2"))
+	l.want("e2", deploy.EventHandled, "committed")
+	l.want("e1", deploy.EventOpen, "down")
+	if got := content(t, up, "api/values.yaml"); !strings.Contains(got, "tag: v2") || len(h.got) > 2 {
+		t.Errorf("it holds %q; the host was asked %d times", got, len(h.got))
+	}
+	h.errs = nil
+	l.run(l.ended("e1"))
+	l.want("e1", deploy.EventHandled, "opened pull request")
 }
 
 // A configuration of a commit that does not count says nothing.

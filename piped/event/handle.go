@@ -2,6 +2,7 @@ package event
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,10 +51,15 @@ func (w *Watcher) survive(repo Repository) {
 }
 
 // handle does what the rules of a repository say of one event. It returns the rules
-// of the last head that it saw.
+// of the last head that it saw. That a pull request cannot be opened now is no error:
+// what else is to be written does not wait for it.
 func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository, s *ruleSet, e deploy.RegisteredEvent) (*ruleSet, error) {
+	waits := false
 	for _, pullRequest := range []bool{false, true} {
 		if len(s.of(e, pullRequest)) == 0 || e.Handling(repo.ID, pullRequest).Status != deploy.EventOpen {
+			continue
+		}
+		if waits = pullRequest && w.pausing(pullsOf(repo.ID)); waits {
 			continue
 		}
 		job := &job{Watcher: w, settings: settings, repo: repo, rules: s, event: e, pullRequest: pullRequest}
@@ -68,12 +74,31 @@ func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository
 		if err := w.Store.SaveEventHandling(ctx, e.ID, *handling); err != nil {
 			return s, err
 		}
-		if err != nil {
+		var host hostError
+		switch {
+		case errors.As(err, &host):
+			waits = true
+			w.rest(pullsOf(repo.ID))
+			w.Logger.Warn("cannot open a pull request for an event; trying again", "event", e.Name, "eventID", e.ID, "repo", repo.ID, "error", err)
+		case err != nil:
 			return s, err
+		case pullRequest:
+			w.recovered(pullsOf(repo.ID))
 		}
+	}
+	if waits {
+		return s, nil
 	}
 	return s, w.noted(ctx, settings, repo.ID, e.ID)
 }
+
+// pullsOf names the pull requests of a repository among what is left alone.
+func pullsOf(repoID string) string { return repoID + "\x00pull requests" }
+
+// hostError is an error of a host's API: the repository does what it is asked.
+type hostError struct{ error }
+
+func (e hostError) Unwrap() error { return e.error }
 
 // job is one event in one repository, on its branch or in a pull request.
 type job struct {
@@ -203,7 +228,7 @@ func (j *job) open(ctx context.Context, branch, commit, text string) (*deploy.Ev
 		return h, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, hostError{err}
 	}
 	h.Description, h.PullRequestURL = "opened pull request "+page, page
 	return h, nil

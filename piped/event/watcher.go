@@ -101,12 +101,12 @@ type Watcher struct {
 	again map[string]bool // something came while it was busy
 
 	mu     sync.Mutex
-	pauses map[string]pause           // of repositories that cannot be pushed to
+	pauses map[string]pause           // of repositories that cannot be pushed to, and of pullsOf those
 	done   map[string]map[string]bool // by event, repositories that have nothing left to do for it
 	said   map[string]string          // what was logged last of a broken file
 }
 
-// pause is how long a repository is left alone.
+// pause is how long a repository, or its pull requests, are left alone.
 type pause struct {
 	length time.Duration
 	until  time.Time
