@@ -42,8 +42,8 @@ type NewDeployment struct {
 // the deployment's ID in its metadata, the chain it begins is stored, those it
 // supersedes are cancelled, naming it, and of those it replaces the cancellation
 // is asked for. Exists if there is a deployment of that ID; NotFound without the
-// application or the command; Illegal if the application is deleted or disabled;
-// Conflict if the command was answered before. Then nothing is written.
+// application or the command; Illegal if the application is deleted or disabled, or
+// the agent is; Conflict if the command was answered before. Then nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -73,6 +73,12 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	}
 	if err := mayDeploy(app); err != nil {
 		return d, err
+	}
+	switch agent, _, err := one(ctx, t, scanAgent, selectAgent); {
+	case err != nil:
+		return d, err
+	case agent.Disabled:
+		return d, deploy.Errorf(deploy.Illegal, "the agent is disabled: enable it first")
 	}
 	if n.Supersede {
 		if err := t.supersede(ctx, &d); err != nil {

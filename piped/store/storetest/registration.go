@@ -156,6 +156,13 @@ func testAgent(t *testing.T, e *env) {
 	if again := feed.Take(); again != nil {
 		t.Errorf("announced without a change: %v", again)
 	}
+	app := e.putApp(t, "web")
+	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("d1", app, deploy.OnCommit)})
+	wantKind(t, err, deploy.Illegal, "the agent is disabled") // whoever looked before it was
+	if _, err := e.store.UpdateAgent(ctx, func(a *deploy.AgentRecord) { a.Disabled = false }); err != nil {
+		t.Fatal(err)
+	}
+	e.create(t, "d1", app)
 }
 
 func must(t *testing.T, err error) {
