@@ -89,9 +89,10 @@ func (path appender) Write(data []byte) (n int, err error) {
 // auditedFields are the fields that tell what a call is about, by their path.
 // Whatever else a request holds, such as the data of an event, is not recorded.
 var auditedFields = map[string]bool{
-	"application_id": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
-	"name": true, "subject": true, "role": true, "commit": true, "strategy": true, "config_filename": true,
-	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true, "deploy_targets": true,
+	"application_id": true, "application_ids": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
+	"name": true, "subject": true, "role": true, "commit": true, "strategy": true, "new_filename": true,
+	"platform_provider": true, "deploy_targets_by_plugin.deploy_targets": true,
+	"git_path.repo.id": true, "git_path.path": true, "git_path.config_filename": true,
 	"repo_remote_url": true, "head_branch": true, "base_branch": true,
 	"cascade": true, "dry_run": true, "accept": true, "override_sync_windows": true, "force_rollback": true, "force_no_rollback": true,
 	"api_key.id": true, "event_id": true,
@@ -110,9 +111,12 @@ func audited(message any) []any {
 	if !ok || m == nil {
 		return nil
 	}
-	var out []any
-	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		out = append(out, auditedField("", f, v)...)
+	return auditedIn("", m.ProtoReflect())
+}
+
+func auditedIn(path string, m protoreflect.Message) (out []any) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		out = append(out, auditedField(path, f, v)...)
 		return true
 	})
 	return out
@@ -122,15 +126,19 @@ func auditedField(path string, f protoreflect.FieldDescriptor, v protoreflect.Va
 	name := path + string(f.Name())
 	switch {
 	case f.IsMap():
+		if f.MapValue().Message() == nil {
+			return nil
+		}
+		v.Map().Range(func(_ protoreflect.MapKey, inner protoreflect.Value) bool {
+			out = append(out, auditedIn(name+".", inner.Message())...)
+			return true
+		})
 	case f.IsList():
 		if auditedFields[name] && f.Kind() == protoreflect.StringKind {
 			out = append(out, slog.Any(name, shortList(v.List())))
 		}
 	case f.Message() != nil:
-		v.Message().Range(func(inner protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			out = append(out, auditedField(name+".", inner, v)...)
-			return true
-		})
+		out = auditedIn(name+".", v.Message())
 	case !auditedFields[name]:
 	case f.Enum() != nil:
 		out = append(out, slog.String(name, enumName(f.Enum(), v.Enum())))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,6 +132,31 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file's mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// TestTargetsOfRegistrationAreRecorded: where an application is deployed to, and which
+// ones are renamed, is told of calls that are refused, too.
+func TestTargetsOfRegistrationAreRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.AuditFile = path })
+	apis, read := apiservice.NewAPIServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadOnly)
+	_, _ = apis.UpdateApplication(read, &apiservice.UpdateApplicationRequest{ApplicationId: "a", PlatformProvider: "prod"})
+	_, _ = apis.UpdateApplicationDeployTargets(read, &apiservice.UpdateApplicationDeployTargetsRequest{
+		ApplicationId: "a", DeployTargetsByPlugin: map[string]*modelv1.DeployTargets{"kubernetes": {DeployTargets: []string{"prod"}}},
+	})
+	_, _ = apis.RenameApplicationConfigFile(read, &apiservice.RenameApplicationConfigFileRequest{ApplicationIds: []string{"a", "b"}, NewFilename: "x.pipecd.yaml"})
+	want := []map[string]string{
+		{"target: application_id": "a", "target: platform_provider": "prod"},
+		{"target: application_id": "a", "target: deploy_targets_by_plugin.deploy_targets": `["prod"]`},
+		{"target: application_ids": `["a","b"]`, "target: new_filename": "x.pipecd.yaml"},
+	}
+	got := audited(t, path)
+	for _, record := range got {
+		maps.DeleteFunc(record, func(key, _ string) bool { return !strings.HasPrefix(key, "target: ") })
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 }
 
