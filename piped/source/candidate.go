@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"unicode/utf8"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
@@ -27,14 +28,15 @@ func (c Candidate) Path() string { return path.Join(c.Dir, c.ConfigFile) }
 // Candidates returns every application configuration in the tree, ordered by
 // path. A file that cannot be read or does not parse carries its own error and
 // spoils no other; the error returned is for a tree that cannot be walked.
-// Other files are not opened.
+// Other files are not opened. A directory whose name is not UTF-8 is passed over
+// with all that is in it: it has no path by which an application could be named.
 func Candidates(fsys fs.FS) ([]Candidate, error) {
 	var out []Candidate
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("list %s: %w", name, err)
-		case entry.IsDir() && entry.Name() == ".git":
+		case entry.IsDir() && (entry.Name() == ".git" || !utf8.ValidString(entry.Name())):
 			return fs.SkipDir
 		case entry.IsDir() || !config.IsApplicationConfig(entry.Name()):
 			return nil

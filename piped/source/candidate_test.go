@@ -114,6 +114,16 @@ func (b broken) ReadDir(name string) ([]fs.DirEntry, error) {
 	return b.MapFS.ReadDir(name)
 }
 
+// TestCandidatesBesideNamesThatAreNotUTF8: Git has such names, and io/fs refuses them.
+func TestCandidatesBesideNamesThatAreNotUTF8(t *testing.T) {
+	const text = head + "  name: web\n"
+	tree := files("web/app.pipecd.yaml", text, "caf\xe9/app.pipecd.yaml", text, "web/caf\xe9/in/app.pipecd.yaml", text, "web/caf\xe9.yaml", text)
+	got, err := Candidates(tree)
+	if err != nil || len(got) != 1 || got[0].Path() != "web/app.pipecd.yaml" || got[0].Err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestCandidatesOfATreeThatCannotBeWalked(t *testing.T) {
 	_, err := Candidates(broken{files("apps/web/app.pipecd.yaml", head+"  name: web\n")})
 	want := "look for application configurations: list apps: object is missing"
