@@ -124,7 +124,7 @@ func (r *Remover) attempt(ctx context.Context, c deploy.Command, log *slog.Logge
 	if err != nil {
 		return false, err
 	}
-	found, err := r.clear(ctx, app, last, log)
+	found, err := r.clear(ctx, app, log)
 	if err != nil {
 		return false, err
 	}
@@ -183,7 +183,7 @@ type findings struct {
 
 // clear deletes the application's objects in all its clusters at the same time: one
 // that does not answer keeps no other waiting.
-func (r *Remover) clear(ctx context.Context, app deploy.Application, last bool, log *slog.Logger) (findings, error) {
+func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.Logger) (findings, error) {
 	clusters, err := r.clustersOf(ctx, app)
 	if err != nil {
 		return findings{}, err
@@ -198,7 +198,7 @@ func (r *Remover) clear(ctx context.Context, app deploy.Application, last bool, 
 	var errs []error
 	for name, items := range clusters {
 		wg.Go(func() {
-			found, err := removal{Remover: r, app: app, cluster: name, kinds: kinds, last: last, log: lines{log.With("cluster", name)}}.run(ctx, items)
+			found, err := removal{Remover: r, app: app, cluster: name, kinds: kinds, log: lines{log.With("cluster", name)}}.run(ctx, items)
 			mu.Lock()
 			defer mu.Unlock()
 			all.kept = append(all.kept, found.kept...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -21,13 +22,12 @@ type removal struct {
 	app     deploy.Application
 	cluster string
 	kinds   []string // of the protected kinds, those that are deleted all the same
-	last    bool     // there is no further attempt
 	log     deploy.StageLog
 }
 
-// run deletes level by level. What uses others goes first: a level is begun when the
-// one before it is gone, or when there is no further attempt. Each level's objects
-// leave the inventory when they are gone. The error is one of the store.
+// run deletes level by level. What uses others goes first: a level is begun only when
+// the one before it is gone, also by the last attempt. Each level's objects leave the
+// inventory when they are gone. The error is one of the store.
 func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found findings, err error) {
 	c, release, err := m.open()
 	if err != nil {
@@ -47,7 +47,7 @@ func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found f
 	if err := m.forget(ctx, plan.Gone); err != nil {
 		return found, err
 	}
-	for _, level := range plan.Levels {
+	for i, level := range plan.Levels {
 		ended, left := c.RemoveLevel(ctx, m.PipedID, level, m.log)
 		if err := m.forget(ctx, ended); err != nil {
 			return found, err
@@ -55,9 +55,13 @@ func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found f
 		for _, l := range left {
 			found.waiting = append(found.waiting, fmt.Sprintf("%s: %s", l.Item.Object, l.Reason))
 		}
-		if len(left) > 0 && !m.last {
-			break
+		if len(left) == 0 {
+			continue
 		}
+		if later := len(slices.Concat(plan.Levels[i+1:]...)); later > 0 {
+			found.waiting = append(found.waiting, fmt.Sprintf("what goes only after these: %d more", later))
+		}
+		break
 	}
 	return found, ctx.Err()
 }

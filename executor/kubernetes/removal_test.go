@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,32 @@ func TestRemovalWaitsForAClusterThatIsNotThere(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Secret/far"}, l.inventoried(t)); diff != "" {
 		t.Errorf("inventory in the end (-want +got):\n%s", diff)
+	}
+}
+
+// TestRemovalKeepsItsOrderToTheEnd: what others use stays as long as they do, also when
+// there is no further attempt.
+func TestRemovalKeepsItsOrderToTheEnd(t *testing.T) {
+	l := newStageLab(t)
+	l.succeed(t, keptManifest+"---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: front}\nspec: {maxUnavailable: 1, selector: {matchLabels: {app: front}}}\n")
+	l.answered = func(r *http.Request) error {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/front") {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no"}}
+		}
+		return nil
+	}
+	var skip atomic.Int64
+	skip.Store(int64(31 * time.Minute))
+	l.remove(t, &skip)
+	failed := l.command(t, "fails", func(c deploy.Command) bool { return c.Status == deploy.CommandFailed })
+	if reason := failed.Metadata[deploy.MetaReason]; !strings.Contains(reason, "/front") || !strings.Contains(reason, "what goes only after these: 1 more") {
+		t.Errorf("the reason is %q", reason)
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/kept", "PodDisruptionBudget/front"}, l.inventoried(t)); diff != "" {
+		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
+	if _, err := l.shared.Client(t).CoreV1().ConfigMaps(l.ns).Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("what others use: %v", err)
 	}
 }
 
