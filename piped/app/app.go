@@ -21,11 +21,9 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/event"
-	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/preview"
 	"github.com/c785c783/piped/piped/source"
-	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/planner"
@@ -33,14 +31,6 @@ import (
 	"github.com/c785c783/piped/scheduler"
 	"github.com/c785c783/piped/trigger"
 )
-
-// sourceCacheBytes bounds the memory of sources that were loaded lately: the
-// planner and the stages of a deployment load the same one.
-const sourceCacheBytes = 8 << 20
-
-// concealedCacheBytes bounds the memory of sources that were rendered without
-// secrets, to be shown.
-const concealedCacheBytes = 2 << 20
 
 // Options are what New needs beside the configuration. The zero value is what
 // production uses.
@@ -91,87 +81,23 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	live := a.live
-	live.clusters.store = st
-	a.parts.onClose("repositories", live.repositories.Close)
-	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
-		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now,
-	})
+	src, err := a.openSources(ctx, cfg, o, st)
 	if err != nil {
 		return nil, err
 	}
-	a.parts.onClose("remote repositories", live.remotes.Close)
-	live.charts, err = helm.New(helm.Config{Git: live.remotes, Dir: filepath.Join(cfg.DataDir, "charts")})
+	plans, err := a.addPhases(cfg, o, st, src)
 	if err != nil {
 		return nil, err
 	}
-	setup, problems, err := live.plan(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if problems != nil {
-		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
-	}
-	serves, err := newCapabilities(ctx, st, live.clusters, o)
-	if err != nil {
-		return nil, err
-	}
-	loader := &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: serves.For,
-		CacheBytes: sourceCacheBytes,
-	}
-
-	live.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
-		watched, unwatched := live.repositories.watchable()
-		return trigger.New(trigger.Config{
-			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval, Review: review,
-			Live: running{sources: loader, clusters: live.clusters, tenants: live.tenants, pipedID: cfg.PipedID}, Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
-		})
-	}
-	a.parts.add("clusters", live.clusters.Run)
-	a.parts.add("capabilities", serves.Run)
-	a.parts.add("trigger", live.follower.Run)
-	plans := planner.New(planner.Config{
-		Store: st, Sources: loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
-		Tenancy: live.tenants, Logger: o.Logger.With("component", "planner"), Now: o.Now,
-	})
-	a.parts.add("planner", plans.Run)
-	concealed := &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: serves.For,
-		CacheBytes: concealedCacheBytes,
-	}
-	previewer := preview.New(preview.Config{
-		Store: st, Repositories: mergeable{live}, Sources: concealed, Plan: planOf(plans), Workers: cfg.PlanPreview.WorkerNum,
-		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
-	})
-	a.parts.add("plan previews", previewer.Run)
-	executors, err := a.executors(cfg, o, st, loader)
-	if err != nil {
-		return nil, err
-	}
-	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
-		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
-	})
-	a.parts.add("scheduler", live.scheduler.Run)
-	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
-		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
-	})
-	a.parts.add("removal", remover.Run)
-	watcher := event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Look: live.follower.Look,
-		Logger: o.Logger.With("component", "events"), Now: o.Now,
-	})
-	a.parts.add("events", watcher.Run)
-	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: serves, live: live}
-
-	if err := a.listen(cfg, o, st, previews{plans, live.repositories, concealed}, remover, state); err != nil {
+	remover := a.addRequests(cfg, o, st, src, plans)
+	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live}
+	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed}, remover, state); err != nil {
 		return nil, err
 	}
 	a.parts.add("readiness", a.beReady)
-	live.begin(ctx, setup)
+	a.live.begin(ctx, src.setup)
 	if o.ConfigFile != "" {
-		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, live, st, o).Run)
+		a.parts.add("configuration", newReloader(o.ConfigFile, cfg, a.live, st, o).Run)
 	}
 	a.log.Info("agent ready to run", "version", o.Version, "api", a.api.Addr(), "web", a.web.Addr(), "ownerKey", ownerKey, "dataDir", cfg.DataDir)
 	return a, nil
@@ -200,6 +126,55 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	}
 	ownerKey, err = ensureOwnerKey(ctx, st, cfg.DataDir, o.Now())
 	return st, ownerKey, err
+}
+
+// addPhases makes the components of the three phases.
+func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sources) (*planner.Planner, error) {
+	live := a.live
+	live.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
+		watched, unwatched := live.repositories.watchable()
+		return trigger.New(trigger.Config{
+			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval, Review: review,
+			Live:       running{sources: src.loader, clusters: live.clusters, tenants: live.tenants, pipedID: cfg.PipedID},
+			Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
+		})
+	}
+	plans := planner.New(planner.Config{
+		Store: st, Sources: src.loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
+		Tenancy: live.tenants, Logger: o.Logger.With("component", "planner"), Now: o.Now,
+	})
+	executors, err := a.executors(cfg, o, st, src.loader)
+	if err != nil {
+		return nil, err
+	}
+	live.scheduler = scheduler.New(scheduler.Config{
+		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
+		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
+	})
+	a.parts.add("clusters", live.clusters.Run)
+	a.parts.add("capabilities", src.serves.Run)
+	a.parts.add("trigger", live.follower.Run)
+	a.parts.add("planner", plans.Run)
+	a.parts.add("scheduler", live.scheduler.Run)
+	return plans, nil
+}
+
+// addRequests makes the components that do what is asked for beside deployments.
+func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) *kubernetes.Remover {
+	live := a.live
+	a.parts.add("plan previews", preview.New(preview.Config{
+		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Workers: cfg.PlanPreview.WorkerNum,
+		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
+	}).Run)
+	a.parts.add("events", event.New(event.Config{
+		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Look: live.follower.Look,
+		Logger: o.Logger.With("component", "events"), Now: o.Now,
+	}).Run)
+	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
+		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
+	})
+	a.parts.add("removal", remover.Run)
+	return remover
 }
 
 // executors makes what runs the stages, by stage name.

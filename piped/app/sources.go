@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// sourceCacheBytes bounds the memory of sources that were loaded lately: the
+// planner and the stages of a deployment load the same one.
+const sourceCacheBytes = 8 << 20
+
+// concealedCacheBytes bounds the memory of sources that were rendered without
+// secrets, to be shown.
+const concealedCacheBytes = 2 << 20
+
+// sources are what applications are read with.
+type sources struct {
+	setup     setup         // what the configuration asks for
+	serves    *capabilities // what the clusters serve
+	loader    *source.Loader
+	concealed *source.Loader // with a name in place of each secret
+}
+
+// openSources opens what repositories, remotes and charts are kept in, and plans
+// what the configuration asks for.
+func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) (s sources, err error) {
+	live := a.live
+	live.clusters.store = st
+	a.parts.onClose("repositories", live.repositories.Close)
+	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
+		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now,
+	})
+	if err != nil {
+		return s, err
+	}
+	a.parts.onClose("remote repositories", live.remotes.Close)
+	live.charts, err = helm.New(helm.Config{Git: live.remotes, Dir: filepath.Join(cfg.DataDir, "charts")})
+	if err != nil {
+		return s, err
+	}
+	var problems error
+	s.setup, problems, err = live.plan(cfg)
+	if err != nil {
+		return s, err
+	}
+	if problems != nil {
+		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
+	}
+	if s.serves, err = newCapabilities(ctx, st, live.clusters, o); err != nil {
+		return s, err
+	}
+	s.loader = &source.Loader{
+		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For,
+		CacheBytes: sourceCacheBytes,
+	}
+	s.concealed = &source.Loader{
+		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For,
+		CacheBytes: concealedCacheBytes,
+	}
+	return s, nil
+}
