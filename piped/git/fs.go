@@ -140,7 +140,7 @@ func pathError(op, name string, err error) error {
 // through, so that ".." of a symbolic link means the directory the link is in.
 func (t *treeFS) resolve(name string, follow bool) (object.TreeEntry, error) {
 	root := object.TreeEntry{Name: ".", Mode: filemode.Dir, Hash: t.root}
-	if !fs.ValidPath(name) {
+	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // Git has names that are not UTF-8: what is listed can be opened
 		return root, fs.ErrInvalid
 	}
 	trail := []object.TreeEntry{root}

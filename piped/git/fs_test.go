@@ -93,6 +93,32 @@ func TestACommitIsAFileSystem(t *testing.T) {
 	}
 }
 
+// TestNamesThatAreNotUTF8 are in repositories, and io/fs has none: whoever walks a
+// commit must not fail at them.
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	fsys := at(t, func(up *gittest.Repo) error {
+		return errors.Join(up.Write(map[string]string{"caf\xe9/na\xefve": "x"}), up.Symlink("link", "caf\xe9"))
+	})
+	var read []string
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := fs.ReadFile(fsys, name)
+		read = append(read, name+": "+string(data))
+		return err
+	})
+	if diff := cmp.Diff([]string{"caf\xe9/na\xefve: x"}, read); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if data, err := fs.ReadFile(fsys, "link/na\xefve"); err != nil || string(data) != "x" {
+		t.Errorf("through a link: %q, %v", data, err)
+	}
+	if _, err := fs.ReadFile(fsys, "caf\xe9/../caf\xe9/na\xefve"); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("a path that leads up: %v", err)
+	}
+}
+
 func TestPathsThatCannotBeOpened(t *testing.T) {
 	fsys := at(t, func(up *gittest.Repo) error {
 		up.Submodule("module", strings.Repeat("1", 40))

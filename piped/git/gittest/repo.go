@@ -197,7 +197,7 @@ func (r *Repo) Reset(hash string) error {
 
 // put stores a file's content and stages it.
 func (r *Repo) put(name string, mode filemode.FileMode, data []byte) error {
-	if !fs.ValidPath(name) || name == "." {
+	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) || name == "." { // Git has names that are not UTF-8
 		return fmt.Errorf("write %q: %w", name, fs.ErrInvalid)
 	}
 	o := r.sto.NewEncodedObject()
