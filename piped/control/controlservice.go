@@ -24,6 +24,10 @@ type controlService struct {
 	hub     *hub
 	convert converter
 	newID   func() string
+
+	// What those who follow logs read.
+	deployments reads[deploy.Deployment]
+	logs        reads[[]deploy.LogBlock]
 }
 
 // hashPrefix matches a commit hash and what may stand for one.

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -20,14 +21,16 @@ func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, 
 	ctx := stream.Context()
 	sub := s.hub.subscribe(deploymentFilter{ids: []string{req.DeploymentId}}, true)
 	defer sub.close()
-	d, err := s.store.Deployment(ctx, req.DeploymentId)
+	d, err := s.deployments.do(ctx, req.DeploymentId, func(ctx context.Context) (deploy.Deployment, error) {
+		return s.store.Deployment(ctx, req.DeploymentId)
+	})
 	if err != nil {
 		return err
 	}
 	if req.StageId != "" && d.Stage(req.StageId) == nil {
 		return noStage(d, req.StageId)
 	}
-	f := follower{store: s.store, stream: stream, only: req.StageId, sent: map[string]int64{}, done: map[string]bool{}}
+	f := follower{logAfter: s.logAfter, stream: stream, only: req.StageId, sent: map[string]int64{}, done: map[string]bool{}}
 	for stage, index := range req.AfterIndex {
 		f.sent[stage] = index
 	}
@@ -66,13 +69,22 @@ func noStage(d deploy.Deployment, id string) error {
 	return deploy.Errorf(deploy.NotFound, "deployment %s has no stage %s: its stages are %s", d.ID, id, strings.Join(all, ", "))
 }
 
+// logAfter returns the next page of a stage's log. Those who follow one log are
+// told together that it has grown, and share what they read of it.
+func (s *controlService) logAfter(ctx context.Context, deploymentID, stageID string, index int64) ([]deploy.LogBlock, error) {
+	key := fmt.Sprintf("%s/%s/%d", deploymentID, stageID, index)
+	return s.logs.do(ctx, key, func(ctx context.Context) ([]deploy.LogBlock, error) {
+		return s.store.StageLogAfter(ctx, deploymentID, stageID, index, logPage)
+	})
+}
+
 // follower is one call on its way through the logs of a deployment.
 type follower struct {
-	store  Store
-	stream grpc.ServerStreamingServer[controlv1.FollowStageLogsResponse]
-	only   string           // a stage ID; "" follows all
-	sent   map[string]int64 // by stage ID, the index of the last block the caller has
-	done   map[string]bool  // by stage ID: nothing more follows for it
+	logAfter func(ctx context.Context, deploymentID, stageID string, index int64) ([]deploy.LogBlock, error)
+	stream   grpc.ServerStreamingServer[controlv1.FollowStageLogsResponse]
+	only     string           // a stage ID; "" follows all
+	sent     map[string]int64 // by stage ID, the index of the last block the caller has
+	done     map[string]bool  // by stage ID: nothing more follows for it
 }
 
 // finished reports whether nothing more follows.
@@ -100,7 +112,7 @@ func (f *follower) sendStage(ctx context.Context, deploymentID, stageID string, 
 		if !has {
 			index = -1
 		}
-		blocks, err := f.store.StageLogAfter(ctx, deploymentID, stageID, index, logPage)
+		blocks, err := f.logAfter(ctx, deploymentID, stageID, index)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Callers who come while a read runs share the next one: what they get was read
+// after they asked.
+func TestReadsAreSharedByThoseWhoAskedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reads[int]
+		count := 0
+		get := func(context.Context) (int, error) {
+			count++
+			n := count
+			time.Sleep(time.Second)
+			return n, nil
+		}
+		got := make([]int, 100)
+		var calls sync.WaitGroup
+		call := func(i int) {
+			calls.Go(func() { got[i], _ = r.do(t.Context(), "log", get) })
+			synctest.Wait()
+		}
+		call(0)
+		for i := 1; i < len(got); i++ {
+			call(i)
+		}
+		calls.Wait()
+		for i, n := range got {
+			if want := min(i, 1) + 1; n != want {
+				t.Errorf("caller %d got read %d, want %d", i, n, want)
+			}
+		}
+		if len(r.lanes) != 0 {
+			t.Errorf("%d keys are kept that nobody asks for", len(r.lanes))
+		}
+	})
+}
+
+func TestReadsOfOtherKeysAreNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reads[string]
+		hold := make(chan struct{})
+		go r.do(t.Context(), "slow", func(context.Context) (string, error) { <-hold; return "", nil })
+		synctest.Wait()
+		if got, err := r.do(t.Context(), "quick", func(context.Context) (string, error) { return "read", nil }); got != "read" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		close(hold)
+	})
+}
+
+func TestReadsGoOnWhenWhoReadGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reads[string]
+		first, leave := context.WithCancel(t.Context())
+		hold := make(chan struct{})
+		go r.do(t.Context(), "log", func(context.Context) (string, error) { <-hold; return "", nil })
+		synctest.Wait()
+		left := make(chan error, 1)
+		go func() {
+			_, err := r.do(first, "log", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+			left <- err
+		}()
+		synctest.Wait()
+		next := make(chan string, 1)
+		go func() {
+			got, _ := r.do(t.Context(), "log", func(context.Context) (string, error) { return "read", nil })
+			next <- got
+		}()
+		synctest.Wait()
+		close(hold)
+		synctest.Wait()
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) && err != nil {
+			t.Errorf("who went away got %v", err)
+		}
+		if got := <-next; got != "read" {
+			t.Errorf("who stayed got %q", got)
+		}
+	})
+}
+
+func TestReadsTellErrorsToAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reads[int]
+		want := errors.New("the store does not answer")
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() {
+				if _, err := r.do(t.Context(), "log", func(context.Context) (int, error) { time.Sleep(time.Second); return 0, want }); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			})
+		}
+		calls.Wait()
+	})
+}
