@@ -340,7 +340,13 @@ func TestOneFailureKeepsNoOther(t *testing.T) {
 	if got := len(l.all(failing)); got != 0 {
 		t.Fatalf("%d deployments of the failing one, the test wants none yet", got)
 	}
+	if p := l.trigger.Problem("apps"); p == nil || p.Err == nil || p.Since.IsZero() {
+		t.Errorf("while it fails the problem is %v", p)
+	}
 	l.look()
+	if p := l.trigger.Problem("apps"); p != nil {
+		t.Errorf("afterwards the problem is still %v", p)
+	}
 	if got := l.deployments(failing); len(got) != 1 {
 		t.Errorf("later its deployments are %v", got)
 	}

@@ -95,6 +95,20 @@ func (t *Trigger) Look(repoID string) {
 	}
 }
 
+// Problem is why a repository cannot be followed, wholly or in part.
+type Problem struct {
+	Err   error
+	Since time.Time // of the first of the looks in a row that failed
+}
+
+// Problem returns why the last look at a repository failed, and nil if it did not.
+func (t *Trigger) Problem(repoID string) *Problem {
+	if w := t.watchers[repoID]; w != nil {
+		return w.problem.Load()
+	}
+	return nil
+}
+
 // scan hands out everything that is open.
 func (t *Trigger) scan(ctx context.Context) {
 	t.retry(ctx, "read commands", t.dispatch(ctx))

@@ -38,6 +38,8 @@ type watcher struct {
 	stale  atomic.Bool // an application or a deployment was written since the last pass
 	mu     sync.Mutex
 	inbox  inbox
+	// problem is why the last look failed, for who asks; nil after one that did not.
+	problem atomic.Pointer[Problem]
 
 	catalog  *catalog             // of the last head that was looked at
 	paused   bool                 // the agent is disabled: nothing is triggered
@@ -272,12 +274,22 @@ func (w *watcher) report(ctx context.Context, lookup, err error) {
 		if lookup != nil {
 			w.failures++
 		}
+		w.tell(err)
 		if text := err.Error(); text != w.lastErr {
 			w.log.Error("cannot follow the repository; trying again", "error", err)
 			w.lastErr = text
 		}
 	case w.lastErr != "":
+		w.problem.Store(nil)
 		w.log.Info("the repository can be followed again")
 		w.lastErr = ""
 	}
+}
+
+func (w *watcher) tell(err error) {
+	p := Problem{Err: err, Since: w.Now()}
+	if before := w.problem.Load(); before != nil {
+		p.Since = before.Since
+	}
+	w.problem.Store(&p)
 }

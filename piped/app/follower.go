@@ -49,6 +49,9 @@ func (f *follower) get() *trigger.Trigger {
 // Look makes the agent look at a repository now.
 func (f *follower) Look(repoID string) { f.get().Look(repoID) }
 
+// Problem tells why a repository cannot be followed, nil if it can.
+func (f *follower) Problem(repoID string) *trigger.Problem { return f.get().Problem(repoID) }
+
 // Run runs the current trigger until ctx ends.
 func (f *follower) Run(ctx context.Context) error {
 	for {

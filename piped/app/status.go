@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/planner"
+	"github.com/c785c783/piped/trigger"
 )
 
 // agentStatus asks the parts of the agent how they are. It is the control API's Status.
@@ -44,14 +45,14 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		{Name: "commands", Waiting: commands.Count, OldestWaiting: commands.Since},
 		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
 	}, s.live.scheduler.Queues()...)
-	out.Repositories = s.live.repositories.states(applications)
+	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
 	out.Clusters = s.live.clusters.states(s.serves.versions())
 	return out
 }
 
 // states returns how the configured repositories are; applications are counted by
-// repository ID.
-func (r *repositories) states(applications map[string]int) []deploy.RepositoryState {
+// repository ID. What follow tells matters where the repository itself is sound.
+func (r *repositories) states(applications map[string]int, follow func(repoID string) *trigger.Problem) []deploy.RepositoryState {
 	r.mu.Lock()
 	configured := r.configured
 	r.mu.Unlock()
@@ -67,6 +68,9 @@ func (r *repositories) states(applications map[string]int) []deploy.RepositorySt
 		}
 		if c.problem != nil {
 			state.Error = said(c.problem)
+		}
+		if p := follow(c.config.RepoID); p != nil && state.Error == "" {
+			state.Error, state.FailingSince = said(p.Err), p.Since
 		}
 		out = append(out, state)
 	}
