@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 
@@ -35,6 +34,8 @@ const podsGoneFor = 5 * time.Minute
 // Only the very object that was applied is deleted: one with another UID, or
 // marked as another application's or another agent's since, is left alone and
 // said so, and so is one that manifest.AnnotationResourcePolicy says is to be kept.
+// One that changes between being read and deleted is read again; where that goes on
+// for as long as a cluster that does not answer is asked, it fails.
 // Objects already gone are fine. Items that fail do not keep others from
 // being deleted; the error names every one. Ended are the items that are over for
 // the application: gone, or no longer its own. The others are still there, and its.
@@ -151,6 +152,8 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 
 // own deletes the object unless it is not the one that was applied any more, or is
 // to be kept; left then says why, and over whether it has ended for its application.
+// Only the object as it was read is deleted: the error is a conflict when it has
+// changed since, upon which retryWrite comes again, and it is decided on anew.
 func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, over bool, err error) {
 	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
 	if err != nil {
@@ -159,10 +162,11 @@ func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, it
 	if left, over = standing(live, d.pipedID, item); left != "" {
 		return left, over, nil
 	}
-	uid := types.UID(item.UID)
-	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &d.propagation,
-	})
+	as := metav1.Preconditions{UID: &live.UID}
+	if live.ResourceVersion != "" { // what is served by others than the API server itself may have none
+		as.ResourceVersion = &live.ResourceVersion
+	}
+	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{Preconditions: &as, PropagationPolicy: &d.propagation})
 }
 
 // standing says why a live object is not to be deleted, "" if it is: it is not the

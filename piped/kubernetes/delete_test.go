@@ -2,6 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"net/http"
+	"path"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 )
 
 func TestDeleteLeavesAloneWhatIsNotOurs(t *testing.T) {
@@ -64,6 +68,43 @@ metadata: {name: taken}
 		_, err := client.Get(ctx, name, metav1.GetOptions{})
 		if exists := !apierrors.IsNotFound(err); exists != want {
 			t.Errorf("%s exists: %v, want %v (%v)", name, exists, want, err)
+		}
+	}
+}
+
+// TestDeleteDecidesAnewOnWhatHasChanged: what becomes another's after it was looked at
+// stays; what only changes goes.
+func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
+	l := newLab(t)
+	client := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(l.ns)
+	l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: taken}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: changed}\n")
+	patches := map[string]string{
+		"taken":   `{"metadata":{"annotations":{"pipecd.dev/application":"app-2"}}}`,
+		"changed": `{"data":{"more":"yes"}}`,
+	}
+	var mu sync.Mutex
+	l.requests.answer = func(r *http.Request) *http.Response {
+		name := path.Base(r.URL.Path)
+		mu.Lock()
+		patch := patches[name]
+		if r.Method == http.MethodDelete {
+			delete(patches, name) // once, after it was read
+		}
+		mu.Unlock()
+		if r.Method == http.MethodDelete && patch != "" {
+			if _, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}
+	ended, err := l.Delete(t.Context(), "piped-1", l.items(), l.log)
+	if err != nil || len(ended) != 2 {
+		t.Errorf("ended %v, %v", ended, err)
+	}
+	for name, want := range map[string]bool{"taken": true, "changed": false} {
+		if _, err := client.Get(t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) == want {
+			t.Errorf("%s exists: %v, want %v (%v)", name, !want, want, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,8 @@ import (
 // the cluster is now.
 type Removal struct {
 	// Levels are the objects to delete, in the order of deletion: the reverse of the
-	// order of applying. What is in one level goes at the same time.
+	// order of applying. What is in one level goes at the same time. Those that could
+	// not be read are among them.
 	Levels [][]deploy.InventoryItem
 	// Kept are objects that are there and stay, by name.
 	Kept []KeptObject
@@ -40,31 +42,38 @@ func (r Removal) Deletes() []deploy.InventoryItem { return slices.Concat(r.Level
 
 // PlanRemoval finds out what of the inventory's items, which are of this cluster,
 // Delete would delete. Objects of config.PrunableKinds are kept unless kinds names
-// their kind. It writes nothing. The error is Unavailable when the cluster does not
-// answer.
+// their kind. An object that cannot be read is planned to be deleted: deleting reads
+// it again, and leaves it with the reason. It writes nothing. The error is Unavailable
+// when the cluster answers for none of them.
 func (c *Cluster) PlanRemoval(ctx context.Context, pipedID string, items []deploy.InventoryItem, kinds []string) (Removal, error) {
-	lives := make([]*metav1.PartialObjectMetadata, len(items))
-	g, ctx := errgroup.WithContext(ctx)
+	lives, errs := make([]*metav1.PartialObjectMetadata, len(items)), make([]error, len(items))
+	var g errgroup.Group
 	g.SetLimit(concurrency)
 	for i, item := range items {
-		g.Go(func() (err error) {
+		g.Go(func() error {
+			var err error
 			if lives[i], err = c.find(ctx, item.Object); err != nil {
-				return fmt.Errorf("read %s: %w", item.Object, c.Classify(err))
+				errs[i] = fmt.Errorf("read %s: %w", item.Object, c.Classify(err))
 			}
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return Removal{}, err
+	_ = g.Wait() // what fails is in errs
+	if len(items) > 0 && !slices.ContainsFunc(errs, answered) {
+		return Removal{}, errs[0]
 	}
 	var r Removal
 	var deletes []deploy.InventoryItem
 	for i, item := range items {
-		if lives[i] == nil {
+		var reason string
+		var over bool
+		switch {
+		case lives[i] != nil:
+			reason, over = standing(lives[i], pipedID, item)
+		case errs[i] == nil:
 			r.Gone = append(r.Gone, item)
 			continue
 		}
-		reason, over := standing(lives[i], pipedID, item)
 		if kind := item.Object.Kind; reason == "" && slices.Contains(config.PrunableKinds(), kind) && !slices.Contains(kinds, kind) {
 			reason = "its kind is deleted only if spec.pruneKinds named it; delete it by hand if it is not needed"
 		}
@@ -79,6 +88,11 @@ func (c *Cluster) PlanRemoval(ctx context.Context, pipedID string, items []deplo
 	r.Levels = byLevel(deletes, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
 	slices.Reverse(r.Levels)
 	return r, nil
+}
+
+// answered reports whether a read that ended with err had an answer of the cluster.
+func answered(err error) bool {
+	return !deploy.IsKind(err, deploy.Unavailable) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 func byObject(a, b deploy.InventoryItem) int { return strings.Compare(a.Object.Key(), b.Object.Key()) }
