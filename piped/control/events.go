@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -23,6 +24,10 @@ const eventPrefix = "EVENT_"
 
 // defaultEvents is how many events ListEvents returns unless told otherwise.
 const defaultEvents = 50
+
+// maxEvent bounds an event, so that some fit into one response: its data is the name
+// of an image or the like.
+const maxEvent = 1 << 20
 
 // registeredEvents is what the API reads and writes of registered events.
 type registeredEvents interface {
@@ -54,8 +59,11 @@ func (s *apiService) RegisterEvent(ctx context.Context, req *apiservice.Register
 var contextKey = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 
 // validateRegisterEvent checks what the event watcher relies on. The rules and
-// their messages are PipeCD's.
+// their messages are PipeCD's, but for the size.
 func validateRegisterEvent(r *apiservice.RegisterEventRequest) error {
+	if size := proto.Size(r); size > maxEvent {
+		return status.Errorf(codes.InvalidArgument, "invalid request: invalid RegisterEventRequest: the event has %d bytes, and may have %d: register where the data is instead", size, maxEvent)
+	}
 	if err := first(required("RegisterEventRequest.Name", r.Name), required("RegisterEventRequest.Data", r.Data)); err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ func TestRegisterEvent(t *testing.T) {
 		says string
 	}{
 		"no name":               {&apiservice.RegisterEventRequest{Data: "d"}, "RegisterEventRequest.Name: value length must be at least 1 runes"},
+		"too large":             {&apiservice.RegisterEventRequest{Name: "n", Data: strings.Repeat("d", 1<<20)}, "RegisterEventRequest: the event has 1048583 bytes, and may have 1048576"},
 		"no data":               {&apiservice.RegisterEventRequest{Name: "n"}, "RegisterEventRequest.Data: value length must be at least 1 runes"},
 		"label without key":     {&apiservice.RegisterEventRequest{Name: "n", Data: "d", Labels: map[string]string{"": "v"}}, "RegisterEventRequest.Labels[]: value length"},
 		"label without value":   {&apiservice.RegisterEventRequest{Name: "n", Data: "d", Labels: map[string]string{"k": ""}}, "RegisterEventRequest.Labels[k]: value length"},
