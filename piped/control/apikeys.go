@@ -45,15 +45,17 @@ func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.Create
 // CheckAPIKeyText reports, as an error of kind Invalid, a name or a subject that no
 // key may have: they are shown to people and written to logs.
 func CheckAPIKeyText(name, subject string) error {
-	for what, value := range map[string]string{"name": name, "subject": subject} {
-		switch {
-		case strings.TrimSpace(value) == "" || strings.TrimSpace(value) != value:
-			return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one without spaces around it", what, value)
-		case utf8.RuneCountInString(value) > maxKeyText:
-			return deploy.Errorf(deploy.Invalid, "the %s of an API key has %d characters: give it one of up to %d", what, utf8.RuneCountInString(value), maxKeyText)
-		case strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
-			return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one of printable characters", what, value)
-		}
+	return first(checkKeyText("name", name), checkKeyText("subject", subject))
+}
+
+func checkKeyText(what, value string) error {
+	switch {
+	case strings.TrimSpace(value) == "" || strings.TrimSpace(value) != value:
+		return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one without spaces around it", what, value)
+	case utf8.RuneCountInString(value) > maxKeyText:
+		return deploy.Errorf(deploy.Invalid, "the %s of an API key has %d characters: give it one of up to %d", what, utf8.RuneCountInString(value), maxKeyText)
+	case strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return deploy.Errorf(deploy.Invalid, "the %s of an API key is %q: give it one of printable characters", what, value)
 	}
 	return nil
 }
