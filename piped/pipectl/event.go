@@ -109,7 +109,17 @@ func (p *printer) events(resp *controlv1.ListEventsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("NAME"), flexible("DATA"), flexible("LABELS"), fixed("STATUS"), fixed("COMMIT"), fixed("CREATED"), flexible("REASON"))
 	for _, e := range resp.GetEvents() {
 		t.add(e.GetId(), e.GetName(), e.GetData(), pairs(e.GetLabels()), colored(word(e.GetStatus(), eventStatusPrefix)),
-			shortHash(e.GetPushedCommit()), p.ageSeconds(e.GetCreatedAt()), strings.TrimSpace(e.GetStatusDescription()+" "+e.GetPullRequestUrl()))
+			shortHash(e.GetPushedCommit()), p.ageSeconds(e.GetCreatedAt()), eventReason(e))
 	}
 	return p.table(t, "No events.", ifFull(t, limit, resp.GetCursor()))
+}
+
+// eventReason is what became of an event, with its pull request, which the
+// description may name already.
+func eventReason(e *modelv1.Event) string {
+	reason, page := e.GetStatusDescription(), e.GetPullRequestUrl()
+	if strings.Contains(reason, page) {
+		return reason
+	}
+	return strings.TrimSpace(reason + " " + page)
 }

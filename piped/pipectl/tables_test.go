@@ -133,6 +133,10 @@ func TestTables(t *testing.T) {
 			[]string{"event", "list", "--status=FAILURE,EVENT_SUCCESS", "--label=app:web"}, "ListEvents",
 			&controlv1.ListEventsResponse{Events: []*modelv1.Event{{
 				Id: "e1", Name: "image", Data: "v2", Labels: map[string]string{"app": "web"}, Status: modelv1.EventStatus_EVENT_SUCCESS, PushedCommit: "0123456789abcdef", StatusDescription: "1 file",
+			}, {
+				Id: "e2", Name: "image", Data: "v3", Status: modelv1.EventStatus_EVENT_SUCCESS, StatusDescription: "opened pull request https://host/1", PullRequestUrl: "https://host/1",
+			}, {
+				Id: "e3", Name: "image", Data: "v4", Status: modelv1.EventStatus_EVENT_FAILURE, StatusDescription: "late", PullRequestUrl: "https://host/2",
 			}}},
 		},
 		"apikey-list": {
