@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -53,7 +54,7 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 	if err != nil {
 		return e, s.fail(err, "register event "+e.ID)
 	}
-	err = s.write(ctx, func(t *tx) error {
+	store := func(t *tx) error {
 		last, _, err := one(ctx, t, scanMilli, "SELECT created_at FROM registered_events WHERE event_key = ? ORDER BY created_at DESC LIMIT 1", e.Key)
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, e.ID, e.Key, e.Name, body, string(e.Status), at, at)
 		switch {
 		case s.dialect.unique(err):
-			return deploy.Errorf(deploy.Unavailable, "another event of this name and these labels was registered at the same moment; try again")
+			return errLostRace // to another event of this key, in the same millisecond
 		case err != nil:
 			return err
 		case n == 0:
@@ -77,7 +78,10 @@ func (s *Store) RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (de
 		}
 		_, err = t.exec(ctx, "DELETE FROM registered_events WHERE created_at < ? AND status <> 'NOT_HANDLED'", now-registeredFor.Milliseconds())
 		return err
-	})
+	}
+	for err = s.write(ctx, store); errors.Is(err, errLostRace); {
+		err = s.write(ctx, store) // who won has stored its event: each round leaves one fewer
+	}
 	return e, s.fail(err, "register event "+e.ID)
 }
 

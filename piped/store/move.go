@@ -278,7 +278,7 @@ func keepOrigin(prev, next *deploy.Deployment) {
 }
 
 // errLostRace: somebody else wrote the row first.
-var errLostRace = errors.New("the deployment was written meanwhile")
+var errLostRace = errors.New("it was written meanwhile")
 
 // compareAndSwap stores next if prev is still what is stored. The application
 // is written first: that is the locking order.

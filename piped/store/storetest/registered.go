@@ -7,6 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 )
 
 func (e *env) register(t *testing.T, id, name string, labels map[string]string) deploy.RegisteredEvent {
@@ -133,5 +134,31 @@ func testRegisteredEventHandlings(t *testing.T, e *env) {
 	open, err := e.store.OpenEvents(ctx)
 	if err != nil || len(open) != 2 || open[0].ID != "e2" || open[0].Newer != "e3" || open[1].Newer != "" {
 		t.Errorf("open: %+v, %v", open, err)
+	}
+}
+
+// testConcurrentEvents registers events of one key at one moment: all are stored,
+// one after the other.
+func testConcurrentEvents(t *testing.T, e *env) {
+	e.clock.stand.Store(true)
+	const n = 12
+	var g errgroup.Group
+	for i := range n {
+		g.Go(func() error {
+			_, err := e.store.RegisterEvent(t.Context(), deploy.RegisteredEvent{ID: numbered("e", i), Name: "image"})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	events, err := e.store.OpenEvents(t.Context())
+	if err != nil || len(events) != n {
+		t.Fatalf("%d events of %d are open, %v", len(events), n, err)
+	}
+	for i, r := range events[1:] {
+		if !r.CreatedAt.After(events[i].CreatedAt) || events[i].Newer != events[n-1].ID {
+			t.Errorf("%s is followed at once by %s; newest is %s", events[i].ID, r.ID, events[i].Newer)
+		}
 	}
 }

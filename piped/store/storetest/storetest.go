@@ -134,6 +134,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"APIKeyUse", testAPIKeyUse},
 		{"RegisteredEvents", testRegisteredEvents},
 		{"RegisteredEventHandlings", testRegisteredEventHandlings},
+		{"ConcurrentEvents", testConcurrentEvents},
 		{"Outbox", testOutbox},
 		{"Feed", testFeed},
 		{"FeedSlowReader", testFeedSlowReader},
