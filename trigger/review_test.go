@@ -187,6 +187,30 @@ func TestRejectedReview(t *testing.T) {
 	}
 }
 
+// TestReviewOfADisabledApplication: a list that was made before stays, and is decided on
+// as any other; what is permitted is deployed once the application is enabled.
+func TestReviewOfADisabledApplication(t *testing.T) {
+	l, _ := newReviewLab(t)
+	must(t, l.store.SetDisabled(t.Context(), appID("web"), true))
+	l.look()
+	names, token := l.awaited()
+	if len(names) != 3 {
+		t.Fatalf("awaited of a disabled application: %v", names)
+	}
+	if got := l.decide(true, token); got.Status != deploy.CommandSucceeded {
+		t.Fatalf("the decision was answered %+v", got)
+	}
+	l.look()
+	if got := l.deployments("web"); got != nil {
+		t.Errorf("deployed while it is disabled: %v", got)
+	}
+	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
+	l.look()
+	if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments("web")); diff != "" {
+		t.Errorf("deployed once it is enabled (-want +got):\n%s", diff)
+	}
+}
+
 func again(l *lab) string {
 	_, token := l.awaited()
 	return token

@@ -241,7 +241,7 @@ func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, ref
 		return "", deleted(c.ApplicationID), nil
 	case err != nil:
 		return "", "", err
-	case app.Disabled:
+	case app.Disabled && c.Type != deploy.CommandDecideAdoption:
 		return "", disabled(app), nil
 	case t.Unwatched[app.Git.RepoID] != nil:
 		return "", fmt.Sprintf("repository %q of application %s cannot be watched: %v", app.Git.RepoID, app.Name, t.Unwatched[app.Git.RepoID]), nil

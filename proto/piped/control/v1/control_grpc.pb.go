@@ -108,10 +108,11 @@ type ControlServiceClient interface {
 	// its application.
 	ConfirmPrune(ctx context.Context, in *ConfirmPruneRequest, opts ...grpc.CallOption) (*ConfirmPruneResponse, error)
 	// Lists the applications whose live objects await a decision on taking them
-	// over. READ_ONLY.
+	// over, disabled ones included. READ_ONLY.
 	ListAdoptions(ctx context.Context, in *ListAdoptionsRequest, opts ...grpc.CallOption) (*ListAdoptionsResponse, error)
-	// Decides whether the live objects of an application are taken over.
-	// READ_WRITE.
+	// Decides whether the live objects of an application are taken over. A
+	// disabled one may be decided on, too; its objects are taken over once it is
+	// enabled. READ_WRITE.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: no decision is
 	// awaited, or what is to be taken over has changed since it was listed.
 	DecideAdoption(ctx context.Context, in *DecideAdoptionRequest, opts ...grpc.CallOption) (*DecideAdoptionResponse, error)
@@ -574,10 +575,11 @@ type ControlServiceServer interface {
 	// its application.
 	ConfirmPrune(context.Context, *ConfirmPruneRequest) (*ConfirmPruneResponse, error)
 	// Lists the applications whose live objects await a decision on taking them
-	// over. READ_ONLY.
+	// over, disabled ones included. READ_ONLY.
 	ListAdoptions(context.Context, *ListAdoptionsRequest) (*ListAdoptionsResponse, error)
-	// Decides whether the live objects of an application are taken over.
-	// READ_WRITE.
+	// Decides whether the live objects of an application are taken over. A
+	// disabled one may be decided on, too; its objects are taken over once it is
+	// enabled. READ_WRITE.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: no decision is
 	// awaited, or what is to be taken over has changed since it was listed.
 	DecideAdoption(context.Context, *DecideAdoptionRequest) (*DecideAdoptionResponse, error)
