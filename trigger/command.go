@@ -79,9 +79,7 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	}
 	r, err = w.newRequest(ctx, app, e, provider, commandTrigger(c, commit))
 	r.CommandID, r.Evaluated, r.reason = c.ID, head.Hash, r.Deployment.Trigger.StrategySummary
-	if refused != nil {
-		r.Evaluated = app.EvaluatedCommit // the head was not evaluated
-	}
+	r.KeepEvaluated = refused != nil // the head was not evaluated
 	if c.Type == deploy.CommandChainSync {
 		r.Deployment.ChainID, r.Deployment.ChainBlock = c.ChainID, c.ChainBlock
 	}

@@ -60,7 +60,7 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 // decide makes the deployments that the head, or what was found running, asks for.
 func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []subject, found looked, changes *changeCache) error {
 	var errs []error
-	var untouched []string
+	untouched := map[string]string{} // by ID: the commit that it was decided on
 	var rs []request
 	for _, s := range subjects {
 		if _, waits := found.awaited[s.app.ID]; waits || found.held[s.app.ID] != nil {
@@ -76,17 +76,21 @@ func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []sub
 			errs = append(errs, fmt.Errorf("application %s: %w", s.app.Name, err))
 		case waits:
 		case r == nil:
-			untouched = append(untouched, s.app.ID)
+			untouched[s.app.ID] = s.app.EvaluatedCommit
 		default:
+			r.Base = &s.app.EvaluatedCommit
 			rs = append(rs, *r)
 		}
 	}
 	for i, err := range w.create(ctx, rs) {
-		if err != nil {
+		switch {
+		case deploy.IsKind(err, deploy.Conflict):
+			w.reconsider() // it was disabled or added again meanwhile
+		case err != nil:
 			errs = append(errs, fmt.Errorf("application %s: create a deployment of commit %s: %w", rs[i].Deployment.ApplicationName, head.Short(), err))
 		}
 	}
-	return errors.Join(append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched...))...)
+	return errors.Join(append(errs, w.Store.SetEvaluatedCommit(ctx, head.Hash, untouched))...)
 }
 
 // subjects returns what the head is to be evaluated for, in the order of the IDs.

@@ -65,6 +65,8 @@ func (w *watcher) reviewAll(ctx context.Context, ids []string, head *deploy.Comm
 	for i, err := range w.create(ctx, rs) {
 		if err != nil {
 			w.drifted[rs[i].Deployment.ApplicationID] = time.Time{}
+		}
+		if err != nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: its commit is decided about first
 			errs = append(errs, fmt.Errorf("self-heal application %s: %w", rs[i].Deployment.ApplicationName, err))
 		}
 	}
@@ -146,6 +148,6 @@ func (w *watcher) heal(ctx context.Context, app deploy.Application, e entry, pro
 	if err != nil {
 		return nil, err
 	}
-	r.Supersede, r.reason = r.queue != config.QueueAll, r.Deployment.Trigger.StrategySummary
+	r.Base, r.Supersede, r.reason = &head.Hash, r.queue != config.QueueAll, r.Deployment.Trigger.StrategySummary
 	return &r, nil
 }

@@ -171,3 +171,60 @@ func TestDisabledAgentKeepsChains(t *testing.T) {
 	l.look()
 	l.wantNoneOpen()
 }
+
+// duringPass is a Live that finds nothing and does something when it is asked.
+type duringPass struct{ do func() }
+
+func (d *duringPass) RunningCommits(context.Context, string, deploy.GitPath, string) ([]string, error) {
+	do := d.do
+	if d.do = nil; do != nil {
+		do()
+	}
+	return nil, nil
+}
+
+func (*duringPass) Foreign(context.Context, string, deploy.Application, string) ([]deploy.AdoptedObject, error) {
+	return nil, nil
+}
+
+// TestResetDuringAPass: what waited for an application is deployed also if the
+// application is disabled and enabled, or deleted and added, while a pass decides
+// about another commit.
+func TestResetDuringAPass(t *testing.T) {
+	disabled := func(l *lab) {
+		must(l.t, l.store.SetDisabled(l.t.Context(), appID("web"), true))
+		must(l.t, l.store.SetDisabled(l.t.Context(), appID("web"), false))
+	}
+	added := func(l *lab) {
+		must(l.t, l.store.DeleteApplication(l.t.Context(), appID("web")))
+		l.add("web", "")
+	}
+	for name, c := range map[string]struct {
+		reset func(*lab)
+		file  string // of the head
+		want  []string
+	}{
+		"disabled, untouched": {disabled, "x", []string{"begin FAILURE", "head PENDING"}},
+		"disabled, touched":   {disabled, "web/x", []string{"begin FAILURE", "head PENDING"}},
+		"added, untouched":    {added, "x", []string{"begin CANCELLED", "head PENDING"}},
+		"added, touched":      {added, "web/x", []string{"begin CANCELLED", "head PENDING"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := &duringPass{}
+			l := newLab(t, func(_ *lab, cfg *Config) { cfg.Live = live })
+			l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+			live.do = func() { c.reset(l) }
+			l.push("head", map[string]string{c.file: "1"})
+			if live.do != nil {
+				t.Fatal("nothing was done during the pass")
+			}
+			if got := l.app("web").EvaluatedCommit; got != "" {
+				t.Errorf("the pass has taken back what was forgotten: %q", got)
+			}
+			l.look()
+			if diff := cmp.Diff(c.want, l.deployments("web")); diff != "" {
+				t.Errorf("deployments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

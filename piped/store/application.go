@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -225,19 +226,23 @@ func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncSt
 }
 
 // SetEvaluatedCommit stores the last commit the trigger evaluated for these
-// applications, all in one transaction. Unknown, disabled and deleted ones are
-// passed over.
-func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, ids ...string) error {
-	const perStatement = 500
-	if len(ids) == 0 {
+// applications, all in one transaction. Bases holds, by ID, the evaluated commit that
+// each was decided on: one that has another by now, because it was disabled or added
+// again, keeps that, and is to be evaluated anew. Unknown, disabled and deleted ones
+// are passed over.
+func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, bases map[string]string) error {
+	const perStatement = 250
+	if len(bases) == 0 {
 		return nil
 	}
-	ids = slices.Sorted(slices.Values(ids)) // one locking order for all
 	err := s.write(ctx, func(t *tx) error {
-		for chunk := range slices.Chunk(ids, perStatement) {
-			args := append([]any{commit, commit}, anys(chunk)...)
-			if _, err := t.exec(ctx, "UPDATE applications SET evaluated_commit = ? WHERE evaluated_commit <> ? AND disabled = FALSE AND deleted = FALSE AND id IN ("+
-				placeholders(len(chunk))+")", args...); err != nil {
+		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(bases)), perStatement) { // one locking order for all
+			args := []any{commit}
+			for _, id := range chunk {
+				args = append(args, id, bases[id])
+			}
+			if _, err := t.exec(ctx, "UPDATE applications SET evaluated_commit = ? WHERE disabled = FALSE AND deleted = FALSE AND (id, evaluated_commit) IN (VALUES "+
+				strings.TrimSuffix(strings.Repeat("(?, ?), ", len(chunk)), ", ")+")", args...); err != nil {
 				return err
 			}
 		}

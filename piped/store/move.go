@@ -30,10 +30,16 @@ type NewDeployment struct {
 	// each node of the later blocks a CommandChainSync of the node's CommandID
 	// is created.
 	Chain *deploy.Chain
+	// Base, if there is one, is the application's evaluated commit that the
+	// deployment was decided on: while it is another, the deployment is not made.
+	Base *string
 	// Evaluated becomes the application's evaluated commit; "" is the
 	// deployment's own. A sync to an earlier commit names the head: what lies
 	// between them has been decided about and is not deployed again.
 	Evaluated string
+	// KeepEvaluated leaves the evaluated commit as it is: the head was not
+	// decided about.
+	KeepEvaluated bool
 }
 
 // CreateDeployment stores a new PENDING deployment and returns it as stored. In
@@ -43,7 +49,8 @@ type NewDeployment struct {
 // supersedes are cancelled, naming it, and of those it replaces the cancellation
 // is asked for. Exists if there is a deployment of that ID; NotFound without the
 // application or the command; Illegal if the application is deleted or disabled, or
-// the agent is; Conflict if the command was answered before. Then nothing is written.
+// the agent is; Conflict if the command was answered before, or if n.Base is not the
+// application's evaluated commit any more. Then nothing is written.
 func (s *Store) CreateDeployment(ctx context.Context, n NewDeployment) (deploy.Deployment, error) {
 	var created deploy.Deployment
 	err := s.write(ctx, func(t *tx) (err error) {
@@ -73,6 +80,9 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	}
 	if err := mayDeploy(app); err != nil {
 		return d, err
+	}
+	if n.Base != nil && *n.Base != app.EvaluatedCommit {
+		return d, deploy.Errorf(deploy.Conflict, "application %s was disabled or added again since this was decided: it is decided anew", app.ID)
 	}
 	switch agent, _, err := one(ctx, t, scanAgent, selectAgent); {
 	case err != nil:
@@ -185,7 +195,11 @@ func (t *tx) noteTriggered(ctx context.Context, d *deploy.Deployment, n NewDeplo
 	if err != nil {
 		return err
 	}
-	if err := t.updateApplication(ctx, d.ApplicationID, "last_triggered = ?, evaluated_commit = ?", ref, cmp.Or(n.Evaluated, d.Trigger.Commit.Hash)); err != nil {
+	assignments, args := "last_triggered = ?", []any{ref}
+	if !n.KeepEvaluated {
+		assignments, args = assignments+", evaluated_commit = ?", append(args, cmp.Or(n.Evaluated, d.Trigger.Commit.Hash))
+	}
+	if err := t.updateApplication(ctx, d.ApplicationID, assignments, args...); err != nil {
 		return err
 	}
 	if n.CommandID == "" {

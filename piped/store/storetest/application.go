@@ -140,9 +140,8 @@ func testApplicationState(t *testing.T, e *env) {
 	first := state.At
 	state.At = e.clock.now() // says the same, later: not written
 	set(false)
-	if err := e.store.SetEvaluatedCommit(ctx, "c1", a.ID, b.ID, "nobody"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.store.SetEvaluatedCommit(ctx, "c1", map[string]string{a.ID: "", b.ID: "", "nobody": ""}))
+	must(t, e.store.SetEvaluatedCommit(ctx, "c2", map[string]string{a.ID: "", b.ID: "c0"})) // decided on what is not stored any more
 	for _, id := range []string{a.ID, b.ID} {
 		got, err := e.store.Application(ctx, id)
 		if err != nil || got.EvaluatedCommit != "c1" {

@@ -60,7 +60,7 @@ func testRegistration(t *testing.T, e *env) {
 	wantKind(t, e.store.SetRegisteredProvider(ctx, a.ID, ""), deploy.NotFound, "is deleted")
 	_, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("late", a, deploy.OnCommit)})
 	wantKind(t, err, deploy.Illegal, "is deleted: add it again first")
-	must(t, e.store.SetEvaluatedCommit(ctx, "c9", a.ID)) // passed over
+	must(t, e.store.SetEvaluatedCommit(ctx, "c9", map[string]string{a.ID: ""})) // passed over
 
 	back := app("web")
 	back.Description, back.Sync = "again", deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "added again"}
@@ -118,9 +118,9 @@ func testRegistrationEndsWhatWaits(t *testing.T, e *env) {
 		t.Errorf("the evaluated commit is %q, %v", got.EvaluatedCommit, err)
 	}
 	idle := e.putApp(t, "idle")
-	must(t, e.store.SetEvaluatedCommit(ctx, "c7", idle.ID))
+	must(t, e.store.SetEvaluatedCommit(ctx, "c7", map[string]string{idle.ID: ""}))
 	must(t, e.store.SetDisabled(ctx, idle.ID, true))
-	must(t, e.store.SetEvaluatedCommit(ctx, "c8", idle.ID)) // passed over while it is disabled
+	must(t, e.store.SetEvaluatedCommit(ctx, "c8", map[string]string{idle.ID: "c7"})) // passed over while it is disabled
 	if got, err = e.store.Application(ctx, idle.ID); err != nil || got.EvaluatedCommit != "c7" {
 		t.Errorf("the evaluated commit of one where nothing waited is %q, %v", got.EvaluatedCommit, err)
 	}
@@ -169,5 +169,36 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testDecidedBefore makes deployments that were decided on an evaluated commit.
+func testDecidedBefore(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	must(t, e.store.SetEvaluatedCommit(ctx, "c1", map[string]string{a.ID: ""}))
+	for _, c := range []struct {
+		id        string
+		base      *string
+		keep      bool
+		made      bool
+		evaluated string
+	}{
+		{"late", new("c0"), false, false, "c1"},
+		{"kept", nil, true, true, "c1"},
+		{"decided", new("c1"), false, true, "c9"},
+	} {
+		n := store.NewDeployment{Deployment: e.deployment(c.id, a, deploy.OnCommit), Base: c.base, KeepEvaluated: c.keep, Evaluated: "c9"}
+		if _, err := e.store.CreateDeployment(ctx, n); c.made {
+			must(t, err)
+		} else {
+			wantKind(t, err, deploy.Conflict, "was disabled or added again")
+		}
+		_, err := e.store.Deployment(ctx, c.id)
+		if deploy.IsKind(err, deploy.NotFound) == c.made {
+			t.Errorf("%s: made is not %v: %v", c.id, c.made, err)
+		}
+		if got, err := e.store.Application(ctx, a.ID); err != nil || got.EvaluatedCommit != c.evaluated {
+			t.Errorf("%s: the evaluated commit is %q, want %q, %v", c.id, got.EvaluatedCommit, c.evaluated, err)
+		}
 	}
 }

@@ -96,6 +96,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"ApplicationState", testApplicationState},
 		{"Registration", testRegistration},
 		{"RegistrationEndsWhatWaits", testRegistrationEndsWhatWaits},
+		{"DecidedBefore", testDecidedBefore},
 		{"Removal", testRemoval},
 		{"PlainRemoval", testPlainRemoval},
 		{"Adoptions", testAdoptions},
