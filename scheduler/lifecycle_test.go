@@ -19,7 +19,7 @@ func TestStagesRunInOrder(t *testing.T) {
 		synctest.Wait()
 		want := []string{
 			"deployment PENDING", "deployment PLANNED", "one NOT_STARTED_YET", "two NOT_STARTED_YET", "back NOT_STARTED_YET",
-			"deployment RUNNING", "one RUNNING", "one SUCCESS", "two RUNNING", "deployment SUCCESS", "two SUCCESS",
+			"deployment RUNNING", "one RUNNING", "one SUCCESS", "two RUNNING", "two SUCCESS", "deployment SUCCESS",
 		}
 		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
 			t.Errorf("moves (-want +got):\n%s", diff)

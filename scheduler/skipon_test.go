@@ -114,7 +114,7 @@ func TestSkipOnNeverRunsTheStage(t *testing.T) {
 		l.wantRan("d/two", "d/two*")
 		want := []string{
 			"deployment PENDING", "deployment PLANNED", "one NOT_STARTED_YET", "two NOT_STARTED_YET", "back NOT_STARTED_YET",
-			"deployment RUNNING", "one SKIPPED", "two RUNNING", "deployment SUCCESS", "two SUCCESS",
+			"deployment RUNNING", "one SKIPPED", "two RUNNING", "two SUCCESS", "deployment SUCCESS",
 		}
 		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
 			t.Errorf("moves (-want +got):\n%s", diff)

@@ -136,16 +136,26 @@ func (d *Deployment) stages(rollback bool) []Stage {
 }
 
 // Diff returns the transition log entries that lead from d's predecessor to d:
-// its own move, if any, then those of its stages. Prev is nil for a new deployment.
+// its own move, if any, then those of its stages; its end is told after theirs.
+// Prev is nil for a new deployment.
 func (d *Deployment) Diff(prev *Deployment, at time.Time) []Transition {
-	var out []Transition
 	from := Status("")
 	if prev != nil {
 		from = prev.Status
 	}
+	var own []Transition
 	if from != d.Status {
-		out = append(out, Transition{DeploymentID: d.ID, From: string(from), To: string(d.Status), Reason: d.StatusReason, At: at})
+		own = []Transition{{DeploymentID: d.ID, From: string(from), To: string(d.Status), Reason: d.StatusReason, At: at}}
 	}
+	stages := d.stageDiff(prev, at)
+	if d.Status.Completed() {
+		return append(stages, own...)
+	}
+	return append(own, stages...)
+}
+
+func (d *Deployment) stageDiff(prev *Deployment, at time.Time) []Transition {
+	var out []Transition
 	for _, s := range d.Stages {
 		from := StageStatus("")
 		if prev != nil {

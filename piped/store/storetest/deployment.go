@@ -45,7 +45,7 @@ func testDeploymentLife(t *testing.T, e *env) {
 		log = append(log, m.StageID+":"+m.From+">"+m.To)
 	}
 	want := []string{":>PENDING", ":PENDING>PLANNED", "sync:>NOT_STARTED_YET", "rollback:>NOT_STARTED_YET", ":PLANNED>RUNNING",
-		"sync:NOT_STARTED_YET>RUNNING", ":RUNNING>SUCCESS", "sync:RUNNING>SUCCESS"}
+		"sync:NOT_STARTED_YET>RUNNING", "sync:RUNNING>SUCCESS", ":RUNNING>SUCCESS"}
 	if diff := cmp.Diff(want, log); diff != "" {
 		t.Errorf("transition log (-want +got):\n%s", diff)
 	}
@@ -56,7 +56,7 @@ func testDeploymentLife(t *testing.T, e *env) {
 	for _, ev := range events {
 		keys = append(keys, ev.Key)
 	}
-	want = []string{"d1//PENDING", "d1//PLANNED", "d1//RUNNING", "d1/sync/RUNNING", "d1//SUCCESS", "d1/sync/SUCCESS"}
+	want = []string{"d1//PENDING", "d1//PLANNED", "d1//RUNNING", "d1/sync/RUNNING", "d1/sync/SUCCESS", "d1//SUCCESS"}
 	if diff := cmp.Diff(want, keys); diff != "" {
 		t.Errorf("outbox (-want +got):\n%s", diff)
 	}
