@@ -54,7 +54,7 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		waitedFor[l.provider] = len(l.found.held) > 0
 	}
 	w.silent.keep(waitedFor)
-	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited), w.sayHeld(ctx, apps, held, awaited))...)
+	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited, held), w.sayHeld(ctx, apps, held, awaited))...)
 }
 
 // decide makes the deployments that the head, or what was found running, asks for.

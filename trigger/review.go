@@ -18,22 +18,26 @@ import (
 const reviewEvery = 30 * time.Second
 
 // adoptionOf returns what a first deployment of an application from the commit would take
-// over, if a person has to permit that and has not; nil when there is nothing of the
-// kind. Silent is why its cluster does not answer.
+// over, if a person has to permit that and has not permitted all of it; nil when there
+// is nothing of the kind. Silent is why it cannot be listed: its cluster does not
+// answer, or does not let the application look.
 func (w *watcher) adoptionOf(ctx context.Context, pass time.Time, head deploy.Commit, s subject, hashes []string) (a *deploy.Adoption, silent, err error) {
 	if !w.Review || s.app.LastSuccessful != nil {
 		return nil, nil, nil
-	}
-	if known, ok, err := w.Store.Adoption(ctx, s.app.ID); err != nil || ok && known.Accepted {
-		return nil, nil, err
 	}
 	var objects []deploy.AdoptedObject
 	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
 		objects, err = w.Live.Foreign(ctx, s.provider, s.app, head.Hash)
 		return err
 	})
+	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
+		silent, err = err, nil
+	}
 	if silent != nil || err != nil || len(objects) == 0 {
 		return nil, silent, err
+	}
+	if known, ok, err := w.Store.Adoption(ctx, s.app.ID); err != nil || ok && known.Accepted && known.Covers(objects) {
+		return nil, nil, err
 	}
 	newest, _, err := w.repo.Git.Newest(ctx, head.Hash, hashes)
 	if err != nil {
@@ -74,10 +78,11 @@ func awaitedNotice(a deploy.Adoption) string {
 }
 
 // keepAdoptions stores what awaits a decision, and forgets what does not any more of
-// the applications that were looked at.
-func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited map[string]deploy.Adoption) error {
+// the applications that were looked at. What is held is looked at again as well: it may
+// be that only its own objects cannot be listed.
+func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited map[string]deploy.Adoption, held map[string]error) error {
 	w.reviewAt = time.Time{}
-	if len(awaited) > 0 {
+	if len(awaited) > 0 || w.Review && len(held) > 0 {
 		w.reviewAt = w.Now().Add(reviewEvery)
 	}
 	stored, err := w.Store.Adoptions(ctx)

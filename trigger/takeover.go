@@ -18,7 +18,9 @@ type Live interface {
 	// it is at the given commit, name as theirs; none when nothing of it is there.
 	RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error)
 	// Foreign returns the live objects that stand where the objects of an application
-	// belong, as it is at the given commit, and are not its own, in one order.
+	// belong, as it is at the given commit, and are not its own, in one order. The error
+	// is Invalid or NotFound when that cannot be told of this application, which is no
+	// matter of others.
 	Foreign(ctx context.Context, provider string, app deploy.Application, commit string) ([]deploy.AdoptedObject, error)
 }
 
@@ -29,7 +31,7 @@ const maxLookups = 16
 type looked struct {
 	running map[string]deploy.Commit   // what is to be taken over
 	awaited map[string]deploy.Adoption // what a person has to permit first
-	held    map[string]error           // why its cluster could not be asked
+	held    map[string]error           // why its cluster could not be asked, or does not tell
 	failed  map[string]error           // why it could not be found out otherwise
 }
 

@@ -30,12 +30,16 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 		commits, err = c.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
 		return err
 	})
+	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
+		return nil, nil
+	}
 	return commits, err
 }
 
 // Foreign returns the live objects that stand where those of an application belong, as
-// it is at the given commit, and are not its own. It has none where RunningCommits
-// has none.
+// it is at the given commit, and are not its own. The error is Invalid or NotFound when
+// the application cannot be rendered, or its account may not look: what is not seen may
+// be anybody's.
 func (r running) Foreign(ctx context.Context, provider string, app deploy.Application, commit string) (objects []deploy.AdoptedObject, err error) {
 	err = r.look(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
 		label := src.Config.Kubernetes.VariantLabel
@@ -49,14 +53,10 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 }
 
 // look asks the cluster of a provider about an application, in the name of the
-// application's account. Nothing is asked, without an error, of one that cannot be
-// deployed.
+// application's account. The error is Invalid or NotFound when that cannot be done of
+// this application, and Unavailable when the cluster does not answer.
 func (r running) look(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
 	src, err := r.load(ctx, git, commit)
-	switch deploy.KindOf(err) {
-	case deploy.Invalid, deploy.NotFound:
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (r running) look(ctx context.Context, provider string, git deploy.GitPath, 
 	defer release()
 	account, err := r.tenants.Tenant(git).Account()
 	if err != nil {
-		return nil // the deployment that follows says why
+		return deploy.Errorf(deploy.Invalid, "%w", err)
 	}
 	if user := account.User(); user != "" {
 		if held.Cluster, err = held.As(user); err != nil {
@@ -77,10 +77,7 @@ func (r running) look(ctx context.Context, provider string, git deploy.GitPath, 
 	limited, stop := context.WithTimeout(ctx, lookTimeout)
 	defer stop()
 	err = ask(limited, held.Cluster, src)
-	switch {
-	case deploy.IsKind(err, deploy.Invalid):
-		return nil
-	case limited.Err() != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Unavailable):
+	if err != nil && limited.Err() != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.Unavailable) {
 		return deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", held, lookTimeout, err)
 	}
 	return err

@@ -9,7 +9,8 @@ import (
 )
 
 // TestNothingRunsOfWhatCannotBeLoaded: even a panic on what a commit holds is left
-// to the deployment that follows.
+// to the deployment that follows. Whether something of others is in its place is not
+// known.
 func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
 	for name, tree := range map[string]source.Tree{
 		"the commit is gone": func(string, string) (fs.FS, error) { return nil, deploy.Errorf(deploy.NotFound, "no such commit") },
@@ -17,9 +18,13 @@ func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := running{sources: &source.Loader{Tree: tree}}
-			commits, err := r.RunningCommits(t.Context(), "local", deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}, "beef")
+			git := deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
+			commits, err := r.RunningCommits(t.Context(), "local", git, "beef")
 			if len(commits) > 0 || err != nil {
 				t.Errorf("%v, %v; want nothing", commits, err)
+			}
+			if _, err := r.Foreign(t.Context(), "local", deploy.Application{Git: git}, "beef"); !deploy.IsKind(err, deploy.Invalid) && !deploy.IsKind(err, deploy.NotFound) {
+				t.Errorf("what is foreign: %v, want an error", err)
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package deploy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Adoption is live objects that stand where an application's objects belong and
 // are not the application's: they become its own when they are applied. Where the
@@ -14,10 +17,21 @@ type Adoption struct {
 	RunningCommit string `json:"runningCommit,omitempty"`
 	// Token names this list: another list has another one.
 	Token string `json:"-"`
-	// Accepted: a person has permitted it. Until then the decision is awaited.
+	// Accepted: a person has permitted it, for these objects. Until then the decision
+	// is awaited.
 	Accepted bool `json:"-"`
 	// Since is when the decision was first awaited.
 	Since time.Time `json:"-"`
+}
+
+// Covers reports whether each of the objects is on the list, and belongs to whom it
+// did when it was listed.
+func (a Adoption) Covers(objects []AdoptedObject) bool {
+	return !slices.ContainsFunc(objects, func(o AdoptedObject) bool {
+		return !slices.ContainsFunc(a.Objects, func(known AdoptedObject) bool {
+			return known.Object.Key() == o.Object.Key() && known.OwnerApplicationID == o.OwnerApplicationID
+		})
+	})
 }
 
 // AdoptedObject is one of the objects of an Adoption.

@@ -7,28 +7,48 @@ import (
 )
 
 // SetAdoption stores what an application would take over, over what was known
-// before: who listed it keeps waiting since then, and one that is accepted stays
-// as it was. Of an application that is deleted nothing is stored. Changed tells
-// whether anything was written. NotFound if there is no such application.
+// before: who listed it keeps waiting since then. One that is accepted and covers the
+// objects stays as it was; where it does not, a decision is awaited again. Of an
+// application that is deleted nothing is stored. Changed tells whether anything was
+// written. NotFound if there is no such application.
 func (s *Store) SetAdoption(ctx context.Context, a deploy.Adoption) (changed bool, err error) {
 	body, err := encode(a)
 	if err != nil {
 		return false, s.fail(err, "store the adoption of application "+a.ApplicationID)
 	}
 	known, ok, err := s.Adoption(ctx, a.ApplicationID)
-	if err != nil || ok && (known.Accepted || known.Token == a.Token) {
+	if err != nil || ok && stays(known, a) {
 		return false, err
 	}
 	err = s.write(ctx, func(t *tx) error {
+		changed = false
 		app, err := t.lockApplication(ctx, a.ApplicationID)
-		if changed = !app.Deleted; err != nil || !changed {
+		if err != nil || app.Deleted {
 			return err // deleted since it was looked at
 		}
+		known, ok, err := one(ctx, t, scanAdoption, selectAdoption+" WHERE application_id = ?"+t.store.dialect.forUpdate(), a.ApplicationID)
+		if err != nil || ok && stays(known, a) {
+			return err
+		}
+		since := toMilli(t.store.now())
+		if ok && !known.Accepted {
+			since = toMilli(known.Since)
+		}
+		changed = true
 		return t.insert(ctx, "adoptions", "application_id, token, accepted, body, since",
-			"ON CONFLICT (application_id) DO UPDATE SET token = excluded.token, body = excluded.body WHERE adoptions.accepted = FALSE",
-			[][]any{{a.ApplicationID, a.Token, false, body, toMilli(t.store.now())}})
+			"ON CONFLICT (application_id) DO UPDATE SET token = excluded.token, accepted = excluded.accepted, body = excluded.body, since = excluded.since",
+			[][]any{{a.ApplicationID, a.Token, false, body, since}})
 	})
 	return changed && err == nil, s.fail(err, "store the adoption of application "+a.ApplicationID)
+}
+
+// stays reports whether what is known of an application's adoption needs no other
+// decision for the next list.
+func stays(known, next deploy.Adoption) bool {
+	if known.Accepted {
+		return known.Covers(next.Objects)
+	}
+	return known.Token == next.Token
 }
 
 // DropAdoption forgets an adoption that nobody has decided on: there is nothing to
@@ -42,8 +62,8 @@ func (s *Store) DropAdoption(ctx context.Context, appID string) error {
 }
 
 // DecideAdoption answers a CommandDecideAdoption with success and does what it
-// says: an adoption that is accepted stays so until the application is deleted, one
-// that is rejected is forgotten and its application disabled. The application's
+// says: an adoption that is accepted stays so until the application is deleted or there
+// is more to take over, one that is rejected is forgotten and its application disabled. The application's
 // notice goes. Illegal if no decision is awaited, or one on another list.
 func (s *Store) DecideAdoption(ctx context.Context, c deploy.Command) error {
 	err := s.write(ctx, func(t *tx) error {

@@ -84,6 +84,20 @@ func testAdoptions(t *testing.T, e *env) {
 	if _, ok, err := e.store.Adoption(ctx, b.ID); !ok || err != nil {
 		t.Errorf("an accepted list was dropped: %v", err)
 	}
+	more := list(b, "b5", false) // what was accepted does not hold for what was not listed
+	more.Objects = append(more.Objects, deploy.AdoptedObject{Object: deploy.ObjectRef{Version: "v1", Kind: "Secret", Namespace: "n", Name: "web"}})
+	set(true, more)
+	set(false, more)
+	if l, _, err := e.store.Adoption(ctx, b.ID); err != nil || l.Accepted || len(l.Objects) != 2 || l.Since.Before(first.Since) {
+		t.Errorf("the list with one more object: %+v, %v", l, err)
+	}
+	must(t, e.store.CheckDecision(ctx, b.ID, "b5"))
+	must(t, decide("more", b, true, "b5"))
+	set(false, list(b, "b6", false)) // a part of it
+	other := list(b, "b7", false)
+	other.Objects[0].OwnerApplicationID = "another"
+	set(true, other)
+	must(t, decide("other", b, true, "b7"))
 	set(true, list(a, "a2", false))
 	must(t, e.store.DropAdoption(ctx, a.ID))
 	if got, err := e.store.Adoptions(ctx); err != nil || len(got) != 0 {
