@@ -109,5 +109,5 @@ func (p *printer) applications(resp *apiservice.ListApplicationsResponse, limit 
 		}
 		t.add(a.GetId(), a.GetName(), state, a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
 	}
-	return p.table(t, "No applications.", ifFull(t, limit, resp.GetCursor()))
+	return p.table(t, "No applications.", ifMore(t, limit, resp))
 }

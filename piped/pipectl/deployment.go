@@ -110,7 +110,7 @@ func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse, limit in
 		t.add(d.GetId(), d.GetApplicationName(), deploymentStatus(d.GetStatus()), shortHash(d.GetTrigger().GetCommit().GetHash()),
 			d.GetSummary(), d.GetStatusReason(), p.ageSeconds(d.GetCreatedAt()))
 	}
-	return p.table(t, "No deployments.", ifFull(t, limit, resp.GetCursor()))
+	return p.table(t, "No deployments.", ifMore(t, limit, resp))
 }
 
 func (p *printer) deployment(d *modelv1.Deployment) error {

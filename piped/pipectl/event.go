@@ -111,7 +111,7 @@ func (p *printer) events(resp *controlv1.ListEventsResponse, limit int) error {
 		t.add(e.GetId(), e.GetName(), e.GetData(), pairs(e.GetLabels()), colored(word(e.GetStatus(), eventStatusPrefix)),
 			shortHash(e.GetPushedCommit()), p.ageSeconds(e.GetCreatedAt()), eventReason(e))
 	}
-	return p.table(t, "No events.", ifFull(t, limit, resp.GetCursor()))
+	return p.table(t, "No events.", ifMore(t, limit, resp))
 }
 
 // eventReason is what became of an event, with its pull request, which the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 )
 
@@ -80,13 +81,20 @@ func (p *printer) table(t *table, empty, cursor string) error {
 	return p.linef("\n%s", p.paint(faint, "More with --cursor="+clean(cursor)))
 }
 
-// ifFull is the cursor of a full page. PipeCD's lists have one behind the last
-// page, too, where there is nothing more to see.
-func ifFull(t *table, limit int, cursor string) string {
-	if len(t.rows) < limit {
+// cutFrom is a size from which on a page may be shorter than asked for because
+// more would not fit in an answer.
+const cutFrom = 1 << 20
+
+// ifMore is the cursor of a page that may not be the last. PipeCD's lists have one
+// behind the last page, too, where there is nothing more to see.
+func ifMore(t *table, limit int, page interface {
+	proto.Message
+	GetCursor() string
+}) string {
+	if len(t.rows) < limit && proto.Size(page) < cutFrom {
 		return ""
 	}
-	return cursor
+	return page.GetCursor()
 }
 
 // section writes a heading and a table under it; an empty table is left out.

@@ -53,6 +53,10 @@ func TestTables(t *testing.T) {
 				{Id: "app-2", Name: "a name with \x1b[31mcolour\nand lines", Disabled: true},
 			}},
 		},
+		"application-list-cut": { // more does not fit in an answer
+			[]string{"application", "list", "--output=table"}, "ListApplications",
+			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{{Id: "app-1", Name: "web", Description: strings.Repeat("d", 1<<20)}}},
+		},
 		"application-list-empty": {[]string{"application", "list", "--output=table"}, "ListApplications", &apiservice.ListApplicationsResponse{}},
 		"application-get":        {[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: withoutUpdate(exampleApplication())}},
 		"application-get-yaml":   {[]string{"application", "get", "--app-id=app-1", "--output=yaml"}, "GetApplication", &apiservice.GetApplicationResponse{Application: exampleApplication()}},
