@@ -61,7 +61,6 @@ func (c *client) awaitStageLog(deployment, text string) {
 // provider is configured, and one that turns bad in the middle: within 5 s of the
 // verdict everything is as before.
 func TestAnalysis(t *testing.T) {
-	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

@@ -43,7 +43,7 @@ func TestCommitBecomesDeployment(t *testing.T) {
 	}
 	want := []string{
 		"DEPLOYMENT_PENDING", "DEPLOYMENT_PLANNED", "K8sSync STAGE_NOT_STARTED_YET", "DEPLOYMENT_RUNNING",
-		"K8sSync STAGE_RUNNING", "DEPLOYMENT_SUCCESS", "K8sSync STAGE_SUCCESS",
+		"K8sSync STAGE_RUNNING", "K8sSync STAGE_SUCCESS", "DEPLOYMENT_SUCCESS",
 	}
 	if diff := cmp.Diff(want, moves); diff != "" {
 		t.Errorf("transitions (-want +got):\n%s", diff)

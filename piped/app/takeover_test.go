@@ -80,7 +80,8 @@ func takeOverFleet(t *testing.T, f *fleet, repo *gittest.Repo, commit string, wa
 			objects++
 		}
 	}
-	if len(writes) > wantWrites*objects || slices.ContainsFunc(writes, func(w string) bool { return !strings.HasPrefix(w, "PATCH ") }) {
+	repeated := objects / 20 // a few, because a controller wrote the object between reading and writing it
+	if len(writes) > wantWrites*objects+repeated || slices.ContainsFunc(writes, func(w string) bool { return !strings.HasPrefix(w, "PATCH ") }) {
 		t.Errorf("%d writes for %d objects: %v", len(writes), objects, writes)
 	}
 

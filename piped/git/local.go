@@ -69,6 +69,7 @@ func (s *localSession) head(_ context.Context, branch string) (plumbing.Hash, er
 // so that what the mirror holds always refers to what it holds.
 func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
 	w.rest() // copying is our own work
+	s.findPack(want)
 	c := &copier{ctx: w, from: s.sto, into: into, limit: s.batch, seen: map[plumbing.Hash]bool{}}
 	commits, trees, err := c.missingCommits(want)
 	if err != nil {
@@ -81,6 +82,18 @@ func (s *localSession) fetch(w *watchdog, want plumbing.Hash, into *objects) err
 	}
 	c.batch = append(c.batch, commits...)
 	return c.flush()
+}
+
+// findPack reads the list of packs until a commit is found. While somebody else
+// writes into the directory, go-git may take it for empty: a file that was listed
+// has got another name before it is looked at.
+func (s *localSession) findPack(commit plumbing.Hash) {
+	for range listTries {
+		if s.sto.HasEncodedObject(commit) == nil {
+			return
+		}
+		s.sto.Reindex()
+	}
 }
 
 // copier copies objects in batches, each a pack of its own.

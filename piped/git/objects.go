@@ -27,6 +27,7 @@ const (
 	treeCacheEntries  = 32 << 10          // parsed directory entries
 	openPacks         = 16                // file descriptors
 	copyBatchSize     = 16 << 20          // bytes of objects copied at once from a local remote
+	listTries         = 10                // to find a commit of a local remote that is being written to
 	localCacheSize    = 8 * cache.MiByte  // decoded objects of a local remote
 	maxSymlinkLength  = 4 << 10
 	largeObjectToDisk = 16 << 20 // larger objects are streamed

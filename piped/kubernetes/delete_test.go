@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"slices"
 	"sync"
 	"testing"
 
@@ -122,6 +123,7 @@ func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 			deletes = append(deletes, l.anonymous(r))
 		}
 	}
+	deletes = slices.Compact(deletes) // one is repeated when its object has changed meanwhile
 	if len(deletes) != 3 || deletes[0] != "DELETE /apis/apps/v1/namespaces/NS/deployments/web" {
 		t.Errorf("deletes: %v", deletes)
 	}
