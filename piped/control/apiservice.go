@@ -18,6 +18,10 @@ type apiService struct {
 	convert converter
 	now     func() time.Time
 	newID   func() string
+
+	// Pages that many ask for at the same moment.
+	applications reads[*apiservice.ListApplicationsResponse]
+	deployments  reads[*apiservice.ListDeploymentsResponse]
 }
 
 // maxPage bounds a page whatever limit the caller gives, 0 (none) included: the

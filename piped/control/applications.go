@@ -20,6 +20,12 @@ func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListA
 	if req.PipedId != "" && req.PipedId != s.convert.pipedID {
 		return &apiservice.ListApplicationsResponse{}, nil // another agent's applications are not here
 	}
+	return s.applications.answer(ctx, req, func(ctx context.Context) (*apiservice.ListApplicationsResponse, error) {
+		return s.listApplications(ctx, req)
+	})
+}
+
+func (s *apiService) listApplications(ctx context.Context, req *apiservice.ListApplicationsRequest) (*apiservice.ListApplicationsResponse, error) {
 	apps, cursor, err := page(req.Limit, func(limit int) ([]deploy.Application, string, error) {
 		return s.store.ListApplications(ctx, store.ApplicationQuery{
 			Name: req.Name, Kind: req.Kind, Disabled: req.Disabled, Labels: req.Labels, Limit: limit, Cursor: req.Cursor,

@@ -37,6 +37,12 @@ func (s *apiService) ListDeployments(ctx context.Context, req *apiservice.ListDe
 	if err != nil {
 		return nil, err
 	}
+	return s.deployments.answer(ctx, req, func(ctx context.Context) (*apiservice.ListDeploymentsResponse, error) {
+		return s.listDeployments(ctx, req, statuses, kinds)
+	})
+}
+
+func (s *apiService) listDeployments(ctx context.Context, req *apiservice.ListDeploymentsRequest, statuses []deploy.Status, kinds []string) (*apiservice.ListDeploymentsResponse, error) {
 	deployments, cursor, err := page(req.Limit, func(limit int) ([]deploy.Deployment, string, error) {
 		return s.store.ListDeployments(ctx, store.DeploymentQuery{
 			Statuses: statuses, Kinds: kinds, ApplicationIDs: nonEmpty(req.ApplicationIds), ApplicationName: req.ApplicationName,

@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"sync"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // reads lets concurrent callers of the same key share what they read: many who
-// follow one log ask for the same of it at the same moment. Nobody is given what
+// follow one log or look at one list ask for the same at the same moment. Nobody is given what
 // was read before they asked. What is read is shared, and nobody may change it.
 // The zero value is ready.
 type reads[V any] struct {
@@ -55,6 +57,15 @@ func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context)
 	own.value, own.err = value, err
 	close(own.done)
 	return value, err
+}
+
+// answer answers a request as do does: those who ask for the same share the answer.
+func (r *reads[V]) answer(ctx context.Context, req proto.Message, get func(context.Context) (V, error)) (V, error) {
+	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return *new(V), err
+	}
+	return r.do(ctx, string(key), get)
 }
 
 func (r *reads[V]) join(key string) (*lane[V], *read[V]) {
