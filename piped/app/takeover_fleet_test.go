@@ -29,8 +29,9 @@ type fleet struct {
 	client dynamic.Interface
 	names  []string
 
-	mu     sync.Mutex
-	writes []string // requests of agents that change something, but for dry runs
+	mu        sync.Mutex
+	writes    []string // requests of agents that change something, but for dry runs
+	conflicts int      // of those, how many changed nothing
 }
 
 func newFleet(t *testing.T, n int) *fleet {
@@ -50,13 +51,21 @@ func newFleet(t *testing.T, n int) *fleet {
 // kubeconfig returns one whose requests the fleet sees.
 func (f *fleet) kubeconfig(t *testing.T) string {
 	t.Helper()
-	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), func(r *http.Request) {
-		if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") || strings.Contains(r.URL.Path, "selfsubject") {
-			return
+	writes := func(r *http.Request) bool {
+		return r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && !strings.Contains(r.URL.Path, "selfsubject")
+	}
+	proxy, err := agenttest.ServeAPIAnswers(clustertest.Shared(t).Kubeconfig(), func(r *http.Request) {
+		if writes(r) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.writes = append(f.writes, r.Method+" "+r.URL.Path)
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.writes = append(f.writes, r.Method+" "+r.URL.Path)
+	}, func(resp *http.Response) {
+		if resp.StatusCode == http.StatusConflict && writes(resp.Request) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.conflicts++
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,13 +82,14 @@ func (f *fleet) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// taken returns the writes since the last call.
-func (f *fleet) taken() []string {
+// taken returns the writes since the last call, and how many of them changed
+// nothing because the object had changed since it was read.
+func (f *fleet) taken() (writes []string, conflicts int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := f.writes
-	f.writes = nil
-	return out
+	writes, conflicts = f.writes, f.conflicts
+	f.writes, f.conflicts = nil, 0
+	return writes, conflicts
 }
 
 // files are the applications' in Git: each a Deployment that reads a ConfigMap and

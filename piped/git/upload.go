@@ -36,7 +36,7 @@ func (s *uploadSession) head(ctx context.Context, branch string) (plumbing.Hash,
 		return plumbing.ZeroHash, err
 	}
 	s.capabilities = refs.Capabilities
-	return refs.References[plumbing.NewBranchReferenceName(branch).String()], nil
+	return readBranch(refs.References, branch), nil
 }
 
 func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {

@@ -118,12 +118,16 @@ func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	var deletes []string
+	conflicts := l.requests.conflicts // repeated: the object had changed since it was read
 	for _, r := range l.requests.take() {
+		if i := slices.Index(conflicts, r); i >= 0 {
+			conflicts = slices.Delete(conflicts, i, i+1)
+			continue
+		}
 		if r[:4] == "DELE" {
 			deletes = append(deletes, l.anonymous(r))
 		}
 	}
-	deletes = slices.Compact(deletes) // one is repeated when its object has changed meanwhile
 	if len(deletes) != 3 || deletes[0] != "DELETE /apis/apps/v1/namespaces/NS/deployments/web" {
 		t.Errorf("deletes: %v", deletes)
 	}

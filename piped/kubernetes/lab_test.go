@@ -172,6 +172,8 @@ type requests struct {
 	// answer, set before the requests begin, takes the place of the cluster where
 	// it returns something.
 	answer func(r *http.Request) *http.Response
+	// conflicts are those that the cluster refused because the object had changed.
+	conflicts []string
 }
 
 func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
@@ -189,6 +191,16 @@ func (r *requests) take() []string {
 func (r *requests) record(req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.seen = append(r.seen, requestLine(req))
+}
+
+func (r *requests) refused(req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conflicts = append(r.conflicts, requestLine(req))
+}
+
+func requestLine(req *http.Request) string {
 	line := req.Method + " " + req.URL.Path
 	if req.URL.Query().Has("dryRun") {
 		line += " dryRun"
@@ -196,7 +208,7 @@ func (r *requests) record(req *http.Request) {
 	if kind := req.Header.Get("Content-Type"); req.Method == http.MethodPatch && !strings.Contains(kind, "apply-patch") {
 		line += " " + kind
 	}
-	r.seen = append(r.seen, line)
+	return line
 }
 
 type recorder struct {
@@ -216,7 +228,11 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
-	return r.next.RoundTrip(req)
+	resp, err := r.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusConflict {
+		r.requests.refused(req)
+	}
+	return resp, err
 }
 
 // refusal returns an answer of an API server that refuses a request.

@@ -38,6 +38,12 @@ type APIProxy struct {
 // rights. Seen is called with each request before it is passed on, by several
 // goroutines; nil is allowed. The caller closes the proxy.
 func ServeAPI(kubeconfig string, seen func(*http.Request)) (*APIProxy, error) {
+	return ServeAPIAnswers(kubeconfig, seen, nil)
+}
+
+// ServeAPIAnswers is ServeAPI, with answered called with each answer before it is
+// passed back; nil is allowed.
+func ServeAPIAnswers(kubeconfig string, seen func(*http.Request), answered func(*http.Response)) (*APIProxy, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -62,6 +68,12 @@ func ServeAPI(kubeconfig string, seen func(*http.Request)) (*APIProxy, error) {
 		Transport:     transport,
 		FlushInterval: -1, // watches
 		ErrorLog:      quiet,
+		ModifyResponse: func(resp *http.Response) error {
+			if answered != nil {
+				answered(resp)
+			}
+			return nil
+		},
 	}
 	p.server = &http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.handlers.Add(1)
