@@ -3,11 +3,9 @@ package config
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/c785c783/piped/piped/config/strict"
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // GitHost is one entry of spec.gitHosts: how the API of a service that hosts Git
@@ -46,15 +44,7 @@ func (h GitHost) Load() (strict.Secret, error) {
 	if h.TokenFile == "" {
 		return h.Token, nil
 	}
-	content, err := os.ReadFile(h.TokenFile)
-	if err != nil {
-		return strict.Secret{}, deploy.Errorf(deploy.Invalid, "read the token of Git host %s: %w", h.Host, err)
-	}
-	text := strings.TrimSpace(string(content))
-	if text == "" {
-		return strict.Secret{}, deploy.Errorf(deploy.Invalid, "read the token of Git host %s: %s is empty; write a token into it that may open pull requests", h.Host, h.TokenFile)
-	}
-	return strict.NewSecret(text), nil
+	return readSecret(h.TokenFile, strings.TrimSpace, "the token of Git host "+h.Host, "write a token into it that may open pull requests")
 }
 
 func completeGitHosts(hosts []GitHost, d *strict.Document, r resolver) []GitHost {

@@ -2,13 +2,11 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/c785c783/piped/piped/config/strict"
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Webhook is one receiver of pushes: POST /webhooks/<name> on the web address.
@@ -46,16 +44,8 @@ func (w Webhook) Load() (strict.Secret, error) {
 	if w.SecretFile == "" {
 		return w.Secret, nil
 	}
-	content, err := os.ReadFile(w.SecretFile)
-	if err != nil {
-		return strict.Secret{}, deploy.Errorf(deploy.Invalid, "read the secret of webhook %s: %w", w.Name, err)
-	}
-	text := strings.TrimRight(string(content), "\r\n")
-	if strings.TrimSpace(text) == "" {
-		return strict.Secret{}, deploy.Errorf(deploy.Invalid,
-			"read the secret of webhook %s: %s is empty; write the secret that the Git host was given into it", w.Name, w.SecretFile)
-	}
-	return strict.NewSecret(text), nil
+	trim := func(text string) string { return strings.TrimRight(text, "\r\n") }
+	return readSecret(w.SecretFile, trim, "the secret of webhook "+w.Name, "write the secret that the Git host was given into it")
 }
 
 func completeWebhooks(hooks []Webhook, d *strict.Document, r resolver) []Webhook {

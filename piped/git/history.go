@@ -3,6 +3,7 @@ package git
 import (
 	"container/heap"
 	"context"
+	"math"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -21,14 +22,20 @@ func (r *Repo) Newest(ctx context.Context, head string, of []string) (c deploy.C
 	if len(of) == 0 {
 		return deploy.Commit{}, false, nil
 	}
+	return r.find(ctx, head, math.MaxInt, func(c *object.Commit) bool { return slices.Contains(of, c.Hash.String()) })
+}
+
+// find returns the newest commit that is wanted among the newest most of head's
+// history, head included; ok is false when there is none.
+func (r *Repo) find(ctx context.Context, head string, most int, wanted func(*object.Commit) bool) (c deploy.Commit, ok bool, err error) {
 	start, err := r.commit(head)
 	if err != nil {
 		return deploy.Commit{}, false, err
 	}
 	next, seen := history{start}, map[plumbing.Hash]bool{start.Hash: true}
-	for len(next) > 0 && ctx.Err() == nil {
+	for n := 0; len(next) > 0 && n < most && ctx.Err() == nil; n++ {
 		commit := heap.Pop(&next).(*object.Commit)
-		if slices.Contains(of, commit.Hash.String()) {
+		if wanted(commit) {
 			return r.describe(commit), true, nil
 		}
 		for _, parent := range commit.ParentHashes {

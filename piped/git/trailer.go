@@ -1,11 +1,9 @@
 package git
 
 import (
-	"container/heap"
 	"context"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -17,29 +15,7 @@ const maxTrailerHistory = 500
 // WithTrailer returns the newest of the last 500 commits of head's history, head
 // included, whose message carries the trailer; ok is false when none does.
 func (r *Repo) WithTrailer(ctx context.Context, head, key, value string) (c deploy.Commit, ok bool, err error) {
-	start, err := r.commit(head)
-	if err != nil {
-		return deploy.Commit{}, false, err
-	}
-	next, seen := history{start}, map[plumbing.Hash]bool{start.Hash: true}
-	for n := 0; len(next) > 0 && n < maxTrailerHistory && ctx.Err() == nil; n++ {
-		commit := heap.Pop(&next).(*object.Commit)
-		if trailer(commit.Message, key) == value {
-			return r.describe(commit), true, nil
-		}
-		for _, parent := range commit.ParentHashes {
-			if seen[parent] {
-				continue
-			}
-			seen[parent] = true
-			c, err := r.commit(parent.String())
-			if err != nil {
-				return deploy.Commit{}, false, err
-			}
-			heap.Push(&next, c)
-		}
-	}
-	return deploy.Commit{}, false, context.Cause(ctx)
+	return r.find(ctx, head, maxTrailerHistory, func(c *object.Commit) bool { return trailer(c.Message, key) == value })
 }
 
 // trailer returns the value of a trailer of a commit's message: of a line
