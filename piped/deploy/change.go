@@ -17,6 +17,7 @@ const (
 	// are enabled, or where one is deployed to, was changed by request. ID is the
 	// application's, "" when it is about all of them.
 	TopicRegistration Topic = "registration"
+	TopicDrift        Topic = "drift" // what is known of an application's drift; ID is the application's
 	TopicChain        Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
 )
 

@@ -32,6 +32,11 @@ const (
 	// EventSelfHealStopped: drift came back too often and is no longer undone. It
 	// is our own; PipeCD heals without end.
 	EventSelfHealStopped EventType = "APPLICATION_SELF_HEAL_STOPPED"
+
+	// PipeCD has these names and never sends them: a period of drift has begun, and
+	// has ended.
+	EventOutOfSync EventType = "APPLICATION_OUT_OF_SYNC"
+	EventSynced    EventType = "APPLICATION_SYNCED"
 )
 
 var deploymentEvents = map[Status]EventType{

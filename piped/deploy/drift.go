@@ -1,0 +1,72 @@
+package deploy
+
+import "time"
+
+// DriftKind says how an object differs from Git.
+type DriftKind string
+
+// The ways in which an object differs from Git.
+const (
+	DriftMissing DriftKind = "MISSING" // in Git but not in the cluster
+	DriftChanged DriftKind = "CHANGED" // in both, with different values
+	DriftExtra   DriftKind = "EXTRA"   // in the cluster as one of ours, but no longer in Git
+)
+
+// DriftEnd says how a period of drift ended; "" while it lasts.
+type DriftEnd string
+
+// The ends of a period of drift.
+const (
+	DriftDeployed  DriftEnd = "DEPLOYED"  // a deployment brought the cluster back to Git
+	DriftReverted  DriftEnd = "REVERTED"  // someone changed the cluster back
+	DriftAccepted  DriftEnd = "ACCEPTED"  // Git or the ignore rules now allow what is live
+	DriftAbandoned DriftEnd = "ABANDONED" // the application was disabled or deleted
+)
+
+// DriftReport says how an application differs from Git. All reports of one
+// period of drift have the same ID. No secret is in it.
+type DriftReport struct {
+	ID            string `json:"id"`
+	ApplicationID string `json:"applicationID"`
+	Cluster       string `json:"cluster"` // platform provider
+	Commit        string `json:"commit"`  // of the last success, which the cluster is compared with
+
+	Status  SyncStatus    `json:"status"`            // what follows from the report
+	Objects []ObjectDrift `json:"objects,omitempty"` // by kind, namespace and name
+	// Undeployed are the commits of the branch that touch the application and are
+	// not deployed, newest first.
+	Undeployed []string `json:"undeployed,omitempty"`
+	Compared   int      `json:"compared"`             // how many objects were looked at
+	Incomplete string   `json:"incomplete,omitempty"` // why not all of it could be judged, for a person; "" if it was
+
+	CheckedAt time.Time `json:"checkedAt"`
+	BeganAt   time.Time `json:"beganAt,omitzero"` // zero without drift
+	EndedAt   time.Time `json:"endedAt,omitzero"` // zero while it lasts
+	End       DriftEnd  `json:"end,omitempty"`
+}
+
+// ObjectDrift says how one object differs from Git.
+type ObjectDrift struct {
+	Object  ObjectRef    `json:"object"`
+	Cluster string       `json:"cluster,omitempty"` // platform provider where it lives
+	Kind    DriftKind    `json:"kind"`
+	Fields  []FieldDrift `json:"fields,omitempty"` // of one that is CHANGED
+	// Note says what a person should know about this object, such as that the API
+	// server refuses to put it back; "" for nothing.
+	Note    string    `json:"note,omitempty"`
+	Diff    string    `json:"-"` // unified, from Git to live; "" unless it was asked for
+	BeganAt time.Time `json:"beganAt,omitzero"`
+}
+
+// FieldDrift says how one field differs from Git. Values are JSON, cut when they
+// are long; "" is a field that is not there.
+type FieldDrift struct {
+	// Path addresses the field; items of lists by their merge key:
+	// spec.template.spec.containers[name=web].image.
+	Path      string    `json:"path"`
+	Git       string    `json:"git,omitempty"`
+	Live      string    `json:"live,omitempty"`
+	Masked    bool      `json:"masked,omitempty"`    // the values are secret and not told
+	Manager   string    `json:"manager,omitempty"`   // field manager that owns the live value; "" if unknown
+	ChangedAt time.Time `json:"changedAt,omitzero"` // when that manager last wrote the object; zero if unknown
+}
