@@ -66,7 +66,7 @@ type FieldDrift struct {
 	Path      string    `json:"path"`
 	Git       string    `json:"git,omitempty"`
 	Live      string    `json:"live,omitempty"`
-	Masked    bool      `json:"masked,omitempty"`    // the values are secret and not told
-	Manager   string    `json:"manager,omitempty"`   // field manager that owns the live value; "" if unknown
+	Masked    bool      `json:"masked,omitempty"`   // the values are secret and not told
+	Manager   string    `json:"manager,omitempty"`  // field manager that owns the live value; "" if unknown
 	ChangedAt time.Time `json:"changedAt,omitzero"` // when that manager last wrote the object; zero if unknown
 }
