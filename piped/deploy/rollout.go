@@ -154,10 +154,16 @@ type InventoryItem struct {
 	UID           string
 	DesiredDigest string // of the object as rendered, commit annotation left out
 	OwnedHash     string // of our managedFields entry after the apply
-	ConfigHash    string // of a workload: of the ConfigMaps and Secrets its pods got from the set; "" when unknown
-	DeploymentID  string // the deployment that wrote the object last
-	CreatedBy     string // the deployment that created it, "" if it existed before
-	UpdatedAt     time.Time
+	// Mark tells whether the object was written since it was known to be as applied,
+	// and ValuesDigest is of the values of the fields we own, as the API server
+	// returned both with the apply, or later when they were found to be right; "" in
+	// rows that are older than that.
+	Mark         string
+	ValuesDigest string
+	ConfigHash   string // of a workload: of the ConfigMaps and Secrets its pods got from the set; "" when unknown
+	DeploymentID string // the deployment that wrote the object last
+	CreatedBy    string // the deployment that created it, "" if it existed before
+	UpdatedAt    time.Time
 }
 
 // AppliedSet is the complete set of objects a deployment applied, kept so that

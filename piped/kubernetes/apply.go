@@ -175,9 +175,11 @@ type target struct {
 	// recreated is why the live object is deleted first; "" when it is not.
 	recreated string
 	planned   *unstructured.Unstructured
-	result    metav1.Object // the API server's answer: a workload whole, of others the metadata
+	result    metav1.Object // the API server's answer: a workload whole, of others what identifies it
 	item      deploy.InventoryItem
 	done      effect
+
+	owned, mark, values string // OwnedHash, Mark and ValuesDigest of the answer
 }
 
 // effect is what applying an object did to it.

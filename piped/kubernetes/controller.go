@@ -25,8 +25,9 @@ const (
 // Watched says what a Controller watches, and what it keeps of it.
 type Watched struct {
 	schema.GroupVersionResource
-	Selector string // label selector; "" watches all
-	Metadata bool   // watch metadata only; objects are then PartialObjectMetadata
+	Namespace string // "" watches all, and is the only choice for cluster-scoped resources
+	Selector  string // label selector; "" watches all
+	Metadata  bool   // watch metadata only; objects are then PartialObjectMetadata
 
 	// Typed, when set, is an object of the resource's Go type, which has a
 	// protobuf form: objects are then of that type, without the fields it does not
@@ -40,6 +41,9 @@ type Watched struct {
 	Transform func(obj, kept any) (any, error)
 	// Indexes finds objects by the keys these functions return.
 	Indexes cache.Indexers
+	// Turned, when set, is called when Watch.State turns from good to bad or back. It
+	// must return at once.
+	Turned func()
 }
 
 // Handler acts on an object by its key, whatever happened to it; the object may
@@ -107,10 +111,15 @@ func (c *Controller) takePending() []func(context.Context) {
 	return pending
 }
 
+// id tells apart what is watched.
+func (r Watched) id() string {
+	return fmt.Sprintf("%s %q %s metadata=%t typed=%t", r.GroupVersionResource, r.Namespace, r.Selector, r.Metadata, r.Typed != nil)
+}
+
 // Watch returns the watch of a resource and starts it if it is the first use. A
 // resource that is watched already keeps the transform and indexes it has.
 func (c *Controller) Watch(r Watched) (*Watch, error) {
-	id := fmt.Sprintf("%s %s metadata=%t typed=%t", r.GroupVersionResource, r.Selector, r.Metadata, r.Typed != nil)
+	id := r.id()
 	c.mu.Lock()
 	w, ok := c.watches[id]
 	if ok {
@@ -125,16 +134,19 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", r.GroupVersionResource.Resource, err)
 	}
-	c.start(w.informer.RunWithContext)
+	c.start(w.untilEnd(w.informer.RunWithContext))
+	if r.Turned != nil {
+		c.start(w.untilEnd(w.tellFilled))
+	}
 	return w, nil
 }
 
 func (c *Controller) newWatch(r Watched) (*Watch, error) {
-	informer, err := c.cluster.informer(r)
-	if err != nil {
+	w := &Watch{resource: r, controller: c, handlers: map[string]bool{}, badSince: c.cluster.now()}
+	var err error
+	if w.informer, err = c.cluster.informer(r, w.asked); err != nil {
 		return nil, err
 	}
-	w := &Watch{resource: r, controller: c, informer: informer, handlers: map[string]bool{}}
 	if r.Transform != nil {
 		if err := w.informer.SetTransform(w.transform); err != nil {
 			return nil, err
@@ -164,6 +176,12 @@ type Watch struct {
 	mu       sync.Mutex
 	handlers map[string]bool
 	lastErr  string
+
+	// See State and End.
+	bad      error
+	badSince time.Time
+	ended    bool
+	ends     []context.CancelFunc
 }
 
 // Handle adds a handler; it is called for every object there is and for every
@@ -190,7 +208,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 		return fmt.Errorf("handle %s with %s: %w", w.resource.Resource, name, err)
 	}
 	w.handlers[name] = true
-	w.controller.start(func(ctx context.Context) { w.work(ctx, name, q, h) })
+	w.controller.start(w.untilEnd(func(ctx context.Context) { w.work(ctx, name, q, h) }))
 	return nil
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 // informer makes an informer that has not been started. It resyncs never: who
-// needs a second look asks for it.
-func (c *Cluster) informer(r Watched) (cache.SharedIndexInformer, error) {
+// needs a second look asks for it. Asked is told how each request ends.
+func (c *Cluster) informer(r Watched, asked func(context.Context, error)) (cache.SharedIndexInformer, error) {
 	from, err := c.informed(r)
 	if err != nil {
 		return nil, err
@@ -26,11 +26,14 @@ func (c *Cluster) informer(r Watched) (cache.SharedIndexInformer, error) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = r.Selector
-			return from.list(ctx, o)
+			list, err := from.list(ctx, o)
+			asked(ctx, err)
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = r.Selector
 			w, err := from.watch(ctx, o)
+			asked(ctx, err)
 			return w, stoppable(err, o)
 		},
 	}
@@ -51,12 +54,12 @@ func (c *Cluster) informed(r Watched) (informed, error) {
 	case r.Typed != nil:
 		return c.informedTyped(r)
 	case r.Metadata:
-		resource := c.metadata.Resource(r.GroupVersionResource)
+		resource := c.metadata.Resource(r.GroupVersionResource).Namespace(r.Namespace)
 		return informed{c.metadata, &metav1.PartialObjectMetadata{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return resource.List(ctx, o)
 		}, resource.Watch}, nil
 	}
-	resource := c.dynamic.Resource(r.GroupVersionResource)
+	resource := c.dynamic.Resource(r.GroupVersionResource).Namespace(r.Namespace)
 	return informed{c.dynamic, &unstructured.Unstructured{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return resource.List(ctx, o)
 	}, resource.Watch}, nil
@@ -68,7 +71,7 @@ func (c *Cluster) informedTyped(r Watched) (informed, error) {
 		return informed{}, err
 	}
 	request := func(o metav1.ListOptions) *rest.Request {
-		return client.Get().Resource(r.Resource).VersionedParams(&o, scheme.ParameterCodec)
+		return client.Get().NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.Resource).VersionedParams(&o, scheme.ParameterCodec)
 	}
 	return informed{client, r.Typed, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return request(o).Do(ctx).Get()

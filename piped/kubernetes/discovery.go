@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	apidiscovery "k8s.io/client-go/discovery"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -61,6 +62,11 @@ func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	if err := d.refresh(ctx); err != nil {
 		return ServedKind{}, err
 	}
+	return d.known(gvk)
+}
+
+// known is lookup among what was asked before.
+func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
 	}
@@ -76,18 +82,33 @@ func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Se
 // lookupKind returns how a kind is served in any version, preferably in the one
 // given: a version may have been withdrawn since an object was applied.
 func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
-	r, err := d.lookup(ctx, gvk)
-	if !errors.Is(err, errUnknownKind) {
+	if r, err := d.lookup(ctx, gvk); !errors.Is(err, errUnknownKind) {
 		return r, err
+	}
+	return d.knownKind(gvk)
+}
+
+// knownKind is lookupKind among what was asked before. Of several versions that are
+// not the one given it returns the most stable.
+func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, err error) {
+	served, err = d.known(gvk)
+	if !errors.Is(err, errUnknownKind) {
+		return served, err
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for k, r := range d.kinds {
-		if k.GroupKind() == gvk.GroupKind() {
-			return r, nil
+		if k.GroupKind() == gvk.GroupKind() && (err != nil || version.CompareKubeAwareVersionStrings(r.Version, served.Version) > 0) {
+			served, err = r, nil
 		}
 	}
-	return ServedKind{}, err
+	return served, err
+}
+
+// renew asks the cluster what it serves now, however recently it was asked.
+func (d *discovery) renew(ctx context.Context) error {
+	d.invalidate()
+	return d.refresh(ctx)
 }
 
 // invalidate makes the next miss ask the cluster, however recently it was asked.

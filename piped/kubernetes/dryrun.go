@@ -138,11 +138,11 @@ func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Un
 	return planned, err
 }
 
-// patch sends one object by server-side apply. The answer is a workload as it is
-// now, *unstructured.Unstructured; of other objects it is their metadata: their
-// content says nothing that is not known, and Secrets never leave the cluster.
+// patch sends one object by server-side apply. The answer is the object as it is
+// now, *unstructured.Unstructured; of a dry run of what is no workload it is the
+// metadata.
 func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav1.Object, error) {
-	if t.isWorkload() {
+	if t.isWorkload() || len(dryRun) == 0 {
 		answer, err := c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
 			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
 		if err != nil {

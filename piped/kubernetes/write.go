@@ -157,13 +157,27 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 				return err
 			}
 		}
-		var err error
-		t.result, err = r.cluster.patch(ctx, t)
+		answer, err := r.cluster.patch(ctx, t)
+		if whole, ok := answer.(*unstructured.Unstructured); ok && err == nil {
+			t.answered(whole)
+		}
 		if t.crdInSet && apierrors.IsNotFound(err) {
 			return apierrors.NewServiceUnavailable("the kind is defined but not served yet") // tried again
 		}
 		return err
 	})
+}
+
+// answered takes the API server's answer to an apply: what tells later whether the
+// object was changed since, and of it no more than is used. The content of Secrets is
+// not kept.
+func (t *target) answered(answer *unstructured.Unstructured) {
+	t.owned, t.mark, t.values = OwnedHash(answer.GetManagedFields()), Mark(answer), ValuesDigest(answer)
+	t.result = answer
+	if !t.isWorkload() {
+		meta := keptMeta(answer)
+		t.result = &meta
+	}
 }
 
 // adopt takes over what kubectl owns of a live object. When that fails it
@@ -204,7 +218,7 @@ func (r *applyRun) record(t *target) {
 	}
 	t.item = deploy.InventoryItem{
 		ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Variant: r.req.Variant, Object: t.ref,
-		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: OwnedHash(t.result.GetManagedFields()), ConfigHash: t.config,
+		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: t.owned, Mark: t.mark, ValuesDigest: t.values, ConfigHash: t.config,
 		DeploymentID: r.req.DeploymentID, CreatedBy: r.creatorOf(t), UpdatedAt: r.cluster.now(),
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -20,7 +21,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 	for _, it := range items {
 		o := it.Object
 		row := []any{it.ApplicationID, it.Cluster, o.Group, o.Kind, o.Namespace, o.Name, o.Version, it.Variant, it.UID,
-			it.DesiredDigest, it.OwnedHash, it.ConfigHash, it.DeploymentID, it.CreatedBy, now}
+			it.DesiredDigest, it.OwnedHash, it.Mark, it.ValuesDigest, it.ConfigHash, it.DeploymentID, it.CreatedBy, now}
 		key := [3]string{it.ApplicationID, it.Cluster, o.Key()}
 		if i, dup := at[key]; dup {
 			rows[i] = row
@@ -32,7 +33,7 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 	err := s.write(ctx, func(t *tx) error {
 		return t.insert(ctx, "inventory", inventoryColumns, `ON CONFLICT (application_id, cluster, api_group, kind, namespace, name) DO UPDATE SET
 			version = excluded.version, variant = excluded.variant, uid = excluded.uid, desired_digest = excluded.desired_digest,
-			owned_hash = excluded.owned_hash, config_hash = excluded.config_hash, deployment_id = excluded.deployment_id, created_by = excluded.created_by, updated_at = excluded.updated_at`, rows)
+			owned_hash = excluded.owned_hash, mark = excluded.mark, values_digest = excluded.values_digest, config_hash = excluded.config_hash, deployment_id = excluded.deployment_id, created_by = excluded.created_by, updated_at = excluded.updated_at`, rows)
 	})
 	if s.dialect.foreign(err) {
 		return deploy.Errorf(deploy.NotFound, "the inventory is of an application that does not exist: %w", err)
@@ -41,7 +42,40 @@ func (s *Store) PutInventory(ctx context.Context, items ...deploy.InventoryItem)
 }
 
 const inventoryColumns = `application_id, cluster, api_group, kind, namespace, name, version, variant, uid,
-	desired_digest, owned_hash, config_hash, deployment_id, created_by, updated_at`
+	desired_digest, owned_hash, mark, values_digest, config_hash, deployment_id, created_by, updated_at`
+
+// learnedAtOnce is how many marks are written in one transaction.
+const learnedAtOnce = 200
+
+// LearnMarks stores Mark and ValuesDigest of items whose objects were found to be
+// as applied in a later version than the one recorded. What was applied anew, or
+// forgotten, since the items were read is passed over. It announces nothing.
+func (s *Store) LearnMarks(ctx context.Context, items ...deploy.InventoryItem) error {
+	for batch := range slices.Chunk(items, learnedAtOnce) {
+		err := s.write(ctx, func(t *tx) error {
+			for _, it := range batch {
+				if err := t.learnMark(ctx, it); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return s.fail(err, "store what was learned of applied objects")
+		}
+	}
+	return nil
+}
+
+func (t *tx) learnMark(ctx context.Context, it deploy.InventoryItem) error {
+	o := it.Object
+	_, err := t.exec(ctx, `UPDATE inventory SET mark = ?, values_digest = ?
+		WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?
+		AND uid = ? AND owned_hash = ? AND desired_digest = ? AND deployment_id = ?`,
+		it.Mark, it.ValuesDigest, it.ApplicationID, it.Cluster, o.Group, o.Kind, o.Namespace, o.Name,
+		it.UID, it.OwnedHash, it.DesiredDigest, it.DeploymentID)
+	return err
+}
 
 // DeleteInventory forgets objects of an application in a cluster, whatever
 // their API version. What is not known is passed over.
@@ -77,7 +111,7 @@ func scanInventory(row scanner) (it deploy.InventoryItem, err error) {
 	var at int64
 	o := &it.Object
 	err = row.Scan(&it.ApplicationID, &it.Cluster, &o.Group, &o.Kind, &o.Namespace, &o.Name, &o.Version, &it.Variant, &it.UID,
-		&it.DesiredDigest, &it.OwnedHash, &it.ConfigHash, &it.DeploymentID, &it.CreatedBy, &at)
+		&it.DesiredDigest, &it.OwnedHash, &it.Mark, &it.ValuesDigest, &it.ConfigHash, &it.DeploymentID, &it.CreatedBy, &at)
 	it.UpdatedAt = fromMilli(at)
 	return it, err
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func testInventory(t *testing.T, e *env) {
 	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
 	item := func(app, name string) deploy.InventoryItem {
 		return deploy.InventoryItem{
-			ApplicationID: app, Cluster: "c", Variant: "primary", UID: "u-" + name, DesiredDigest: "dd", OwnedHash: "oh", DeploymentID: "d", CreatedBy: "d",
+			ApplicationID: app, Cluster: "c", Variant: "primary", UID: "u-" + name, DesiredDigest: "dd", OwnedHash: "oh", Mark: "g:1", ValuesDigest: "vd", DeploymentID: "d", CreatedBy: "d",
 			Object: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: name},
 		}
 	}
@@ -160,6 +161,43 @@ func testInventory(t *testing.T, e *env) {
 		t.Errorf("left: %+v, %v", got, err)
 	}
 	wantKind(t, e.store.PutInventory(ctx, item("nobody", "x")), deploy.NotFound, "does not exist")
+}
+
+// testLearnedMarks: what is learned of an object counts for the apply that it was
+// learned of, and for no later one.
+func testLearnedMarks(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "a")
+	item := func(i int) deploy.InventoryItem {
+		return deploy.InventoryItem{
+			ApplicationID: a.ID, Cluster: "c", Variant: "primary", UID: "u", DesiredDigest: "dd", OwnedHash: "oh", Mark: "g:1", ValuesDigest: "v1", DeploymentID: "d1",
+			Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("m%03d", i)},
+		}
+	}
+	var stored, learned, want []deploy.InventoryItem
+	for i := range 450 {
+		stored = append(stored, item(i))
+		next := item(i)
+		next.Mark, next.ValuesDigest = "g:2", "v2"
+		learned, want = append(learned, next), append(want, next)
+	}
+	for i, stale := range []func(*deploy.InventoryItem){
+		func(it *deploy.InventoryItem) { it.UID = "older" },
+		func(it *deploy.InventoryItem) { it.OwnedHash = "older" },
+		func(it *deploy.InventoryItem) { it.DesiredDigest = "older" },
+		func(it *deploy.InventoryItem) { it.DeploymentID = "older" },
+		func(it *deploy.InventoryItem) { it.Cluster = "another" },
+	} {
+		stale(&learned[i])
+		want[i] = stored[i]
+	}
+	gone := item(999)
+	must(t, e.store.PutInventory(ctx, stored...))
+	must(t, e.store.LearnMarks(ctx, append(learned, gone)...))
+	must(t, e.store.LearnMarks(ctx))
+	got, err := e.store.Inventory(ctx, a.ID)
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(deploy.InventoryItem{}, "UpdatedAt")); err != nil || diff != "" {
+		t.Errorf("%v; inventory (-want +got):\n%s", err, diff)
+	}
 }
 
 func testAppliedSets(t *testing.T, e *env) {

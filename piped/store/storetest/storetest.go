@@ -122,6 +122,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"StageLogs", testStageLogs},
 		{"State", testState},
 		{"Inventory", testInventory},
+		{"LearnedMarks", testLearnedMarks},
 		{"Capabilities", testCapabilities},
 		{"Analysis", testAnalysis},
 		{"AnalysisPassed", testAnalysisPassed},
