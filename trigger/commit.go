@@ -151,7 +151,7 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 	if err != nil {
 		return "", err
 	}
-	if file, ok := touched(app.Git.Dir, on.Paths, on.Ignores, changed); ok {
+	if file, ok := on.Touched(app.Git.Dir, changed); ok {
 		return file + " changed", nil
 	}
 	return "", nil

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
@@ -80,6 +81,6 @@ func (w *watcher) foresee(ctx context.Context, known deploy.Application, e entry
 		return a, reason != "", err
 	}
 	changed, err := m.Changed(ctx, m.Base.Hash)
-	_, ok = touched(known.Git.Dir, nil, nil, changed)
+	_, ok = config.OnCommit{}.Touched(known.Git.Dir, changed)
 	return a, ok, err
 }

@@ -182,3 +182,14 @@ func TestProviderAddedLater(t *testing.T) {
 		t.Errorf("the application is %s", s)
 	}
 }
+
+func patterns(t *testing.T, texts ...string) config.Patterns {
+	t.Helper()
+	ps := make(config.Patterns, len(texts))
+	for i, text := range texts {
+		if err := ps[i].UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ps
+}

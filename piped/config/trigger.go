@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Trigger is spec.trigger: what makes a deployment.
 type Trigger struct {
@@ -22,6 +25,23 @@ type OnCommit struct {
 	Disabled bool     `yaml:"disabled"`
 	Paths    Patterns `yaml:"paths"`
 	Ignores  Patterns `yaml:"ignores"`
+}
+
+// Touched reports whether changed files concern the application in dir, and names
+// one that does. Files matched by Ignores do not count at all; of the others count
+// those below dir and those matched by Paths. Unlike in PipeCD, an ignored file
+// vetoes nothing but itself. Whether the trigger is disabled does not matter.
+func (o OnCommit) Touched(dir string, changed []string) (file string, ok bool) {
+	prefix := dir + "/"
+	if dir == "." || dir == "" {
+		prefix = ""
+	}
+	for _, file = range changed {
+		if (strings.HasPrefix(file, prefix) || o.Paths.Match(file)) && !o.Ignores.Match(file) {
+			return file, true
+		}
+	}
+	return "", false
 }
 
 // OnOutOfSync is spec.trigger.onOutOfSync.

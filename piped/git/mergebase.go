@@ -22,7 +22,7 @@ func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) (
 	if ours.Hash == theirs.Hash {
 		return []*object.Commit{ours}, nil
 	}
-	found, err := o.commonAncestors(ctx, ours, theirs)
+	_, found, err := o.commonAncestors(ctx, ours, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -32,17 +32,18 @@ func (o *objects) mergeBases(ctx context.Context, ours, theirs *object.Commit) (
 }
 
 // commonAncestors walks both histories from the newest commit on, until nothing
-// is left but ancestors of what was found. Where the clocks of committers were
-// wrong, one of those found may be an ancestor of another.
-func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Commit) (found []*object.Commit, err error) {
-	marks := map[plumbing.Hash]int{ours.Hash: ofOurs, theirs.Hash: ofTheirs}
+// is left but ancestors of what was found, and says of each commit it came by whose
+// it is. Where the clocks of committers were wrong, one of those found may be an
+// ancestor of another.
+func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Commit) (marks map[plumbing.Hash]int, found []*object.Commit, err error) {
+	marks = map[plumbing.Hash]int{ours.Hash: ofOurs, theirs.Hash: ofTheirs}
 	next := &history{}
 	heap.Push(next, ours)
 	heap.Push(next, theirs)
 	isOpen := func(c *object.Commit) bool { return marks[c.Hash]&common == 0 }
 	for slices.ContainsFunc(*next, isOpen) {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
 		c := heap.Pop(next).(*object.Commit)
 		mark := marks[c.Hash]
@@ -58,13 +59,13 @@ func (o *objects) commonAncestors(ctx context.Context, ours, theirs *object.Comm
 			}
 			p, err := o.commit(parent)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			marks[parent] |= mark
 			heap.Push(next, p)
 		}
 	}
-	return slices.DeleteFunc(found, func(c *object.Commit) bool { return !isOpen(c) }), nil
+	return marks, slices.DeleteFunc(found, func(c *object.Commit) bool { return !isOpen(c) }), nil
 }
 
 // independent returns those of the commits that no other of them descends from.

@@ -1,23 +1,6 @@
-package trigger
+package config
 
-import (
-	"testing"
-
-	"github.com/c785c783/piped/piped/config"
-)
-
-func patterns(t *testing.T, texts ...string) config.Patterns {
-	t.Helper()
-	var out config.Patterns
-	for _, text := range texts {
-		var p config.Pattern
-		if err := p.UnmarshalText([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, p)
-	}
-	return out
-}
+import "testing"
 
 func TestTouched(t *testing.T) {
 	cases := []struct {
@@ -55,9 +38,9 @@ func TestTouched(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, ok := touched(c.dir, patterns(t, c.paths...), patterns(t, c.ignores...), c.changed)
+			got, ok := OnCommit{Paths: patterns(t, c.paths...), Ignores: patterns(t, c.ignores...)}.Touched(c.dir, c.changed)
 			if got != c.want || ok != (c.want != "") {
-				t.Errorf("touched = %q, %v; want %q", got, ok, c.want)
+				t.Errorf("Touched = %q, %v; want %q", got, ok, c.want)
 			}
 		})
 	}

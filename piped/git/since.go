@@ -1,0 +1,46 @@
+package git
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Since returns the commits that lie between base and head as whoever pushes to
+// the branch sees them: head, its first parent, the first parent of that and so
+// on, as far as they do not belong to base's history; the newest first, each with
+// the first parent it is to be compared with. ok is false when base is not in
+// head's history, as after the branch was rewritten; then there are none. The
+// kind is NotFound when the mirror lacks one of the two.
+func (r *Repo) Since(ctx context.Context, base, head string) (steps []Step, ok bool, err error) {
+	from, err := r.commit(base)
+	if err != nil {
+		return nil, false, err
+	}
+	to, err := r.commit(head)
+	if err != nil {
+		return nil, false, err
+	}
+	if from.Hash == to.Hash {
+		return nil, true, nil
+	}
+	marks, _, err := r.objects.commonAncestors(ctx, to, from)
+	if err != nil {
+		return nil, false, deploy.Errorf(deploy.Internal, "read the history between commits %s and %s of %s: %w", base, head, r.Remote(), err)
+	}
+	if marks[from.Hash]&ofOurs == 0 {
+		return nil, false, nil
+	}
+	for c := to; marks[c.Hash] == ofOurs && len(c.ParentHashes) > 0; {
+		parent, err := r.commit(c.ParentHashes[0].String())
+		if err != nil {
+			return nil, false, err
+		}
+		steps = append(steps, Step{Commit: c.Hash.String(), Parent: parent.Hash.String()})
+		c = parent
+	}
+	return steps, true, nil
+}
+
+// Step is a commit of a branch and the commit that was the branch's head before.
+type Step struct{ Commit, Parent string }

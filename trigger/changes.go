@@ -1,0 +1,27 @@
+package trigger
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/git"
+)
+
+// changeCache holds the files changed between a base commit and the head: most
+// applications of a repository share their base.
+type changeCache struct {
+	repo   *git.Repo
+	head   string
+	byBase map[string][]string
+}
+
+func (c *changeCache) since(ctx context.Context, base string) ([]string, error) {
+	if files, ok := c.byBase[base]; ok {
+		return files, nil
+	}
+	files, err := c.repo.Changed(ctx, base, c.head)
+	if err != nil {
+		return nil, err
+	}
+	c.byBase[base] = files
+	return files, nil
+}
