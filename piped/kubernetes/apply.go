@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -45,6 +46,9 @@ type ApplyRequest struct {
 	// manifest.LabelApplication.
 	Adopt               bool
 	AutoCreateNamespace bool
+	// Yield are the rules by which fields are left to others (Yielded). An object is
+	// created with them; from then on they are sent no more than keeps them as they are.
+	Yield []config.IgnoreRule
 
 	// ApplicationExists tells whether an owner found on a live object still
 	// exists among this agent's applications; what a removed application left
@@ -165,7 +169,7 @@ type target struct {
 	config   string                     // of a workload: hash of the configuration its pods get from the set
 	resource ServedKind
 	crdInSet bool // its definition is part of the set
-	scales   bool // it rolls out or has replicas: it is read whole
+	whole    bool // it is read whole: it rolls out, has replicas, or leaves fields to others
 
 	recorded *deploy.InventoryItem // what the inventory says of it
 	live     metav1.Object         // nil when absent; whole for workloads, else metadata
@@ -237,7 +241,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
 			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
-			scales: hasReplicas || isWorkload(groupKind(ref)),
+			whole: hasReplicas || isWorkload(groupKind(ref)) || len(r.yields(u)) > 0,
 		})
 		configs.add(ref, u)
 	}
@@ -246,6 +250,9 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 			t.config = configs.stamp(t.desired)
 		}
 		t.digest = manifest.Digest(t.desired)
+		if rules := r.yields(t.desired); len(rules) > 0 {
+			t.digest = rulesDigest([]any{t.digest, rules}) // who leaves other fields to others sends it anew
+		}
 	}
 	return r
 }
@@ -343,12 +350,13 @@ func (r *applyRun) changed() []*target {
 	return out
 }
 
-// prepare settles what is sent: the commit, who decides spec.replicas, and the
-// config-hash.
+// prepare settles what is sent: the commit, what is left to others, who decides
+// spec.replicas, and the config-hash.
 func (r *applyRun) prepare(ctx context.Context) error {
 	scaled := scaledBySet(r.objects())
 	for _, t := range r.changed() {
 		setCommit(t.desired, r.commitOf(t))
+		r.yieldFields(t)
 		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
 			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), scaled)
 		})

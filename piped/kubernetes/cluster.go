@@ -53,6 +53,7 @@ type Cluster struct {
 	metadata  metadata.Interface
 	discovery *discovery
 	contact   *contact
+	trials    *trials
 	retryFor  time.Duration
 	log       *slog.Logger
 	now       func() time.Time
@@ -77,7 +78,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.contact = &contact{now: c.now}
+	c.contact, c.trials = &contact{now: c.now}, newTrials()
 	c.config.Wrap(c.contact.wrap)
 	if err := c.connect(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)

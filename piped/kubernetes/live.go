@@ -29,7 +29,7 @@ type spot struct {
 func (r *applyRun) readLive(ctx context.Context) error {
 	spots := map[spot][]*target{}
 	for _, t := range r.targets {
-		p := spot{t.resource, t.ref.Namespace, t.scales}
+		p := spot{t.resource, t.ref.Namespace, t.whole}
 		spots[p] = append(spots[p], t)
 	}
 	var single []*target
@@ -52,7 +52,7 @@ func (r *applyRun) read(ctx context.Context, t *target) error {
 	err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
 		var live metav1.Object
 		var err error
-		if t.scales {
+		if t.whole {
 			live, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
 		} else {
 			live, err = r.cluster.metadataOf(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})

@@ -38,49 +38,24 @@ const masked = "(secret)"
 // index.
 func Diff(before, after *unstructured.Unstructured) []Change {
 	d := differ{secret: isSecret(before) || isSecret(after)}
-	d.maps(place{}, declared(before), declared(after))
+	d.maps(Place{}, declared(before), declared(after))
 	slices.SortFunc(d.changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
 	return d.changes
 }
 
 type differ struct {
-	secret  bool
+	secret bool
+	// loose compares what is declared with what is live: only what is declared counts,
+	// and what is written in another way is the same.
+	loose   bool
 	changes []Change
 }
 
-// place is where a value stands.
-type place struct {
-	path   string
-	key    string // the key of the map it stands in; of a list's item, the list's
-	parent string // the key above key
-}
-
-func (p place) below(key string) place {
-	path := key
-	switch {
-	case !plainKey(key):
-		path = p.path + "[" + strconv.Quote(key) + "]"
-	case p.path != "":
-		path = p.path + "." + key
-	}
-	return place{path: path, key: key, parent: p.key}
-}
-
-func (p place) item(name string) place {
-	return place{path: p.path + "[" + name + "]", key: p.key, parent: p.parent}
-}
-
-func plainKey(key string) bool {
-	return key != "" && strings.IndexFunc(key, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	}) < 0
-}
-
-func (d *differ) change(at place, before, after any) {
-	if d.secret && !harmless(at.path) {
+func (d *differ) change(at Place, before, after any) {
+	if d.secret && !harmless(at.Path) {
 		before, after = mask(before), mask(after)
 	}
-	d.changes = append(d.changes, Change{Path: at.path, Before: before, After: after})
+	d.changes = append(d.changes, Change{Path: at.Path, Before: before, After: after})
 }
 
 // harmless reports whether what stands at a path of a Secret may be shown: not
@@ -101,7 +76,7 @@ func mask(v any) any {
 }
 
 // values compares two values of one place.
-func (d *differ) values(at place, before, after any) {
+func (d *differ) values(at Place, before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok {
@@ -114,23 +89,26 @@ func (d *differ) values(at place, before, after any) {
 			return
 		}
 	}
-	if !same(at, before, after) {
+	if !same(at, before, after) && !(d.loose && sameLoosely(before, after)) {
 		d.change(at, before, after)
 	}
 }
 
-func (d *differ) maps(at place, before, after map[string]any) {
+func (d *differ) maps(at Place, before, after map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
-		d.values(at.below(key), before[key], after[key])
+		d.values(at.Field(key), before[key], after[key])
+	}
+	if d.loose {
+		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if _, both := before[key]; !both {
-			d.values(at.below(key), nil, after[key])
+			d.values(at.Field(key), nil, after[key])
 		}
 	}
 }
 
-func (d *differ) lists(at place, before, after []any) {
+func (d *differ) lists(at Place, before, after []any) {
 	keys := keysOf(at.key, slices.Concat(before, after))
 	old, oldNames := byKey(keys, before)
 	new, newNames := byKey(keys, after)
@@ -139,11 +117,14 @@ func (d *differ) lists(at place, before, after []any) {
 		return
 	}
 	for _, name := range oldNames {
-		d.values(at.item(name), old[name], new[name])
+		d.values(at.Item(name), old[name], new[name])
+	}
+	if d.loose {
+		return
 	}
 	for _, name := range newNames {
 		if _, both := old[name]; !both {
-			d.values(at.item(name), nil, new[name])
+			d.values(at.Item(name), nil, new[name])
 		}
 	}
 	shared := func(other map[string]any) func(string) bool {
@@ -155,7 +136,7 @@ func (d *differ) lists(at place, before, after []any) {
 	}
 }
 
-func (d *differ) byIndex(at place, before, after []any) {
+func (d *differ) byIndex(at Place, before, after []any) {
 	for i := range max(len(before), len(after)) {
 		var b, a any
 		if i < len(before) {
@@ -164,12 +145,12 @@ func (d *differ) byIndex(at place, before, after []any) {
 		if i < len(after) {
 			a = after[i]
 		}
-		d.values(at.item(strconv.Itoa(i)), b, a)
+		d.values(at.Item(strconv.Itoa(i)), b, a)
 	}
 }
 
 // same reports whether two values, not both maps or both lists, say the same.
-func same(at place, before, after any) bool {
+func same(at Place, before, after any) bool {
 	if reflect.DeepEqual(before, after) {
 		return true
 	}
@@ -200,12 +181,12 @@ func equalNumbers(a, b any) bool {
 }
 
 // quantity reports whether what stands at a place is a Kubernetes quantity.
-func quantity(at place) bool {
+func quantity(at Place) bool {
 	switch at.parent {
 	case "requests", "limits", "capacity", "hard", "overhead", "podFixed":
 		return true
 	case "max", "min", "default", "defaultRequest", "maxLimitRequestRatio": // of a LimitRange
-		return strings.HasPrefix(at.path, "spec.limits[")
+		return strings.HasPrefix(at.Path, "spec.limits[")
 	case "target": // of a HorizontalPodAutoscaler
 		return at.key == "value" || at.key == "averageValue"
 	}
