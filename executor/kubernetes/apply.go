@@ -112,6 +112,7 @@ func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) clust
 		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.value(), Variant: string(w.set.variant()),
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
+		Yield:             cluster.Yielded(w.set.Spec.Drift),
 		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,
 	}
 }

@@ -47,6 +47,7 @@ type setSpec struct {
 	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not kept
 
 	HealthChecks []kubernetes.HealthCheck `json:"healthChecks,omitempty"`
+	Drift        config.DriftDetection    `json:"drift,omitzero"` // what is no drift, or not applied at all
 }
 
 func specOf(c *config.Application) setSpec {
@@ -55,7 +56,7 @@ func specOf(c *config.Application) setSpec {
 		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
 		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
 		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, FailFast: k.FailFast,
-		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks,
+		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks, Drift: c.DriftDetection,
 	}
 }
 

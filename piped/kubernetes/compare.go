@@ -90,16 +90,11 @@ func (c Compared) InSync() bool { return c.Drift == nil && c.Problem == "" && !c
 // What cannot be judged is said object by object. The error is Unavailable when the
 // cluster cannot be reached at all; otherwise it is the end of ctx.
 func (c *Cluster) Compare(ctx context.Context, req CompareRequest) ([]Compared, error) {
-	brief := *c
-	brief.retryFor = min(c.retryFor, compareRetryFor)
-	run := newComparison(&brief, req)
+	run := newComparison(c.brief(), req)
 	ctx = withWarnings(ctx, func(string) {})
 	errs := each(run.asked, func(t *target) error { return run.object(ctx, t, run.results[t]) })
 	if err := together(errs); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, c.Classify(firstOf(err))
+		return nil, c.endOf(ctx, err)
 	}
 	out := make([]Compared, len(run.asked))
 	for i, t := range run.asked {
@@ -108,13 +103,24 @@ func (c *Cluster) Compare(ctx context.Context, req CompareRequest) ([]Compared, 
 	return out, nil
 }
 
-// firstOf returns one of several errors that say the same.
-func firstOf(err error) error {
+// brief returns the cluster as one whose calls give up soon.
+func (c *Cluster) brief() *Cluster {
+	brief := *c
+	brief.retryFor = min(c.retryFor, compareRetryFor)
+	return &brief
+}
+
+// endOf returns why comparisons ended with err: the cause of ctx, or the first of
+// several errors that say the same of the cluster.
+func (c *Cluster) endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	var all several
 	if errors.As(err, &all) {
-		return all[0]
+		err = all[0]
 	}
-	return err
+	return c.Classify(err)
 }
 
 // comparison is one Compare as it goes on.

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,58 +14,60 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// ExtraRequest names objects that an application has in the cluster and no longer in
-// Git.
-type ExtraRequest struct {
-	ApplicationID string
-	PipedID       string
-	Objects       []deploy.ObjectRef
-	Conceal       Concealer // as in CompareRequest
-	Diff          bool
-}
-
-// DescribeExtra reads the objects and returns the drift that each of them is, in their
-// order: nil for one that is gone or about to be, that is not marked as the
-// application's, that a controller made, or that asks not to be compared. The error is
-// that one of them cannot be read; it is classed.
-func (c *Cluster) DescribeExtra(ctx context.Context, req ExtraRequest) ([]*deploy.ObjectDrift, error) {
-	brief := *c
-	brief.retryFor = min(c.retryFor, compareRetryFor)
-	out := make([]*deploy.ObjectDrift, len(req.Objects))
-	g, ctx := errgroup.WithContext(withWarnings(ctx, func(string) {}))
+// DescribeExtra tells of the objects of req.Only, which the application has in the
+// cluster and no longer in Git, how they are live, in their order; req.Objects and what
+// is ignored of fields do not matter. Each is drift unless it is gone or about to be,
+// is not marked as the application's, was made by a controller, or asks not to be
+// compared (Ignored). What cannot be read is said object by object. The error is as
+// that of Compare.
+func (c *Cluster) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compared, error) {
+	brief := c.brief()
+	out := make([]Compared, len(req.Only))
+	g, limited := errgroup.WithContext(withWarnings(ctx, func(string) {}))
 	g.SetLimit(concurrency)
-	for i, ref := range req.Objects {
+	for i, ref := range req.Only {
 		g.Go(func() (err error) {
-			out[i], err = brief.describeExtra(ctx, req, ref)
+			out[i], err = brief.describeExtra(limited, req, ref)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, c.endOf(ctx, err)
 	}
 	return out, nil
 }
 
-func (c *Cluster) describeExtra(ctx context.Context, req ExtraRequest, ref deploy.ObjectRef) (*deploy.ObjectDrift, error) {
+func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref deploy.ObjectRef) (Compared, error) {
+	out := Compared{Object: ref}
 	live, err := c.readExtra(ctx, ref, req.Diff)
 	switch {
 	case errors.Is(err, errUnknownKind), apierrors.IsNotFound(err):
-		return nil, nil
+		out.Missing = true
+		return out, nil
+	case err != nil && (ctx.Err() != nil || unreachable(err)):
+		return out, err
 	case err != nil:
-		err = c.Classify(err)
-		return nil, deploy.Errorf(deploy.KindOf(err), "read %s, which is no longer in Git: %w", ref, err)
-	case live.GetDeletionTimestamp() != nil, metav1.GetControllerOf(live) != nil,
-		live.GetAnnotations()[manifest.AnnotationIgnoreDrift] == "true",
-		live.GetLabels()[manifest.LabelApplication] != req.ApplicationID,
-		live.GetAnnotations()[manifest.AnnotationApplication] != req.ApplicationID,
-		live.GetAnnotations()[manifest.AnnotationPiped] != req.PipedID:
-		return nil, nil
+		out.Problem = fmt.Sprintf("read %s, which is no longer in Git: %v", ref, c.Classify(err))
+		return out, nil
 	}
-	drift := &deploy.ObjectDrift{Object: ref, Cluster: c.name, Kind: deploy.DriftExtra}
+	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
+	out.Missing = live.GetDeletionTimestamp() != nil
+	out.Ignored = live.GetAnnotations()[manifest.AnnotationIgnoreDrift] == "true"
+	if out.Missing || out.Ignored || !req.marks(live) || metav1.GetControllerOf(live) != nil {
+		return out, nil
+	}
+	out.Drift = &deploy.ObjectDrift{Object: ref, Cluster: c.name, Kind: deploy.DriftExtra}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		drift.Diff = describer{conceal: req.Conceal}.diff(nil, whole, nil)
+		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, whole, nil)
 	}
-	return drift, nil
+	return out, nil
+}
+
+// marks reports whether a live object says of itself that it is the application's.
+func (req CompareRequest) marks(live metav1.Object) bool {
+	annotations := live.GetAnnotations()
+	return live.GetLabels()[manifest.LabelApplication] == req.ApplicationID &&
+		annotations[manifest.AnnotationApplication] == req.ApplicationID && annotations[manifest.AnnotationPiped] == req.PipedID
 }
 
 // readExtra reads an object whole, or its metadata.
