@@ -105,10 +105,10 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 // healDue returns when an application may be healed, which may be in the past;
 // ok is false while it may not at all. The conditions are PipeCD's: it is out of
 // sync, the trigger is enabled, no deployment is under way, and the last one
-// ended minWindow ago. Last is the deployment triggered last, nil without one.
+// ended minWindow ago. Objects that Git does not have any more are no reason. Last is the deployment triggered last, nil without one.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
 	switch {
-	case app.Sync.Status != deploy.OutOfSync, on.Disabled, app.Deploying:
+	case app.Sync.Status != deploy.OutOfSync, app.Sync.LeftOver, on.Disabled, app.Deploying:
 		return time.Time{}, false
 	case last == nil:
 		return now, true

@@ -53,12 +53,16 @@ type SyncState struct {
 	ShortReason      string     `json:"shortReason,omitempty"`
 	Reason           string     `json:"reason,omitempty"`
 	HeadDeploymentID string     `json:"headDeploymentID,omitempty"`
-	At               time.Time  `json:"at"`
+	// LeftOver: all that is out of sync is objects that Git does not have any more. A
+	// sync does not bring that in order, so that self-healing leaves it alone.
+	LeftOver bool      `json:"leftOver,omitempty"`
+	At       time.Time `json:"at"`
 }
 
 // SameAs reports whether s says the same as o, whenever it was said.
 func (s SyncState) SameAs(o SyncState) bool {
-	return s.Status == o.Status && s.ShortReason == o.ShortReason && s.Reason == o.Reason && s.HeadDeploymentID == o.HeadDeploymentID
+	return s.Status == o.Status && s.ShortReason == o.ShortReason && s.Reason == o.Reason && s.HeadDeploymentID == o.HeadDeploymentID &&
+		s.LeftOver == o.LeftOver
 }
 
 // DeploymentRef is what an application remembers of one of its deployments.
@@ -103,10 +107,29 @@ type Application struct {
 	NoticeAt time.Time
 
 	// Deploying is derived: whether a deployment of the application is active.
-	Deploying bool
+	// ActiveID is which, and it was created at ActiveSince.
+	Deploying   bool
+	ActiveID    string
+	ActiveSince time.Time
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// ShownSync returns the sync state as people are told it: DEPLOYING for as long as a
+// deployment of the application is active, and what is stored otherwise. DEPLOYING is
+// never stored.
+func (a Application) ShownSync() SyncState {
+	if !a.Deploying {
+		return a.Sync
+	}
+	reason := "Deployment " + a.ActiveID + " is under way. Before it, the application was " + string(a.Sync.Status)
+	if a.Sync.ShortReason != "" {
+		reason += ": " + a.Sync.ShortReason
+	}
+	return SyncState{
+		Status: SyncDeploying, ShortReason: "A deployment is under way", Reason: reason, HeadDeploymentID: a.ActiveID, At: a.ActiveSince,
+	}
 }
 
 // SameSpec reports whether Git or the registration says the same of a and b: its

@@ -18,7 +18,9 @@ const (
 	// application's, "" when it is about all of them.
 	TopicRegistration Topic = "registration"
 	TopicDrift        Topic = "drift" // what is known of an application's drift; ID is the application's
-	TopicChain        Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
+	// TopicEvaluated: the evaluated commit of applications was moved. ID is the commit.
+	TopicEvaluated Topic = "evaluated"
+	TopicChain     Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
 )
 
 // Change is a hint that a row was written: read it again. ID is the row's ID;

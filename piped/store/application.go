@@ -19,14 +19,15 @@ type applicationSpec struct {
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
 	last_triggered, last_successful, notice, notice_at, registration, created_at, updated_at,
-	EXISTS (SELECT 1 FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK'))
+	COALESCE((SELECT d.id FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), ''),
+	COALESCE((SELECT d.created_at FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), 0)
 	FROM applications`
 
 func scanApplication(row scanner) (a deploy.Application, err error) {
 	var spec, sync, triggered, successful, registration string
-	var deletedAt, noticeAt, createdAt, updatedAt int64
+	var deletedAt, noticeAt, createdAt, updatedAt, activeSince int64
 	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
-		&triggered, &successful, &a.Notice, &noticeAt, &registration, &createdAt, &updatedAt, &a.Deploying); err != nil {
+		&triggered, &successful, &a.Notice, &noticeAt, &registration, &createdAt, &updatedAt, &a.ActiveID, &activeSince); err != nil {
 		return a, err
 	}
 	var sp applicationSpec
@@ -41,6 +42,7 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 	a.Git, a.Provider, a.Description, a.Labels = sp.Git, sp.Provider, sp.Description, sp.Labels
 	a.DeletedAt, a.NoticeAt = fromMilli(deletedAt), fromMilli(noticeAt)
 	a.CreatedAt, a.UpdatedAt = fromMilli(createdAt), fromMilli(updatedAt)
+	a.Deploying, a.ActiveSince = a.ActiveID != "", fromMilli(activeSince)
 	return a, nil
 }
 
@@ -153,7 +155,7 @@ func noApplication(id string) error {
 }
 
 // Application returns an application, deleted or not. Deploying is true while
-// one of its deployments is active.
+// one of its deployments is active, which ActiveID names.
 func (s *Store) Application(ctx context.Context, id string) (deploy.Application, error) {
 	a, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", id)
 	if err == nil && !ok {
@@ -246,6 +248,7 @@ func (s *Store) SetEvaluatedCommit(ctx context.Context, commit string, bases map
 				return err
 			}
 		}
+		t.changed(deploy.TopicEvaluated, commit, "")
 		return nil
 	})
 	return s.fail(err, "store the evaluated commit "+deploy.ShortHash(commit))

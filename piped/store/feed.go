@@ -43,8 +43,8 @@ type Watch struct {
 // committed after it returned are seen by it: watch first, then read. The
 // caller closes the watch.
 //
-// Moving an application's evaluated commit is not announced: only the trigger,
-// who writes it, reads it. Nor are candidates, which nobody waits for.
+// Moving evaluated commits is announced as TopicEvaluated, once for all applications
+// concerned. Candidates are not announced: nobody waits for them.
 func (s *Store) Watch(topics ...deploy.Topic) *Watch {
 	w := &Watch{feed: &s.feed, topics: topics, signal: make(chan struct{}, 1), seen: map[deploy.Change]struct{}{}}
 	s.feed.mu.Lock()

@@ -1,0 +1,201 @@
+package drift
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// How much of a report its reason tells.
+const (
+	toldObjects = 20
+	toldFields  = 3
+	toldCommits = 10
+	toldCauses  = 3
+	toldValue   = 80 // bytes of a value
+)
+
+// turns and endings say what becomes of an application.
+var (
+	turns = map[deploy.EventType]string{
+		deploy.EventOutOfSync: "is not as in Git any more", deploy.EventSynced: "is as in Git again",
+	}
+	endings = map[deploy.DriftEnd]string{
+		deploy.DriftDeployed: "A deployment has brought it back to Git",
+		deploy.DriftReverted: "What was changed in the cluster was changed back",
+		deploy.DriftAccepted: "Git or the ignore rules allow it now",
+	}
+)
+
+// shortReason counts the differences.
+func shortReason(r deploy.DriftReport) string {
+	kinds := map[deploy.DriftKind]int{}
+	for _, o := range r.Objects {
+		kinds[o.Kind]++
+	}
+	var counts []string
+	for _, k := range []struct {
+		kind deploy.DriftKind
+		word string
+	}{{deploy.DriftMissing, "missing"}, {deploy.DriftChanged, "changed"}, {deploy.DriftExtra, "extra"}} {
+		if n := kinds[k.kind]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, k.word))
+		}
+	}
+	text := ""
+	if len(r.Objects) > 0 {
+		text = count(len(r.Objects), "difference") + ": " + strings.Join(counts, ", ")
+	}
+	switch {
+	case len(r.Undeployed) > 0:
+		text = joined(text, count(len(r.Undeployed), "commit")+" not deployed")
+	case text == "":
+		text = "The head of the branch is not deployed"
+	}
+	return text
+}
+
+// reason names what differs, and the first differing fields.
+func reason(r deploy.DriftReport) string {
+	var b strings.Builder
+	if len(r.Objects) > 0 {
+		fmt.Fprintf(&b, "Live objects in cluster %q differ from Git at commit %s:\n", r.Cluster, deploy.ShortHash(r.Commit))
+	}
+	for _, o := range r.Objects[:min(len(r.Objects), toldObjects)] {
+		b.WriteString(objectText(o, r.Cluster))
+	}
+	if left := len(r.Objects) - toldObjects; left > 0 {
+		fmt.Fprintf(&b, "... and %d more\n", left)
+	}
+	switch {
+	case len(r.Undeployed) > 0:
+		fmt.Fprintf(&b, "Not deployed, while commit %s is: %s\n", deploy.ShortHash(r.Commit), commitsText(r.Undeployed))
+	case len(r.Objects) == 0:
+		fmt.Fprintf(&b, "The branch has moved on from commit %s, which is deployed\n", deploy.ShortHash(r.Commit))
+	}
+	if r.Incomplete != "" {
+		fmt.Fprintf(&b, "Not compared: %s\n", r.Incomplete)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func objectText(o deploy.ObjectDrift, cluster string) string {
+	name := o.Object.String()
+	if o.Cluster != "" && o.Cluster != cluster {
+		name += fmt.Sprintf(" in cluster %q", o.Cluster)
+	}
+	if o.Note != "" {
+		name += " (" + o.Note + ")"
+	}
+	switch o.Kind {
+	case deploy.DriftMissing:
+		return "- " + name + " is missing\n"
+	case deploy.DriftExtra:
+		return "+ " + name + " is not in Git\n"
+	}
+	var b strings.Builder
+	b.WriteString("~ " + name + "\n")
+	for _, f := range o.Fields[:min(len(o.Fields), toldFields)] {
+		b.WriteString("    " + fieldText(f) + "\n")
+	}
+	if left := len(o.Fields) - toldFields; left > 0 {
+		fmt.Fprintf(&b, "    ... and %s more\n", count(left, "field"))
+	}
+	return b.String()
+}
+
+func fieldText(f deploy.FieldDrift) string {
+	text := f.Path + ": "
+	if f.Masked {
+		text += "another value than in Git (secret)"
+	} else {
+		text += value(f.Git) + " in Git, " + value(f.Live) + " live"
+	}
+	if f.Manager != "" {
+		text += ", by " + f.Manager
+	}
+	return text
+}
+
+// value shortens a value; one that is not there is none.
+func value(v string) string {
+	if v == "" {
+		return "nothing"
+	}
+	if len(v) > toldValue {
+		return strings.ToValidUTF8(v[:toldValue], "") + "..."
+	}
+	return v
+}
+
+func commitsText(hashes []string) string {
+	var short []string
+	for _, h := range hashes[:min(len(hashes), toldCommits)] {
+		short = append(short, deploy.ShortHash(h))
+	}
+	if left := len(hashes) - toldCommits; left > 0 {
+		short = append(short, fmt.Sprintf("and %d more", left))
+	}
+	return strings.Join(short, ", ")
+}
+
+// summaryOf says what cannot be judged, in words that stay the same for as long as it
+// is so.
+func summaryOf(blind []blindness) string {
+	clusters, text := map[string]bool{}, ""
+	for _, b := range blind {
+		if clusters[b.cluster] {
+			continue
+		}
+		clusters[b.cluster] = true
+		what := "It cannot be told which commits are not deployed"
+		if b.cluster != "" {
+			what = fmt.Sprintf("Cluster %q cannot be compared", b.cluster)
+			if n := len(b.keys); n > 0 {
+				what = fmt.Sprintf("Objects in cluster %q cannot be compared", b.cluster)
+			}
+		}
+		text = joined(text, what)
+	}
+	return text
+}
+
+// detailsOf says the same with since when and why.
+func detailsOf(blind []blindness) string {
+	text := ""
+	for _, b := range blind[:min(len(blind), toldCauses)] {
+		what := ""
+		if n := len(b.keys); n > 0 {
+			what = count(n, "object") + fmt.Sprintf(" in cluster %q", b.cluster)
+			if !b.since.IsZero() {
+				what += " since " + b.since.UTC().Format(time.RFC3339)
+			}
+			what += ": "
+		}
+		text = joined(text, what+b.why)
+	}
+	if len(blind) > toldCauses {
+		text = joined(text, "and more")
+	}
+	return text
+}
+
+func moreObjects(n int) string { return fmt.Sprintf("%d more objects differ", n) }
+
+// count is n things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// joined appends a clause.
+func joined(text, more string) string {
+	if text == "" {
+		return more
+	}
+	return text + "; " + more
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxDriftHistory is how many ended reports of drift are kept of an application.
+const maxDriftHistory = 200
+
+// ReportDrift stores what was found out about an application's drift, all of it in
+// one transaction: the sync state, unless it says what is stored already or the
+// configuration is invalid, which only the trigger takes back; the report, if there
+// is one, over what was stored under its ID; and the events. It tells whether it
+// stored anything.
+//
+// Judged is the application as it was judged. Conflict if a deployment of it is under
+// way or was since: what was found out does not count any more. A report that ends
+// with deploy.DriftAbandoned is stored nevertheless. Of the reports that have ended
+// the last 200 are kept.
+func (s *Store) ReportDrift(ctx context.Context, judged deploy.Application, state deploy.SyncState, report *deploy.DriftReport, events ...deploy.Event) (changed bool, err error) {
+	state.At, state.ShortReason, state.Reason = milli(state.At), clean(state.ShortReason), clean(state.Reason)
+	err = s.write(ctx, func(t *tx) error {
+		changed = false
+		app, err := t.lockApplication(ctx, judged.ID)
+		if err != nil {
+			return err
+		}
+		if (report == nil || report.End != deploy.DriftAbandoned) && deployedSince(judged, app) {
+			return deploy.Errorf(deploy.Conflict, "application %s was deployed since it was compared with Git", app.Name)
+		}
+		if app.Sync.Status != deploy.SyncInvalidConfig && !app.Deleted && !app.Sync.SameAs(state) {
+			text, err := encode(state)
+			if err != nil {
+				return err
+			}
+			if err := t.updateApplication(ctx, app.ID, "sync_status = ?, sync_state = ?", string(state.Status), text); err != nil {
+				return err
+			}
+			changed = true
+			t.changed(deploy.TopicDrift, app.ID, app.ID)
+		}
+		if report == nil {
+			return nil
+		}
+		changed = true
+		t.events = append(t.events, events...)
+		return t.putDriftReport(ctx, *report)
+	})
+	return changed && err == nil, s.fail(err, "store the drift of application "+judged.ID)
+}
+
+// deployedSince reports whether a deployment is under way, or has been since the
+// application was as judged.
+func deployedSince(judged, now deploy.Application) bool {
+	return now.Deploying || idOf(judged.LastSuccessful) != idOf(now.LastSuccessful)
+}
+
+func idOf(ref *deploy.DeploymentRef) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.DeploymentID
+}
+
+func (t *tx) putDriftReport(ctx context.Context, r deploy.DriftReport) error {
+	r.CheckedAt, r.BeganAt, r.EndedAt = milli(r.CheckedAt), milli(r.BeganAt), milli(r.EndedAt)
+	body, err := encode(r)
+	if err != nil {
+		return err
+	}
+	t.changed(deploy.TopicDrift, r.ApplicationID, r.ApplicationID)
+	if _, err := t.exec(ctx, `INSERT INTO drift_reports (id, application_id, body, began_at, ended_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET body = excluded.body, ended_at = excluded.ended_at`,
+		r.ID, r.ApplicationID, body, toMilli(r.BeganAt), toMilli(r.EndedAt)); err != nil || r.EndedAt.IsZero() {
+		return err
+	}
+	_, err = t.exec(ctx, `DELETE FROM drift_reports WHERE application_id = ? AND ended_at > 0 AND id NOT IN (
+		SELECT id FROM drift_reports WHERE application_id = ? AND ended_at > 0 ORDER BY began_at DESC, id LIMIT ?)`,
+		r.ApplicationID, r.ApplicationID, maxDriftHistory)
+	return err
+}
+
+const selectDriftReport = "SELECT body FROM drift_reports"
+
+func scanDriftReport(row scanner) (r deploy.DriftReport, err error) {
+	var body string
+	if err := row.Scan(&body); err != nil {
+		return r, err
+	}
+	return r, decode(body, &r)
+}
+
+// DriftReport returns the report of the period of drift that lasts, as it was stored
+// last. NotFound if the application is not known to differ from Git.
+func (s *Store) DriftReport(ctx context.Context, appID string) (deploy.DriftReport, error) {
+	r, ok, err := one(ctx, s, scanDriftReport, selectDriftReport+" WHERE application_id = ? AND ended_at = 0", appID)
+	if err == nil && !ok {
+		err = deploy.Errorf(deploy.NotFound, "application %s is not known to differ from Git", appID)
+	}
+	return r, s.fail(err, "read the drift of application "+appID)
+}
+
+// DriftQuery selects reports of drift. Zero fields ask for nothing.
+type DriftQuery struct {
+	ApplicationIDs []string
+	Labels         map[string]string // of the application, as it is now; all of them must match
+	OpenOnly       bool              // only those of periods that last
+	From, To       time.Time         // lasted at From or later, and began before To
+	Limit          int               // 0: no limit
+	Cursor         string
+}
+
+// ListDriftReports returns reports of drift, present and ended ones, one of each
+// period, the last that began first, then by ID, and the cursor of the next page: ""
+// when there is none. The error is Invalid for a cursor that no list gave.
+func (s *Store) ListDriftReports(ctx context.Context, q DriftQuery) ([]deploy.DriftReport, string, error) {
+	var f filter
+	in(&f, "application_id", q.ApplicationIDs)
+	f.labels("application_labels", "application_id", "drift_reports.application_id", q.Labels)
+	if q.OpenOnly {
+		f.add("ended_at = 0")
+	}
+	if !q.From.IsZero() {
+		f.add("(ended_at = 0 OR ended_at >= ?)", toMilli(q.From))
+	}
+	if !q.To.IsZero() {
+		f.add("began_at < ?", toMilli(q.To))
+	}
+	if err := f.afterBy("began_at", q.Cursor); err != nil {
+		return nil, "", err
+	}
+	asked := q.Limit
+	if asked > 0 {
+		asked++ // one more tells whether there is a next page
+	}
+	query := f.limit(selectDriftReport+f.where()+" ORDER BY began_at DESC, id", asked)
+	found, err := all(ctx, s, scanDriftReport, query, f.args...)
+	if err != nil || q.Limit <= 0 || len(found) <= q.Limit {
+		return found, "", s.fail(err, "list reports of drift")
+	}
+	found = found[:q.Limit]
+	last := found[q.Limit-1]
+	return found, cursorAt(last.BeganAt, last.ID), nil
+}
