@@ -20,6 +20,7 @@ import (
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/event"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/preview"
@@ -61,6 +62,9 @@ type App struct {
 	parts parts
 	live  *live
 
+	metrics *metrics
+	drift   *drift.Detector
+
 	api   *control.Server
 	web   *web.Server
 	ready atomic.Bool
@@ -81,6 +85,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
+	a.metrics = newMetrics(st, o.Logger.With("component", "metrics"))
+	a.parts.onClose("metrics", a.metrics.close)
 	src, err := a.openSources(ctx, cfg, o, st)
 	if err != nil {
 		return nil, err
@@ -89,6 +95,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
+	a.addDrift(cfg, o, st, src)
 	remover := a.addRequests(cfg, o, st, src, plans)
 	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live}
 	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed}, remover, state); err != nil {
@@ -217,7 +224,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
 	})
 	if err != nil {
@@ -226,7 +233,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Ready: a.isReady, Look: a.live.follower.Look, Logger: o.Logger.With("component", "web"),
+		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {
 		return err

@@ -35,9 +35,10 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out.ConfigLoadedAt, out.ConfigError = s.live.configuration.get()
 	applications, err := s.store.ApplicationsIn(ctx)
 	pending, commands, waitingErr := s.store.Waiting(ctx)
+	syncStates, statesErr := s.store.SyncStates(ctx)
 	record, recordErr := s.store.Agent(ctx)
 	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
-	if err = cmp.Or(err, waitingErr, recordErr); err != nil && out.Store.Error == "" {
+	if err = cmp.Or(err, waitingErr, statesErr, recordErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
 	}
 	busy, limit := s.planner.Busy()
@@ -46,6 +47,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
 	}, s.live.scheduler.Queues()...)
 	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
+	out.SyncStates = syncStates
 	out.Clusters = s.live.clusters.states(s.serves.versions())
 	return out
 }

@@ -246,9 +246,9 @@ func TestRefusals(t *testing.T) {
 			return err
 		}, codes.InvalidArgument, "invalid request: invalid ListDeploymentsRequest.ApplicationIds: value must contain no more than 1000 items"},
 		"a method that is not served": {func(ctx context.Context) error {
-			_, err := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())).GetDriftReport(ctx, &controlv1.GetDriftReportRequest{ApplicationId: "app-web"})
+			_, err := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())).GetDeliveryFigures(ctx, &controlv1.GetDeliveryFiguresRequest{})
 			return err
-		}, codes.Unimplemented, "GetDriftReport is not served by this version of the agent"},
+		}, codes.Unimplemented, "GetDeliveryFigures is not served by this version of the agent"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,9 @@ type controlService struct {
 	status  Status
 	remover Remover
 	live    Live
-	hub     *hub
+	drift   Drift
+	hub     *deploymentHub
+	drifts  *driftHub
 	convert converter
 	newID   func() string
 

@@ -29,6 +29,7 @@ const (
 const pluginName = "kubernetes"
 
 func (c converter) application(a deploy.Application) *modelv1.Application {
+	sync := a.ShownSync()
 	m := &modelv1.Application{
 		Id: text(a.ID), Name: text(a.Name), PipedId: c.pipedID, ProjectId: c.projectID,
 		Kind:                             kindNumber(a.Kind),
@@ -38,9 +39,8 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		MostRecentlySuccessfulDeployment: deploymentRef(a.LastSuccessful),
 		MostRecentlyTriggeredDeployment:  deploymentRef(a.LastTriggered),
 		SyncState: &modelv1.ApplicationSyncState{
-			Status:      modelv1.ApplicationSyncStatus(modelv1.ApplicationSyncStatus_value[string(a.Sync.Status)]),
-			ShortReason: text(a.Sync.ShortReason), Reason: text(a.Sync.Reason),
-			HeadDeploymentId: text(a.Sync.HeadDeploymentID), Timestamp: seconds(a.Sync.At),
+			Status: syncStatus(sync.Status), ShortReason: text(sync.ShortReason), Reason: text(sync.Reason),
+			HeadDeploymentId: text(sync.HeadDeploymentID), Timestamp: seconds(sync.At),
 		},
 		Deploying:             a.Deploying,
 		PlatformProvider:      text(a.Provider),
@@ -52,7 +52,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		UpdatedAt:             seconds(a.UpdatedAt),
 		EvaluatedCommit:       text(a.EvaluatedCommit),
 		Registration:          registration(a),
-		SyncStateSinceMs:      millis(a.Sync.At),
+		SyncStateSinceMs:      millis(sync.At),
 		Notice:                text(a.Notice),
 		NoticeSinceMs:         millis(a.NoticeAt),
 	}
@@ -297,6 +297,10 @@ func deploymentStatus(s deploy.Status) modelv1.DeploymentStatus {
 func statusFromName(name string) (deploy.Status, bool) {
 	_, ok := modelv1.DeploymentStatus_value[name]
 	return deploy.Status(strings.TrimPrefix(name, deploymentPrefix)), ok
+}
+
+func syncStatus(s deploy.SyncStatus) modelv1.ApplicationSyncStatus {
+	return modelv1.ApplicationSyncStatus(modelv1.ApplicationSyncStatus_value[string(s)])
 }
 
 func stageStatus(s deploy.StageStatus) modelv1.StageStatus {

@@ -113,6 +113,9 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.decide_adoption":           other,
 			},
 		},
+		"drift": {message: driftState{app: deploy.Application{Name: "web"}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
+			"drift.objects.object.uid": noSource,
+		}},
 		"event":   {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
 		"api key": {message: testConverter.apiKey(filled[deploy.APIKey]())},
 		"log":     {message: logBlock(filled[deploy.LogBlock]())},
@@ -192,9 +195,14 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 	}
 	tests := map[string]struct{ got, want []string }{
 		"application": {
-			got: ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }),
+			got: ignored(func(a deploy.Application) proto.Message {
+				a.Deploying = false
+				return testConverter.application(a)
+			}),
 			want: []string{
-				"Kind", // the filled one is no kind, which reads as none
+				"Kind",                                 // the filled one is no kind, which reads as none
+				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
+				"Sync.LeftOver", // told object by object in the drift report
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
@@ -202,6 +210,15 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
 			},
+		},
+		"application that is deployed": {
+			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
+				return strings.HasPrefix(field, "Last") || field == "Kind"
+			}),
+			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.LeftOver"}, // told again once it is over
+		},
+		"drift": {
+			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),
 		},
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
@@ -281,6 +298,12 @@ func TestEnums(t *testing.T) {
 	check("strategy", "", names(deploy.Strategies()), func(s string) protoreflect.Enum { return strategy(deploy.Strategy(s)) })
 	check("sync status", "", names(deploy.SyncStatuses()), func(s string) protoreflect.Enum {
 		return testConverter.application(deploy.Application{Sync: deploy.SyncState{Status: deploy.SyncStatus(s)}}).SyncState.Status
+	})
+	check("drift kind", "DRIFT_KIND_", names([]deploy.DriftKind{deploy.DriftMissing, deploy.DriftChanged, deploy.DriftExtra}), func(s string) protoreflect.Enum {
+		return objectDrift("", deploy.ObjectDrift{Kind: deploy.DriftKind(s)}).Kind
+	})
+	check("drift end", "DRIFT_END_", names([]deploy.DriftEnd{deploy.DriftDeployed, deploy.DriftReverted, deploy.DriftAccepted, deploy.DriftAbandoned}), func(s string) protoreflect.Enum {
+		return driftState{report: deploy.DriftReport{End: deploy.DriftEnd(s)}}.message().End
 	})
 	check("command status", "COMMAND_", names(deploy.CommandStatuses()), func(s string) protoreflect.Enum {
 		return testConverter.command(deploy.Command{Status: deploy.CommandStatus(s)}).Status

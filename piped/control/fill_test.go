@@ -19,6 +19,8 @@ var typed = map[reflect.Type]any{
 	reflect.TypeFor[deploy.Status]():        deploy.RollingBack,
 	reflect.TypeFor[deploy.StageStatus]():   deploy.StageExited,
 	reflect.TypeFor[deploy.SyncStatus]():    deploy.OutOfSync,
+	reflect.TypeFor[deploy.DriftKind]():     deploy.DriftExtra,
+	reflect.TypeFor[deploy.DriftEnd]():      deploy.DriftAbandoned,
 	reflect.TypeFor[deploy.CommandStatus](): deploy.CommandTimeout,
 	reflect.TypeFor[deploy.CommandType]():   deploy.CommandCancel,
 	reflect.TypeFor[deploy.EventStatus]():   deploy.EventOutdated,

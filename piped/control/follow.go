@@ -19,7 +19,7 @@ const logPage = 64
 // stored, so that no block is lost or told otherwise by a restart of the agent.
 func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, stream grpc.ServerStreamingServer[controlv1.FollowStageLogsResponse]) error {
 	ctx := stream.Context()
-	sub := s.hub.subscribe(deploymentFilter{ids: []string{req.DeploymentId}}, true)
+	sub := s.hub.subscribe(&deploymentFilter{ids: []string{req.DeploymentId}}, true)
 	defer sub.close()
 	d, err := s.deployments.do(ctx, req.DeploymentId, func(ctx context.Context) (deploy.Deployment, error) {
 		return s.store.Deployment(ctx, req.DeploymentId)
@@ -51,8 +51,8 @@ func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, 
 			return err
 		}
 		for _, newer := range changed {
-			if newer.Revision > d.Revision {
-				d = *newer.Deployment
+			if newer.revision > d.Revision {
+				d = *newer.state
 			}
 		}
 	}

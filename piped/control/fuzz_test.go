@@ -107,10 +107,14 @@ func (nowhere) LiveState(context.Context, deploy.Application, bool) (deploy.Live
 	return deploy.LiveState{}, errNowhere
 }
 
+func (nowhere) Report(context.Context, string, bool) (deploy.DriftReport, error) {
+	return deploy.DriftReport{}, errNowhere
+}
+
 func newFuzzLab(t testing.TB) *fuzzLab {
 	l := &fuzzLab{log: &logs{}}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Planner, c.Remover, c.Live = previews{}, nowhere{}, nowhere{}
+		c.Planner, c.Remover, c.Live, c.Drift = previews{}, nowhere{}, nowhere{}, nowhere{}
 		c.Logger = slog.New(slog.NewTextHandler(l.log, nil))
 	})
 	l.conn, l.key = dial(t, agent.Server.Addr()), agent.ReadWrite
@@ -122,6 +126,9 @@ func newFuzzLab(t testing.TB) *fuzzLab {
 		if status != deploy.Pending {
 			agent.Move("d-"+name, status, "as it is")
 			agent.Log("d-"+name, controltest.SyncStage, "one", "two")
+		}
+		if name == "web" {
+			drifts(t, agent, app)
 		}
 		l.known = append(l.known, app.ID, "d-"+name)
 	}

@@ -10,36 +10,67 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// hub tells calls that stream what has changed in the store. A changed deployment
-// is read and converted once, however many calls watch it, and not at all when
-// none does. A call that is slow delays no other: what it has not taken yet is
-// kept for it, the newest state of each deployment.
-type hub struct {
-	store   Store
-	convert converter
-	told    map[string]int64 // revisions that were handed on, by deployment ID; of run
+// hub tells calls that stream what has changed in the store. What has changed, a V,
+// is read and converted to its message, an M, once, however many calls watch it, and
+// not at all when none does. A call that is slow delays no other: what it has not
+// taken yet is kept for it, the newest state of each.
+type hub[V, M any] struct {
+	watched[V, M]
+	told map[string]int64 // revisions that were handed on, by ID; of run
 
 	mu    sync.Mutex
-	subs  map[*subscription]struct{}
+	subs  map[*subscription[V, M]]struct{}
 	ended error // why there are no subscriptions any more
+}
+
+// watched is what a hub tells of.
+type watched[V, M any] struct {
+	store Store
+	topic deploy.Topic
+	hints []deploy.Topic // whose changes only wake those who asked for hints
+	read  func(ctx context.Context, ids []string) ([]V, error)
+	// version returns the ID and the revision of a state, which only grows.
+	version func(*V) (id string, revision int64)
+	convert func(V) M
+}
+
+// filter says what a subscription is about.
+type filter[V any] interface {
+	matches(*V) bool
+	// mayMatch is false when what has changed does not match, as far as a change tells.
+	mayMatch(deploy.Change) bool
 }
 
 // maxTold bounds the revisions that are remembered. Forgetting them means that a
 // state may come twice.
 const maxTold = 10_000
 
-func newHub(s Store, c converter) *hub {
-	return &hub{store: s, convert: c, told: map[string]int64{}, subs: map[*subscription]struct{}{}}
+func newHub[V, M any](w watched[V, M]) *hub[V, M] {
+	return &hub[V, M]{watched: w, told: map[string]int64{}, subs: map[*subscription[V, M]]struct{}{}}
+}
+
+// deploymentHub tells of deployments, and hints at logs that grow.
+type deploymentHub = hub[deploy.Deployment, *modelv1.Deployment]
+
+func newDeploymentHub(s Store, c converter) *deploymentHub {
+	return newHub(watched[deploy.Deployment, *modelv1.Deployment]{
+		store: s, topic: deploy.TopicDeployment, hints: []deploy.Topic{deploy.TopicStageLog},
+		read: func(ctx context.Context, ids []string) ([]deploy.Deployment, error) {
+			return s.DeploymentsByID(ctx, ids)
+		},
+		version: func(d *deploy.Deployment) (string, int64) { return d.ID, d.Revision },
+		convert: func(d deploy.Deployment) *modelv1.Deployment { return c.deployment(d, nil) },
+	})
 }
 
 // watch begins what run follows: changes that are committed after it returned are
 // seen.
-func (h *hub) watch() *store.Watch {
-	return h.store.Watch(deploy.TopicDeployment, deploy.TopicStageLog)
+func (h *hub[V, M]) watch() *store.Watch {
+	return h.store.Watch(append([]deploy.Topic{h.topic}, h.hints...)...)
 }
 
 // run hands on what feed tells until ctx ends; then every subscription ends.
-func (h *hub) run(ctx context.Context, feed *store.Watch) {
+func (h *hub[V, M]) run(ctx context.Context, feed *store.Watch) {
 	defer feed.Close()
 	for {
 		select {
@@ -54,12 +85,12 @@ func (h *hub) run(ctx context.Context, feed *store.Watch) {
 
 // handOn reads what changed and somebody wants to know of. When it cannot be
 // read, the subscriptions end: who calls again is told what is so by then.
-func (h *hub) handOn(ctx context.Context, changes []deploy.Change) {
+func (h *hub[V, M]) handOn(ctx context.Context, changes []deploy.Change) {
 	ids := h.wanted(changes)
 	if len(ids) == 0 {
 		return
 	}
-	list, err := h.store.DeploymentsByID(ctx, ids)
+	list, err := h.read(ctx, ids)
 	list = slices.DeleteFunc(list, h.isTold)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,18 +109,19 @@ func (h *hub) handOn(ctx context.Context, changes []deploy.Change) {
 
 // isTold reports whether a state was handed on already: one that was read before
 // its change was announced. It counts as handed on from now.
-func (h *hub) isTold(d deploy.Deployment) bool {
+func (h *hub[V, M]) isTold(v V) bool {
 	if len(h.told) >= maxTold {
 		clear(h.told)
 	}
-	was, known := h.told[d.ID]
-	h.told[d.ID] = d.Revision
-	return known && d.Revision <= was
+	id, revision := h.version(&v)
+	was, known := h.told[id]
+	h.told[id] = revision
+	return known && revision <= was
 }
 
-// wanted wakes those who follow a log that has grown, and returns the deployments
-// that have changed and that somebody may watch, each once.
-func (h *hub) wanted(changes []deploy.Change) []string {
+// wanted wakes those who asked for hints, and returns the IDs of what has changed
+// and somebody may watch, each once.
+func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ids []string
@@ -98,9 +130,9 @@ func (h *hub) wanted(changes []deploy.Change) []string {
 		for sub := range h.subs {
 			switch {
 			case !sub.filter.mayMatch(c):
-			case c.Topic == deploy.TopicStageLog && sub.logs:
+			case c.Topic != h.topic && sub.hints:
 				sub.wake()
-			case c.Topic == deploy.TopicDeployment && !seen[c.ID]:
+			case c.Topic == h.topic && !seen[c.ID]:
 				seen[c.ID] = true
 				ids = append(ids, c.ID)
 			}
@@ -109,22 +141,25 @@ func (h *hub) wanted(changes []deploy.Change) []string {
 	return ids
 }
 
-// snapshot is a deployment as it was at one moment.
-type snapshot struct {
-	*deploy.Deployment
-	message func() *modelv1.Deployment // made at most once; nobody may change it
+// snapshot is a state as it was at one moment.
+type snapshot[V, M any] struct {
+	state    *V
+	id       string
+	revision int64
+	message  func() M // made at most once; nobody may change it
 }
 
-func (h *hub) snapshot(d *deploy.Deployment) snapshot {
-	return snapshot{d, sync.OnceValue(func() *modelv1.Deployment { return h.convert.deployment(*d, nil) })}
+func (h *hub[V, M]) snapshot(v *V) snapshot[V, M] {
+	id, revision := h.version(v)
+	return snapshot[V, M]{v, id, revision, sync.OnceValue(func() M { return h.convert(*v) })}
 }
 
-// subscribe begins a subscription of the deployments that match, and, if logs is
-// set, of hints that one of their logs has grown. The caller closes it.
-func (h *hub) subscribe(f deploymentFilter, logs bool) *subscription {
+// subscribe begins a subscription of what matches, and, if hints is set, of hints.
+// The caller closes it.
+func (h *hub[V, M]) subscribe(f filter[V], hints bool) *subscription[V, M] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &subscription{hub: h, filter: f, logs: logs, signal: make(chan struct{}, 1), newest: map[string]snapshot{}}
+	s := &subscription[V, M]{hub: h, filter: f, hints: hints, signal: make(chan struct{}, 1), newest: map[string]snapshot[V, M]{}}
 	if h.ended != nil {
 		s.end(h.ended)
 		return s
@@ -134,7 +169,7 @@ func (h *hub) subscribe(f deploymentFilter, logs bool) *subscription {
 }
 
 // stop ends every subscription, those to come included.
-func (h *hub) stop(why error) {
+func (h *hub[V, M]) stop(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = why
@@ -144,24 +179,24 @@ func (h *hub) stop(why error) {
 }
 
 // subscription is what one call has not taken yet.
-type subscription struct {
-	hub    *hub
-	filter deploymentFilter
-	logs   bool
-	signal chan struct{} // holds one when there is something to take or a log has grown
+type subscription[V, M any] struct {
+	hub    *hub[V, M]
+	filter filter[V]
+	hints  bool
+	signal chan struct{} // holds one when there is something to take or a hint has come
 
 	mu     sync.Mutex
-	order  []string            // of the first change of each
-	newest map[string]snapshot // by ID
+	order  []string                  // of the first change of each
+	newest map[string]snapshot[V, M] // by ID
 	ended  error
 }
 
-// take returns the deployments that have changed since the last take, or why the
-// subscription has ended.
-func (s *subscription) take() ([]snapshot, error) {
+// take returns what has changed since the last take, or why the subscription has
+// ended.
+func (s *subscription[V, M]) take() ([]snapshot[V, M], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]snapshot, len(s.order))
+	out := make([]snapshot[V, M], len(s.order))
 	for i, id := range s.order {
 		out[i] = s.newest[id]
 	}
@@ -170,33 +205,33 @@ func (s *subscription) take() ([]snapshot, error) {
 	return out, s.ended
 }
 
-func (s *subscription) put(d snapshot) {
+func (s *subscription[V, M]) put(v snapshot[V, M]) {
 	s.mu.Lock()
-	if _, waits := s.newest[d.ID]; !waits {
-		s.order = append(s.order, d.ID)
+	if _, waits := s.newest[v.id]; !waits {
+		s.order = append(s.order, v.id)
 	}
-	s.newest[d.ID] = d
+	s.newest[v.id] = v
 	s.mu.Unlock()
 	s.wake()
 }
 
-func (s *subscription) end(why error) {
+func (s *subscription[V, M]) end(why error) {
 	s.mu.Lock()
 	s.ended = why
 	s.mu.Unlock()
 	s.wake()
 }
 
-func (s *subscription) wake() {
+func (s *subscription[V, M]) wake() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
 	}
 }
 
-// wait returns nil when there is something to take or a log may have grown, and
+// wait returns nil when there is something to take or a hint may have come, and
 // why the call has ended otherwise.
-func (s *subscription) wait(ctx context.Context) error {
+func (s *subscription[V, M]) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -205,7 +240,30 @@ func (s *subscription) wait(ctx context.Context) error {
 	}
 }
 
-func (s *subscription) close() {
+// each hands on what has changed until one of both ends. Revisions up to those that
+// were sent are passed over.
+func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, send func(M) error) error {
+	for {
+		if err := s.wait(ctx); err != nil {
+			return err
+		}
+		changed, err := s.take()
+		if err != nil {
+			return err
+		}
+		for _, v := range changed {
+			if was, has := sent[v.id]; has && v.revision <= was {
+				continue
+			}
+			delete(sent, v.id) // what the subscription holds becomes only newer
+			if err := send(v.message()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *subscription[V, M]) close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	delete(s.hub.subs, s)

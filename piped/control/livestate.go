@@ -82,8 +82,5 @@ func fitting(m *modelv1.LiveState) *modelv1.LiveState {
 }
 
 func addReason(m *modelv1.LiveState, reason string) {
-	if m.IncompleteReason != "" {
-		reason = m.IncompleteReason + "; " + reason
-	}
-	m.IncompleteReason = reason
+	m.IncompleteReason = joined(m.IncompleteReason, reason)
 }

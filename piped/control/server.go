@@ -60,6 +60,7 @@ type Config struct {
 	Status  Status // nil: GetStatus knows nothing of the agent
 	Remover Remover
 	Live    Live
+	Drift   Drift
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
@@ -78,7 +79,8 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	secure   bool
-	hub      *hub // of the calls that stream
+	hub      *deploymentHub // of the calls that stream deployments and logs
+	drifts   *driftHub
 	guard    *guard
 
 	identity atomic.Pointer[Identity] // nil without TLS
@@ -99,7 +101,7 @@ func New(cfg Config) (*Server, error) {
 	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
-	s.hub = newHub(s.cfg.Store, s.converter())
+	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
 	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil
 }
@@ -111,7 +113,8 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: s.cfg.Store, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(server, &controlService{
-		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, hub: s.hub, convert: s.converter(), newID: s.cfg.NewID,
+		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift,
+		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
@@ -147,8 +150,9 @@ func (s *Server) Run(ctx context.Context) error {
 	defer end()
 	s.guard.keys.follow()
 	streaming.Go(func() { s.guard.keys.run(run) })
-	feed := s.hub.watch()
+	feed, drift := s.hub.watch(), s.drifts.watch()
 	streaming.Go(func() { s.hub.run(run, feed) }) // which ends the calls that stream at once: before the grace
+	streaming.Go(func() { s.drifts.run(run, drift) })
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
 	select {

@@ -43,10 +43,23 @@ func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRe
 		})
 	}
 	for _, c := range state.Clusters {
-		resp.Clusters = append(resp.Clusters, &controlv1.ClusterStatus{
-			Name: text(c.Name), Version: text(c.Version), Reachable: c.Reachable, Error: text(c.Error), FailingSinceMs: millis(c.FailingSince),
-			WatchedKinds: int32(c.WatchedKinds), WatchedObjects: int64(c.WatchedObjects),
-		})
+		resp.Clusters = append(resp.Clusters, clusterStatus(c))
+	}
+	for _, s := range deploy.SyncStatuses() {
+		if n := state.SyncStates[s]; n > 0 {
+			resp.SyncStates = append(resp.SyncStates, &controlv1.SyncStateCount{Status: syncStatus(s), Applications: int32(n)})
+		}
 	}
 	return resp, nil
+}
+
+func clusterStatus(c deploy.ClusterState) *controlv1.ClusterStatus {
+	m := &controlv1.ClusterStatus{
+		Name: text(c.Name), Version: text(c.Version), Reachable: c.Reachable, Error: text(c.Error), FailingSinceMs: millis(c.FailingSince),
+		WatchedKinds: int32(c.WatchedKinds), WatchedObjects: int64(c.WatchedObjects),
+	}
+	for _, p := range c.WatchProblems {
+		m.WatchProblems = append(m.WatchProblems, &controlv1.WatchProblem{Kind: text(p.Kind), Error: text(p.Error), FailingSinceMs: millis(p.Since)})
+	}
+	return m
 }

@@ -17,6 +17,7 @@ type Store interface {
 	removals
 	planPreviews
 	adoptions
+	driftReports
 
 	// Application returns an application, deleted or not.
 	Application(ctx context.Context, id string) (deploy.Application, error)

@@ -20,6 +20,12 @@ func validate(req any) error {
 			bounded("ListEventsRequest.Labels", "pairs", len(r.Labels)))
 	case *controlv1.GetLiveStateRequest:
 		return required("GetLiveStateRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.GetDriftReportRequest:
+		return required("GetDriftReportRequest.ApplicationId", r.ApplicationId)
+	case *controlv1.ListDriftReportsRequest:
+		return validListDriftReports(r)
+	case *controlv1.WatchDriftRequest:
+		return bounded("WatchDriftRequest.ApplicationIds", "items", len(r.ApplicationIds))
 	case *controlv1.ListRolloutsRequest:
 		return validListRollouts(r)
 	case *controlv1.SyncApplicationRequest:

@@ -10,6 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
 // maxCompleted bounds the ended deployments a watch begins with.
@@ -42,7 +43,7 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	if req.CompletedLimit > maxCompleted {
 		return deploy.Errorf(deploy.Invalid, "completed_limit is %d: a watch begins with at most %d deployments that have ended; list them instead", req.CompletedLimit, maxCompleted)
 	}
-	f := deploymentFilter{ids: nonEmpty(req.DeploymentIds), applications: nonEmpty(req.ApplicationIds), labels: req.Labels}
+	f := &deploymentFilter{ids: nonEmpty(req.DeploymentIds), applications: nonEmpty(req.ApplicationIds), labels: req.Labels}
 	sub := s.hub.subscribe(f, false)
 	defer sub.close()
 	present, err := s.present(stream.Context(), f, int(req.CompletedLimit))
@@ -62,35 +63,14 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	if err := stream.Send(&controlv1.WatchDeploymentsResponse{CaughtUp: true}); err != nil {
 		return err
 	}
-	return sendChanges(stream, sub, sent)
-}
-
-// sendChanges sends what the subscription holds until one of both ends. Revisions
-// up to those sent are passed over.
-func sendChanges(stream grpc.ServerStreamingServer[controlv1.WatchDeploymentsResponse], sub *subscription, sent map[string]int64) error {
-	for {
-		if err := sub.wait(stream.Context()); err != nil {
-			return err
-		}
-		changed, err := sub.take()
-		if err != nil {
-			return err
-		}
-		for _, d := range changed {
-			if d.Revision <= sent[d.ID] {
-				continue
-			}
-			delete(sent, d.ID) // what the subscription holds becomes only newer
-			if err := stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: d.message()}); err != nil {
-				return err
-			}
-		}
-	}
+	return sub.each(stream.Context(), sent, func(m *modelv1.Deployment) error {
+		return stream.Send(&controlv1.WatchDeploymentsResponse{Deployment: m})
+	})
 }
 
 // present returns the deployments a watch begins with: those that are named; or
 // those that have not ended, and then those that have, newest first.
-func (s *controlService) present(ctx context.Context, f deploymentFilter, completed int) ([]deploy.Deployment, error) {
+func (s *controlService) present(ctx context.Context, f *deploymentFilter, completed int) ([]deploy.Deployment, error) {
 	if len(f.ids) > 0 {
 		list, err := s.store.DeploymentsByID(ctx, f.ids)
 		slices.SortFunc(list, func(a, b deploy.Deployment) int {

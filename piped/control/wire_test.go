@@ -158,7 +158,7 @@ func TestWire(t *testing.T) {
 		"11.1": "d1", "11.2.1.1": "0123456789abcdef0123456789abcdef01234567", "11.3": "Quick sync because it is the first deployment",
 		"11.4": "v2", "11.5": "app.pipecd.yaml", "11.6.2": "v2", "11.14": sec(2), "11.15": sec(5),
 		"12.1": "d2", "12.14": sec(6),
-		"13.1": "1", "13.2": "as in Git", "13.5": sec(1), // SYNCED
+		"13.1": "2", "13.2": "A deployment is under way", "13.3": "Deployment d2 is under way. Before it, the application was SYNCED: as in Git", "13.4": "d2", "13.5": sec(6), // DEPLOYING
 		"14": "1", "15": "dev", "16.1": "kubernetes", "16.2.1": "dev", "98": "", "99": "", "100": "", "101": sec(1),
 	}
 	deployment := map[string]string{

@@ -19,6 +19,9 @@ type AgentState struct {
 	Repositories []RepositoryState // in the order of the configuration
 	Clusters     []ClusterState    // in the order of the configuration
 	Store        StoreState
+	// SyncStates counts the enabled applications by the sync state that is shown of
+	// them; nil when it is not known.
+	SyncStates map[SyncStatus]int
 }
 
 // QueueState is the work of one kind.
@@ -53,6 +56,15 @@ type ClusterState struct {
 	FailingSince   time.Time
 	WatchedKinds   int
 	WatchedObjects int
+	WatchProblems  []WatchProblem // by kind
+}
+
+// WatchProblem says why objects of a kind cannot be watched: nobody knows whether they
+// drift.
+type WatchProblem struct {
+	Kind  string // with its group: Deployment.apps
+	Error string
+	Since time.Time
 }
 
 // StoreState is the state of the store.

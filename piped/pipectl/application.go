@@ -2,6 +2,7 @@ package pipectl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -44,11 +45,12 @@ func (p *printer) application(a *modelv1.Application) error {
 		state = colored("DISABLED")
 	}
 	path := a.GetGitPath()
-	return p.fields(
+	err := p.fields(
 		field{"ID", a.GetId()},
 		field{"Name", a.GetName()},
 		field{"Kind", a.GetKind()},
 		field{"State", state},
+		field{"Since", p.when(a.GetSyncStateSinceMs())},
 		field{"Reason", a.GetSyncState().GetShortReason()},
 		field{"Notice", cell{text: a.GetNotice(), color: yellow}},
 		field{"Cluster", a.GetPlatformProvider()},
@@ -62,6 +64,16 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"Agent", a.GetPipedId()},
 		field{"Updated", p.when(a.GetUpdatedAt() * 1000)},
 	)
+	return errors.Join(err, p.reason(a.GetSyncState()))
+}
+
+// reason writes why the application is in its state where one line does not say all.
+func (p *printer) reason(s *modelv1.ApplicationSyncState) error {
+	full := strings.TrimSpace(s.GetReason())
+	if full == "" || full == s.GetShortReason() {
+		return nil
+	}
+	return errors.Join(p.linef("\n%s", p.paint(cyan, "Reason in full")), p.diff(full))
 }
 
 func newApplicationList(t *tool) *cobra.Command {

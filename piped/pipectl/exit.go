@@ -17,6 +17,7 @@ const (
 	ExitCancelled   = 4   // it was cancelled
 	ExitRefused     = 5   // the request was refused: no deployment was triggered
 	ExitTimeout     = 6   // it was not over in time; it goes on
+	ExitOutOfSync   = 7   // application drift --exit-code: the application differs from Git
 	ExitInterrupted = 130 // Ctrl-C or SIGTERM; what was asked of the agent goes on
 )
 

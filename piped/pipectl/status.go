@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,10 +44,12 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 			field{"Started", p.when(a.GetStartedAtMs())},
 			field{"Configuration of", p.when(a.GetConfigLoadedAtMs())},
 			field{"Newer one refused", cell{text: a.GetConfigError(), color: red}},
+			field{"Applications", syncStates(s.GetSyncStates())},
 		),
 		p.section("Queues", p.queues(s)),
 		p.section("Repositories", p.repositories(s)),
 		p.section("Clusters", p.clusters(s)),
+		p.section("Kinds that cannot be watched", p.watchProblems(s)),
 		p.section("Store", p.store(s.GetStore())),
 		p.section("Receivers of notifications", p.receivers(s)),
 	)
@@ -90,6 +93,28 @@ func (p *printer) clusters(s *controlv1.GetStatusResponse) *table {
 		t.add(c.GetName(), c.GetVersion(), count(int(c.GetWatchedObjects()), "object"), state("reachable", problem))
 	}
 	return t
+}
+
+// watchProblems is a row for each kind of which nobody knows whether its objects
+// drift.
+func (p *printer) watchProblems(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("CLUSTER"), fixed("KIND"), fixed("SINCE"), flexible("WHY"))
+	for _, c := range s.GetClusters() {
+		for _, w := range c.GetWatchProblems() {
+			t.add(c.GetName(), w.GetKind(), p.age(w.GetFailingSinceMs()), state("", w.GetError()))
+		}
+	}
+	return t
+}
+
+// syncStates tells how many applications are in which state, such as "3 SYNCED, 1
+// OUT_OF_SYNC".
+func syncStates(counts []*controlv1.SyncStateCount) string {
+	var out []string
+	for _, c := range counts {
+		out = append(out, fmt.Sprintf("%d %s", c.GetApplications(), c.GetStatus()))
+	}
+	return strings.Join(out, ", ")
 }
 
 func (p *printer) store(s *controlv1.StoreStatus) *table {

@@ -60,7 +60,7 @@ func word(value fmt.Stringer, prefix string) string {
 func colored(status string) cell {
 	c := yellow
 	switch status {
-	case "SUCCESS", "SYNCED", "COMPLETE", "HEALTHY", "NO_ROLLOUT", "ONLINE":
+	case "SUCCESS", "SYNCED", "COMPLETE", "HEALTHY", "NO_ROLLOUT", "ONLINE", "ENDED":
 		c = green
 	case "FAILURE", "FAILED", "TIMED_OUT", "DEGRADED", "MISSING", "INVALID_CONFIG", "GONE", "OFFLINE":
 		c = red

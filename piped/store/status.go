@@ -63,3 +63,24 @@ func (s *Store) ApplicationsIn(ctx context.Context) (map[string]int, error) {
 	}
 	return out, nil
 }
+
+// SyncStates returns how many enabled applications there are by the sync state that
+// is shown of them: DEPLOYING while a deployment is active.
+func (s *Store) SyncStates(ctx context.Context) (map[deploy.SyncStatus]int, error) {
+	type count struct {
+		status deploy.SyncStatus
+		n      int
+	}
+	counts, err := all(ctx, s, func(row scanner) (c count, err error) { return c, row.Scan(&c.status, &c.n) },
+		`SELECT status, COUNT(*) FROM (SELECT CASE WHEN EXISTS (
+			SELECT 1 FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')
+		) THEN 'DEPLOYING' ELSE sync_status END AS status FROM applications WHERE deleted = FALSE AND disabled = FALSE) states GROUP BY status`)
+	if err != nil {
+		return nil, s.fail(err, "count the applications in each sync state")
+	}
+	out := make(map[deploy.SyncStatus]int, len(counts))
+	for _, c := range counts {
+		out[c.status] += c.n
+	}
+	return out, nil
+}

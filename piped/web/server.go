@@ -1,8 +1,9 @@
 // Package web is the agent's HTTP server: whether the process is alive, whether
-// it is ready for work, and the webhooks by which Git hosts announce pushes. It
-// owns the web address and nothing behind it: what ready means is asked of a
-// function it is given, and what was pushed is looked up by whoever watches the
-// repository. It never shows or logs what a sender sent.
+// it is ready for work, its metrics, and the webhooks by which Git hosts announce
+// pushes. It owns the web address and nothing behind it: what ready means is asked
+// of a function it is given, what the metrics are of a handler, and what was pushed
+// is looked up by whoever watches the repository. It never shows or logs what a
+// sender sent.
 //
 // To test with it, give New the address 127.0.0.1:0 and ask Addr where it
 // listens.
@@ -49,6 +50,8 @@ type Config struct {
 	// is not, without secrets. It must be quick and safe for concurrent use;
 	// nil means always ready.
 	Ready func() error
+	// Metrics answers GET /metrics; nil means that there are none.
+	Metrics http.Handler
 	// Look has the repository of that ID looked at soon. It must return at once
 	// and be safe for concurrent use; nil means that nobody looks.
 	Look   func(repoID string)
@@ -91,7 +94,7 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	return &Server{
 		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace,
 		http: &http.Server{
-			Handler:           routes(cfg.Ready, hooks),
+			Handler:           routes(cfg.Ready, cfg.Metrics, hooks),
 			ReadHeaderTimeout: l.header, ReadTimeout: l.read, WriteTimeout: l.write, IdleTimeout: l.idle,
 			MaxHeaderBytes: l.headerBytes,
 			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
@@ -99,9 +102,12 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	}, nil
 }
 
-func routes(ready func() error, hooks http.Handler) http.Handler {
+func routes(ready func() error, metrics, hooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /webhooks/{name}", hooks)
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
 	})

@@ -166,16 +166,20 @@ type ControlServiceClient interface {
 	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(ctx context.Context, in *GetLiveStateRequest, opts ...grpc.CallOption) (*GetLiveStateResponse, error)
-	// Returns how an application differs from Git now. READ_ONLY. Not served yet:
-	// UNIMPLEMENTED.
+	// Returns how an application differs from Git: as it was found last, or, if a
+	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
+	// a response can be says what it leaves out.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
 	// the cluster does not answer.
 	GetDriftReport(ctx context.Context, in *GetDriftReportRequest, opts ...grpc.CallOption) (*GetDriftReportResponse, error)
-	// Lists past and present periods of drift, newest first. READ_ONLY. Not served
-	// yet: UNIMPLEMENTED.
+	// Lists past and present periods of drift, the last that began first.
+	// READ_ONLY. The last 200 that ended are kept of each application.
 	ListDriftReports(ctx context.Context, in *ListDriftReportsRequest, opts ...grpc.CallOption) (*ListDriftReportsResponse, error)
-	// Streams drift reports: first the present ones, then each that changes,
-	// until the caller ends the call. READ_ONLY. Not served yet: UNIMPLEMENTED.
+	// Streams drift reports: first the present ones, of the applications that are
+	// named or else of those that drift, then each that changes, its end included,
+	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// faster than the caller reads are merged; the newest state always arrives.
+	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchDrift(ctx context.Context, in *WatchDriftRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchDriftResponse], error)
 	// Lists the rollouts that the agent saw, those of deployments and those that
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
@@ -633,16 +637,20 @@ type ControlServiceServer interface {
 	// seconds. READ_ONLY. NOT_FOUND: no such application. UNAVAILABLE: the cluster
 	// does not answer, or its provider cannot be used; the message says why.
 	GetLiveState(context.Context, *GetLiveStateRequest) (*GetLiveStateResponse, error)
-	// Returns how an application differs from Git now. READ_ONLY. Not served yet:
-	// UNIMPLEMENTED.
+	// Returns how an application differs from Git: as it was found last, or, if a
+	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
+	// a response can be says what it leaves out.
 	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
 	// the cluster does not answer.
 	GetDriftReport(context.Context, *GetDriftReportRequest) (*GetDriftReportResponse, error)
-	// Lists past and present periods of drift, newest first. READ_ONLY. Not served
-	// yet: UNIMPLEMENTED.
+	// Lists past and present periods of drift, the last that began first.
+	// READ_ONLY. The last 200 that ended are kept of each application.
 	ListDriftReports(context.Context, *ListDriftReportsRequest) (*ListDriftReportsResponse, error)
-	// Streams drift reports: first the present ones, then each that changes,
-	// until the caller ends the call. READ_ONLY. Not served yet: UNIMPLEMENTED.
+	// Streams drift reports: first the present ones, of the applications that are
+	// named or else of those that drift, then each that changes, its end included,
+	// until the caller ends the call. READ_ONLY. Changes that follow each other
+	// faster than the caller reads are merged; the newest state always arrives.
+	// UNAVAILABLE and UNAUTHENTICATED: as WatchDeployments.
 	WatchDrift(*WatchDriftRequest, grpc.ServerStreamingServer[WatchDriftResponse]) error
 	// Lists the rollouts that the agent saw, those of deployments and those that
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there

@@ -27,7 +27,7 @@ type GetDriftReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The application. Required.
 	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
-	// Fill ObjectDrift.diff.
+	// Fill ObjectDrift.diff. Diffs are not stored: the cluster is compared now.
 	Diff bool `protobuf:"varint,2,opt,name=diff,proto3" json:"diff,omitempty"`
 	// Compare with the cluster now instead of returning the last report.
 	Refresh       bool `protobuf:"varint,3,opt,name=refresh,proto3" json:"refresh,omitempty"`

@@ -7,6 +7,7 @@
 package controlv1
 
 import (
+	v1 "github.com/c785c783/piped/proto/piped/model/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -72,7 +73,10 @@ type GetStatusResponse struct {
 	// The store.
 	Store *StoreStatus `protobuf:"bytes,5,opt,name=store,proto3" json:"store,omitempty"`
 	// Notification receivers; empty until the agent delivers notifications.
-	Receivers     []*ReceiverStatus `protobuf:"bytes,6,rep,name=receivers,proto3" json:"receivers,omitempty"`
+	Receivers []*ReceiverStatus `protobuf:"bytes,6,rep,name=receivers,proto3" json:"receivers,omitempty"`
+	// How many enabled applications are in which sync state, in the order of the
+	// enum; states that none is in are left out.
+	SyncStates    []*SyncStateCount `protobuf:"bytes,7,rep,name=sync_states,json=syncStates,proto3" json:"sync_states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +153,68 @@ func (x *GetStatusResponse) GetReceivers() []*ReceiverStatus {
 	return nil
 }
 
+func (x *GetStatusResponse) GetSyncStates() []*SyncStateCount {
+	if x != nil {
+		return x.SyncStates
+	}
+	return nil
+}
+
+// How many applications are in a sync state.
+type SyncStateCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state.
+	Status v1.ApplicationSyncStatus `protobuf:"varint,1,opt,name=status,proto3,enum=piped.model.v1.ApplicationSyncStatus" json:"status,omitempty"`
+	// Enabled applications in it.
+	Applications  int32 `protobuf:"varint,2,opt,name=applications,proto3" json:"applications,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncStateCount) Reset() {
+	*x = SyncStateCount{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncStateCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncStateCount) ProtoMessage() {}
+
+func (x *SyncStateCount) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncStateCount.ProtoReflect.Descriptor instead.
+func (*SyncStateCount) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SyncStateCount) GetStatus() v1.ApplicationSyncStatus {
+	if x != nil {
+		return x.Status
+	}
+	return v1.ApplicationSyncStatus(0)
+}
+
+func (x *SyncStateCount) GetApplications() int32 {
+	if x != nil {
+		return x.Applications
+	}
+	return 0
+}
+
 // The running program.
 type AgentStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -176,7 +242,7 @@ type AgentStatus struct {
 
 func (x *AgentStatus) Reset() {
 	*x = AgentStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +254,7 @@ func (x *AgentStatus) String() string {
 func (*AgentStatus) ProtoMessage() {}
 
 func (x *AgentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +267,7 @@ func (x *AgentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
 func (*AgentStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AgentStatus) GetPipedId() string {
@@ -288,7 +354,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +366,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +379,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -380,7 +446,7 @@ type RepositoryStatus struct {
 
 func (x *RepositoryStatus) Reset() {
 	*x = RepositoryStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +458,7 @@ func (x *RepositoryStatus) String() string {
 func (*RepositoryStatus) ProtoMessage() {}
 
 func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +471,7 @@ func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepositoryStatus.ProtoReflect.Descriptor instead.
 func (*RepositoryStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RepositoryStatus) GetId() string {
@@ -488,13 +554,15 @@ type ClusterStatus struct {
 	WatchedKinds int32 `protobuf:"varint,6,opt,name=watched_kinds,json=watchedKinds,proto3" json:"watched_kinds,omitempty"`
 	// Objects that are watched.
 	WatchedObjects int64 `protobuf:"varint,7,opt,name=watched_objects,json=watchedObjects,proto3" json:"watched_objects,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Kinds that cannot be watched: whether objects of them drift is not known.
+	WatchProblems []*WatchProblem `protobuf:"bytes,8,rep,name=watch_problems,json=watchProblems,proto3" json:"watch_problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +574,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +587,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClusterStatus) GetName() string {
@@ -571,6 +639,77 @@ func (x *ClusterStatus) GetWatchedObjects() int64 {
 	return 0
 }
 
+func (x *ClusterStatus) GetWatchProblems() []*WatchProblem {
+	if x != nil {
+		return x.WatchProblems
+	}
+	return nil
+}
+
+// Why objects of a kind cannot be watched.
+type WatchProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind, with its group: `Deployment.apps`.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why it cannot be watched.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// Since when, unix milliseconds.
+	FailingSinceMs int64 `protobuf:"varint,3,opt,name=failing_since_ms,json=failingSinceMs,proto3" json:"failing_since_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WatchProblem) Reset() {
+	*x = WatchProblem{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchProblem) ProtoMessage() {}
+
+func (x *WatchProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchProblem.ProtoReflect.Descriptor instead.
+func (*WatchProblem) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WatchProblem) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *WatchProblem) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *WatchProblem) GetFailingSinceMs() int64 {
+	if x != nil {
+		return x.FailingSinceMs
+	}
+	return 0
+}
+
 // The store.
 type StoreStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -588,7 +727,7 @@ type StoreStatus struct {
 
 func (x *StoreStatus) Reset() {
 	*x = StoreStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +739,7 @@ func (x *StoreStatus) String() string {
 func (*StoreStatus) ProtoMessage() {}
 
 func (x *StoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +752,7 @@ func (x *StoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreStatus.ProtoReflect.Descriptor instead.
 func (*StoreStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StoreStatus) GetEngine() string {
@@ -665,7 +804,7 @@ type ReceiverStatus struct {
 
 func (x *ReceiverStatus) Reset() {
 	*x = ReceiverStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +816,7 @@ func (x *ReceiverStatus) String() string {
 func (*ReceiverStatus) ProtoMessage() {}
 
 func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +829,7 @@ func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiverStatus.ProtoReflect.Descriptor instead.
 func (*ReceiverStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReceiverStatus) GetName() string {
@@ -756,7 +895,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +907,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +920,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeadLetter) GetKey() string {
@@ -830,15 +969,20 @@ var File_piped_control_v1_status_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\"\x12\n" +
-	"\x10GetStatusRequest\"\xf9\x02\n" +
+	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\xbc\x03\n" +
 	"\x11GetStatusResponse\x123\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1d.piped.control.v1.AgentStatusR\x05agent\x125\n" +
 	"\x06queues\x18\x02 \x03(\v2\x1d.piped.control.v1.QueueStatusR\x06queues\x12F\n" +
 	"\frepositories\x18\x03 \x03(\v2\".piped.control.v1.RepositoryStatusR\frepositories\x12;\n" +
 	"\bclusters\x18\x04 \x03(\v2\x1f.piped.control.v1.ClusterStatusR\bclusters\x123\n" +
 	"\x05store\x18\x05 \x01(\v2\x1d.piped.control.v1.StoreStatusR\x05store\x12>\n" +
-	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\"\xaa\x02\n" +
+	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\x12A\n" +
+	"\vsync_states\x18\a \x03(\v2 .piped.control.v1.SyncStateCountR\n" +
+	"syncStates\"s\n" +
+	"\x0eSyncStateCount\x12=\n" +
+	"\x06status\x18\x01 \x01(\x0e2%.piped.model.v1.ApplicationSyncStatusR\x06status\x12\"\n" +
+	"\fapplications\x18\x02 \x01(\x05R\fapplications\"\xaa\x02\n" +
 	"\vAgentStatus\x12\x19\n" +
 	"\bpiped_id\x18\x01 \x01(\tR\apipedId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -865,7 +1009,7 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\rfetched_at_ms\x18\x06 \x01(\x03R\vfetchedAtMs\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x12(\n" +
 	"\x10failing_since_ms\x18\b \x01(\x03R\x0efailingSinceMs\x12\"\n" +
-	"\fapplications\x18\t \x01(\x05R\fapplications\"\xe9\x01\n" +
+	"\fapplications\x18\t \x01(\x05R\fapplications\"\xb0\x02\n" +
 	"\rClusterStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
@@ -873,7 +1017,12 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12(\n" +
 	"\x10failing_since_ms\x18\x05 \x01(\x03R\x0efailingSinceMs\x12#\n" +
 	"\rwatched_kinds\x18\x06 \x01(\x05R\fwatchedKinds\x12'\n" +
-	"\x0fwatched_objects\x18\a \x01(\x03R\x0ewatchedObjects\"\x81\x01\n" +
+	"\x0fwatched_objects\x18\a \x01(\x03R\x0ewatchedObjects\x12E\n" +
+	"\x0ewatch_problems\x18\b \x03(\v2\x1e.piped.control.v1.WatchProblemR\rwatchProblems\"b\n" +
+	"\fWatchProblem\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12(\n" +
+	"\x10failing_since_ms\x18\x03 \x01(\x03R\x0efailingSinceMs\"\x81\x01\n" +
 	"\vStoreStatus\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12%\n" +
 	"\x0eschema_version\x18\x02 \x01(\x03R\rschemaVersion\x12\x1d\n" +
@@ -908,31 +1057,37 @@ func file_piped_control_v1_status_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_status_proto_rawDescData
 }
 
-var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_piped_control_v1_status_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),  // 0: piped.control.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 1: piped.control.v1.GetStatusResponse
-	(*AgentStatus)(nil),       // 2: piped.control.v1.AgentStatus
-	(*QueueStatus)(nil),       // 3: piped.control.v1.QueueStatus
-	(*RepositoryStatus)(nil),  // 4: piped.control.v1.RepositoryStatus
-	(*ClusterStatus)(nil),     // 5: piped.control.v1.ClusterStatus
-	(*StoreStatus)(nil),       // 6: piped.control.v1.StoreStatus
-	(*ReceiverStatus)(nil),    // 7: piped.control.v1.ReceiverStatus
-	(*DeadLetter)(nil),        // 8: piped.control.v1.DeadLetter
+	(*GetStatusRequest)(nil),      // 0: piped.control.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 1: piped.control.v1.GetStatusResponse
+	(*SyncStateCount)(nil),        // 2: piped.control.v1.SyncStateCount
+	(*AgentStatus)(nil),           // 3: piped.control.v1.AgentStatus
+	(*QueueStatus)(nil),           // 4: piped.control.v1.QueueStatus
+	(*RepositoryStatus)(nil),      // 5: piped.control.v1.RepositoryStatus
+	(*ClusterStatus)(nil),         // 6: piped.control.v1.ClusterStatus
+	(*WatchProblem)(nil),          // 7: piped.control.v1.WatchProblem
+	(*StoreStatus)(nil),           // 8: piped.control.v1.StoreStatus
+	(*ReceiverStatus)(nil),        // 9: piped.control.v1.ReceiverStatus
+	(*DeadLetter)(nil),            // 10: piped.control.v1.DeadLetter
+	(v1.ApplicationSyncStatus)(0), // 11: piped.model.v1.ApplicationSyncStatus
 }
 var file_piped_control_v1_status_proto_depIdxs = []int32{
-	2, // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
-	3, // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
-	4, // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
-	5, // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
-	6, // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
-	7, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
-	8, // 6: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	3,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
+	4,  // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
+	5,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
+	6,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
+	8,  // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
+	9,  // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
+	2,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
+	11, // 7: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	7,  // 8: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
+	10, // 9: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_status_proto_init() }
@@ -946,7 +1101,7 @@ func file_piped_control_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_status_proto_rawDesc), len(file_piped_control_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -143,7 +143,8 @@ func (DriftEnd) EnumDescriptor() ([]byte, []int) {
 // masked, and so is whatever a decrypted secret was templated into.
 type DriftReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// UUID, the same for all reports of one period of drift.
+	// UUID, the same for all reports of one period of drift; empty when there is
+	// no drift.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The application.
 	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
@@ -153,7 +154,9 @@ type DriftReport struct {
 	Cluster string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Commit of the last success, which the cluster is compared with.
 	Commit string `protobuf:"bytes,5,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Sync state that follows from this report.
+	// Sync state that follows from this report; DEPLOYING while a deployment is
+	// active, during which nothing is compared, and INVALID_CONFIG where the
+	// application cannot be read. The others say how it was found last.
 	Status ApplicationSyncStatus `protobuf:"varint,6,opt,name=status,proto3,enum=piped.model.v1.ApplicationSyncStatus" json:"status,omitempty"`
 	// Differing objects, ordered by kind, namespace and name.
 	Objects []*ObjectDrift `protobuf:"bytes,7,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -318,7 +321,10 @@ type ObjectDrift struct {
 	// Unified diff from Git to live; filled only when asked for.
 	Diff string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
 	// When this object's drift was first seen, unix milliseconds.
-	BeganAtMs     int64 `protobuf:"varint,5,opt,name=began_at_ms,json=beganAtMs,proto3" json:"began_at_ms,omitempty"`
+	BeganAtMs int64 `protobuf:"varint,5,opt,name=began_at_ms,json=beganAtMs,proto3" json:"began_at_ms,omitempty"`
+	// What a person should know about this object, such as that the API server
+	// refuses to put it back; empty for nothing.
+	Note          string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +392,13 @@ func (x *ObjectDrift) GetBeganAtMs() int64 {
 		return x.BeganAtMs
 	}
 	return 0
+}
+
+func (x *ObjectDrift) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 // How one field differs from Git.
@@ -501,13 +514,14 @@ const file_piped_model_v1_drift_proto_rawDesc = "" +
 	"\vbegan_at_ms\x18\v \x01(\x03R\tbeganAtMs\x12\x1e\n" +
 	"\vended_at_ms\x18\f \x01(\x03R\tendedAtMs\x12*\n" +
 	"\x03end\x18\r \x01(\x0e2\x18.piped.model.v1.DriftEndR\x03end\x12+\n" +
-	"\x11incomplete_reason\x18\x0e \x01(\tR\x10incompleteReason\"\xd7\x01\n" +
+	"\x11incomplete_reason\x18\x0e \x01(\tR\x10incompleteReason\"\xeb\x01\n" +
 	"\vObjectDrift\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.piped.model.v1.DriftKindR\x04kind\x122\n" +
 	"\x06fields\x18\x03 \x03(\v2\x1a.piped.model.v1.FieldDriftR\x06fields\x12\x12\n" +
 	"\x04diff\x18\x04 \x01(\tR\x04diff\x12\x1e\n" +
-	"\vbegan_at_ms\x18\x05 \x01(\x03R\tbeganAtMs\"\xb2\x01\n" +
+	"\vbegan_at_ms\x18\x05 \x01(\x03R\tbeganAtMs\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\"\xb2\x01\n" +
 	"\n" +
 	"FieldDrift\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
