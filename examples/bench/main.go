@@ -40,6 +40,7 @@ func benchmarks() []benchmark {
 		{"touch200", measureTouch(200, 2, 10*time.Second)},
 		{"flat", measureFlat},
 		{"api", measureAPI},
+		{"drift", measureDrift},
 	}
 }
 
@@ -58,6 +59,7 @@ type environment struct {
 	piped   string // the agent's program
 	dir     string // for everything the run writes
 	apiFor  time.Duration
+	drift   int // applications of the part drift
 	cluster *clustertest.Cluster
 }
 
@@ -79,6 +81,7 @@ func run(ctx context.Context) (err error) {
 	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")
 	selection := flag.String("run", "", "a regular expression: run only the parts it matches, of "+strings.Join(names(), ", "))
 	apiFor := flag.Duration("api", time.Minute, "how long the part api lets clients call")
+	drift := flag.Int("drift", 1000, "how many applications the part drift has; at least 20")
 	flag.Parse()
 	selected, err := regexp.Compile(*selection)
 	if err != nil {
@@ -86,6 +89,9 @@ func run(ctx context.Context) (err error) {
 	}
 	if !slices.ContainsFunc(names(), selected.MatchString) {
 		return fmt.Errorf("-run %q matches no part; expected a regular expression for some of %s", *selection, strings.Join(names(), ", "))
+	}
+	if *drift < 20 {
+		return fmt.Errorf("-drift %d: expected at least 20 applications", *drift)
 	}
 	dir, err := os.MkdirTemp("", "piped-bench-")
 	if err != nil {
@@ -100,7 +106,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer cluster.Stop()
-	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, cluster: cluster}
+	e := &environment{report: &report{out: os.Stdout}, piped: filepath.Join(*bin, "piped"), dir: dir, apiFor: *apiFor, drift: *drift, cluster: cluster}
 	if *profiles != "" {
 		if err := e.profileTo(*profiles); err != nil {
 			return err
