@@ -32,7 +32,8 @@ type clusters struct {
 	userAgent string
 	logger    *slog.Logger
 	now       func() time.Time
-	store     *store.Store // set before Run is called; nil: external rollouts are not recorded
+	store     *store.Store               // set before Run is called; nil: external rollouts are not recorded
+	wake      func(applicationID string) // set before Run is called: objects have changed, or how they can be seen
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
@@ -47,6 +48,7 @@ type connection struct {
 	cluster    kubernetes.Cluster
 	controller *cluster.Controller
 	observer   *cluster.Observer
+	members    *cluster.Members
 	problem    error // why it cannot be used; then there is no cluster
 
 	problemSince time.Time
@@ -75,6 +77,7 @@ func newClusters(o Options) *clusters {
 	return &clusters{
 		userAgent: "piped/" + o.Version, logger: o.Logger.With("component", "kubernetes"), now: o.Now,
 		configured: map[string]*connection{}, removed: map[string]*connection{}, added: make(chan struct{}, 1),
+		wake: func(string) {},
 	}
 }
 
@@ -115,12 +118,14 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	observer := cluster.NewObserver(access, controller)
 	return &connection{
 		spec: spec, controller: controller, observer: observer,
+		members: cluster.NewMembers(access, controller, func(id string) { c.wake(id) }),
 		cluster: kubernetes.Cluster{Cluster: access, Rollouts: observer},
 	}
 }
 
 // use makes the planned connections those that are configured.
 func (c *clusters) use(next map[string]*connection) {
+	defer c.wake("")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, old := range c.configured {

@@ -65,20 +65,11 @@ func (l liveStates) LiveState(ctx context.Context, app deploy.Application, child
 
 // read reads the objects in one cluster, as the account of the application.
 func (l liveStates) read(ctx context.Context, app deploy.Application, provider string, req cluster.LiveRequest) ([]deploy.LiveObject, []string, error) {
-	held, release, err := l.clusters.Hold(provider)
+	held, release, err := holdFor(l.clusters, l.tenants, provider, app)
 	if err != nil {
-		return nil, nil, deploy.Errorf(deploy.Unavailable, "%w", err)
+		return nil, nil, err
 	}
 	defer release()
-	account, err := l.tenants.Tenant(app.Git).Account()
-	if err != nil { // it is the rules that have to be changed, not the request
-		return nil, nil, &deploy.Error{Kind: deploy.Illegal, Err: err}
-	}
-	if user := account.User(); user != "" {
-		if held.Cluster, err = held.As(user); err != nil {
-			return nil, nil, err
-		}
-	}
 	return held.LiveState(ctx, req)
 }
 

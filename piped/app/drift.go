@@ -1,0 +1,80 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// addDrift makes the component that compares the clusters with Git.
+func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src sources) {
+	live := a.live
+	a.drift = drift.New(drift.Config{
+		Store: st, Clusters: comparedClusters{live.clusters, live.tenants}, Git: newUndeployed(live.repositories, src.loader),
+		Expected: expectation, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
+	})
+	live.clusters.wake = a.drift.Wake
+	a.parts.add("drift", a.drift.Run)
+}
+
+// expectation is what the detector expects, as the stages keep it.
+func expectation(set deploy.AppliedSet, d deploy.Deployment, inventory []deploy.InventoryItem) (drift.Expected, error) {
+	e, err := kubernetes.Expected(set, d, inventory)
+	return drift.Expected{
+		Commit: e.Commit, Objects: e.Objects, VariantKey: e.VariantKey, VariantValue: e.VariantValue, Ignore: e.Ignore, Conceal: e.Redactor,
+	}, err
+}
+
+// comparedClusters are the clusters as the detector sees them.
+type comparedClusters struct {
+	clusters *clusters
+	tenants  *tenants
+}
+
+// Members implements drift.Clusters.
+func (c comparedClusters) Members(provider string) (drift.Members, time.Time, error) {
+	c.clusters.mu.Lock()
+	defer c.clusters.mu.Unlock()
+	conn := c.clusters.configured[provider]
+	switch {
+	case conn == nil:
+		return nil, time.Time{}, fmt.Errorf("the platform provider %q is not configured", provider)
+	case conn.problem != nil:
+		return nil, conn.problemSince, conn.problem
+	}
+	return conn.members, time.Time{}, nil
+}
+
+// Hold implements drift.Clusters.
+func (c comparedClusters) Hold(provider string, app deploy.Application) (drift.Comparer, func(), error) {
+	held, release, err := holdFor(c.clusters, c.tenants, provider, app)
+	if err != nil {
+		return nil, nil, err
+	}
+	return held.Cluster, release, nil
+}
+
+// holdFor returns a provider's cluster as the account of an application sees it.
+func holdFor(c *clusters, t *tenants, provider string, app deploy.Application) (held kubernetes.Cluster, release func(), err error) {
+	held, release, err = c.Hold(provider)
+	if err != nil {
+		return held, nil, deploy.Errorf(deploy.Unavailable, "%w", err)
+	}
+	account, err := t.Tenant(app.Git).Account()
+	if err != nil { // it is the rules that have to be changed, not the request
+		release()
+		return held, nil, &deploy.Error{Kind: deploy.Illegal, Err: err}
+	}
+	if user := account.User(); user != "" {
+		if held.Cluster, err = held.As(user); err != nil {
+			release()
+			return held, nil, err
+		}
+	}
+	return held, release, nil
+}
