@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -35,10 +36,10 @@ type metrics struct {
 	stored   *storedFigures
 	log      *slog.Logger
 
-	comparisons *prometheus.CounterVec
-	calls       *prometheus.CounterVec
-	ended       *prometheus.CounterVec
-	delay       prometheus.Histogram
+	judged         map[drift.Tier]prometheus.Counter
+	reads, dryRuns prometheus.Counter
+	ended          *prometheus.CounterVec
+	delay          prometheus.Histogram
 }
 
 func newMetrics(st *store.Store, log *slog.Logger) *metrics {
@@ -48,27 +49,37 @@ func newMetrics(st *store.Store, log *slog.Logger) *metrics {
 		stored,
 	)
 	auto := promauto.With(registry)
-	return &metrics{
+	judged := auto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "comparisons_total",
+		Help: "Judgements on whether an object is as in Git, by tier: 0 by its metadata, 1 by reading it, 2 by a dry run, 3 by a dry run of the sweep.",
+	}, []string{"tier"})
+	calls := auto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "api_calls_total",
+		Help: "Calls to API servers to find out whether objects are as in Git; those that were repeated count once.",
+	}, []string{"call"})
+	m := &metrics{
 		registry: registry, stored: stored, log: log,
-		comparisons: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "comparisons_total",
-			Help: "Judgements on whether an object is as in Git, by tier: 0 by its metadata, 1 by reading it, 2 by a dry run, 3 by a dry run of the sweep.",
-		}, []string{"tier"}),
-		calls: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "api_calls_total",
-			Help: "Calls to API servers to find out whether objects are as in Git.",
-		}, []string{"call"}),
+		judged: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "periods_ended_total",
 			Help: "Periods of drift that have ended, by how: deployed, reverted, accepted or abandoned.",
 		}, []string{"end"}),
 		delay: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: metricsPrefix, Subsystem: driftSubsystem, Name: "report_delay_seconds",
-			Help:    "Time from the change of an object in the cluster to the stored report on it.",
+			Help:    "Time from hearing of a change in a cluster to the stored report on it.",
 			Buckets: []float64{.05, .1, .2, .3, .5, 1, 2, 5, 10, 30, 60},
 		}),
 	}
+	for _, tier := range []drift.Tier{drift.ByMetadata, drift.ByReading, drift.ByDryRun, drift.BySweep} {
+		m.judged[tier] = judged.WithLabelValues(strconv.Itoa(int(tier)))
+	}
+	for _, end := range []deploy.DriftEnd{deploy.DriftDeployed, deploy.DriftReverted, deploy.DriftAccepted, deploy.DriftAbandoned} {
+		m.ended.WithLabelValues(endLabel(end))
+	}
+	return m
 }
+
+func endLabel(end deploy.DriftEnd) string { return strings.ToLower(string(end)) }
 
 // close ends what the figures follow.
 func (m *metrics) close() error {
@@ -90,20 +101,21 @@ type scrapeLog struct{ log *slog.Logger }
 // Println implements promhttp.Logger.
 func (l scrapeLog) Println(v ...any) { l.log.Warn("metrics cannot be told", "error", v) }
 
-// Compared counts judgements of a tier.
-func (m *metrics) Compared(tier, objects int) {
-	m.comparisons.WithLabelValues(strconv.Itoa(tier)).Add(float64(objects))
+// Judged implements drift.Observer.
+func (m *metrics) Judged(tier drift.Tier) { m.judged[tier].Inc() }
+
+// Asked implements drift.Observer.
+func (m *metrics) Asked(reads, dryRuns int) {
+	m.reads.Add(float64(reads))
+	m.dryRuns.Add(float64(dryRuns))
 }
 
-// Called counts calls: "get" or "dry_run".
-func (m *metrics) Called(call string, n int) { m.calls.WithLabelValues(call).Add(float64(n)) }
+// Reported implements drift.Observer.
+func (m *metrics) Reported(after time.Duration) { m.delay.Observe(max(0, after).Seconds()) }
 
-// Reported tells how long after its change an object was reported.
-func (m *metrics) Reported(delay time.Duration) { m.delay.Observe(max(0, delay).Seconds()) }
-
-// Ended counts a period of drift.
+// Ended implements drift.Observer.
 func (m *metrics) Ended(end deploy.DriftEnd) {
-	m.ended.WithLabelValues(strings.ToLower(string(end))).Inc()
+	m.ended.WithLabelValues(endLabel(end)).Inc()
 }
 
 var (

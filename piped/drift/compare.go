@@ -100,6 +100,7 @@ func (j *judgement) blindSince() time.Time {
 // take notes how an object compares. In the version that the watch showed it is not
 // compared again.
 func (j *judgement) take(s suspect, c kubernetes.Compared) {
+	j.observe(s, c)
 	switch {
 	case c.Problem != "":
 		j.looked--

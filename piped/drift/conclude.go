@@ -177,6 +177,7 @@ func (j *judgement) save(ctx context.Context, state deploy.SyncState, report *de
 	if report == nil {
 		return nil
 	}
+	j.observeReport(*report)
 	if len(events) > 0 {
 		j.Logger.Info("an application "+turns[events[0].Type], "app", j.app.Name, "report", report.ID, "reason", cmp.Or(state.ShortReason, string(report.End)))
 	}

@@ -98,6 +98,7 @@ type Config struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	NewID    func() string
+	Observer Observer // default nobody
 
 	Workers int // applications judged at once; default 8
 	// Patience is how long objects that cannot be judged leave an application in the
@@ -130,6 +131,9 @@ func New(c Config) *Detector {
 	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = defaultSweepEvery
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
 	}
 	return &Detector{Config: c, subjects: map[string]*subject{}}
 }
@@ -207,6 +211,7 @@ func (d *Detector) work(ctx context.Context, queue workqueue.TypedDelayingInterf
 // them. An application that is not known is none of this agent's.
 func (d *Detector) Wake(applicationID string) {
 	if applicationID != "" {
+		d.hint(applicationID, func(h *hints) { h.hear(d.Now()) })
 		d.later(applicationID, debounce)
 		return
 	}

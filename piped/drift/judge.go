@@ -2,6 +2,7 @@ package drift
 
 import (
 	"context"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -18,6 +19,7 @@ type judgement struct {
 	*subject // locked
 	request
 	swept map[string]bool // keys of objects to be compared in any case
+	since time.Time       // it was heard that something was written in a cluster; zero if it was not
 
 	material *material            // what was read of the store; nil until it is needed
 	suspects map[string][]suspect // by cluster, those the watches leave in doubt
@@ -34,16 +36,21 @@ type judgement struct {
 
 // judge finds out how an application differs from Git, and stores it if that is
 // something new. Conflict: it was deployed meanwhile.
-func (d *Detector) judge(ctx context.Context, s *subject, asked request) (deploy.DriftReport, error) {
+func (d *Detector) judge(ctx context.Context, s *subject, asked request) (_ deploy.DriftReport, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsettled = false
-	swept, err := d.refresh(ctx, s)
+	h, err := d.refresh(ctx, s)
+	defer func() {
+		if !h.heard.IsZero() && (err != nil || s.unsettled) { // it is not settled yet
+			d.hint(s.id, func(now *hints) { now.heard = h.heard })
+		}
+	}()
 	if err != nil {
 		return deploy.DriftReport{}, err
 	}
 	j := &judgement{
-		Detector: d, subject: s, request: asked, swept: swept,
+		Detector: d, subject: s, request: asked, swept: h.sweep, since: h.heard,
 		suspects: map[string][]suspect{}, found: map[string]deploy.ObjectDrift{}, accepted: map[string]bool{},
 	}
 	if why := j.excused(); why != nil {
@@ -54,7 +61,7 @@ func (d *Detector) judge(ctx context.Context, s *subject, asked request) (deploy
 	}
 	for _, step := range []func(context.Context) error{j.expect, j.look, j.compare, j.compareExtras, j.askGit} {
 		if err := step(ctx); err != nil {
-			j.again(swept)
+			j.again(h.sweep)
 			return deploy.DriftReport{}, err
 		}
 	}

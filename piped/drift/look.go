@@ -80,6 +80,7 @@ func (j *judgement) lookAt(k string, t *tracked, m kubernetes.Member, live bool)
 	case was.confirm, same && known.drift != nil && j.asked, !same && !inSync && (live || !t.expires):
 		j.suspects[t.cluster] = append(j.suspects[t.cluster], was)
 	case inSync:
+		j.Observer.Judged(ByMetadata)
 		delete(j.judged, k)
 		if t.mark == "" {
 			j.unmarked = append(j.unmarked, unmarked{t, k, m.Mark})

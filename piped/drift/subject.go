@@ -36,6 +36,7 @@ type hints struct {
 	row      bool            // the application's row
 	deployed bool            // a deployment has done something
 	sweep    map[string]bool // keys of objects whose time has come
+	heard    time.Time       // since when it is known that something in a cluster was written
 }
 
 // judged is what a comparison found out about an object in one version.
@@ -82,6 +83,13 @@ func (d *Detector) takeHints(s *subject) (hints, deploy.Application) {
 	return taken, s.row
 }
 
+// hear notes that something was written in a cluster.
+func (h *hints) hear(at time.Time) {
+	if h.heard.IsZero() {
+		h.heard = at
+	}
+}
+
 // overtaken reports whether a deployment has done something since the hints were
 // taken.
 func (d *Detector) overtaken(s *subject) bool {
@@ -92,12 +100,12 @@ func (d *Detector) overtaken(s *subject) bool {
 
 // refresh brings the application up to date, and forgets what no longer holds. S is
 // locked.
-func (d *Detector) refresh(ctx context.Context, s *subject) (swept map[string]bool, err error) {
+func (d *Detector) refresh(ctx context.Context, s *subject) (h hints, err error) {
 	h, row := d.takeHints(s)
 	if h.row || row.ID == "" {
 		if row, err = d.Store.Application(ctx, s.id); err != nil {
 			d.hint(s.id, func(now *hints) { now.row, now.deployed = true, now.deployed || h.deployed })
-			return nil, err
+			return h, err
 		}
 		d.mu.Lock()
 		s.row = row
@@ -109,10 +117,10 @@ func (d *Detector) refresh(ctx context.Context, s *subject) (swept map[string]bo
 	}
 	if !s.openRead {
 		if err := d.readOpen(ctx, s); err != nil {
-			return nil, err
+			return h, err
 		}
 	}
-	return h.sweep, nil
+	return h, nil
 }
 
 // readOpen reads the report of the period that lasts, if there is one.

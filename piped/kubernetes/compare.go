@@ -68,6 +68,8 @@ type Compared struct {
 	// Ignored says that an annotation in Git or on the live object keeps it from being
 	// compared. Nothing else is known of it then.
 	Ignored bool
+	// DryRun says that the API server was asked what an apply would change.
+	DryRun bool
 	// Settled says that an apply would change neither a value nor who owns a field:
 	// what is known of the live object may replace the inventory's item. Without it,
 	// of an object in sync only the mark may be learned.
@@ -250,6 +252,7 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 	if err := r.cluster.trials.admit(ctx); err != nil {
 		return err
 	}
+	out.DryRun = true
 	planned, err := r.tryWhole(ctx, t)
 	var found difference
 	switch {
