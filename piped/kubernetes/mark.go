@@ -71,7 +71,8 @@ func fieldsText(e metav1.ManagedFieldsEntry) string {
 // returned it, of the fields that the agent owns by server-side apply; "" when it owns
 // none. Two readings of an object in one API version have the same digest exactly when
 // those values are the same: the digest covers what the API server made of them
-// (defaults, quantities), and nothing that others own.
+// (defaults, quantities), and nothing that others own. Readings are meant as JSON: an
+// object within an object, such as a volume claim template, loses its kind as protobuf.
 //
 // Lists are read as managed fields address them: items by their key or their value,
 // whatever their order; what is owned as one value (an atomic list or map) counts
