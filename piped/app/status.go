@@ -93,6 +93,9 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 			contact := conn.cluster.Contact()
 			state.Reachable, state.Error, state.FailingSince = contact.Answered, said(contact.Err), contact.FailingSince
 			state.WatchedKinds, state.WatchedObjects = conn.controller.Watched()
+			if state.Reachable { // else all of them fail
+				state.WatchProblems = conn.members.Problems()
+			}
 		}
 		out = append(out, state)
 	}

@@ -19,7 +19,8 @@ import (
 type Drift interface {
 	// Report compares an application with its cluster now, stores what it finds, and
 	// returns it, with diffs if they are asked for. NotFound: there is no such
-	// application. Unavailable: the cluster does not answer. No secret is in it.
+	// application. What cannot be compared, such as with a cluster that does not
+	// answer, is said in it. No secret is in it.
 	Report(ctx context.Context, applicationID string, diff bool) (deploy.DriftReport, error)
 }
 

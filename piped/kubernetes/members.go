@@ -1,7 +1,9 @@
 package kubernetes
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,10 +142,34 @@ func (m *Members) Ready(ref deploy.ObjectRef) (since time.Time, err error) {
 	if k == nil {
 		return time.Time{}, deploy.Errorf(deploy.Unavailable, "objects of kind %s are not watched yet", ref.Kind)
 	}
+	return m.ready(k, ref.Namespace)
+}
+
+// Problems returns the kinds of which it has not been known for a while what the
+// cluster holds, and why, by kind. One that it does not serve is none.
+func (m *Members) Problems() (found []deploy.WatchProblem) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for kind, k := range m.kinds {
+		for namespace := range k.wanted() {
+			since, err := m.ready(k, namespace)
+			if err == nil || deploy.IsKind(err, deploy.NotFound) || m.cluster.now().Sub(since) < toleratedFor {
+				continue
+			}
+			found = append(found, deploy.WatchProblem{Kind: kind.String(), Error: err.Error(), Since: since})
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b deploy.WatchProblem) int { return cmp.Compare(a.Kind, b.Kind) })
+	return found
+}
+
+// ready is Ready for objects of a kind in a namespace. m.mu is held.
+func (m *Members) ready(k *memberKind, namespace string) (since time.Time, err error) {
 	if k.problem != nil {
 		return k.since, k.problem
 	}
-	w := k.watchFor(ref.Namespace)
+	w := k.watchFor(namespace)
 	if w == nil {
 		return k.since, m.unready(k, errNotFilled)
 	}

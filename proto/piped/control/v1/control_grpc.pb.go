@@ -169,8 +169,8 @@ type ControlServiceClient interface {
 	// Returns how an application differs from Git: as it was found last, or, if a
 	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
 	// a response can be says what it leaves out.
-	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
-	// the cluster does not answer.
+	// NOT_FOUND: no such application. A cluster that does not answer a refresh makes
+	// the report one that is UNKNOWN, with the reason.
 	GetDriftReport(ctx context.Context, in *GetDriftReportRequest, opts ...grpc.CallOption) (*GetDriftReportResponse, error)
 	// Lists past and present periods of drift, the last that began first.
 	// READ_ONLY. The last 200 that ended are kept of each application.
@@ -640,8 +640,8 @@ type ControlServiceServer interface {
 	// Returns how an application differs from Git: as it was found last, or, if a
 	// refresh or diffs are asked for, as it is now. READ_ONLY. A report larger than
 	// a response can be says what it leaves out.
-	// NOT_FOUND: no such application. UNAVAILABLE: a refresh was asked for and
-	// the cluster does not answer.
+	// NOT_FOUND: no such application. A cluster that does not answer a refresh makes
+	// the report one that is UNKNOWN, with the reason.
 	GetDriftReport(context.Context, *GetDriftReportRequest) (*GetDriftReportResponse, error)
 	// Lists past and present periods of drift, the last that began first.
 	// READ_ONLY. The last 200 that ended are kept of each application.
