@@ -47,6 +47,7 @@ type settings struct {
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
+	pipedID    string           // default "test"; in a cluster that tests share, what agents of one ID have is one's own
 	more       string           // further lines of the configuration's spec, indented
 }
 
@@ -59,6 +60,9 @@ func (s settings) configFile(t *testing.T) string {
 	if s.apiAddress == "" {
 		s.apiAddress = "127.0.0.1:0"
 	}
+	if s.pipedID == "" {
+		s.pipedID = "test"
+	}
 	if s.discover == "" {
 		s.discover = "{}"
 	}
@@ -66,14 +70,14 @@ func (s settings) configFile(t *testing.T) string {
 kind: Piped
 spec:
   projectID: test
-  pipedID: test
+  pipedID: %s
   dataDir: %s
   syncInterval: 200ms
   api: {address: "%s"}
   web: {address: "127.0.0.1:0"}
   repositories: [{repoId: apps, remote: "%s", branch: main, discover: %s}]
   platformProviders: %s
-`, s.dataDir, s.apiAddress, s.remote, s.discover, s.providers)
+`, s.pipedID, s.dataDir, s.apiAddress, s.remote, s.discover, s.providers)
 	if s.dsn != "" {
 		text += fmt.Sprintf("  store: {dsn: %q}\n", s.dsn)
 	}
