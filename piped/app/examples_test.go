@@ -54,12 +54,18 @@ func TestExamplesAreDeployed(t *testing.T) {
 	}
 }
 
-// exampleApps returns the files below examples/apps, with the namespace demo
-// replaced, and the directories of the applications.
+// exampleApps is examplesIn for examples/apps.
 func exampleApps(t *testing.T, namespace string) (files map[string]string, apps []string) {
 	t.Helper()
+	return examplesIn(t, "apps", namespace)
+}
+
+// examplesIn returns the files below a folder of examples, with the namespace demo
+// replaced, and the directories of the applications.
+func examplesIn(t *testing.T, folder, namespace string) (files map[string]string, apps []string) {
+	t.Helper()
 	files = map[string]string{}
-	root := os.DirFS("../../examples/apps")
+	root := os.DirFS("../../examples/" + folder)
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
