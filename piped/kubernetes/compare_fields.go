@@ -72,7 +72,7 @@ func (d *ownedDiff) walk(at manifest.Place, set *fieldpath.Set, git, live any) {
 		switch {
 		case len(g) == 0: // left to others
 		case len(l) == 0:
-			if ours := project(below, g[0]); below == nil || !isEmptyMap(ours) {
+			if ours := withKeys(e, g[0], project(below, g[0])); below == nil || !isEmptyMap(ours) {
 				d.change(place, ours, nil)
 			}
 		case len(g) > 1 || len(l) > 1: // items that cannot be told apart

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,14 +31,23 @@ func scaleTargetOf(u *unstructured.Unstructured) scaleTarget {
 	return scaleTarget{kind: u.GroupVersionKind().GroupKind(), namespace: u.GetNamespace(), name: u.GetName()}
 }
 
-// scaledBySet returns what the HorizontalPodAutoscalers among objects scale.
+// scaledBySet returns what the HorizontalPodAutoscalers among objects scale, and
+// KEDA's ScaledObjects, which make such autoscalers: those cannot scale to nothing, and
+// what KEDA writes then has no owner.
 func scaledBySet(objects []*unstructured.Unstructured) map[scaleTarget]bool {
 	targets := map[scaleTarget]bool{}
 	for _, u := range objects {
-		if u.GetKind() != "HorizontalPodAutoscaler" {
+		keda := u.GetKind() == "ScaledObject" && strings.HasPrefix(u.GetAPIVersion(), "keda.sh/")
+		if u.GetKind() != "HorizontalPodAutoscaler" && !keda {
 			continue
 		}
-		ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "scaleTargetRef")
+		ref := map[string]string{}
+		for _, key := range []string{"apiVersion", "kind", "name"} {
+			ref[key], _, _ = unstructured.NestedString(u.Object, "spec", "scaleTargetRef", key)
+		}
+		if keda {
+			ref["apiVersion"], ref["kind"] = cmp.Or(ref["apiVersion"], "apps/v1"), cmp.Or(ref["kind"], "Deployment")
+		}
 		gv, err := schema.ParseGroupVersion(ref["apiVersion"])
 		if err != nil {
 			continue // the API server refuses it with a better message
