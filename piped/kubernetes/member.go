@@ -53,7 +53,7 @@ type keptMember struct {
 	piped, variant           unique.Handle[string]
 	mark                     string
 	fields                   [sha256.Size]byte // OwnedHash, zero for ""
-	content                  uint64            // hash of its labels and annotations
+	content                  uint64            // hash of its labels, annotations and finalizers
 	owned, ignored, deleting bool
 }
 
@@ -70,7 +70,7 @@ func keepMember(obj, before any) (any, error) {
 	}
 	application, annotations := o.Labels[manifest.LabelApplication], o.Annotations
 	k := &keptMember{
-		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), content: contentOf64(o),
+		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
 		owned: metav1.GetControllerOfNoCopy(o) != nil, ignored: annotations[manifest.AnnotationIgnoreDrift] == "true", deleting: o.DeletionTimestamp != nil,
 	}
@@ -90,8 +90,8 @@ func keepMember(obj, before any) (any, error) {
 	return k, nil
 }
 
-// contentOf64 hashes the labels and annotations of an object.
-func contentOf64(o metav1.Object) uint64 {
+// contentOfMeta hashes what people write into an object's metadata.
+func contentOfMeta(o metav1.Object) uint64 {
 	h := fnv.New64a()
 	for _, texts := range []map[string]string{o.GetLabels(), o.GetAnnotations()} {
 		for _, key := range slices.Sorted(maps.Keys(texts)) {
@@ -99,6 +99,7 @@ func contentOf64(o metav1.Object) uint64 {
 		}
 		h.Write([]byte{0})
 	}
+	fmt.Fprintf(h, "%q", o.GetFinalizers())
 	return h.Sum64()
 }
 
