@@ -138,7 +138,9 @@ func (l *lab) drop(t *testing.T, apiVersion, kind, name string) {
 func TestWhatAnObjectCosts(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)
-	only := func(r *CompareRequest) { r.Only = []deploy.ObjectRef{{Kind: "ConfigMap", Namespace: l.ns, Name: "settings"}} }
+	only := func(r *CompareRequest) {
+		r.Only = []deploy.ObjectRef{{Kind: "ConfigMap", Namespace: l.ns, Name: "settings"}}
+	}
 	look := func(want Compared, dry, all int, change ...func(*CompareRequest)) Compared {
 		t.Helper()
 		l.requests.take()

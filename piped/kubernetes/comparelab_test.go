@@ -156,3 +156,7 @@ func declared(t *testing.T, manifests string) manifest.Object {
 	t.Helper()
 	return parse(t, "app.yaml", manifests)[0]
 }
+
+func createAs(manager string) metav1.CreateOptions {
+	return metav1.CreateOptions{FieldManager: manager}
+}
