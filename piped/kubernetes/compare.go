@@ -163,9 +163,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 		r.missing(out, t, "the cluster does not know its kind any more")
 		return nil
 	case apierrors.IsNotFound(err):
-		if _, ends := expires(t.desired); !ends || t.recorded == nil { // else it has done its work
-			r.missing(out, t, "")
-		}
+		r.gone(out, t, "")
 		return nil
 	case err != nil:
 		return r.problem(ctx, out, r.cluster.explain(t.source, "read", err), err)
@@ -173,7 +171,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 		out.Ignored = true
 		return nil
 	case live.GetDeletionTimestamp() != nil:
-		r.missing(out, t, deletionNote(live))
+		r.gone(out, t, deletionNote(live))
 		return nil
 	}
 	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
@@ -230,6 +228,13 @@ func (r *comparison) missing(out *Compared, t *target, note string) {
 	out.Drift = &deploy.ObjectDrift{Object: t.ref, Cluster: r.cluster.name, Kind: deploy.DriftMissing, Note: note}
 	if r.compare.Diff {
 		out.Drift.Diff = describer{conceal: r.compare.Conceal}.diff(t.desired, nil, nil)
+	}
+}
+
+// gone is missing, unless Kubernetes removes what has done its work.
+func (r *comparison) gone(out *Compared, t *target, note string) {
+	if _, ends := expires(t.desired); !ends || t.recorded == nil {
+		r.missing(out, t, note)
 	}
 }
 
