@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,25 +93,33 @@ spec:
 // runAgent runs an agent inside the test process until the test ends.
 func runAgent(t *testing.T, s settings) *client {
 	t.Helper()
+	c, _ := runAgentUntil(t, s)
+	return c
+}
+
+// runAgentUntil is runAgent for an agent that stop may stop before.
+func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
+	t.Helper()
 	cfg, _, err := config.LoadPiped(s.configFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now})
 	if err != nil {
-		stop()
+		cancel()
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the agent did not stop cleanly: %v", err)
 		}
 	})
-	return dial(t, agent.APIAddr(), s.dataDir)
+	t.Cleanup(stop)
+	return dial(t, agent.APIAddr(), s.dataDir), stop
 }
 
 // testLogger writes to the file the environment variable PIPED_TEST_LOG names,
