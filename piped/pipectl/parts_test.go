@@ -13,7 +13,7 @@ import (
 type cluster struct{}
 
 // withParts gives the API a cluster.
-func withParts(c *control.Config) { c.Remover, c.Live = cluster{}, cluster{} }
+func withParts(c *control.Config) { c.Remover, c.Live, c.Drift = cluster{}, cluster{}, cluster{} }
 
 var (
 	deployment  = deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
@@ -35,4 +35,24 @@ func (cluster) LiveState(_ context.Context, app deploy.Application, children boo
 		web.Children = []deploy.LiveObject{{Object: deploy.ObjectRef{Version: "v1", Kind: "Pod", Namespace: "shop", Name: "web-1"}, Health: deploy.HealthDegraded}}
 	}
 	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.HealthDegraded, Objects: []deploy.LiveObject{web}, ReadAt: controltest.Epoch}, nil
+}
+
+// drifted is a Deployment that somebody scaled.
+func drifted() deploy.ObjectDrift {
+	return deploy.ObjectDrift{
+		Object: deployment, Kind: deploy.DriftChanged, BeganAt: controltest.Epoch,
+		Fields: []deploy.FieldDrift{{Path: "spec.replicas", Git: "2", Live: "5", Manager: "kubectl", ChangedAt: controltest.Epoch}},
+	}
+}
+
+// Report implements control.Drift: every application has drifted.
+func (cluster) Report(_ context.Context, id string, diff bool) (deploy.DriftReport, error) {
+	o := drifted()
+	if diff {
+		o.Diff = "@@ -1 +1 @@\n-replicas: 2\n+replicas: 5\n"
+	}
+	return deploy.DriftReport{
+		ID: "r-now", ApplicationID: id, Cluster: "dev", Status: deploy.OutOfSync, Objects: []deploy.ObjectDrift{o}, Compared: 2,
+		CheckedAt: controltest.Epoch, BeganAt: controltest.Epoch,
+	}, nil
 }

@@ -116,7 +116,7 @@ func TestReadmeHasTheExitCodes(t *testing.T) {
 		got = append(got, row[1])
 	}
 	var want []string
-	for _, code := range []int{ExitSuccess, ExitError, ExitFailure, ExitCancelled, ExitRefused, ExitTimeout, ExitInterrupted} {
+	for _, code := range []int{ExitSuccess, ExitError, ExitFailure, ExitCancelled, ExitRefused, ExitTimeout, ExitOutOfSync, ExitInterrupted} {
 		want = append(want, fmt.Sprint(code))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -120,6 +121,27 @@ func TestScripts(t *testing.T) {
 						Summary: args[1], Details: "+ replicas: 3", At: controltest.Epoch,
 					}},
 				}, deploy.CommandSucceeded)
+			}),
+			// drift stores a report of an application, of a period with that ID; end ends
+			// the period.
+			"drift": act("application id [end]", 2, func(a *controltest.Agent, args []string) error {
+				ctx := context.Background()
+				app, err := a.Store.Application(ctx, "app-"+args[0])
+				if err != nil {
+					return err
+				}
+				at := controltest.Epoch.Add(time.Hour)
+				report := deploy.DriftReport{
+					ID: args[1], ApplicationID: app.ID, Cluster: app.Provider, Status: deploy.OutOfSync, Objects: []deploy.ObjectDrift{drifted()}, Compared: 2, CheckedAt: at, BeganAt: at,
+				}
+				state := deploy.SyncState{Status: deploy.OutOfSync, ShortReason: "1 object differs", Reason: "Deployment shop/web: spec.replicas", At: at}
+				if len(args) > 2 {
+					at = at.Add(time.Minute)
+					report.CheckedAt, report.EndedAt, report.End = at, at, deploy.DriftEnd(args[2])
+					state = deploy.SyncState{Status: deploy.Synced, At: at}
+				}
+				_, err = a.Store.ReportDrift(ctx, app, state, &report)
+				return err
 			}),
 			"refuse": act("reason", 1, func(a *controltest.Agent, args []string) error {
 				return a.Store.FinishCommand(context.Background(), a.OpenCommand().ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: args[0]})
