@@ -19,9 +19,12 @@ type DriftDetection struct {
 type IgnoreRule struct {
 	Kind string `yaml:"kind"` // "" is every kind
 	Name string `yaml:"name"` // "" is every name
-	// Paths are JSON pointers; an item of a list is named by its merge key.
+	// Paths are JSON pointers (RFC 6901, with ~1 for / and ~0 for ~) in which an item of
+	// a list is named by its merge key: /spec/template/spec/containers[name=web]/image,
+	// or [port=80,protocol=TCP], or [=text] for an item that is a plain value.
 	Paths []string `yaml:"paths"`
-	// Managers are field managers, whose fields are meant.
+	// Managers are field managers, whose fields are meant; with Paths, what of those
+	// paths is theirs.
 	Managers []string   `yaml:"managers"`
 	Mode     IgnoreMode `yaml:"mode"`
 }
@@ -33,7 +36,7 @@ func (r *IgnoreRule) Default() { r.Mode = IgnoreObserve }
 type IgnoreMode string
 
 // The modes: the field is applied but its drift is not reported, or it is left
-// to others and not applied either.
+// to others: applied when the object is created, and then kept as it is live.
 const (
 	IgnoreObserve IgnoreMode = "observe"
 	IgnoreYield   IgnoreMode = "yield"

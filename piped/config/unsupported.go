@@ -9,7 +9,6 @@ func unsupportedFields() []string {
 	return []string{
 		"resourceRoutes",
 		"configPropagation",
-		"driftDetection.ignoreRules",
 	}
 }
 

@@ -47,7 +47,7 @@ func TestEveryFieldOfLaterVersions(t *testing.T) {
 		Failed:  []kubernetes.Condition{{Type: "Stalled", Status: "True"}, {Type: "Ready", Status: "False"}},
 	}}
 	want.DriftDetection.IgnoreRules = []IgnoreRule{
-		{Kind: "Deployment", Name: "web", Paths: []string{"/spec/template/spec/containers/name=web/image"}, Mode: IgnoreYield},
+		{Kind: "Deployment", Name: "web", Paths: []string{"/spec/template/spec/containers[name=web]/image"}, Mode: IgnoreYield},
 		{Managers: []string{"hpa"}, Mode: IgnoreObserve},
 	}
 	if diff := cmp.Diff(&want, wholeCase(t, "valid-every-other-field")); diff != "" {
