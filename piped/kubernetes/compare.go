@@ -175,7 +175,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 		return nil
 	}
 	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
-	out.OwnedHash, out.Mark, out.ValuesDigest = OwnedHash(live.GetManagedFields()), Mark(live), ValuesDigest(live)
+	out.OwnedHash, out.Mark, out.ValuesDigest = baselineOf(live)
 	if !r.compare.Confirm && r.asApplied(t, out) {
 		out.Settled = true
 		return nil

@@ -78,7 +78,11 @@ func fieldsText(e metav1.ManagedFieldsEntry) string {
 // whatever their order; what is owned as one value (an atomic list or map) counts
 // with all that is in it.
 func ValuesDigest(u *unstructured.Unstructured) string {
-	owned, err := ownedFields(u)
+	return valuesDigest(u, u.GetManagedFields())
+}
+
+func valuesDigest(u *unstructured.Unstructured, fields []metav1.ManagedFieldsEntry) string {
+	owned, err := ownedOf(fields)
 	if err != nil || owned.Empty() {
 		return ""
 	}
@@ -87,11 +91,20 @@ func ValuesDigest(u *unstructured.Unstructured) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// baselineOf returns OwnedHash, Mark and ValuesDigest of an object.
+func baselineOf(u *unstructured.Unstructured) (owned, mark, values string) {
+	fields := u.GetManagedFields() // which costs more than all that is made of it
+	meta := metav1.ObjectMeta{Generation: u.GetGeneration(), ResourceVersion: u.GetResourceVersion(), ManagedFields: fields}
+	return OwnedHash(fields), Mark(&meta), valuesDigest(u, fields)
+}
+
 // ownedFields returns the fields of an object that the agent owns by server-side
 // apply. The error says that they cannot be read.
-func ownedFields(o metav1.Object) (*fieldpath.Set, error) {
+func ownedFields(o metav1.Object) (*fieldpath.Set, error) { return ownedOf(o.GetManagedFields()) }
+
+func ownedOf(fields []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	owned := fieldpath.NewSet()
-	for _, e := range o.GetManagedFields() {
+	for _, e := range fields {
 		if !isOurs(e) || e.FieldsV1 == nil {
 			continue
 		}

@@ -225,12 +225,7 @@ func (m *Members) watch(k *memberKind, namespace string) error {
 	w, err := m.controller.Watch(Watched{
 		GroupVersionResource: k.served.GroupVersionResource, Namespace: namespace, Selector: manifest.LabelApplication, Metadata: true,
 		Transform: keepMember, Turned: m.poke,
-		Indexes: cache.Indexers{byApplication: func(obj any) ([]string, error) {
-			if kept, ok := obj.(*keptMember); ok {
-				return []string{kept.application.Value()}, nil
-			}
-			return nil, nil
-		}},
+		Indexes: cache.Indexers{byApplication: applicationOf},
 	})
 	if err == nil {
 		err = w.Notify(m.changed)
@@ -240,6 +235,14 @@ func (m *Members) watch(k *memberKind, namespace string) error {
 	}
 	k.watches[namespace] = w
 	return nil
+}
+
+// applicationOf is the index function of byApplication.
+func applicationOf(obj any) ([]string, error) {
+	if kept, ok := obj.(*keptMember); ok {
+		return []string{kept.application.Value()}, nil
+	}
+	return nil, nil
 }
 
 // poke has the supervisor look again. It returns at once.

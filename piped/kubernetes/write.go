@@ -172,7 +172,7 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 // object was changed since, and of it no more than is used. The content of Secrets is
 // not kept.
 func (t *target) answered(answer *unstructured.Unstructured) {
-	t.owned, t.mark, t.values = OwnedHash(answer.GetManagedFields()), Mark(answer), ValuesDigest(answer)
+	t.owned, t.mark, t.values = baselineOf(answer)
 	t.result = answer
 	if !t.isWorkload() {
 		meta := keptMeta(answer)
