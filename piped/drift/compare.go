@@ -142,6 +142,10 @@ func (j *judgement) dated(k string, o deploy.ObjectDrift) deploy.ObjectDrift {
 // compareExtras finds live objects that say they are of the application, of its
 // primary, and that it does not have. Each is read once in each version.
 func (j *judgement) compareExtras(ctx context.Context) error {
+	wanted := map[string]bool{}
+	for _, t := range j.expected.objects {
+		wanted[t.uid] = wanted[t.uid] || t.wanted && t.uid != ""
+	}
 	for _, cluster := range j.expected.clusters() {
 		members, _, err := j.Clusters.Members(cluster)
 		if err != nil {
@@ -150,6 +154,9 @@ func (j *judgement) compareExtras(ctx context.Context) error {
 		j.expected.follow(cluster, members)
 		var extra []suspect
 		for _, m := range members.Of(j.id) {
+			if wanted[m.UID] {
+				continue // a provider of the same cluster
+			}
 			k := key(cluster, m.Object)
 			known, wasJudged := j.judged[k]
 			switch same := wasJudged && known.uid == m.UID && known.resourceVersion == m.ResourceVersion; {
