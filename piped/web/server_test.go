@@ -112,6 +112,27 @@ func TestReadyByDefault(t *testing.T) {
 	}
 }
 
+func TestMetricsAreThoseOfTheHandler(t *testing.T) {
+	s, err := New(Config{Address: "127.0.0.1:0", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := io.WriteString(w, "up 1\n"); err != nil {
+			t.Error(err)
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	if code, body := get(t, "GET", "http://"+s.Addr()+"/metrics"); code != 200 || body != "up 1\n" {
+		t.Errorf("%d %q, want 200 and what the handler says", code, body)
+	}
+	if code, _ := get(t, "POST", "http://"+s.Addr()+"/metrics"); code != 405 {
+		t.Errorf("a POST: %d, want 405", code)
+	}
+	if code, _ := get(t, "GET", start(t, nil)+"/metrics"); code != 404 {
+		t.Errorf("without a handler: %d, want 404", code)
+	}
+}
+
 func TestPortInUse(t *testing.T) {
 	s, err := New(Config{Address: "127.0.0.1:0"})
 	if err != nil {

@@ -1,0 +1,155 @@
+package app
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// scrape returns the agent's own figures as a Prometheus server reads them: those that
+// are not 0, by name and labels, a histogram by how much it holds. Lint finds nothing
+// wrong with any.
+func scrape(t *testing.T, url string) map[string]float64 {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v: %s", resp.Status, err, text)
+	}
+	problems, err := promlint.New(strings.NewReader(string(text))).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes", "go_build_info"} {
+		if families[name] == nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	out := map[string]float64{}
+	for name, family := range families {
+		if !strings.HasPrefix(name, "piped_") {
+			continue
+		}
+		for _, m := range family.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if value != 0 {
+				out[name+"{"+strings.Join(labels, ",")+"}"] = value
+			}
+		}
+	}
+	return out
+}
+
+// TestMetrics: what the store holds is told as it is, what happens is counted.
+func TestMetrics(t *testing.T) {
+	st := storetest.New(t, nil)
+	m := newMetrics(st, slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(m.handler())
+	t.Cleanup(server.Close)
+	expect := func(when string, want map[string]float64) {
+		t.Helper()
+		if diff := cmp.Diff(want, scrape(t, server.URL)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("at first", map[string]float64{})
+
+	at := time.Now()
+	objects := []deploy.ObjectDrift{
+		{Kind: deploy.DriftChanged, Object: deploy.ObjectRef{Kind: "Deployment", Name: "web"}},
+		{Kind: deploy.DriftChanged, Object: deploy.ObjectRef{Kind: "Service", Name: "web"}},
+		{Kind: deploy.DriftExtra, Object: deploy.ObjectRef{Kind: "ConfigMap", Name: "old"}},
+	}
+	var db deploy.Application
+	for _, name := range []string{"web", "api", "db"} {
+		app := deploy.Application{ID: name, Name: name, Kind: deploy.KindKubernetes, Sync: deploy.SyncState{Status: deploy.Synced}}
+		if _, err := st.PutApplication(t.Context(), app); err != nil {
+			t.Fatal(err)
+		}
+		db = app
+	}
+	report := deploy.DriftReport{ID: "r", ApplicationID: db.ID, Status: deploy.OutOfSync, Objects: objects, CheckedAt: at, BeganAt: at}
+	save := func(status deploy.SyncStatus) {
+		t.Helper()
+		if _, err := st.ReportDrift(t.Context(), db, deploy.SyncState{Status: status, At: at}, &report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(deploy.OutOfSync)
+	want := map[string]float64{
+		"piped_applications{sync_status=SYNCED}": 2, "piped_applications{sync_status=OUT_OF_SYNC}": 1,
+		"piped_drifted_objects{drift=changed}": 2, "piped_drifted_objects{drift=extra}": 1,
+	}
+	expect("while one drifts", want)
+	report.EndedAt, report.End = at.Add(time.Second), deploy.DriftReverted
+	save(deploy.Synced)
+
+	var observer drift.Observer = m
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			observer.Judged(drift.ByMetadata)
+			observer.Judged(drift.BySweep)
+			observer.Asked(1, 0)
+			observer.Asked(1, 1)
+			observer.Reported(200 * time.Millisecond)
+			observer.Ended(deploy.DriftReverted)
+		})
+	}
+	all.Wait()
+	expect("after it", map[string]float64{
+		"piped_applications{sync_status=SYNCED}":        3,
+		"piped_drift_comparisons_total{tier=0}":         10,
+		"piped_drift_comparisons_total{tier=3}":         10,
+		"piped_drift_api_calls_total{call=get}":         20,
+		"piped_drift_api_calls_total{call=dry_run}":     10,
+		"piped_drift_report_delay_seconds{}":            10,
+		"piped_drift_periods_ended_total{end=reverted}": 10,
+	})
+}
+
+// TestMetricsWithoutTheStore: what does not come from it is told nevertheless.
+func TestMetricsWithoutTheStore(t *testing.T) {
+	st, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics(st, slog.New(slog.DiscardHandler))
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.Asked(1, 0)
+	server := httptest.NewServer(m.handler())
+	t.Cleanup(server.Close)
+	if diff := cmp.Diff(map[string]float64{"piped_drift_api_calls_total{call=get}": 1}, scrape(t, server.URL)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
