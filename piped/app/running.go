@@ -45,7 +45,7 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 		label := src.Config.Kubernetes.VariantLabel
 		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
 			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
-			Objects: src.Objects, Namespace: src.Config.Kubernetes.Input.Namespace,
+			Objects: src.Objects, Namespace: src.Config.Kubernetes.Input.Namespace, Yield: cluster.Yielded(src.Config.DriftDetection),
 		})
 		return err
 	})

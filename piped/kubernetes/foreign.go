@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -23,6 +24,7 @@ type ForeignRequest struct {
 	VariantValue  string
 	Objects       []manifest.Object // as rendered
 	Namespace     string            // as for Resolve
+	Yield         []config.IgnoreRule
 }
 
 // Foreign returns the live objects among those that the application declares which
@@ -37,7 +39,7 @@ func (c *Cluster) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.Ado
 	}
 	r := newApplyRun(c, ApplyRequest{
 		ApplicationID: req.ApplicationID, PipedID: req.PipedID, Objects: known, Log: quiet{},
-		VariantKey: req.VariantKey, VariantValue: req.VariantValue, Variant: req.VariantValue,
+		VariantKey: req.VariantKey, VariantValue: req.VariantValue, Variant: req.VariantValue, Yield: req.Yield,
 	})
 	ctx = withWarnings(ctx, func(string) {})
 	for _, step := range []func(context.Context) error{r.findResources, r.readLive} {
