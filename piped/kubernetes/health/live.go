@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func liveRules(now time.Time) map[schema.GroupKind]func(*unstructured.Unstructur
 		{Group: "networking.k8s.io", Kind: "Ingress"}:                     ingress,
 		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           autoscaler,
 		{Group: "policy", Kind: "PodDisruptionBudget"}:                    disruptionBudget,
-		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: waited(byConditions),
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: definition,
 		{Group: "apiregistration.k8s.io", Kind: "APIService"}:             waited(apiService),
 		{Group: traffic.GatewayGroup, Kind: "Gateway"}:                    gateway,
 	}
@@ -58,7 +59,7 @@ func ReadWhole(gvk schema.GroupVersionKind, checks []config.HealthCheck) bool {
 // ReadWhole does not name, metadata is enough.
 func Live(u *unstructured.Unstructured, checks []config.HealthCheck, now time.Time) (deploy.Health, string) {
 	if u.GetDeletionTimestamp() != nil {
-		return deploy.HealthProgressing, deleted(u.GetFinalizers())
+		return deploy.HealthProgressing, beingDeleted(u)
 	}
 	gvk := u.GroupVersionKind()
 	if c := find(gvk, checks); c != nil {
@@ -74,6 +75,24 @@ func Live(u *unstructured.Unstructured, checks []config.HealthCheck, now time.Ti
 		return istio(u)
 	}
 	return waited(byConditions)(u)
+}
+
+// beingDeleted says what an object that is being deleted waits for. A Namespace says it
+// by conditions, such as that objects of some kind remain.
+func beingDeleted(u *unstructured.Unstructured) string {
+	reason := deleted(u.GetFinalizers())
+	if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Namespace"}) {
+		return reason
+	}
+	for _, kind := range []string{
+		"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure", "NamespaceDeletionContentFailure",
+		"NamespaceContentRemaining", "NamespaceFinalizersRemaining",
+	} {
+		if c, ok := conditionOf(u, kind); ok && c.status == "True" {
+			reason = join(reason, c.message)
+		}
+	}
+	return reason
 }
 
 func deleted(finalizers []string) string {
@@ -143,9 +162,26 @@ func volume(v *corev1.PersistentVolume) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-// autoscaler reads the conditions of autoscaling/v2, which the API server gives
-// whatever version was applied.
+// definition: a CustomResourceDefinition. One whose schema is not structural is served,
+// and its objects are neither completed nor pruned.
+func definition(u *unstructured.Unstructured) (deploy.Health, string) {
+	if c, ok := conditionOf(u, "NonStructuralSchema"); ok && c.status == "True" {
+		return deploy.HealthDegraded, c.String()
+	}
+	return waited(byConditions)(u)
+}
+
+// olderConditions is where an autoscaler has its conditions in autoscaling/v1.
+const olderConditions = "autoscaling.alpha.kubernetes.io/conditions"
+
+// autoscaler reads the conditions of autoscaling/v2, and of v1.
 func autoscaler(u *unstructured.Unstructured) (deploy.Health, string) {
+	if text := u.GetAnnotations()[olderConditions]; text != "" {
+		var list []any
+		if json.Unmarshal([]byte(text), &list) == nil {
+			u = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": list}}}
+		}
+	}
 	able, looked := conditionOf(u, "AbleToScale")
 	active, _ := conditionOf(u, "ScalingActive")
 	switch {
@@ -192,12 +228,20 @@ func gateway(u *unstructured.Unstructured) (deploy.Health, string) {
 func route(u *unstructured.Unstructured) (deploy.Health, string) {
 	v := traffic.Judge(u)
 	switch {
-	case v.Accepted:
-		return deploy.Healthy, ""
 	case v.Refused:
 		return deploy.HealthDegraded, v.Reason
+	case !v.Accepted:
+		return deploy.HealthProgressing, v.Reason
 	}
-	return deploy.HealthProgressing, v.Reason
+	parents, _, _ := unstructured.NestedSlice(u.Object, "status", "parents")
+	for _, p := range parents { // some gateways say when it is in effect
+		said, _ := p.(map[string]any)
+		parent := &unstructured.Unstructured{Object: map[string]any{"status": said}}
+		if c, ok := conditionOf(parent, "Programmed"); ok && c.status != "True" {
+			return deploy.HealthProgressing, c.String()
+		}
+	}
+	return deploy.Healthy, ""
 }
 
 // istio: Istio's analysis, where it is on, finds what is wrong with its objects.

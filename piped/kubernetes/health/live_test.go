@@ -29,6 +29,11 @@ const (
 	queueHead     = "apiVersion: example.com/v1\nkind: Queue\nmetadata: {name: mail, generation: 2}\n"
 )
 
+// olderHead is an autoscaler of autoscaling/v1 with conditions.
+func olderHead(conditions string) string {
+	return "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: web, annotations: {autoscaling.alpha.kubernetes.io/conditions: '" + conditions + "'}}\n"
+}
+
 // TestLive: how each kind is, with the reason.
 func TestLive(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,6 +49,10 @@ func TestLive(t *testing.T) {
 		{"what is being deleted", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, deletionTimestamp: '2026-03-01T11:00:00Z'}\n", deploy.HealthProgressing, "it is being deleted"},
 		{"what a finalizer holds", "apiVersion: v1\nkind: Namespace\nmetadata: {name: c, deletionTimestamp: '2026-03-01T11:00:00Z', finalizers: [example.com/keep]}\n",
 			deploy.HealthProgressing, "it is being deleted and waits for example.com/keep"},
+		{"a namespace that is not empty", "apiVersion: v1\nkind: Namespace\nmetadata: {name: c, deletionTimestamp: '2026-03-01T11:00:00Z'}\n" +
+			"status: {phase: Terminating, conditions: [{type: NamespaceDeletionDiscoveryFailure, status: 'False', message: all known}, {type: NamespaceContentRemaining, status: 'True', message: 'Some resources are remaining: pods. has 1 resource instances'}]}\n",
+			deploy.HealthProgressing, "it is being deleted: Some resources are remaining: pods. has 1 resource instances"},
+		{"a namespace", "apiVersion: v1\nkind: Namespace\nmetadata: {name: c}\nstatus: {phase: Active}\n", deploy.Healthy, ""},
 
 		{"a deployment not looked at", deploymentHead + "status: {observedGeneration: 3}\n", deploy.HealthProgressing, "its controller has not seen the change yet"},
 		{"a paused deployment", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, generation: 4}\nspec: {paused: true}\n", deploy.HealthSuspended, "its rollout is paused"},
@@ -82,6 +91,13 @@ func TestLive(t *testing.T) {
 			deploy.HealthDegraded, "container app: ImagePullBackOff: the image cannot be pulled (web:1): not found"},
 		{"a pod that crashes again", podHead + "status: {phase: Running, containerStatuses: [{name: app, restartCount: 1, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2}}}]}\n",
 			deploy.HealthDegraded, "container app: CrashLoopBackOff: crashes again and again (1 restart), last exit code 2"},
+		{"a pod that crashed before", podHead + "status: {phase: Running, containerStatuses: [{name: app, restartCount: 1, state: {running: {}}, lastState: {terminated: {exitCode: 2}}}]}\n",
+			deploy.HealthDegraded, "container app: crashes (1 restart), last exit code 2"},
+		{"a pod that is not ready", podHead + "status: {phase: Running, containerStatuses: [{name: app, state: {running: {}}}]}\n", deploy.HealthProgressing, "container app: runs but is not ready"},
+		{"a pod that may not be started", podHead + "status: {phase: Pending, containerStatuses: [{name: app, state: {waiting: {reason: CreateContainerConfigError, message: 'configmap \"web\" not found'}}}]}\n",
+			deploy.HealthDegraded, "container app: CreateContainerConfigError: its configuration cannot be made: configmap \"web\" not found"},
+		{"a pod that does not fit", podHead + "status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: no room}]}\n",
+			deploy.HealthProgressing, "cannot be scheduled: no room"},
 		{"a pod that was evicted", podHead + "status: {phase: Failed, reason: Evicted, message: out of disk}\n", deploy.HealthDegraded, "Evicted: out of disk"},
 		{"a pod that has worked", podHead + "status: {phase: Succeeded}\n", deploy.Healthy, ""},
 		{"a pod that works", "apiVersion: v1\nkind: Pod\nmetadata: {name: once}\nspec: {restartPolicy: Never}\nstatus: {phase: Running, conditions: [{type: Ready, status: 'True'}]}\n", deploy.HealthProgressing, "it has not ended"},
@@ -115,6 +131,15 @@ func TestLive(t *testing.T) {
 			deploy.HealthDegraded, "AbleToScale is False (FailedGetScale): no deployment"},
 		{"an autoscaler without metrics", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'False', reason: FailedGetResourceMetric, message: no metrics}]}\n",
 			deploy.HealthDegraded, "ScalingActive is False (FailedGetResourceMetric): no metrics"},
+		{"an autoscaler that selects nothing", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'False', reason: InvalidSelector, message: empty}]}\n",
+			deploy.HealthDegraded, "ScalingActive is False (InvalidSelector): empty"},
+		{"an autoscaler that may not scale", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'False', reason: FailedUpdateScale, message: forbidden}]}\n",
+			deploy.HealthDegraded, "AbleToScale is False (FailedUpdateScale): forbidden"},
+		{"an autoscaler at its limit", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'True'}, {type: ScalingLimited, status: 'True', reason: TooManyReplicas}]}\n", deploy.Healthy, ""},
+		{"an older autoscaler", olderHead(`[{"type":"AbleToScale","status":"True"},{"type":"ScalingActive","status":"True"}]`), deploy.Healthy, ""},
+		{"an older autoscaler without metrics", olderHead(`[{"type":"AbleToScale","status":"True"},{"type":"ScalingActive","status":"False","reason":"FailedGetPodsMetric","message":"no metrics"}]`),
+			deploy.HealthDegraded, "ScalingActive is False (FailedGetPodsMetric): no metrics"},
+		{"an older autoscaler not looked at", "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n", deploy.HealthProgressing, "the autoscaler has not looked at it yet"},
 		{"an autoscaler of nothing", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'False', reason: ScalingDisabled}]}\n",
 			deploy.HealthSuspended, "what it scales has no replicas"},
 		{"an autoscaler", autoscaleHead + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'True'}]}\n", deploy.Healthy, ""},
@@ -125,7 +150,13 @@ func TestLive(t *testing.T) {
 
 		{"a definition not established", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}]}\n", deploy.HealthProgressing, "Install in progress"},
 		{"a definition whose names are taken", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'False', message: taken}]}\n", deploy.HealthDegraded, "taken"},
+		{"a definition that is being installed", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'False', reason: Installing}]}\n", deploy.HealthProgressing, "Install in progress"},
+		{"a definition that is not installed", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'False', reason: Broken, message: no storage}]}\n", deploy.HealthDegraded, "no storage"},
+		{"a definition without structure", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'True'}, {type: NonStructuralSchema, status: 'True', reason: Violations, message: type is missing}]}\n",
+			deploy.HealthDegraded, "NonStructuralSchema is True (Violations): type is missing"},
 		{"a definition", crdHead + "status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'True'}]}\n", deploy.Healthy, ""},
+		{"a server nobody asked", serverHead, deploy.HealthProgressing, "nobody has said that it is available"},
+		{"a server", serverHead + "status: {conditions: [{type: Available, status: 'True'}]}\n", deploy.Healthy, ""},
 		{"a server that does not answer", serverHead + "status: {conditions: [{type: Available, status: 'False', reason: MissingEndpoints, message: no addresses}]}\n",
 			deploy.HealthProgressing, "Available is False (MissingEndpoints): no addresses"},
 
@@ -138,6 +169,14 @@ func TestLive(t *testing.T) {
 		{"a route that is refused", routeHead + "status: {parents: [{parentRef: {name: edge}, conditions: [{type: Accepted, status: 'True', observedGeneration: 2}, {type: ResolvedRefs, status: 'False', reason: BackendNotFound, message: no web, observedGeneration: 2}]}]}\n",
 			deploy.HealthDegraded, "Gateway shop/edge says ResolvedRefs is False: BackendNotFound: no web"},
 		{"a route", routeHead + "status: {parents: [{parentRef: {name: edge}, conditions: [{type: Accepted, status: 'True', observedGeneration: 2}, {type: ResolvedRefs, status: 'True', observedGeneration: 2}]}]}\n", deploy.Healthy, ""},
+		{"a route that one of two refuses", "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: web, namespace: shop, generation: 2}\nspec: {parentRefs: [{name: edge}, {name: inner}]}\n" +
+			"status: {parents: [{parentRef: {name: edge}, conditions: [{type: Accepted, status: 'True', observedGeneration: 2}, {type: ResolvedRefs, status: 'True', observedGeneration: 2}]}, " +
+			"{parentRef: {name: inner}, conditions: [{type: Accepted, status: 'False', reason: NotAllowedByListeners, message: other namespace, observedGeneration: 2}]}]}\n",
+			deploy.HealthDegraded, "Gateway shop/inner says Accepted is False: NotAllowedByListeners: other namespace"},
+		{"a route that is not in effect", routeHead + "status: {parents: [{parentRef: {name: edge}, conditions: [{type: Accepted, status: 'True', observedGeneration: 2}, {type: ResolvedRefs, status: 'True', observedGeneration: 2}, {type: Programmed, status: 'False', reason: Pending}]}]}\n",
+			deploy.HealthProgressing, "Programmed is False (Pending)"},
+		{"a route of an earlier generation", routeHead + "status: {parents: [{parentRef: {name: edge}, conditions: [{type: Accepted, status: 'False', observedGeneration: 1}, {type: ResolvedRefs, status: 'True', observedGeneration: 2}]}]}\n",
+			deploy.HealthProgressing, "Gateway shop/edge has not looked at it since it was changed (Accepted is of generation 1, it has 2)"},
 		{"what Istio has not said anything of", istioHead, deploy.Healthy, ""},
 		{"what Istio has read", istioHead + "status: {observedGeneration: '2', conditions: [{type: Reconciled, status: 'True'}]}\n", deploy.Healthy, ""},
 		{"what Istio has not spread", istioHead + "status: {conditions: [{type: Reconciled, status: 'False', message: 1/2 proxies}]}\n", deploy.HealthProgressing, "Reconciled is False: 1/2 proxies"},
@@ -147,6 +186,9 @@ func TestLive(t *testing.T) {
 		{"what only describes", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", deploy.Healthy, ""},
 		{"a custom resource without a status", customHead, deploy.Healthy, ""},
 		{"a custom resource that is not ready", customHead + "status: {observedGeneration: 3, conditions: [{type: Ready, status: 'False', reason: Starting, message: one replica}]}\n", deploy.HealthProgressing, "one replica"},
+		{"a custom resource that is ready", customHead + "status: {observedGeneration: 3, conditions: [{type: Ready, status: 'True'}]}\n", deploy.Healthy, ""},
+		{"a custom resource that is at work", customHead + "status: {observedGeneration: 3, conditions: [{type: Reconciling, status: 'True', reason: Growing, message: a replica is added}]}\n", deploy.HealthProgressing, "a replica is added"},
+		{"a custom resource not looked at", customHead + "status: {observedGeneration: 2, conditions: [{type: Ready, status: 'True'}]}\n", deploy.HealthProgressing, "Database generation is 3, but latest observed generation is 2"},
 		{"a custom resource that is stuck", customHead + "status: {conditions: [{type: Stalled, status: 'True', reason: NoDisk, message: no disk}]}\n", deploy.HealthDegraded, "no disk"},
 		{"what a check calls healthy", queueHead + "status: {conditions: [{type: Online, status: 'True'}, {type: Ready, status: 'False'}]}\n", deploy.Healthy, ""},
 		{"what a check calls failed", queueHead + "status: {conditions: [{type: Rejected, status: 'True', message: no room}]}\n", deploy.HealthDegraded, "Rejected is True: no room"},

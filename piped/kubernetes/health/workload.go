@@ -120,7 +120,7 @@ func Pod(pod *corev1.Pod, now time.Time) (deploy.Health, string) {
 		if trouble.Container != "" {
 			reason = "container " + trouble.Container + ": " + reason
 		}
-		if trouble.Hard || pod.Status.Phase == corev1.PodFailed || slices.ContainsFunc(pod.Status.ContainerStatuses, backsOff) {
+		if trouble.Hard || pod.Status.Phase == corev1.PodFailed || slices.ContainsFunc(pod.Status.ContainerStatuses, failsAgain) {
 			return deploy.HealthDegraded, reason
 		}
 		return deploy.HealthProgressing, reason
@@ -136,8 +136,13 @@ func Pod(pod *corev1.Pod, now time.Time) (deploy.Health, string) {
 	return deploy.HealthProgressing, "it is starting"
 }
 
-func backsOff(c corev1.ContainerStatus) bool {
-	return c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff"
+// failsAgain: it is waited before the container is started again, or it runs again and
+// is not ready.
+func failsAgain(c corev1.ContainerStatus) bool {
+	if c.State.Waiting != nil {
+		return c.State.Waiting.Reason == "CrashLoopBackOff"
+	}
+	return c.State.Running != nil && !c.Ready && c.LastTerminationState.Terminated != nil
 }
 
 // Job says how a Job is.
