@@ -273,7 +273,12 @@ func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	said := w.lastErr == err.Error()
 	w.lastErr = err.Error()
 	w.mu.Unlock()
-	if !said && ctx.Err() == nil {
-		w.controller.log.WarnContext(ctx, "cannot watch, will try again", "resource", w.resource.Resource, "error", err)
+	if said || ctx.Err() != nil {
+		return
 	}
+	level := slog.LevelWarn
+	if deploy.IsKind(err, deploy.NotFound) {
+		level = slog.LevelDebug // its definition was removed, which is nobody's fault
+	}
+	w.controller.log.Log(ctx, level, "cannot watch, will try again", "resource", w.resource.Resource, "error", err)
 }

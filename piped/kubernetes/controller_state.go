@@ -97,10 +97,10 @@ func (w *Watch) untilEnd(f func(context.Context)) func(context.Context) {
 		defer end()
 		w.mu.Lock()
 		if w.ended {
-			w.mu.Unlock()
-			return
+			end()
+		} else {
+			w.ends = append(w.ends, end)
 		}
-		w.ends = append(w.ends, end)
 		w.mu.Unlock()
 		f(ctx)
 	}

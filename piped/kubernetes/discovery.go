@@ -46,7 +46,9 @@ type discovery struct {
 	kinds   map[schema.GroupVersionKind]ServedKind
 	failed  map[schema.GroupVersion]error // groups whose own server did not answer
 	fetched time.Time
-	stale   bool
+	// changes counts what may have changed the kinds, and seen is what it was when
+	// the cluster was asked last.
+	changes, seen int
 }
 
 func newDiscovery(client discoverer, now func() time.Time) *discovery {
@@ -115,7 +117,7 @@ func (d *discovery) renew(ctx context.Context) error {
 func (d *discovery) invalidate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stale = true
+	d.changes++
 }
 
 func (d *discovery) cached(gvk schema.GroupVersionKind) (ServedKind, bool) {
@@ -128,7 +130,7 @@ func (d *discovery) cached(gvk schema.GroupVersionKind) (ServedKind, bool) {
 func (d *discovery) fresh() bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return !d.stale && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
+	return d.seen == d.changes && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
 }
 
 // refresh asks the cluster what it serves, unless that was done just now. One
@@ -143,6 +145,9 @@ func (d *discovery) refresh(ctx context.Context) error {
 	if d.fresh() {
 		return nil
 	}
+	d.mu.RLock()
+	changes := d.changes
+	d.mu.RUnlock()
 	_, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
 	var partial *apidiscovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
@@ -156,7 +161,7 @@ func (d *discovery) refresh(ctx context.Context) error {
 		d.failed = partial.Groups
 		keepFailed(kinds, d.kinds, partial.Groups)
 	}
-	d.kinds, d.fetched, d.stale = kinds, d.now(), false
+	d.kinds, d.fetched, d.seen = kinds, d.now(), changes
 	return nil
 }
 

@@ -113,3 +113,53 @@ func TestDiscoveryWaitsNoLongerThanItsContext(t *testing.T) {
 		t.Errorf("lookup: %v, want canceled", err)
 	}
 }
+
+// changing is a discoverer during whose first answer the definitions change.
+type changing struct {
+	*served
+	discovery *discovery
+}
+
+func (c *changing) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	groups, lists, err := c.served.ServerGroupsAndResourcesWithContext(ctx)
+	if c.calls == 1 {
+		c.discovery.invalidate()
+		c.lists = append(c.lists, &metav1.APIResourceList{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}}})
+	}
+	return groups, lists, err
+}
+
+// TestAnAnswerFromBeforeAChangeIsNotTheLast: what changes while the cluster answers is
+// asked for at once.
+func TestAnAnswerFromBeforeAChangeIsNotTheLast(t *testing.T) {
+	c := &changing{served: builtIns()}
+	d := newDiscovery(c, time.Now)
+	c.discovery = d
+	if err := d.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	thing := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
+	if served, err := d.knownKind(thing); !errors.Is(err, errUnknownKind) {
+		t.Errorf("known before it was asked for: %+v, %v", served, err)
+	}
+	served, err := d.lookup(t.Context(), thing)
+	if err != nil || served.Resource != "things" || c.calls != 2 {
+		t.Errorf("served as %+v, %v, after %d questions", served, err, c.calls)
+	}
+}
+
+// TestOfSeveralVersionsTheMostStableIsTaken where the one that was asked for is not
+// served any more.
+func TestOfSeveralVersionsTheMostStableIsTaken(t *testing.T) {
+	s := builtIns()
+	for _, version := range []string{"v1alpha1", "v2", "v1", "v2beta1"} {
+		s.lists = append(s.lists, &metav1.APIResourceList{GroupVersion: "example.com/" + version, APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}}})
+	}
+	d := newDiscovery(s, time.Now)
+	for asked, want := range map[string]string{"v1": "v1", "v1alpha1": "v1alpha1", "v3": "v2", "v1beta1": "v2"} {
+		served, err := d.lookupKind(t.Context(), schema.GroupVersionKind{Group: "example.com", Version: asked, Kind: "Thing"})
+		if err != nil || served.Version != want {
+			t.Errorf("asked for %s: %+v, %v, want %s", asked, served, err, want)
+		}
+	}
+}
