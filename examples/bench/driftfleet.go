@@ -102,7 +102,9 @@ spec:
 `
 
 // healingConfig is the configuration of an application that is healed at once.
-const healingConfig = applicationConfig + `  trigger: {onOutOfSync: {disabled: false, minWindow: 0s}}
+const healingConfig = `apiVersion: pipecd.dev/v1beta1
+kind: KubernetesApp
+spec: {name: %s, trigger: {onOutOfSync: {disabled: false, minWindow: 0s}}}
 `
 
 // driftFleet is the fleet of the part drift. The first of its applications have an
