@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -134,6 +136,37 @@ func TestMetrics(t *testing.T) {
 		"piped_drift_report_delay_seconds{}":            10,
 		"piped_drift_periods_ended_total{end=reverted}": 10,
 	})
+}
+
+// TestReadmeHasEveryMetric: its table names all of the agent's own metrics, with their
+// labels and types, and no other.
+func TestReadmeHasEveryMetric(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(piped_[^`]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(readme), -1) {
+		told[row[1]+" "+row[2]] = true
+	}
+	families, err := newMetrics(storetest.New(t, nil), slog.New(slog.DiscardHandler)).registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, f := range families {
+		name := f.GetName()
+		if !strings.HasPrefix(name, "piped_") {
+			continue
+		}
+		if labels := f.Metric[0].Label; len(labels) > 0 {
+			name += "{" + labels[0].GetName() + "}"
+		}
+		have[name+" "+strings.ToLower(f.GetType().String())] = true
+	}
+	if diff := cmp.Diff(have, told); diff != "" {
+		t.Errorf("(-the agent's +README.md's):\n%s", diff)
+	}
 }
 
 // TestMetricsWithoutTheStore: what does not come from it is told nevertheless.
