@@ -142,7 +142,7 @@ func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
 func (j *judgement) end() deploy.DriftEnd {
 	notAccepted := func(o deploy.ObjectDrift) bool { return !j.accepted[key(o.Cluster, o.Object)] }
 	switch {
-	case !j.app.LastSuccessful.CompletedAt.Before(j.open.BeganAt):
+	case j.app.LastSuccessful.CompletedAt.After(j.open.BeganAt):
 		return deploy.DriftDeployed
 	case !slices.ContainsFunc(j.open.Objects, notAccepted):
 		return deploy.DriftAccepted
