@@ -38,6 +38,17 @@ func testState(t *testing.T, e *env) {
 	if counts, err := e.store.ApplicationsIn(ctx); err != nil || counts[a.Git.RepoID] != 2 || len(counts) != 1 {
 		t.Errorf("applications by repository: %v, %v; want 2 in %s", counts, err, a.Git.RepoID)
 	}
+	disabled, differs := e.putApp(t, "off"), e.putApp(t, "db")
+	must(t, e.store.SetDisabled(ctx, disabled.ID, true))
+	if _, err := e.store.SetSyncState(ctx, differs.ID, deploy.SyncState{Status: deploy.OutOfSync}); err != nil {
+		t.Fatal(err)
+	}
+	e.run(t, d.ID)
+	states, err := e.store.SyncStates(ctx)
+	want := map[deploy.SyncStatus]int{deploy.SyncUnknown: 1, deploy.OutOfSync: 1, deploy.SyncDeploying: 1}
+	if diff := cmp.Diff(want, states); err != nil || diff != "" {
+		t.Errorf("sync states: %v (-want +got):\n%s", err, diff)
+	}
 	state := e.store.State(ctx)
 	if !slices.Contains([]string{"sqlite", "postgres"}, state.Engine) || state.SchemaVersion < 6 || state.SizeBytes <= 0 || state.Error != "" {
 		t.Errorf("state: %+v", state)
