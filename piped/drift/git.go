@@ -16,10 +16,17 @@ type gitSide struct {
 }
 
 // askGit finds out whether commits are not deployed that change what the application
-// declares. While one waits to be deployed, none is missed.
+// declares. While one waits to be deployed, or the configuration is invalid so that the
+// head declares nothing, none is missed that was not before.
 func (j *judgement) askGit(ctx context.Context) error {
 	deployed, head := j.expected.commit, j.app.EvaluatedCommit
-	if head == "" || head == deployed || j.app.Sync.Status == deploy.SyncInvalidConfig {
+	if head == "" || head == deployed {
+		return nil
+	}
+	if j.app.Sync.Status == deploy.SyncInvalidConfig {
+		if j.wasBehind() {
+			j.behind, j.undeployed = true, j.open.Undeployed
+		}
 		return nil
 	}
 	if !j.git.known || j.git.deployed != deployed || j.git.head != head {
@@ -38,8 +45,19 @@ func (j *judgement) askGit(ctx context.Context) error {
 		return nil
 	}
 	waiting, err := j.waiting(ctx)
-	if err == nil && !waiting {
+	switch {
+	case err != nil:
+		return err
+	case !waiting:
 		j.behind, j.undeployed = true, j.git.commits
+	case j.wasBehind():
+		j.behind, j.undeployed = true, j.open.Undeployed // it lasts until that one's end
 	}
-	return err
+	return nil
+}
+
+// wasBehind reports whether the period that lasts tells of commits that are not
+// deployed. They have no names when the branch was rewritten.
+func (j *judgement) wasBehind() bool {
+	return j.open != nil && (len(j.open.Undeployed) > 0 || len(j.open.Objects) == 0)
 }

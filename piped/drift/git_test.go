@@ -1,0 +1,29 @@
+package drift_test
+
+import (
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestInvalidConfigEndsNoPeriod: a head that declares nothing leaves the commits before
+// it undeployed, and nobody is told that the application is as in Git.
+func TestInvalidConfigEndsNoPeriod(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.git = fakeGit{commits: []string{"c2"}, differs: true}
+	l.evaluate("c2")
+	l.judge("web")
+	l.wantState("web", "OUT_OF_SYNC 1 commit not deployed")
+	for _, state := range []deploy.SyncStatus{deploy.SyncInvalidConfig, deploy.SyncUnknown} {
+		if _, err := l.store.SetSyncState(t.Context(), "web", deploy.SyncState{Status: state, ShortReason: "the trigger says so"}); err != nil {
+			t.Fatal(err)
+		}
+		if r := l.judge("web"); len(r.Undeployed) != 1 || r.End != "" {
+			t.Errorf("with %s the report is %+v", state, r)
+		}
+		l.wantPeriods("period-1 ")
+	}
+	l.wantState("web", "OUT_OF_SYNC 1 commit not deployed")
+}
