@@ -52,7 +52,7 @@ func (j *judgement) compareIn(ctx context.Context, cluster string, all []suspect
 		if len(req.Only) == 0 {
 			continue
 		}
-		results, err := held.Compare(ctx, req)
+		results, err := bounded(ctx, req, held.Compare)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -67,6 +67,19 @@ func (j *judgement) compareIn(ctx context.Context, cluster string, all []suspect
 		}
 	}
 	return nil
+}
+
+// compareTimeout bounds one comparison: a cluster that keeps silent holds up others for
+// no longer.
+const compareTimeout = time.Minute
+
+type comparison func(context.Context, kubernetes.CompareRequest) ([]kubernetes.Compared, error)
+
+// bounded is a comparison that ends in time.
+func bounded(ctx context.Context, req kubernetes.CompareRequest, compare comparison) ([]kubernetes.Compared, error) {
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	return compare(ctx, req)
 }
 
 func (j *judgement) compareRequest(cluster string) kubernetes.CompareRequest {
@@ -109,7 +122,7 @@ func (j *judgement) take(s suspect, c kubernetes.Compared) {
 	case c.Ignored:
 		j.accepted[s.key] = true
 	case c.Drift != nil:
-		j.found[s.key] = j.dated(s.key, *c.Drift)
+		j.found[s.key] = j.dated(s, *c.Drift)
 	case c.Settled:
 		j.learn(s, c)
 	}
@@ -123,16 +136,13 @@ func (j *judgement) take(s suspect, c kubernetes.Compared) {
 
 // dated says since when an object has differed: since the period began in which it
 // differs already, else since now.
-func (j *judgement) dated(k string, o deploy.ObjectDrift) deploy.ObjectDrift {
-	o.BeganAt = j.Now()
-	if o.Cluster == "" {
-		o.Cluster = j.expected.cluster
-	}
+func (j *judgement) dated(s suspect, o deploy.ObjectDrift) deploy.ObjectDrift {
+	o.Cluster, o.BeganAt = s.cluster, j.Now().UTC().Truncate(time.Millisecond)
 	if j.open == nil {
 		return o
 	}
 	for _, before := range j.open.Objects {
-		if key(before.Cluster, before.Object) == k && !before.BeganAt.IsZero() {
+		if key(before.Cluster, before.Object) == s.key && !before.BeganAt.IsZero() {
 			o.BeganAt = before.BeganAt
 		}
 	}
@@ -205,7 +215,7 @@ func (j *judgement) describeExtras(ctx context.Context, cluster string, extra []
 	for _, s := range extra {
 		req.Only = append(req.Only, s.ref)
 	}
-	results, err := held.DescribeExtra(ctx, req)
+	results, err := bounded(ctx, req, held.DescribeExtra)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -33,6 +35,9 @@ type tracked struct {
 	cluster string
 
 	uid, ownedHash, mark string // as recorded; "" when nothing is
+	// doubted: a deployment wrote it that came after the last success. What is recorded
+	// tells what that one applied, and not whether it was put back.
+	doubted bool
 
 	wanted  bool // it is expected
 	ignored bool // Git asks not to compare it
@@ -105,19 +110,21 @@ func (d *Detector) expect(ctx context.Context, s *subject) (*material, error) {
 		deploymentID: s.app.LastSuccessful.DeploymentID, commit: s.app.LastSuccessful.Trigger.Commit.Hash, cluster: provider,
 		objects: map[string]*tracked{}, followed: map[string]Members{}, conceal: m.want.Conceal, problem: problem,
 	}, map[string]judged{}
-	s.expected.add(m)
+	s.expected.add(m, s.app.LastSuccessful.CompletedAt)
 	return &m, nil
 }
 
-func (e *expected) add(m material) {
+// add fills in the objects; since is when what is expected was applied.
+func (e *expected) add(m material, since time.Time) {
 	for _, item := range m.inventory {
 		e.objects[key(item.Cluster, item.Object)] = &tracked{
-			ref: item.Object, cluster: item.Cluster, uid: item.UID, ownedHash: item.OwnedHash, mark: item.Mark,
+			ref: shared(item.Object), cluster: share(item.Cluster), uid: item.UID, ownedHash: item.OwnedHash, mark: item.Mark,
+			doubted: item.DeploymentID != e.deploymentID && item.UpdatedAt.After(since),
 			variant: item.Variant == string(config.Canary) || item.Variant == string(config.Baseline),
 		}
 	}
 	for _, o := range m.want.Objects {
-		ref := manifest.Ref(o.Unstructured)
+		ref := shared(manifest.Ref(o.Unstructured))
 		t := e.objects[key(e.cluster, ref)]
 		if t == nil {
 			t = &tracked{cluster: e.cluster}
@@ -152,6 +159,15 @@ func (e *expected) clusters() []string {
 	}
 	return slices.Sorted(maps.Keys(names))
 }
+
+// shared returns the reference in the memory that all have in common whose objects are
+// of the same kind or namespace.
+func shared(ref deploy.ObjectRef) deploy.ObjectRef {
+	ref.Group, ref.Version, ref.Kind, ref.Namespace = share(ref.Group), share(ref.Version), share(ref.Kind), share(ref.Namespace)
+	return ref
+}
+
+func share(text string) string { return unique.Make(text).Value() }
 
 // expires reports whether Kubernetes deletes an object some time after it has
 // finished: a Job with ttlSecondsAfterFinished.

@@ -2,6 +2,8 @@ package drift
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -61,9 +63,12 @@ func (d *Detector) judge(ctx context.Context, s *subject, asked request) (_ depl
 	}
 	for _, step := range []func(context.Context) error{j.expect, j.look, j.compare, j.compareExtras, j.askGit} {
 		if err := step(ctx); err != nil {
-			j.again(h.sweep)
+			j.again(slices.Collect(maps.Keys(h.sweep)))
 			return deploy.DriftReport{}, err
 		}
+	}
+	for _, b := range j.blind {
+		j.again(b.keys)
 	}
 	return j.conclude(ctx)
 }
@@ -104,11 +109,14 @@ func (j *judgement) read(ctx context.Context) error {
 	return err
 }
 
-// again has the objects compared the next time that were to be compared in any case.
-func (j *judgement) again(swept map[string]bool) {
+// again has those of the objects compared the next time that were to be compared in
+// any case.
+func (j *judgement) again(keys []string) {
 	j.hint(j.id, func(h *hints) {
-		for k := range swept {
-			h.addSweep(k)
+		for _, k := range keys {
+			if j.swept[k] {
+				h.addSweep(k)
+			}
 		}
 	})
 }

@@ -313,7 +313,10 @@ func TestGitSide(t *testing.T) {
 	if l.git.asked != 1 {
 		t.Errorf("Git was asked %d times for the same pair", l.git.asked)
 	}
-	l.begin("web", "d2", "c3aaaaaaaaa")
+	l.create("web", "d2", "c3aaaaaaaaa")
+	l.judge("web") // it waits to be planned
+	l.wantState("web", "OUT_OF_SYNC 2 commits not deployed")
+	l.start("d2")
 	if r := l.judge("web"); r.Status != deploy.SyncDeploying || r.ID != "period-1" {
 		t.Errorf("while one deploys: %+v", r)
 	}
@@ -325,4 +328,77 @@ func TestGitSide(t *testing.T) {
 	l.judge("web")
 	l.wantState("web", "SYNCED")
 	l.wantPeriods("period-1 DEPLOYED")
+}
+
+// TestWaitsToBeDeployed: a commit that waits to be deployed is no drift.
+func TestWaitsToBeDeployed(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.git = fakeGit{commits: []string{"c2"}, differs: true}
+	l.create("web", "d2", "c2")
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+}
+
+// TestLeftByAFailure: what a deployment that failed has applied is not what is
+// expected, although nobody has changed it since.
+func TestLeftByAFailure(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.pass(time.Minute)
+	l.begin("web", "d2", "c2")
+	apply := func() {
+		l.cluster().write("a", marked)
+		m := l.cluster().members[ref("a").Key()]
+		if err := l.store.PutInventory(t.Context(), deploy.InventoryItem{
+			ApplicationID: "web", Cluster: "c", Variant: "primary", Object: ref("a"), UID: "uid-a", OwnedHash: m.OwnedHash, Mark: m.Mark, DeploymentID: "d2",
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply()
+	l.cluster().differ("a", greeting)
+	l.end("web", "d2", deploy.Failure)
+	l.judge("web")
+	l.wantState("web", "OUT_OF_SYNC 1 difference: 1 changed")
+
+	// Put back by one that failed, too, it is compared once and known to be right.
+	l.begin("web", "d3", "c3")
+	apply()
+	l.cluster().differ("a", nil)
+	l.cluster().settled = true
+	l.end("web", "d3", deploy.Failure)
+	l.cluster().takeCompared()
+	for range 3 {
+		l.judge("web")
+	}
+	l.wantState("web", "SYNCED")
+	if diff := cmp.Diff([]string{"a"}, l.cluster().takeCompared()); diff != "" {
+		t.Errorf("compared (-want +got):\n%s", diff)
+	}
+}
+
+// TestMoved: what is left in the cluster of an earlier provider is told with that.
+func TestMoved(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	old := l.add("old")
+	old.live("b", func(*kubernetes.Member) {})
+	old.followed["ConfigMap"] = true
+	for _, cluster := range []string{"old", "removed"} { // the latter is not configured any more
+		if err := l.store.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: "web", Cluster: cluster, Variant: "primary", Object: ref("b"), UID: "uid-b"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := l.judge("web")
+	if len(r.Objects) != 1 || r.Objects[0].Cluster != "old" || r.Objects[0].Kind != deploy.DriftExtra || r.Incomplete != "" {
+		t.Errorf("told of %+v", r)
+	}
+	app, err := l.store.Application(t.Context(), "web")
+	if want := `+ ConfigMap n/b in cluster "old" is not in Git`; err != nil || !strings.Contains(app.Sync.Reason, want) {
+		t.Errorf("the reason is %q, want %q", app.Sync.Reason, want)
+	}
 }

@@ -267,6 +267,13 @@ func (l *lab) deploy(app, id, commit string, end deploy.Status, objects ...manif
 // begin makes a deployment that is RUNNING.
 func (l *lab) begin(app, id, commit string) {
 	l.t.Helper()
+	l.create(app, id, commit)
+	l.start(id)
+}
+
+// create makes a deployment that is PENDING.
+func (l *lab) create(app, id, commit string) {
+	l.t.Helper()
 	_, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
 		ID: id, ApplicationID: app, ApplicationName: app, Provider: "c", Status: deploy.Pending, CreatedAt: l.now(), UpdatedAt: l.now(),
 		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: deploy.Commit{Hash: commit}, At: l.now(), Strategy: deploy.StrategyAuto},
@@ -274,6 +281,11 @@ func (l *lab) begin(app, id, commit string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// start brings a deployment that is PENDING to RUNNING.
+func (l *lab) start(id string) {
+	l.t.Helper()
 	l.update(id, func(d *deploy.Deployment) error {
 		return d.Plan(deploy.Plan{Strategy: deploy.StrategyQuickSync, Stages: []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync, Visible: true}}}, l.now())
 	})

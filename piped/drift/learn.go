@@ -71,7 +71,7 @@ func (j *judgement) learn(s suspect, c kubernetes.Compared) {
 		item.Mark, item.ValuesDigest = c.Mark, c.ValuesDigest
 		j.marks.add(item)
 	}
-	s.ownedHash, s.mark = c.OwnedHash, c.Mark
+	s.ownedHash, s.mark, s.doubted = c.OwnedHash, c.Mark, false
 }
 
 // item returns what the inventory holds of an object.

@@ -69,7 +69,7 @@ func (j *judgement) lookIn(cluster string, members Members, keys []string) {
 // lookAt judges one object.
 func (j *judgement) lookAt(k string, t *tracked, m kubernetes.Member, live bool) {
 	j.looked++
-	inSync := live && kubernetes.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
+	inSync := live && !t.doubted && kubernetes.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
 	known, wasJudged := j.judged[k]
 	same := wasJudged && known.uid == m.UID && known.resourceVersion == m.ResourceVersion
 	was := suspect{t, k, m.UID, m.ResourceVersion, j.swept[k]}
