@@ -1,7 +1,8 @@
 // Package kubernetes speaks to Kubernetes clusters: it resolves rendered
 // objects against a cluster's kinds, applies them by server-side apply, deletes
-// what an application no longer wants, and runs the generic controller on which
-// rollout detection stands.
+// what an application no longer wants, follows what it applied by its metadata
+// (Members), says how that differs from what is live (Cluster.Compare), and runs the
+// generic controller on which rollout detection stands.
 //
 // A Cluster is one platform provider. Clusters share nothing: one that cannot
 // be reached fails its own calls with a clear reason and disturbs no other.
