@@ -38,8 +38,9 @@ func (d *driftBench) change(ctx context.Context) error {
 	return d.takeBack(ctx, w, first, n)
 }
 
-// changed is how long it took until a change was seen.
-type changed struct{ report, floor time.Duration }
+// changed is how long it took until a change was seen, since the API server had
+// answered, and since it was asked.
+type changed struct{ report, floor, askedToReport, askedToFloor time.Duration }
 
 // changeMany changes an object of each of n applications, some at once.
 func (d *driftBench) changeMany(ctx context.Context, w *driftWatch, floor *metadataWatch, first, n, atOnce int) ([]changed, error) {
@@ -60,7 +61,7 @@ func (d *driftBench) changeMany(ctx context.Context, w *driftWatch, floor *metad
 }
 
 func (d *driftBench) changeOne(ctx context.Context, w *driftWatch, floor *metadataWatch, i int) (c changed, err error) {
-	e, name := d.edit(i), d.fleet.name(i)
+	e, name, asked := d.edit(i), d.fleet.name(i), time.Now()
 	answered, written, err := d.write(ctx, e, name, true)
 	if err != nil {
 		return c, err
@@ -70,7 +71,7 @@ func (d *driftBench) changeOne(ctx context.Context, w *driftWatch, floor *metada
 		return c, err
 	}
 	told, err := w.of(ctx, differs(d.fleet.id(i), e.kind+" "+name))
-	return changed{report: max(0, told.Sub(answered)), floor: max(0, seen.Sub(answered))}, err
+	return changed{max(0, told.Sub(answered)), max(0, seen.Sub(answered)), told.Sub(asked), seen.Sub(asked)}, err
 }
 
 // edit returns the change that is made to an application.
@@ -89,16 +90,17 @@ func (d *driftBench) write(ctx context.Context, e edit, name string, changed boo
 }
 
 func (d *driftBench) printChanges(name string, all []changed) {
-	var reports, floors []time.Duration
+	var reports, floors, askedToReports, askedToFloors []time.Duration
 	for _, c := range all {
 		reports, floors = append(reports, c.report), append(floors, c.floor)
+		askedToReports, askedToFloors = append(askedToReports, c.askedToReport), append(askedToFloors, c.askedToFloor)
 	}
 	d.info(name+".floor.p50", milliseconds(median(floors)), "ms")
 	d.info(name+".floor.p99", milliseconds(quantile(floors, 0.99)), "ms")
 	d.atMost(name+".to_report.p50", milliseconds(median(reports)), "ms", 300)
 	d.atMost(name+".to_report.p99", milliseconds(quantile(reports, 0.99)), "ms", 2000)
 	d.info(name+".to_report.worst", milliseconds(worst(reports)), "ms")
-	d.info(name+".to_report.over_the_floor.p50", milliseconds(median(reports)-median(floors)), "ms")
+	d.info(name+".asked_to_report.ratio_to_floor", ratioOf(askedToReports, askedToFloors), "x")
 }
 
 // takeBack takes the changes back, in bursts.

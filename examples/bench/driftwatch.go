@@ -119,6 +119,9 @@ func watchDrift(ctx context.Context, agent *agenttest.Agent) (*driftWatch, error
 func (w *driftWatch) told(r *modelv1.DriftReport, now time.Time) {
 	app, objects := r.GetApplicationId(), map[string]bool{}
 	for _, o := range r.GetObjects() {
+		if r.GetEndedAtMs() > 0 {
+			break // they are what the period that has ended was about
+		}
 		name := o.GetObject().GetKind() + " " + o.GetObject().GetName()
 		objects[name] = true
 		w.saw(differs(app, name), now)
