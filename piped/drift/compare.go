@@ -192,7 +192,7 @@ func (j *judgement) isExtra(k string, m kubernetes.Member) bool {
 	switch {
 	case t != nil && (t.wanted || t.variant):
 		return false
-	case m.Application != j.id, m.Piped != j.PipedID, m.Owned, m.Deleting, m.Ignored:
+	case m.Application != j.id, m.Piped != j.PipedID, m.Owned, m.Hook, m.Deleting, m.Ignored:
 		return false
 	case m.Variant == string(config.Canary), m.Variant == string(config.Baseline):
 		return false

@@ -163,6 +163,7 @@ func TestNoDrift(t *testing.T) {
 			}
 		},
 		"what a controller made":  func(l *lab) { l.cluster().live("child", func(m *kubernetes.Member) { m.Owned = true }) },
+		"what ran as a hook":      func(l *lab) { l.cluster().live("migrate", func(m *kubernetes.Member) { m.Hook = true }) },
 		"what is being deleted":   func(l *lab) { l.cluster().live("late", func(m *kubernetes.Member) { m.Deleting = true }) },
 		"what another agent has":  func(l *lab) { l.cluster().live("foreign", func(m *kubernetes.Member) { m.Piped = "other" }) },
 		"what is to be left":      func(l *lab) { l.cluster().live("left", func(m *kubernetes.Member) { m.Ignored = true }) },

@@ -235,7 +235,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	configs := newConfigs()
 	for _, obj := range req.Objects {
 		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
-		if req.HookRun != "" && RunsToEnd(u) {
+		if req.HookRun != "" {
 			u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationHookRun, req.HookRun))
 		}
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")

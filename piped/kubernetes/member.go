@@ -40,6 +40,7 @@ type Member struct {
 	Variant string // the value of its annotation pipecd.dev/variant, "" without one
 
 	Owned    bool // a controller owns it
+	Hook     bool // it is annotated with pipecd.dev/hook-run
 	Ignored  bool // it is annotated with pipecd.dev/ignore-drift-detection
 	Deleting bool // it is being deleted
 }
@@ -47,14 +48,14 @@ type Member struct {
 // keptMember is what the caches of Members keep of an object. What many objects have
 // in common is kept once.
 type keptMember struct {
-	name, uid, version, seen string // resource versions: the last one, and Member.ResourceVersion
-	namespace                unique.Handle[string]
-	application              unique.Handle[string]
-	piped, variant           unique.Handle[string]
-	mark                     string
-	fields                   [sha256.Size]byte // OwnedHash, zero for ""
-	content                  uint64            // hash of its labels, annotations and finalizers
-	owned, ignored, deleting bool
+	name, uid, version, seen       string // resource versions: the last one, and Member.ResourceVersion
+	namespace                      unique.Handle[string]
+	application                    unique.Handle[string]
+	piped, variant                 unique.Handle[string]
+	mark                           string
+	fields                         [sha256.Size]byte // OwnedHash, zero for ""
+	content                        uint64            // hash of its labels, annotations and finalizers
+	owned, hook, ignored, deleting bool
 }
 
 // GetObjectMeta has caches find the object by its name.
@@ -72,7 +73,8 @@ func keepMember(obj, before any) (any, error) {
 	k := &keptMember{
 		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
-		owned: metav1.GetControllerOfNoCopy(o) != nil, ignored: annotations[manifest.AnnotationIgnoreDrift] == "true", deleting: o.DeletionTimestamp != nil,
+		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
+		ignored: annotations[manifest.AnnotationIgnoreDrift] == "true", deleting: o.DeletionTimestamp != nil,
 	}
 	piped := annotations[manifest.AnnotationPiped]
 	if annotations[manifest.AnnotationApplication] != application {
@@ -116,7 +118,7 @@ func (k *keptMember) member(kind schema.GroupVersionKind) Member {
 		Object: deploy.ObjectRef{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespace: k.namespace.Value(), Name: k.name},
 		UID:    k.uid, Mark: k.mark, ResourceVersion: k.seen,
 		Application: k.application.Value(), Piped: k.piped.Value(), Variant: k.variant.Value(),
-		Owned: k.owned, Ignored: k.ignored, Deleting: k.deleting,
+		Owned: k.owned, Hook: k.hook, Ignored: k.ignored, Deleting: k.deleting,
 	}
 	if k.fields != [sha256.Size]byte{} {
 		m.OwnedHash = hex.EncodeToString(k.fields[:])
