@@ -13,6 +13,7 @@
 //	conclude.go  what follows: the report, its end, and what is stored
 //	text.go      the same in words
 //	learn.go     what was learned of objects that were written and are right
+//	observe.go   what is told to those who want figures
 //	sweep.go     the comparison of every object, once in a while
 //
 // Nothing is judged while a deployment of the application is under way, and nothing
