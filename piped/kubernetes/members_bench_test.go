@@ -47,7 +47,7 @@ func metadataOfMember(i int) *metav1.PartialObjectMetadata {
 // TestAMemberIsKeptInLittleMemory: less than the 1 KiB that an object may cost, the
 // caches' own tables included.
 func TestAMemberIsKeptInLittleMemory(t *testing.T) {
-	const n = 10_000
+	const n = 3_000
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byApplication: applicationOf})
 	before := heap()
 	for i := range n {
