@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,15 +61,27 @@ func TestSpecOf(t *testing.T) {
   failFast: false
   takeOver: true
   variantLabel: {key: example.com/v, primaryValue: main}
+  driftDetection:
+    ignoreFields: ["v1:ConfigMap:shop:web#data"]
+    ignoreRules: [{kind: Deployment, name: web, paths: [/spec/replicas], managers: [scaler], mode: yield}, {paths: [/data]}]
 `, setSpec{
+			Drift: config.DriftDetection{IgnoreFields: []string{"v1:ConfigMap:shop:web#data"}, IgnoreRules: []config.IgnoreRule{
+				{Kind: "Deployment", Name: "web", Paths: []string{"/spec/replicas"}, Managers: []string{"scaler"}, Mode: config.IgnoreYield},
+				{Paths: []string{"/data"}, Mode: config.IgnoreObserve},
+			}},
 			VariantKey: "example.com/v", PrimaryValue: "main", AutoCreateNamespace: true, TakeOver: true,
 			ReadyThreshold: 80, Strict: true, Prune: true, PruneKinds: []string{"Namespace"},
 		}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, specOf(application(t, c.spec))); diff != "" {
+			got := specOf(application(t, c.spec))
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			var kept setSpec
+			if text, err := json.Marshal(got); err != nil || json.Unmarshal(text, &kept) != nil || !cmp.Equal(got, kept) {
+				t.Errorf("kept with the set it is %+v (%v)", kept, err)
 			}
 		})
 	}
