@@ -55,10 +55,11 @@ devcluster-test: devcluster ## the tests of the development cluster itself
 CHAOS ?= kills=100,deployments=200,applications=20
 OUTAGE ?= 30s
 ROLLOUTS ?= rollouts=2000,applications=50
-ONLY ?= Chaos|Fault|RolloutChaos
-chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs; CHAOS, OUTAGE, ROLLOUTS say how much, ONLY=<regexp> which
-	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' \
-	  go test -count=1 -v -timeout 60m -run '^Test($(ONLY))' ./piped/app
+QUIET ?= 10m
+ONLY ?= Chaos|Fault|RolloutChaos|QuietFleet
+chaos: prerequisites devcluster ## kill the agent at random moments and take away what it needs, and leave it alone; CHAOS, OUTAGE, ROLLOUTS, QUIET say how much, ONLY=<regexp> which
+	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' PIPED_QUIET='$(QUIET)' \
+	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app
 
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'

@@ -70,7 +70,8 @@ func (w *driftWorld) wantQuiet(what string) {
 	w.t.Helper()
 	var calls []string
 	for end := time.Now().Add(patience); time.Now().Before(end); { // what came before has its effects
-		if calls = w.calls.during(w.ctx, 3*time.Second); len(calls) == 0 {
+		w.calls.take()
+		if calls = w.calls.within(w.ctx, 3*time.Second); len(calls) == 0 {
 			return
 		}
 	}

@@ -204,9 +204,8 @@ func (c *apiCalls) take() []string {
 	return made
 }
 
-// during returns the requests of the next while.
-func (c *apiCalls) during(ctx context.Context, d time.Duration) []string {
-	c.take()
+// within returns the requests since the last call once a while has passed.
+func (c *apiCalls) within(ctx context.Context, d time.Duration) []string {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
