@@ -266,6 +266,9 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 		return nil
 	case err != nil && (ctx.Err() != nil || transient(err) || unreachable(err)):
 		return r.problem(ctx, out, r.cluster.explain(t.source, "compare", err), err)
+	case err != nil && r.asApplied(t, out): // the refusal says nothing of the object
+		out.Settled = true
+		return nil
 	case err != nil:
 		found = r.unconfirmed(t, live, err)
 	default:

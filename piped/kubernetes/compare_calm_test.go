@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
@@ -254,6 +255,7 @@ func bundleOf(s *httptest.Server) string {
 // of those of others, is no drift; it does the same to a dry run.
 func TestWebhooksThatRewriteWhatIsApplied(t *testing.T) {
 	l := newLab(t)
+	refused := l.refusing(t, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: "a webhook does not support dry run"})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(rewrite))
 	server.TLS = &tls.Config{}
 	server.StartTLS()
@@ -283,6 +285,12 @@ webhooks:
 	l.as("somebody").patch(t, "v1", "ConfigMap", "settings", `{"data":{"more":"yes"}}`)
 	l.as("somebody").patch(t, "apps/v1", "Deployment", "web", `{"spec":{"paused":true}}`)
 	l.isCalm(t, shop)
+
+	refused.Store(true) // a sweep that cannot be told anything finds nothing
+	if got := l.found(l.compare(t, shop, confirmed)); len(got) > 0 {
+		t.Errorf("while dry runs are refused, it finds %q", got)
+	}
+	refused.Store(false)
 
 	want := []string{`ConfigMap settings data.size: "LARGE" -> "SMALL" by kubectl-edit`}
 	l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "settings", `{"data":{"size":"small"}}`)

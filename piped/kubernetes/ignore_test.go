@@ -1,10 +1,12 @@
 package kubernetes
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/config"
@@ -230,6 +232,34 @@ func TestFieldsLeftToOthers(t *testing.T) {
 		got := web(t, l)
 		if cpu, _, _ := unstructured.NestedString(got, "resources", "requests", "cpu"); got["image"] != "web:7" || cpu != "3" {
 			t.Errorf("the container is %v", got)
+		}
+	})
+	t.Run("what a manager applied, and so names the item of", func(t *testing.T) {
+		t.Parallel()
+		l, apply := setUp(t, config.IgnoreRule{Managers: []string{"updater"}, Mode: config.IgnoreYield})
+		apply(shop)
+		l.as("updater").apply(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"+
+			"spec: {template: {spec: {containers: [{name: web, image: \"web:7\"}]}}}\n")
+		apply(shopWith("web:2", "3"))
+		got := web(t, l)
+		if cpu, _, _ := unstructured.NestedString(got, "resources", "requests", "cpu"); got["image"] != "web:7" || cpu != "3" {
+			t.Errorf("the container is %v", got)
+		}
+	})
+	t.Run("part of what is owned as one", func(t *testing.T) {
+		t.Parallel()
+		const ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\nspec: {rules: [" +
+			"{host: git.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}\n"
+		l, apply := setUp(t, config.IgnoreRule{Kind: "Ingress", Paths: []string{"/spec/rules/0/host"}, Mode: config.IgnoreYield})
+		apply(ingress)
+		l.as("operator").patch(t, "networking.k8s.io/v1", "Ingress", "web", `[{"op":"replace","path":"/spec/rules/0/host","value":"live.example.com"}]`)
+		apply(strings.Replace(ingress, "80", "81", 1))
+		live, err := l.as("operator").object(t, "networking.k8s.io/v1", "Ingress").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(live.Object["spec"]); !strings.Contains(got, "host:live.example.com") || !strings.Contains(got, "number:81") {
+			t.Errorf("the Ingress is %s", got)
 		}
 	})
 	t.Run("of a ConfigMap, of which no more than its metadata is read else", func(t *testing.T) {

@@ -80,8 +80,14 @@ func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	return ours, others
 }
 
+// yieldField takes out what is at the end of steps, as yieldFields says. What is only
+// part of a value that another owns as one, such as an atomic list, is sent as it is
+// live: who sends the rest sends all of it.
 func yieldField(desired, live *unstructured.Unstructured, steps []step, ours, others []leaf) {
 	path := pathOf(steps)
+	if (leaf{steps: steps}).isKey() {
+		return // without it the item has no name
+	}
 	asLive := func(steps []step) {
 		value, there := get(live.Object, steps)
 		put(desired.Object, steps, runtime.DeepCopyJSONValue(value), there)
@@ -89,8 +95,11 @@ func yieldField(desired, live *unstructured.Unstructured, steps []step, ours, ot
 	taken := map[string]bool{}
 	for _, l := range others {
 		switch {
-		case covers(l.path, path):
+		case l.path == path:
 			put(desired.Object, steps, nil, false)
+			return
+		case covers(l.path, path):
+			asLive(steps)
 			return
 		case covers(path, l.path) && !l.isKey():
 			taken[l.path] = true
