@@ -85,6 +85,10 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	if now := l.job(t, "first"); now.UID == old.UID || now.Annotations[manifest.AnnotationHookRun] != "now/pre" || now.Status.Succeeded != 1 {
 		t.Errorf("the Job of the second deployment: %v", now.ObjectMeta)
 	}
+	hooked, err := l.shared.Client(t).CoreV1().ConfigMaps(l.ns).Get(t.Context(), "config", metav1.GetOptions{})
+	if err != nil || hooked.Annotations[manifest.AnnotationHookRun] != "now/pre" { // else it would count as left over
+		t.Errorf("the ConfigMap that is a hook: %v, %v", hooked, err)
+	}
 	for _, line := range []string{
 		"Hook Job NS/install-only (web/app.yaml:25) is not run before the sync: it is for installations, and the application has an earlier success",
 		"Hook Job NS/test (web/app.yaml:15) is not run: a deployment has no such point",
