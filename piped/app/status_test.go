@@ -49,6 +49,9 @@ func TestStatus(t *testing.T) {
 	if st := s.Store; st.Engine != "sqlite" || st.SchemaVersion == 0 || st.SizeBytes == 0 || st.Error != "" {
 		t.Errorf("store: %v", st)
 	}
+	if states := s.SyncStates; len(states) != 1 || states[0].Applications != 1 || states[0].Status == modelv1.ApplicationSyncStatus_DEPLOYING {
+		t.Errorf("the application is in the states %v", states)
+	}
 	var queues []string
 	for _, q := range s.Queues {
 		queues = append(queues, q.Name)
