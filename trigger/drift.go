@@ -102,10 +102,15 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 	return time.Time{}, r, err
 }
 
+// judgedWithin is how long after the end of a deployment its application may still
+// be called out of sync for what that deployment has brought in order.
+const judgedWithin = 5 * time.Second
+
 // healDue returns when an application may be healed, which may be in the past;
 // ok is false while it may not at all. The conditions are PipeCD's: it is out of
 // sync, the trigger is enabled, no deployment is under way, and the last one
-// ended minWindow ago. Objects that Git does not have any more are no reason. Last is the deployment triggered last, nil without one.
+// ended minWindow ago, or judgedWithin if that is longer. Objects that Git does not
+// have any more are no reason. Last is the deployment triggered last, nil without one.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
 	switch {
 	case app.Sync.Status != deploy.OutOfSync, app.Sync.LeftOver, on.Disabled, app.Deploying:
@@ -115,7 +120,7 @@ func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deploym
 	case !last.Status.Completed():
 		return time.Time{}, false
 	}
-	return last.CompletedAt.Add(on.MinWindow), true
+	return last.CompletedAt.Add(max(on.MinWindow, judgedWithin)), true
 }
 
 // lastTriggered returns the deployment of the application that was triggered

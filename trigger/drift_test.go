@@ -43,7 +43,8 @@ func TestHealDue(t *testing.T) {
 		{"long ago", drifted, on, ended(deploy.Success, time.Hour), -55 * time.Minute, true},
 		{"a failed one counts like any other", drifted, on, ended(deploy.Failure, 4*time.Minute), time.Minute, true},
 		{"a cancelled one too", drifted, on, ended(deploy.Cancelled, 6*time.Minute), -time.Minute, true},
-		{"no minWindow", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Second), -time.Second, true},
+		{"no minWindow", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Minute), judgedWithin - time.Minute, true},
+		{"no minWindow, before what the last one did is judged", drifted, config.OnOutOfSync{}, ended(deploy.Success, time.Second), judgedWithin - time.Second, true},
 		{"never deployed", drifted, on, nil, 0, true},
 		{"the last one waits", drifted, on, ended(deploy.Pending, 0), 0, false},
 		{"the last one runs", drifted, on, ended(deploy.Running, 0), 0, false},
@@ -220,7 +221,7 @@ func TestWhatAHealIsMadeWith(t *testing.T) {
 // TestHealsWithoutPolling: the end of minWindow is what wakes the watcher, and
 // neither drift nor its waiting asks the remote anything.
 func TestHealsWithoutPolling(t *testing.T) {
-	const window = 700 * time.Millisecond
+	const window = judgedWithin + 200*time.Millisecond
 	server := (*gittest.HTTPServer)(nil)
 	l := newLab(t, func(l *lab, c *Config) {
 		server = l.upstream.HTTP(t, gittest.HTTPOptions{})
