@@ -11,8 +11,12 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// conclude shows all deployments and says what was not as it should be.
+// conclude shows all applications and deployments and says what was not as it
+// should be.
 func (d *demo) conclude(ctx context.Context) error {
+	if err := d.expectStates(ctx); err != nil {
+		return err
+	}
 	all, err := d.watch.poll(ctx)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ const (
 	failure   = modelv1.DeploymentStatus_DEPLOYMENT_FAILURE
 	onCommit  = modelv1.TriggerKind_TRIGGER_KIND_ON_COMMIT
 	onCommand = modelv1.TriggerKind_TRIGGER_KIND_ON_COMMAND
+	onDrift   = modelv1.TriggerKind_TRIGGER_KIND_ON_OUT_OF_SYNC
 )
 
 // expectation names a deployment the script has caused.

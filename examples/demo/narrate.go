@@ -97,11 +97,11 @@ func (n *narrator) event(e event) {
 
 func statusColour(status string) string {
 	switch status {
-	case "SUCCESS":
+	case "SUCCESS", "SYNCED":
 		return green
 	case "FAILURE", "CANCELLED":
 		return red
-	case "ROLLING_BACK":
+	case "ROLLING_BACK", "OUT_OF_SYNC":
 		return yellow
 	}
 	return bold

@@ -16,6 +16,7 @@ const (
 	agentTimeout  = 30 * time.Second
 	deployTimeout = 2 * time.Minute
 	imageTimeout  = 20 * time.Second
+	syncTimeout   = 20 * time.Second
 )
 
 // demo is one run of the script.
@@ -77,7 +78,9 @@ func (d *demo) play(ctx context.Context) error {
 		{"A pipeline that waits for a person", d.approve},
 		{"A canary gets more and more of the traffic", d.canary},
 		{"A canary that cannot start", d.breakCanary},
+		{"Someone changes a live object by hand", d.drift},
 		{"A person asks for a deployment", d.syncByHand},
+		{"An application heals itself", d.heal},
 		{"What happened", d.conclude},
 	}
 	began := time.Now()

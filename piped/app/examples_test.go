@@ -34,7 +34,7 @@ func TestExamplesAreDeployed(t *testing.T) {
 		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
 	}, time.Hour)
 	files, apps := exampleApps(t, ns)
-	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "script-run", "secret", "simple"} {
+	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "script-run", "secret", "self-heal", "simple"} {
 		if !strings.Contains(fmt.Sprint(apps), app) {
 			t.Errorf("there is no application %s in %v", app, apps)
 		}
