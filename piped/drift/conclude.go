@@ -172,6 +172,7 @@ func (j *judgement) save(ctx context.Context, state deploy.SyncState, report *de
 		return nil
 	}
 	if _, err := j.Store.ReportDrift(ctx, j.app, state, report, events...); err != nil {
+		j.openRead = false // it may have been stored nevertheless
 		return err
 	}
 	if report == nil {

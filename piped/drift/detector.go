@@ -247,7 +247,12 @@ func (d *Detector) Report(ctx context.Context, applicationID string, diff bool) 
 	if app.Deleted {
 		return deploy.DriftReport{}, deploy.Errorf(deploy.NotFound, "application %s is deleted", app.Name)
 	}
-	s := d.know(app)
+	s := d.subject(app.ID)
+	if s == nil {
+		s = d.know(app)
+	} else { // it may have changed since it was read
+		d.hint(app.ID, func(h *hints) { h.row = true })
+	}
 	report, err := d.judge(ctx, s, request{asked: true, diff: diff})
 	if err != nil && ctx.Err() == nil {
 		d.later(app.ID, firstRetry)
