@@ -21,27 +21,29 @@ import (
 
 // Mark names the version of what an object declares, as far as its metadata tells.
 // It is equal for two versions of an object between which nobody wrote more than its
-// status:
+// status, or its replicas by its scale, as autoscalers do: if the replicas were ours,
+// that takes them from us (OwnedHash). It is
 //
-//   - "g:" and metadata.generation, where the API server counts it; labels and
-//     annotations are then no part of it, but whoever changes ours takes them from us
-//     (OwnedHash);
+//   - "g:" and metadata.generation, where the API server counts it and nobody has
+//     scaled the object; labels and annotations are then no part of it, but whoever
+//     changes ours takes them from us;
 //   - else "w:" and a hash of who wrote which fields and when, from its managed
 //     fields; two writes of one manager within a second may look the same;
 //   - "v:" and metadata.resourceVersion where there are no managed fields.
 //
 // It is never "".
 func Mark(o metav1.Object) string {
-	if g := o.GetGeneration(); g != 0 {
+	fields := o.GetManagedFields()
+	scaled := slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "scale" })
+	if g := o.GetGeneration(); g != 0 && !scaled {
 		return "g:" + strconv.FormatInt(g, 10)
 	}
-	fields := o.GetManagedFields()
 	if len(fields) == 0 {
 		return "v:" + o.GetResourceVersion()
 	}
 	var written []string
 	for _, e := range fields {
-		if e.Subresource == "status" {
+		if e.Subresource == "status" || e.Subresource == "scale" {
 			continue
 		}
 		written = append(written, strings.Join([]string{

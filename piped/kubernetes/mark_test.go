@@ -34,6 +34,9 @@ func TestMark(t *testing.T) {
 	counted := metav1.ObjectMeta{Generation: 3, ResourceVersion: "10", ManagedFields: entries(ours)}
 	plain := metav1.ObjectMeta{ResourceVersion: "10", ManagedFields: entries(ours)}
 	bare := metav1.ObjectMeta{ResourceVersion: "10"}
+	scaled := func(generation int64, at time.Time, more ...metav1.ManagedFieldsEntry) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Generation: generation, ManagedFields: append(entries(ours, written("hpa", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at)), more...)}
+	}
 	cases := map[string]struct {
 		before, after metav1.ObjectMeta
 		same          bool
@@ -45,7 +48,10 @@ func TestMark(t *testing.T) {
 		"keys in another order":       {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:b":{},"f:a":{}}}`, at))}, true},
 		"in another time zone":        {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.In(time.FixedZone("", 3600))))}, true},
 		"the status was written":      {plain, metav1.ObjectMeta{ResourceVersion: "11", ManagedFields: entries(ours, written("c", update, "status", `{"f:status":{}}`, at))}, true},
-		"another subresource":         {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("c", update, "scale", `{"f:spec":{}}`, at))}, false},
+		"another subresource":         {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("c", update, "resize", `{"f:spec":{}}`, at))}, false},
+		"scaled for the first time":   {counted, scaled(4, at), false},
+		"scaled again":                {scaled(4, at), scaled(5, at.Add(time.Second)), true},
+		"scaled, and written":         {scaled(4, at), scaled(5, at, written("kubectl", update, "", `{"f:spec":{}}`, at)), false},
 		"someone wrote beside us":     {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
 		"the same fields, later":      {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.Add(time.Second)))}, false},
 		"other fields, by update":     {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", update, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at))}, false},

@@ -29,7 +29,7 @@ type Member struct {
 	OwnedHash string // OwnedHash of it, "" when we own nothing
 	Mark      string // Mark of it
 
-	// ResourceVersion is that of the last change seen. Where Mark is a generation, a
+	// ResourceVersion is that of the last change seen. Where a generation is counted, a
 	// change of the status alone is none.
 	ResourceVersion string
 
@@ -53,6 +53,7 @@ type keptMember struct {
 	application                    unique.Handle[string]
 	piped, variant                 unique.Handle[string]
 	mark                           string
+	generation                     int64
 	fields                         [sha256.Size]byte // OwnedHash, zero for ""
 	content                        uint64            // hash of its labels, annotations and finalizers
 	owned, hook, ignored, deleting bool
@@ -71,7 +72,7 @@ func keepMember(obj, before any) (any, error) {
 	}
 	application, annotations := o.Labels[manifest.LabelApplication], o.Annotations
 	k := &keptMember{
-		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), content: contentOfMeta(o),
+		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), generation: o.Generation, content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
 		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
 		ignored: annotations[manifest.AnnotationIgnoreDrift] == "true", deleting: o.DeletionTimestamp != nil,
@@ -108,7 +109,7 @@ func contentOfMeta(o metav1.Object) uint64 {
 // statusOnly reports whether an object whose generation is counted differs from an
 // older state of it in no more than its status.
 func (k *keptMember) statusOnly(older *keptMember) bool {
-	return k.uid == older.uid && k.mark == older.mark && k.fields == older.fields && k.content == older.content &&
+	return k.uid == older.uid && k.mark == older.mark && k.generation == older.generation && k.fields == older.fields && k.content == older.content &&
 		k.owned == older.owned && k.deleting == older.deleting
 }
 
