@@ -300,7 +300,8 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 }
 
 // selectChanged decides which objects are sent: all but those whose desired
-// digest, UID and owned fields are as they were recorded after the last apply.
+// digest, UID and owned fields are as they were recorded after the last apply, and
+// that nobody has written since without leaving their values.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
 		if r.req.HookRun != "" && RunsToEnd(t.desired) {
@@ -314,12 +315,23 @@ func (r *applyRun) selectChanged(context.Context) error {
 		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
 			t.recorded.DesiredDigest != t.digest || t.recorded.UID != string(t.live.GetUID()) ||
-			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields())
+			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields()) || t.rewritten()
 		if !t.changed {
 			t.item, t.done = *t.recorded, unchanged
 		}
 	}
 	return nil
+}
+
+// rewritten reports whether the live object may hold other values than were applied
+// although the API server has taken none of them from us, as it does not for what an
+// admission webhook changes, and for who writes in our name.
+func (t *target) rewritten() bool {
+	if t.recorded.Mark == "" || t.recorded.Mark == Mark(t.live) {
+		return false
+	}
+	live := t.liveObject()
+	return live == nil || ValuesDigest(live) != t.recorded.ValuesDigest
 }
 
 // selectHook decides whether a hook runs.

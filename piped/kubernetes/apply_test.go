@@ -169,6 +169,35 @@ func TestForeignEditIsPutBack(t *testing.T) {
 	}
 }
 
+// TestAWriteInOurNameIsPutBack: whoever writes as the agent takes no field from it,
+// and neither does an admission webhook.
+func TestAWriteInOurNameIsPutBack(t *testing.T) {
+	l := newLab(t)
+	applied := l.apply(t, web)
+	sent := newApplyRun(l.Cluster, l.request(t, strings.ReplaceAll(web, "web:1", "evil:1"))).objects()
+	for _, u := range sent {
+		setCommit(u, "commit-1")
+		_, err := l.as(FieldManager).object(t, u.GetAPIVersion(), u.GetKind()).Apply(context.Background(), u.GetName(), u,
+			metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := OwnedHash(l.get(t, "Deployment", "web").GetManagedFields()); got != itemOf(applied, "Deployment").OwnedHash {
+		t.Fatal("the write has taken fields from the agent")
+	}
+	l.apply(t, web)
+	if diff := cmp.Diff([]string{"web:1"}, images(l.get(t, "Deployment", "web"))); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	as := l.as("kubectl-scale")
+	as.patch(t, "apps/v1", "Deployment", "web", `{"spec":{"minReadySeconds":1}}`)
+	l.apply(t, web)
+	if got := l.writes(); len(got) != 0 {
+		t.Errorf("after a write that leaves all that was applied, the next apply wrote %v", got)
+	}
+}
+
 func TestManyObjectsOfAKindAreReadAtOnce(t *testing.T) {
 	l := newLab(t)
 	var many strings.Builder
