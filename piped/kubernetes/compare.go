@@ -255,7 +255,11 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 		return r.problem(ctx, out, r.cluster.explain(t.source, "look for an autoscaler of", err), err)
 	}
 	if err := r.cluster.trials.admit(ctx); err != nil {
-		return err
+		if ctx.Err() != nil {
+			return err
+		}
+		out.Problem = fmt.Sprintf("%s is compared later: more objects than can be at once have been changed", t.ref)
+		return nil
 	}
 	out.DryRun = true
 	planned, err := r.tryWhole(ctx, t)

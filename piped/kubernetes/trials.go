@@ -33,7 +33,8 @@ func newTrials() *trials {
 	return &trials{limit: rate.NewLimiter(trialsPerSecond, trialsAtOnce), inSync: map[string]verdict{}}
 }
 
-// admit waits until another dry run may be made.
+// admit waits until another dry run may be made. The error, while ctx lasts, is that
+// this would be too late for ctx.
 func (t *trials) admit(ctx context.Context) error { return t.limit.Wait(ctx) }
 
 // known reports whether this version of an object was found to be in sync with what
