@@ -55,17 +55,30 @@ func (s *controlService) GetDriftReport(ctx context.Context, req *controlv1.GetD
 	}
 	state := driftState{app: app}
 	if req.Refresh || req.Diff { // diffs are not stored
-		if state.report, err = s.drift.Report(ctx, app.ID, req.Diff); err != nil {
-			return nil, err
-		}
-		state.app, err = s.store.Application(ctx, app.ID) // its sync state may be another by now
+		state.report, err = s.drift.Report(ctx, app.ID, req.Diff)
 	} else {
-		state.report, err = presentReport(ctx, s.store, app)
+		state.report, err = s.lastReport(ctx, app)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if state.app, err = s.store.Application(ctx, app.ID); err != nil { // its sync state may be another by now
+		return nil, err
+	}
 	return &controlv1.GetDriftReportResponse{Report: state.message()}, nil
+}
+
+// lastReport returns what was found last. What was found before the last deployment
+// succeeded need not hold any more: the application is compared now, if it can be.
+func (s *controlService) lastReport(ctx context.Context, app deploy.Application) (deploy.DriftReport, error) {
+	report, err := presentReport(ctx, s.store, app)
+	if err != nil || report.ID == "" || app.Deploying || app.LastSuccessful == nil || !app.LastSuccessful.CompletedAt.After(report.CheckedAt) {
+		return report, err
+	}
+	if now, err := s.drift.Report(ctx, app.ID, false); err == nil {
+		return now, nil
+	}
+	return report, nil
 }
 
 // presentReport returns the report of the period of drift that lasts; without drift

@@ -132,6 +132,35 @@ func TestGetDriftReport(t *testing.T) {
 	get(&controlv1.GetDriftReportRequest{}, stored)
 }
 
+// TestDriftReportAfterADeployment: what was found before a deployment is not told after
+// it.
+func TestDriftReportAfterADeployment(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir(), func(cfg *control.Config) {
+		cfg.Drift = detector{report: deploy.DriftReport{Status: deploy.Synced, Compared: 3}}
+	})
+	app := agent.Application("web", nil)
+	before := controltest.Epoch.Add(-time.Hour)
+	found(t, agent, app, deploy.DriftReport{
+		ID: "r", Status: deploy.OutOfSync, Objects: []deploy.ObjectDrift{changed("web")}, Compared: 3, CheckedAt: before, BeganAt: before,
+	})
+	client, ctx := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadOnly)
+	differing := func() int {
+		resp, err := client.GetDriftReport(ctx, &controlv1.GetDriftReportRequest{ApplicationId: app.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.Report.Objects)
+	}
+	if n := differing(); n != 1 {
+		t.Errorf("before the deployment %d objects differ, want 1", n)
+	}
+	agent.Deployment("d1", app, "")
+	agent.Move("d1", deploy.Success, "")
+	if n := differing(); n != 0 {
+		t.Errorf("after the deployment %d objects differ, want none", n)
+	}
+}
+
 // TestDriftReportOfAStateWithoutDrift: why the application is in that state is in the
 // report.
 func TestDriftReportOfAStateWithoutDrift(t *testing.T) {

@@ -46,7 +46,7 @@ func (j *judgement) conclude(ctx context.Context) (deploy.DriftReport, error) {
 		events, stored = j.event(deploy.EventOutOfSync, report, state), &report
 	case drifting || j.open != nil && len(j.blind) > 0:
 		report.ID, report.BeganAt = j.open.ID, j.open.BeganAt
-		if !sameReport(*j.open, report) || j.asked {
+		if !sameReport(*j.open, report) || j.asked || j.deployedSinceSeen() {
 			stored = &report
 		}
 	case j.open != nil:
@@ -142,12 +142,22 @@ func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
 func (j *judgement) end() deploy.DriftEnd {
 	notAccepted := func(o deploy.ObjectDrift) bool { return !j.accepted[key(o.Cluster, o.Object)] }
 	switch {
-	case j.app.LastSuccessful.CompletedAt.After(j.open.BeganAt):
+	case j.deployedSinceSeen():
 		return deploy.DriftDeployed
 	case !slices.ContainsFunc(j.open.Objects, notAccepted):
 		return deploy.DriftAccepted
 	}
 	return deploy.DriftReverted
+}
+
+// deployedSinceSeen reports whether a deployment has succeeded since it was seen last
+// that the period lasts: what differs after that one was not brought back by it.
+func (j *judgement) deployedSinceSeen() bool {
+	seen := j.open.BeganAt
+	if j.open.Status == deploy.OutOfSync {
+		seen = j.open.CheckedAt
+	}
+	return j.app.LastSuccessful.CompletedAt.After(seen)
 }
 
 // event tells of a period's begin or end.

@@ -94,6 +94,15 @@ func TestEnds(t *testing.T) {
 		want       string
 	}{
 		"a deployment": {drifted, func(l *lab) { l.deploy("web", "d2", "c2", deploy.Success, object("a", nil)) }, "DEPLOYED"},
+		"changed back after a deployment that did not help": {drifted, func(l *lab) {
+			l.deploy("web", "d2", "c1", deploy.Success, object("a", nil))
+			drifted(l)
+			l.judge("web")
+			l.wantPeriods("period-1 ")
+			l.pass(time.Minute)
+			l.cluster().write("a", marked)
+			l.cluster().differ("a", nil)
+		}, "REVERTED"},
 		"changed back": {drifted, func(l *lab) {
 			l.cluster().write("a", marked)
 			l.cluster().differ("a", nil)
