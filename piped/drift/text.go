@@ -108,9 +108,12 @@ func objectText(o deploy.ObjectDrift, cluster string) string {
 
 func fieldText(f deploy.FieldDrift) string {
 	text := f.Path + ": "
-	if f.Masked {
+	switch {
+	case f.Masked && f.Live == "":
+		text += "a secret in Git, nothing live"
+	case f.Masked:
 		text += "another value than in Git (secret)"
-	} else {
+	default:
 		text += value(f.Git) + " in Git, " + value(f.Live) + " live"
 	}
 	if f.Manager != "" {
