@@ -233,16 +233,20 @@ func (j *judgement) soon(ctx context.Context) (bool, error) {
 		j.unsettled = true
 		return true, nil
 	}
-	waiting, err := j.waiting(ctx)
-	return waiting, err
+	since, err := j.waiting(ctx)
+	return !since.IsZero(), err
 }
 
-// waiting reports whether a deployment of the application waits to be planned.
-func (j *judgement) waiting(ctx context.Context) (bool, error) {
+// waiting returns since when a deployment of the application waits to be planned, zero
+// if none does.
+func (j *judgement) waiting(ctx context.Context) (since time.Time, err error) {
 	found, _, err := j.Store.ListDeployments(ctx, store.DeploymentQuery{
 		ApplicationIDs: []string{j.id}, Statuses: []deploy.Status{deploy.Pending}, Limit: 1,
 	})
-	return len(found) > 0, err
+	if err != nil || len(found) == 0 {
+		return time.Time{}, err
+	}
+	return found[0].CreatedAt, nil
 }
 
 // present returns the report as it is, with why it is not a new one.

@@ -16,8 +16,9 @@ type gitSide struct {
 }
 
 // askGit finds out whether commits are not deployed that change what the application
-// declares. While one waits to be deployed, or the configuration is invalid so that the
-// head declares nothing, none is missed that was not before.
+// declares. While one is about to be deployed, or the configuration is invalid so that
+// the head declares nothing, none is missed that was not before. One that is held back,
+// by a sync window for instance, is missed after a while.
 func (j *judgement) askGit(ctx context.Context) error {
 	deployed, head := j.expected.commit, j.app.EvaluatedCommit
 	if head == "" || head == deployed {
@@ -44,14 +45,18 @@ func (j *judgement) askGit(ctx context.Context) error {
 	if !j.git.differs {
 		return nil
 	}
-	waiting, err := j.waiting(ctx)
-	switch {
-	case err != nil:
+	since, err := j.waiting(ctx)
+	if err != nil {
 		return err
-	case !waiting:
+	}
+	waited := j.Now().Sub(since)
+	switch {
+	case since.IsZero(), waited >= j.Patience:
 		j.behind, j.undeployed = true, j.git.commits
 	case j.wasBehind():
 		j.behind, j.undeployed = true, j.open.Undeployed // it lasts until that one's end
+	default:
+		j.later(j.id, j.Patience-waited)
 	}
 	return nil
 }

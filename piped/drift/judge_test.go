@@ -340,7 +340,8 @@ func TestGitSide(t *testing.T) {
 	l.wantPeriods("period-1 DEPLOYED")
 }
 
-// TestWaitsToBeDeployed: a commit that waits to be deployed is no drift.
+// TestWaitsToBeDeployed: a commit that waits to be deployed is no drift, unless it is held
+// back.
 func TestWaitsToBeDeployed(t *testing.T) {
 	l := newLab(t)
 	l.app("web")
@@ -349,6 +350,15 @@ func TestWaitsToBeDeployed(t *testing.T) {
 	l.create("web", "d2", "c2")
 	l.judge("web")
 	l.wantState("web", "SYNCED")
+	l.pass(11 * time.Second)
+	l.judge("web")
+	l.wantState("web", "OUT_OF_SYNC 1 commit not deployed")
+	l.start("d2")
+	l.pass(time.Second)
+	l.end("web", "d2", deploy.Success, object("a", nil))
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+	l.wantPeriods("period-1 DEPLOYED")
 }
 
 // TestLeftByAFailure: what a deployment that failed has applied is not what is
