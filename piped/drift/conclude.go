@@ -127,7 +127,11 @@ func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
 	s := deploy.SyncState{Status: r.Status, At: r.CheckedAt}
 	switch r.Status {
 	case deploy.OutOfSync:
-		s.ShortReason, s.Reason = j.conceal(shortReason(r)), j.conceal(reason(r))
+		told := r
+		if len(j.blind) > 0 { // the report says why
+			told.Incomplete = summaryOf(j.blind)
+		}
+		s.ShortReason, s.Reason = j.conceal(shortReason(r)), j.conceal(reason(told))
 		s.LeftOver = !j.behind && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
 	case deploy.SyncUnknown:
 		s.ShortReason, s.Reason = summaryOf(j.blind), r.Incomplete
@@ -218,6 +222,9 @@ func (j *judgement) excuse(ctx context.Context, state deploy.SyncState) (deploy.
 		return j.present(state.ShortReason), err
 	}
 	err := j.save(ctx, state, ended, nil)
+	if err == nil && j.app.Deleted {
+		j.forget(j.id)
+	}
 	return deploy.DriftReport{
 		ApplicationID: j.id, Cluster: j.app.Provider, Status: state.Status, Incomplete: cmp.Or(state.Reason, state.ShortReason), CheckedAt: state.At,
 	}, err

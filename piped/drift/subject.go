@@ -65,6 +65,14 @@ func (d *Detector) know(app deploy.Application) *subject {
 	return s
 }
 
+// forget drops what is remembered of an application. One that is added again is found
+// by a scan.
+func (d *Detector) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.subjects, id)
+}
+
 // hint notes what has changed of an application that is known.
 func (d *Detector) hint(id string, note func(*hints)) {
 	d.mu.Lock()
