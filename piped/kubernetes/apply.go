@@ -179,6 +179,7 @@ type target struct {
 	// recreated is why the live object is deleted first; "" when it is not.
 	recreated string
 	planned   *unstructured.Unstructured
+	inTheWay  []collision   // live items that are removed for it, or that keep it from being applied
 	result    metav1.Object // the API server's answer: a workload whole, of others what identifies it
 	item      deploy.InventoryItem
 	done      effect

@@ -307,14 +307,22 @@ func (r *comparison) settleDesired(ctx context.Context, t *target, live *unstruc
 	})
 }
 
-// tryWhole asks the API server what applying the object would lead to.
+// tryWhole asks the API server what applying the object would lead to, without the live
+// items that an apply removes because it would be refused beside them.
 func (r *comparison) tryWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
 		planned, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
 			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
-	return planned, err
+	found := collisionsOf(t.desired, t.liveObject(), err)
+	if len(found) == 0 || len(whoApplied(found)) > 0 || r.cluster.trials.admit(ctx) != nil {
+		return planned, err
+	}
+	if apart, refusal := r.cluster.tryApart(ctx, t, found); refusal == nil {
+		return apart, nil
+	}
+	return nil, err
 }
 
 // against names what an object is compared with: what Git has, and what is ignored.

@@ -99,6 +99,9 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		if t.recreated == "" {
 			planned, err = r.try(ctx, t)
 		}
+		if err != nil {
+			planned, err = r.makeWay(ctx, t, err)
+		}
 		if t.recreated != "" || planRecreation(t, err) {
 			r.req.Log.Infof("%s will be deleted and created anew, because %s", t.ref, t.recreated)
 			t.planned, err = r.tryCreate(ctx, t)
@@ -114,7 +117,7 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		if !r.firstContact(t) || !hasClientSide(t.live) {
 			t.planned = planned // else it still holds what adopting the object removes
 		}
-		return r.cluster.explain(t.source, "apply", err)
+		return t.stillInTheWay(r.cluster.explain(t.source, "apply", err))
 	})
 	return refused(together(errs))
 }

@@ -135,6 +135,7 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 		return r.cluster.explain(t.source, "apply", err)
 	}
 	r.record(t)
+	r.sayRemoved(t)
 	r.req.Log.Infof("applied %s (%s)", t.ref, t.done)
 	if r.req.Applied == nil {
 		return nil
@@ -147,13 +148,18 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 }
 
 // send applies one object, after taking over what kubectl owns of it at the
-// first contact.
+// first contact, and what is in its way.
 func (r *applyRun) send(ctx context.Context, t *target) error {
 	live, first := t.live, r.firstContact(t)
 	return r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
 		if first {
 			var err error
 			if live, err = r.adopt(ctx, t, live); err != nil {
+				return err
+			}
+		}
+		if len(t.inTheWay) > 0 {
+			if err := r.claim(ctx, t); err != nil {
 				return err
 			}
 		}
