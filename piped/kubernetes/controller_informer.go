@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"net"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,10 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+)
+
+// How long to wait for a cluster that does not answer before it is asked again: doubled
+// each time.
+const (
+	firstReach   = 500 * time.Millisecond
+	longestReach = 5 * time.Second
 )
 
 // informer makes an informer that has not been started. It resyncs never: who
@@ -26,19 +36,57 @@ func (c *Cluster) informer(r Watched, asked func(context.Context, error)) (cache
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = r.Selector
-			list, err := from.list(ctx, o)
-			asked(ctx, err)
-			return list, err
+			return reached(ctx, asked, func() (runtime.Object, error) { return from.list(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = r.Selector
-			w, err := from.watch(ctx, o)
-			asked(ctx, err)
-			return w, stoppable(err, o)
+			w, err := reached(ctx, asked, func() (watch.Interface, error) { return from.watch(ctx, o) })
+			if err != nil {
+				return nil, stoppable(err, o)
+			}
+			return following{w, func() { asked(ctx, errBroken) }}, nil
 		},
 	}
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, from.client), from.example,
 		cache.SharedIndexInformerOptions{Indexers: r.Indexes, ObjectDescription: r.GroupVersionResource.String()}), nil
+}
+
+// reached repeats a request for as long as nobody answers. By itself a reflector asks
+// less and less often, in the end only once in a minute: for as long again as a cluster
+// was away nothing would be known of it.
+func reached[T any](ctx context.Context, asked func(context.Context, error), request func() (T, error)) (T, error) {
+	for delay := firstReach; ; delay = min(2*delay, longestReach) {
+		answer, err := request()
+		asked(ctx, err)
+		if err == nil || !unanswered(err) {
+			return answer, err
+		}
+		again := time.NewTimer(wait.Jitter(delay, 0.5))
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return answer, err
+		case <-again.C:
+		}
+	}
+}
+
+// unanswered reports whether a request failed because nobody was there.
+func unanswered(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
+}
+
+// following is a watch that tells when it is over.
+type following struct {
+	watch.Interface
+	over func()
+}
+
+func (f following) Stop() {
+	f.Interface.Stop()
+	f.over()
 }
 
 // informed is how an informer lists and watches.

@@ -9,13 +9,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// errNotFilled is why a watch that nothing is wrong with cannot be relied on yet.
-var errNotFilled = errors.New("not read yet")
+// Why a watch cannot be relied on although no request of it has failed.
+var (
+	errNotFilled = errors.New("not read yet")
+	errBroken    = errors.New("the connection has ended and was not made anew yet")
+)
 
 // State returns nil while the cache follows the cluster, and otherwise since when
-// and why it does not: since the first request that failed after one that did not, or
-// since the watch was made. A connection that breaks is known to be bad when it cannot
-// be made anew; what the cache holds is then as old as that.
+// and why it does not: since the connection ended or the first request failed, or
+// since the watch was made. A connection that ends now and then is made anew at once.
 func (w *Watch) State() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,6 +42,9 @@ func (w *Watch) asked(ctx context.Context, err error) {
 	}
 	w.bad = err
 	w.mu.Unlock()
+	if unanswered(err) {
+		w.failed(ctx, nil, err) // the reflector does not hear of it
+	}
 	if turned && w.resource.Turned != nil {
 		w.resource.Turned()
 	}

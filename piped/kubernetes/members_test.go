@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -373,7 +375,7 @@ metadata: {name: deleted}
 			l.delete(t, ref("deleted"))
 			eventually(t, "the failure is known", func() bool {
 				_, err := m.kinds[groupKind(ref("same"))].watches[""].State()
-				return err != nil
+				return err != nil && !errors.Is(err, errBroken)
 			})
 			if _, err := m.Ready(ref("same")); err != nil {
 				t.Errorf("a failure of a moment is told: %v", err)
@@ -420,6 +422,62 @@ metadata: {name: deleted}
 			}
 		})
 	}
+}
+
+// TestAWatchThatIsOverIsNotReliedOn although no request fails: what happens meanwhile
+// is not known.
+func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
+	l, through := newLab(t), &link{}
+	ref := l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").Items[0].Object
+	m, _ := l.members(t, through.to(t))
+	ready(t, m, []deploy.ObjectRef{ref})
+	again := make(chan struct{})
+	through.set(func() {
+		through.answer = func(r *http.Request) *http.Response {
+			if r.URL.Query().Has("watch") {
+				select {
+				case <-again:
+				case <-r.Context().Done():
+				}
+			}
+			return nil
+		}
+	})
+	through.cut()
+	eventually(t, "the end is known", func() bool {
+		_, err := m.kinds[groupKind(ref)].watches[""].State()
+		return errors.Is(err, errBroken)
+	})
+	if _, err := m.Ready(ref); err != nil {
+		t.Errorf("the end of a moment is told: %v", err)
+	}
+	through.set(func() { through.ahead = 11 * time.Second })
+	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, errBroken) {
+		t.Errorf("after a while: %v", err)
+	}
+	close(again)
+	eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
+}
+
+// TestAClusterThatWasAwayForLongIsFoundSoon: it is asked again and again, no less often
+// than every few seconds.
+func TestAClusterThatWasAwayForLongIsFoundSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back, failures := time.Now().Add(10*time.Minute), 0
+		got, err := reached(t.Context(), func(_ context.Context, err error) {
+			if err != nil {
+				failures++
+			}
+		}, func() (string, error) {
+			if time.Now().Before(back) {
+				return "", fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+			}
+			return "found", nil
+		})
+		if late := time.Since(back); got != "found" || err != nil || late > 2*longestReach || failures < 60 || failures > 150 {
+			t.Errorf("%q, %v, %s late after %d failures", got, err, late, failures)
+		}
+	})
 }
 
 // TestAGroupWhoseServerIsAwayHidesOnlyItsKinds, and so does a cluster that does not
