@@ -21,7 +21,8 @@ type IgnoreRule struct {
 	Name string `yaml:"name"` // "" is every name
 	// Paths are JSON pointers (RFC 6901, with ~1 for / and ~0 for ~) in which an item of
 	// a list is named by its merge key: /spec/template/spec/containers[name=web]/image,
-	// or [port=80,protocol=TCP], or [=text] for an item that is a plain value.
+	// or [port=80,protocol=TCP], or [=text] for an item that is a plain value
+	// (ParsePath).
 	Paths []string `yaml:"paths"`
 	// Managers are field managers, whose fields are meant; with Paths, what of those
 	// paths is theirs.
@@ -62,8 +63,8 @@ func (r IgnoreRule) complete(d *strict.Document, at string) {
 		d.Problemf(at, "expected at least one of paths and managers")
 	}
 	for i, p := range r.Paths {
-		if !strings.HasPrefix(p, "/") {
-			d.Problemf(fmt.Sprintf("%s.paths[%d]", at, i), "expected a JSON pointer such as /spec/replicas, found %q", p)
+		if _, err := ParsePath(p); err != nil {
+			d.Problemf(fmt.Sprintf("%s.paths[%d]", at, i), "%v", err)
 		}
 	}
 	for i, m := range r.Managers {

@@ -145,28 +145,16 @@ func put(v any, steps []step, to any, there bool) any {
 	return v
 }
 
-// pointer reads a JSON pointer in which an item of a list is named by its merge key:
-// /spec/template/spec/containers[name=web]/image, or [port=80,protocol=TCP], or [=text]
-// for an item that is a plain value. As in RFC 6901, ~1 stands for / and ~0 for ~.
-func pointer(text string) []step {
-	var steps []step
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for segment := range strings.SplitSeq(strings.TrimPrefix(text, "/"), "/") {
-		key, names, named := strings.Cut(segment, "[")
-		names, closed := strings.CutSuffix(names, "]")
-		if !named || !closed || !strings.Contains(names, "=") {
-			steps = append(steps, step{key: unescape.Replace(segment)})
-			continue
-		}
-		var item step
-		for name := range strings.SplitSeq(names, ",") {
-			field, value, _ := strings.Cut(name, "=")
-			item.item = append(item.item, [2]string{unescape.Replace(field), unescape.Replace(value)})
-		}
-		if key != "" {
-			steps = append(steps, step{key: unescape.Replace(key)})
-		}
-		steps = append(steps, item)
+// pointer returns the steps of a path of a rule. One that is malformed, which a checked
+// configuration does not have, leads to nothing.
+func pointer(path string) []step {
+	parsed, err := config.ParsePath(path)
+	if err != nil {
+		return []step{{key: path}}
+	}
+	steps := make([]step, len(parsed))
+	for i, p := range parsed {
+		steps[i] = step{key: p.Key, item: p.Item}
 	}
 	return steps
 }
