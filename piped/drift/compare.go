@@ -19,6 +19,13 @@ func (j *judgement) compare(ctx context.Context) error {
 	if j.expected.problem != "" {
 		return nil // which conclude says
 	}
+	for cluster := range j.suspects {
+		leave, err := j.enter(cluster)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	if err := j.read(ctx); err != nil {
 		return err
 	}
@@ -29,6 +36,18 @@ func (j *judgement) compare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// enter takes a lane of a cluster, or returns errNoLane. Who asks for a report does not
+// have to wait.
+func (j *judgement) enter(cluster string) (leave func(), err error) {
+	if j.asked {
+		return func() {}, nil
+	}
+	if !j.lanes.enter(cluster, j.id) {
+		return nil, errNoLane
+	}
+	return func() { j.lanes.leave(cluster) }, nil
 }
 
 // compareIn compares objects of one cluster. If it does not answer, they are blind.
@@ -205,6 +224,11 @@ func (j *judgement) describeExtras(ctx context.Context, cluster string, extra []
 	if len(extra) == 0 {
 		return nil
 	}
+	leave, err := j.enter(cluster)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	held, release, err := j.Clusters.Hold(cluster, j.app)
 	if err != nil {
 		j.unanswered(cluster, extra, err)

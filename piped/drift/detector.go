@@ -2,6 +2,7 @@ package drift
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ import (
 
 // Defaults of Config.
 const (
-	defaultWorkers    = 8
+	defaultWorkers    = 16
 	defaultPatience   = 10 * time.Second
 	defaultSweepEvery = 6 * time.Hour
 )
@@ -100,7 +101,9 @@ type Config struct {
 	NewID    func() string
 	Observer Observer // default nobody
 
-	Workers int // applications judged at once; default 8
+	// Workers is how many applications are judged at once; default 16. No more than a
+	// quarter of them wait for the same cluster.
+	Workers int
 	// Patience is how long objects that cannot be judged leave an application in the
 	// state that it has; default 10 s. Then it is UNKNOWN.
 	Patience time.Duration
@@ -119,6 +122,7 @@ type Detector struct {
 	listed   time.Time                                // when all applications were read last; zero before the first time
 
 	marks marks
+	lanes *lanes
 }
 
 // New returns a Detector that has not started.
@@ -135,7 +139,9 @@ func New(c Config) *Detector {
 	if c.Observer == nil {
 		c.Observer = nobody{}
 	}
-	return &Detector{Config: c, subjects: map[string]*subject{}}
+	d := &Detector{Config: c, subjects: map[string]*subject{}}
+	d.lanes = newLanes(max(1, c.Workers/4), func(id string) { d.later(id, 0) })
+	return d
 }
 
 // Run judges applications until ctx ends, and then returns nil: what was learned is
@@ -264,6 +270,9 @@ func (d *Detector) Report(ctx context.Context, applicationID string, diff bool) 
 func (d *Detector) settle(ctx context.Context, s *subject, err error) {
 	if ctx.Err() != nil {
 		return
+	}
+	if errors.Is(err, errNoLane) {
+		return // it is judged again when there is one
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,6 +9,7 @@
 //	judge.go     one judgement, step by step
 //	look.go      its objects, as far as the watches tell
 //	compare.go   those the watches leave in doubt, and those that are too many
+//	lanes.go     how many are compared in one cluster at once
 //	git.go       commits that are not deployed
 //	conclude.go  what follows: the report, its end, and what is stored
 //	text.go      the same in words
