@@ -28,6 +28,7 @@ const (
 	diffMasked     = "(secret)"
 	diffMaskedGit  = "(secret, as in Git)"
 	diffMaskedLive = "(secret, as it is live)"
+	diffUntold     = "(not told: it may be secret)"
 )
 
 // drift describes an object that differs from Git.

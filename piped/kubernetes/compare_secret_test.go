@@ -155,7 +155,8 @@ metadata: {name: gone}
 	if diff := cmp.Diff([]string{"ConfigMap left EXTRA", "Secret keys EXTRA"}, l.found(results)); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	if got := results[0].Drift.Diff; !strings.Contains(got, "+  color: blue\n") {
+	// The color may have been decrypted for a commit that nobody knows any more.
+	if got := results[0].Drift.Diff; !strings.Contains(got, "+  color: (not told: it may be secret)\n") && !strings.Contains(got, "+  color: '(not told: it may be secret)'\n") || strings.Contains(got, "blue") {
 		t.Errorf("diff:\n%s", got)
 	}
 	if got := results[1].Drift.Diff; strings.Contains(got, "aHVudGVyMg") || !strings.Contains(got, "+  password: (secret)\n") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,9 +59,57 @@ func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref dep
 	}
 	out.Drift = &deploy.ObjectDrift{Object: ref, Cluster: c.name, Kind: deploy.DriftExtra}
 	if whole, ok := live.(*unstructured.Unstructured); ok {
-		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, whole, nil)
+		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, untold(whole), nil)
 	}
 	return out, nil
+}
+
+// untold returns an object that Git does not have any more without what it says: with
+// Git went the knowledge which texts in it are decrypted secrets. Its names, labels and
+// our annotations stay, and so do the fields that there are. The difference itself hides
+// what Secrets hold.
+func untold(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
+		return u
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	for key, value := range u.Object {
+		out.Object[key] = withoutTexts(value)
+	}
+	annotations := out.GetAnnotations()
+	for key, text := range u.GetAnnotations() {
+		if strings.HasPrefix(key, "pipecd.dev/") {
+			annotations[key] = text
+		}
+	}
+	out.SetAPIVersion(u.GetAPIVersion())
+	out.SetKind(u.GetKind())
+	out.SetName(u.GetName())
+	out.SetNamespace(u.GetNamespace())
+	out.SetLabels(u.GetLabels())
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// withoutTexts returns a copy of a value of JSON with something else for its texts.
+func withoutTexts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return diffUntold
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = withoutTexts(value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = withoutTexts(item)
+		}
+		return out
+	}
+	return v
 }
 
 // marks reports whether a live object says of itself that it is the application's.
