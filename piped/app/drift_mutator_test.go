@@ -25,9 +25,7 @@ const mutateTries = 10
 
 // mutate makes up to so many random changes to fields of an object that the agent
 // owns, as somebody else and each in a write of its own. What says whose the object
-// is, and what names an item of a list, stays: an item of another name is another
-// item, and beside the one that an apply puts back it may not be valid. It returns the paths of
-// these fields, and the object as it was.
+// is stays. It returns the paths of these fields, and the object as it was.
 func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInterface, name string, most int) (paths []string, was *unstructured.Unstructured, err error) {
 	if was, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return nil, nil, err
@@ -39,7 +37,7 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 			return nil, nil, err
 		}
 		all = slices.DeleteFunc(all, func(m clustertest.Mutation) bool {
-			return strings.Contains(m.Path, "pipecd.dev/") || namesItem(m.Owned) || slices.ContainsFunc(paths, func(p string) bool { return related(p, m.Owned) })
+			return strings.Contains(m.Path, "pipecd.dev/") || slices.ContainsFunc(paths, func(p string) bool { return related(p, m.Owned) })
 		})
 		if len(all) == 0 {
 			break
@@ -58,15 +56,6 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 		live = answer
 	}
 	return paths, was, nil
-}
-
-// namesItem reports whether a path is that of a field by which the item of a list is
-// named: list[name=x].name.
-func namesItem(path string) bool {
-	item, field, _ := strings.Cut(path[max(strings.LastIndex(path, "["), 0):], "]")
-	return strings.HasPrefix(field, ".") && slices.ContainsFunc(strings.Split(strings.TrimPrefix(item, "["), ","), func(key string) bool {
-		return strings.HasPrefix(key, field[1:]+"=")
-	})
 }
 
 // refused reports whether the API server says that an object is not valid.
