@@ -22,10 +22,10 @@ import (
 // Mark names the version of what an object declares, as far as its metadata tells.
 // It is equal for two versions of an object between which nobody wrote more than its
 // status, or its replicas by its scale, as autoscalers do: if the replicas were ours,
-// that takes them from us (OwnedHash). It is
+// that takes them from us (OwnedHash). A person who scales it has written it. It is
 //
-//   - "g:" and metadata.generation, where the API server counts it and nobody has
-//     scaled the object; labels and annotations are then no part of it, but whoever
+//   - "g:" and metadata.generation, where the API server counts it and no autoscaler
+//     has scaled the object; labels and annotations are then no part of it, but whoever
 //     changes ours takes them from us;
 //   - else "w:" and a hash of who wrote which fields and when, from its managed
 //     fields; two writes of one manager within a second may look the same;
@@ -34,8 +34,7 @@ import (
 // It is never "".
 func Mark(o metav1.Object) string {
 	fields := o.GetManagedFields()
-	scaled := slices.ContainsFunc(fields, func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "scale" })
-	if g := o.GetGeneration(); g != 0 && !scaled {
+	if g := o.GetGeneration(); g != 0 && !slices.ContainsFunc(fields, isScaler) {
 		return "g:" + strconv.FormatInt(g, 10)
 	}
 	if len(fields) == 0 {
@@ -43,7 +42,7 @@ func Mark(o metav1.Object) string {
 	}
 	var written []string
 	for _, e := range fields {
-		if e.Subresource == "status" || e.Subresource == "scale" {
+		if e.Subresource == "status" || isScaler(e) {
 			continue
 		}
 		written = append(written, strings.Join([]string{
@@ -53,6 +52,12 @@ func Mark(o metav1.Object) string {
 	slices.Sort(written)
 	sum := sha256.Sum256([]byte(strings.Join(written, "\x01")))
 	return "w:" + hex.EncodeToString(sum[:16])
+}
+
+// isScaler reports whether an entry of managed fields is of somebody who scales the
+// object by its scale, and no person who does that by hand.
+func isScaler(e metav1.ManagedFieldsEntry) bool {
+	return e.Subresource == "scale" && !strings.HasPrefix(e.Manager, "kubectl")
 }
 
 func writtenAt(e metav1.ManagedFieldsEntry) string {

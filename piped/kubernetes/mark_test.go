@@ -51,6 +51,7 @@ func TestMark(t *testing.T) {
 		"another subresource":         {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("c", update, "resize", `{"f:spec":{}}`, at))}, false},
 		"scaled for the first time":   {counted, scaled(4, at), false},
 		"scaled again":                {scaled(4, at), scaled(5, at.Add(time.Second)), true},
+		"scaled by a person":          {scaled(4, at), metav1.ObjectMeta{Generation: 5, ManagedFields: entries(ours, written("kubectl", update, "scale", `{"f:spec":{"f:replicas":{}}}`, at))}, false},
 		"scaled, and written":         {scaled(4, at), scaled(5, at, written("kubectl", update, "", `{"f:spec":{}}`, at)), false},
 		"someone wrote beside us":     {plain, metav1.ObjectMeta{ManagedFields: entries(ours, written("kubectl", update, "", `{"f:data":{"f:c":{}}}`, at))}, false},
 		"the same fields, later":      {plain, metav1.ObjectMeta{ManagedFields: entries(written("piped", apply, "", `{"f:data":{"f:a":{},"f:b":{}}}`, at.Add(time.Second)))}, false},
