@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	_ "time/tzdata" // sync windows name time zones, whatever the machine knows of them
 
@@ -115,6 +116,11 @@ next start. A second one ends it at once.`,
 			if err != nil {
 				return err
 			}
+			tending, stop := context.WithCancel(cmd.Context())
+			var tends sync.WaitGroup
+			tends.Go(func() { giveBackMemory(tending) })
+			defer tends.Wait()
+			defer stop()
 			return agent.Run(cmd.Context())
 		},
 	}
