@@ -165,6 +165,7 @@ type target struct {
 	source   manifest.Object
 	ref      deploy.ObjectRef
 	desired  *unstructured.Unstructured // what is sent
+	complete *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
 	digest   string                     // of desired
 	config   string                     // of a workload: hash of the configuration its pods get from the set
 	resource ServedKind
@@ -218,6 +219,7 @@ type applyRun struct {
 
 	newNamespaces []string // to be created before the first object
 	restarts      map[string]ConfigChange
+	scaled        map[scaleTarget]bool // by autoscalers of the set
 
 	wait   func(error) // says once that the cluster keeps the apply waiting
 	mu     sync.Mutex
@@ -366,15 +368,23 @@ func (r *applyRun) changed() []*target {
 // prepare settles what is sent: the commit, what is left to others, who decides
 // spec.replicas, and the config-hash.
 func (r *applyRun) prepare(ctx context.Context) error {
-	scaled := scaledBySet(r.objects())
+	r.scaled = scaledBySet(r.objects())
 	for _, t := range r.changed() {
 		setCommit(t.desired, r.commitOf(t))
+		if t.liveObject() != nil {
+			t.complete = t.desired.DeepCopy()
+		}
 		r.yieldFields(t)
 		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
-			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), scaled)
+			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), r.scaled)
 		})
 		if err != nil {
 			return r.cluster.explain(t.source, "look for an autoscaler of", err)
+		}
+		if t.recreated != "" || t.live != nil && t.live.GetDeletionTimestamp() != nil {
+			if err := r.sendComplete(ctx, t); err != nil {
+				return err
+			}
 		}
 	}
 	return r.settleConfig(ctx)

@@ -131,7 +131,6 @@ type comparison struct {
 	compare CompareRequest
 	asked   []*target
 	inSet   map[schema.GroupVersionKind]ServedKind
-	scaled  map[scaleTarget]bool
 	results map[*target]*Compared
 }
 

@@ -104,6 +104,9 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		}
 		if t.recreated != "" || planRecreation(t, err) {
 			r.req.Log.Infof("%s will be deleted and created anew, because %s", t.ref, t.recreated)
+			if err = r.sendComplete(ctx, t); err != nil {
+				return err
+			}
 			t.planned, err = r.tryCreate(ctx, t)
 			return r.cluster.explain(t.source, "create", err)
 		}

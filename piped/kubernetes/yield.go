@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,35 @@ func (r *applyRun) yieldFields(t *target) {
 			yieldField(t.desired, live, steps, ours, others)
 		}
 	}
+}
+
+// sendComplete has an object that is created anew sent with the fields that were left to
+// others: these begin as Git says, and its replicas, if an autoscaler decides about them,
+// with the number there is.
+func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
+	if t.complete == nil {
+		return nil
+	}
+	live, path := t.liveObject(), []string{"spec", "replicas"}
+	if _, decided, _ := unstructured.NestedFieldNoCopy(t.desired.Object, path...); !decided {
+		scaled := replicasOwner(live.GetManagedFields()) != "" || r.scaled[scaleTargetOf(live)]
+		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+			return r.cluster.keepReplicas(ctx, t.desired, live, scaled)
+		})
+		if err != nil {
+			return r.cluster.explain(t.source, "look for an autoscaler of", err)
+		}
+	}
+	n, decided, _ := unstructured.NestedInt64(t.desired.Object, path...)
+	hash := configHash(t.desired)
+	t.desired, t.complete = t.complete, nil
+	if decided {
+		_ = unstructured.SetNestedField(t.desired.Object, n, path...) // fails on a spec that is none, which the API server refuses
+	}
+	if t.isWorkload() {
+		setConfigHash(t.desired, hash)
+	}
+	return nil
 }
 
 // leavesByOwner returns the fields of a live object that are ours, and those of others.
