@@ -109,8 +109,8 @@ const judgedWithin = 5 * time.Second
 // healDue returns when an application may be healed, which may be in the past;
 // ok is false while it may not at all. The conditions are PipeCD's: it is out of
 // sync, the trigger is enabled, no deployment is under way, and the last one
-// ended minWindow ago, or judgedWithin if that is longer. Objects that Git does not
-// have any more are no reason. Last is the deployment triggered last, nil without one.
+// ended minWindow ago, or judgedWithin if that is longer. What healing does not mend is
+// no reason (deploy.SyncState.LeftOver). Last is the deployment triggered last, nil without one.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
 	switch {
 	case app.Sync.Status != deploy.OutOfSync, app.Sync.LeftOver, on.Disabled, app.Deploying:

@@ -50,7 +50,7 @@ func TestHealDue(t *testing.T) {
 		{"the last one runs", drifted, on, ended(deploy.Running, 0), 0, false},
 		{"the last one rolls back", drifted, on, ended(deploy.RollingBack, 0), 0, false},
 		{"an earlier one runs", with(func(a *deploy.Application) { a.Deploying = true }), on, ended(deploy.Cancelled, time.Hour), 0, false},
-		{"only what Git does not have any more", deploy.Application{Sync: deploy.SyncState{Status: deploy.OutOfSync, LeftOver: true}}, on, ended(deploy.Success, time.Hour), 0, false},
+		{"only what healing does not mend", deploy.Application{Sync: deploy.SyncState{Status: deploy.OutOfSync, LeftOver: true}}, on, ended(deploy.Success, time.Hour), 0, false},
 		{"the trigger is disabled", drifted, config.OnOutOfSync{Disabled: true, MinWindow: time.Minute}, ended(deploy.Success, time.Hour), 0, false},
 		{"synced", with(func(a *deploy.Application) { a.Sync.Status = deploy.Synced }), on, ended(deploy.Success, time.Hour), 0, false},
 		{"unknown", with(func(a *deploy.Application) { a.Sync.Status = deploy.SyncUnknown }), on, nil, 0, false},

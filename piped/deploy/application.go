@@ -53,8 +53,8 @@ type SyncState struct {
 	ShortReason      string     `json:"shortReason,omitempty"`
 	Reason           string     `json:"reason,omitempty"`
 	HeadDeploymentID string     `json:"headDeploymentID,omitempty"`
-	// LeftOver: all that is out of sync is objects that Git does not have any more. A
-	// sync does not bring that in order, so that self-healing leaves it alone.
+	// LeftOver: all that is out of sync is what healing does not mend: objects that
+	// Git does not have any more, and commits whose deployment has not succeeded.
 	LeftOver bool      `json:"leftOver,omitempty"`
 	At       time.Time `json:"at"`
 }

@@ -132,7 +132,7 @@ func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
 			told.Incomplete = summaryOf(j.blind)
 		}
 		s.ShortReason, s.Reason = j.conceal(shortReason(r)), j.conceal(reason(told))
-		s.LeftOver = !j.behind && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
+		s.LeftOver = (!j.behind || j.tried) && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
 	case deploy.SyncUnknown:
 		s.ShortReason, s.Reason = summaryOf(j.blind), r.Incomplete
 		if was := j.app.Sync; was.Status == s.Status && was.ShortReason == s.ShortReason {

@@ -13,6 +13,13 @@ type gitSide struct {
 	differs        bool
 	problem        string // why it cannot be told, whenever it is asked
 	known          bool
+	tried          *tried // of the deployment that was triggered last; nil until it is asked for
+}
+
+// tried says whether a commit declares what the head does.
+type tried struct {
+	commit string
+	same   bool
 }
 
 // askGit finds out whether commits are not deployed that change what the application
@@ -53,6 +60,7 @@ func (j *judgement) askGit(ctx context.Context) error {
 	switch {
 	case since.IsZero(), waited >= j.Patience:
 		j.behind, j.undeployed = true, j.git.commits
+		j.tried = since.IsZero() && j.triedHead(ctx, head)
 	case j.wasBehind():
 		j.behind, j.undeployed = true, j.open.Undeployed // it lasts until that one's end
 	default:
@@ -65,4 +73,24 @@ func (j *judgement) askGit(ctx context.Context) error {
 // deployed. They have no names when the branch was rewritten.
 func (j *judgement) wasBehind() bool {
 	return j.open != nil && (len(j.open.Undeployed) > 0 || len(j.open.Objects) == 0)
+}
+
+// triedHead reports whether what the head declares was deployed last, without success.
+func (j *judgement) triedHead(ctx context.Context, head string) bool {
+	last := j.app.LastTriggered
+	if last == nil || last.DeploymentID == j.app.LastSuccessful.DeploymentID {
+		return false
+	}
+	commit := last.Trigger.Commit.Hash
+	if commit == head {
+		return true
+	}
+	if j.git.tried == nil || j.git.tried.commit != commit {
+		_, differs, err := j.Git.Undeployed(ctx, j.app, commit, head)
+		if err != nil {
+			return false // it is asked again
+		}
+		j.git.tried = &tried{commit, !differs}
+	}
+	return j.git.tried.same
 }

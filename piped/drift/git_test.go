@@ -27,3 +27,28 @@ func TestInvalidConfigEndsNoPeriod(t *testing.T) {
 	}
 	l.wantState("web", "OUT_OF_SYNC 1 commit not deployed")
 }
+
+// TestACommitThatFailedIsNotHealed: what a deployment could not bring live is told, and
+// tried again by itself only once Git declares something else.
+func TestACommitThatFailedIsNotHealed(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.deploy("web", "d2", "c2", deploy.Failure)
+	l.git = fakeGit{commits: []string{"c2"}, differs: true}
+	for _, c := range []struct {
+		head   string
+		healed bool
+	}{{"c2", false}, {"c3", true}} {
+		l.evaluate(c.head)
+		l.judge("web")
+		l.wantState("web", "OUT_OF_SYNC 1 commit not deployed")
+		app, err := l.store.Application(t.Context(), "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if app.Sync.LeftOver == c.healed {
+			t.Errorf("at %s it is left over: %v", c.head, app.Sync.LeftOver)
+		}
+	}
+}

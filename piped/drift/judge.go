@@ -33,6 +33,7 @@ type judgement struct {
 
 	undeployed []string // commits
 	behind     bool     // what Git declares is not what is deployed
+	tried      bool     // and the last deployment of it did not succeed
 	gitProblem string
 }
 
