@@ -218,6 +218,38 @@ func TestDriftOverRestarts(t *testing.T) {
 	w.wantPeriods(3, lasts)
 }
 
+// TestDriftOverAnAPIServersRestart: while the API server is away nothing is known, and
+// afterwards the period that lasted goes on, and the next change is told. It is not
+// parallel: the API server is everybody's.
+func TestDriftOverAnAPIServersRestart(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	w := newPeriodWorld(t)
+	w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	w.want(synced)
+	w.greet("drifted")
+	w.want(outOfSync)
+	first := w.wantPeriods(1, lasts)
+
+	if err := cluster.StopComponent(t.Context(), "apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	w.want(modelv1.ApplicationSyncStatus_UNKNOWN)
+	w.wantPeriods(1, lasts)
+	if err := cluster.StartComponent(t.Context(), "apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	w.want(outOfSync)
+	if r := w.wantPeriods(1, lasts); r.GetId() != first.GetId() {
+		t.Errorf("the period is %s after the restart, was %s", r.GetId(), first.GetId())
+	}
+	w.greet("hello")
+	w.want(synced)
+	w.wantPeriods(1, modelv1.DriftEnd_DRIFT_END_REVERTED)
+	w.greet("drifted again")
+	w.want(outOfSync)
+	w.wantPeriods(2, lasts)
+}
+
 // TestDriftOfAnApplicationThatChanges: what becomes of the application itself decides
 // about its periods of drift.
 func TestDriftOfAnApplicationThatChanges(t *testing.T) {

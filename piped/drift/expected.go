@@ -90,8 +90,8 @@ func (d *Detector) read(ctx context.Context, app deploy.Application) (m material
 	case err != nil:
 		return m, "", "", err
 	}
-	if m.want, err = d.Expected(set, deployment, m.inCluster(provider)); err != nil {
-		return m, provider, "", fmt.Errorf("find out what deployment %s has left: %w", id, err)
+	if m.want, err = d.Expected(set, deployment, m.inCluster(provider)); err != nil { // it is the same whenever one asks
+		return m, provider, fmt.Sprintf("what deployment %s has left cannot be told: %v", id, err), nil
 	}
 	return m, provider, "", nil
 }

@@ -422,3 +422,22 @@ func TestMoved(t *testing.T) {
 		t.Errorf("the reason is %q, want %q", app.Sync.Reason, want)
 	}
 }
+
+// TestAnUnreadableSet: where it cannot be told what a deployment has left, nothing is
+// called as in Git.
+func TestAnUnreadableSet(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+	l.deploy("web", "d2", "c2", deploy.Success, object("a", nil))
+	l.unreadable = errors.New("it is not JSON")
+	l.judge("web")
+	l.pass(11 * time.Second)
+	r := l.judge("web")
+	l.wantState("web", `UNKNOWN Cluster "c" cannot be compared`)
+	if want := "what deployment d2 has left cannot be told: it is not JSON; sync the application"; !strings.Contains(r.Incomplete, want) {
+		t.Errorf("the reason is %q, want %q", r.Incomplete, want)
+	}
+}

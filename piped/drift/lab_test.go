@@ -30,10 +30,11 @@ type lab struct {
 	clock    atomic.Int64 // nanoseconds since begin
 	ids      atomic.Int64
 
-	mu       sync.Mutex
-	clusters map[string]*fakeCluster
-	wanted   map[string][]manifest.Object // by deployment
-	git      fakeGit
+	mu         sync.Mutex
+	clusters   map[string]*fakeCluster
+	wanted     map[string][]manifest.Object // by deployment
+	unreadable error                        // why an applied set cannot be read
+	git        fakeGit
 }
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -121,6 +122,9 @@ func (l *lab) Undeployed(context.Context, deploy.Application, string, string) ([
 func (l *lab) expected(_ deploy.AppliedSet, d deploy.Deployment, _ []deploy.InventoryItem) (drift.Expected, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.unreadable != nil {
+		return drift.Expected{}, l.unreadable
+	}
 	return drift.Expected{Commit: d.Trigger.Commit.Hash, Objects: l.wanted[d.ID], VariantKey: "pipecd.dev/variant", VariantValue: "primary"}, nil
 }
 

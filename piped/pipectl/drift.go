@@ -167,15 +167,7 @@ func commits(hashes []string) string {
 
 // watchDrift shows a line for each change of how an application differs from Git.
 func watchDrift(cmd *cobra.Command, t *tool, id string) error {
-	p, err := t.printer(cmd, formatTable)
-	if err != nil {
-		return err
-	}
-	log, err := t.logs.logger(cmd)
-	if err != nil {
-		return err
-	}
-	c, err := t.dial(cmd.Context())
+	p, log, c, err := t.live(cmd)
 	if err != nil {
 		return err
 	}

@@ -88,15 +88,7 @@ func (p *printer) block(stage string, b *modelv1.LogBlock) error {
 // followLogs shows log entries as they come. After a break it asks for what
 // comes after the last ones it has, so that none is lost or shown twice.
 func followLogs(cmd *cobra.Command, t *tool, req *controlv1.FollowStageLogsRequest) error {
-	p, err := t.printer(cmd, formatTable)
-	if err != nil {
-		return err
-	}
-	log, err := t.logs.logger(cmd)
-	if err != nil {
-		return err
-	}
-	c, err := t.dial(cmd.Context())
+	p, log, c, err := t.live(cmd)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,18 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string) (*printer, error) {
 	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, now: t.now()}, nil
 }
 
+// live is what a command needs that shows things as they come, until it is closed.
+func (t *tool) live(cmd *cobra.Command) (p *printer, log *logger, c *client, err error) {
+	if p, err = t.printer(cmd, formatTable); err != nil {
+		return nil, nil, nil, err
+	}
+	if log, err = t.logs.logger(cmd); err != nil {
+		return nil, nil, nil, err
+	}
+	c, err = t.dial(cmd.Context())
+	return p, log, c, err
+}
+
 // query connects, makes one call and prints what it answers, in the given
 // format unless another was asked for.
 func query[R any](cmd *cobra.Command, t *tool, format string, call func(context.Context, *client) (R, error), text func(*printer, R) error) error {

@@ -23,15 +23,7 @@ func newDeploymentWatch(t *tool) *cobra.Command {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
 			}
-			p, err := t.printer(cmd, formatTable)
-			if err != nil {
-				return err
-			}
-			log, err := t.logs.logger(cmd)
-			if err != nil {
-				return err
-			}
-			c, err := t.dial(cmd.Context())
+			p, log, c, err := t.live(cmd)
 			if err != nil {
 				return err
 			}
