@@ -49,6 +49,7 @@ type settings struct {
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
 	pipedID    string           // default "test"; in a cluster that tests share, what agents of one ID have is one's own
+	sweepEvery time.Duration    // default the agent's
 	more       string           // further lines of the configuration's spec, indented
 }
 
@@ -105,7 +106,7 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now})
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -54,6 +54,10 @@ type Options struct {
 	// RolloutPolicy holds the thresholds by which rollouts are judged, where an
 	// application does not set its own; zero values are the defaults.
 	RolloutPolicy rollout.Policy
+
+	// SweepEvery is how often every object is compared with Git although nothing was
+	// heard of it; default 6 h.
+	SweepEvery time.Duration
 }
 
 // App is one agent. Run it once.

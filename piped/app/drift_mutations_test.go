@@ -107,8 +107,10 @@ func (m *mutations) mutate() {
 	m.t.Helper()
 	group, ctx := errgroup.WithContext(m.ctx)
 	group.SetLimit(8)
-	for i, app := range m.apps {
+	for _, app := range m.apps {
 		m.changed[app] = map[string]*changedObject{}
+	}
+	for i, app := range m.apps {
 		for j, o := range m.objects(appID(app)) {
 			random := rand.New(rand.NewPCG(m.seed, uint64(i*1000+j)))
 			group.Go(func() error { return m.mutateOne(ctx, random, app, o) })
