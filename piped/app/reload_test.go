@@ -188,6 +188,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		commit := repo.Push(t, "web", webApp(ns, fmt.Sprintf("v%d", round), ""))
 		agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 		if round == 0 {
+			agent.awaitSyncState(appID("web"), modelv1.ApplicationSyncStatus_SYNCED) // what it has applied is watched
 			first = runtime.NumGoroutine()
 		}
 		replaceFile(t, kubeconfig, fmt.Sprintf("%s\n# rotation %d\n", data, round))
