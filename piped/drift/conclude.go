@@ -46,6 +46,9 @@ func (j *judgement) conclude(ctx context.Context) (deploy.DriftReport, error) {
 		events, stored = j.event(deploy.EventOutOfSync, report, state), &report
 	case drifting || j.open != nil && len(j.blind) > 0:
 		report.ID, report.BeganAt = j.open.ID, j.open.BeganAt
+		if !drifting { // nothing is known to differ, but not all is known: what the period was about tells how it ends
+			report.Objects, report.Undeployed = j.open.Objects, j.open.Undeployed
+		}
 		if !sameReport(*j.open, report) || j.asked || j.deployedSinceSeen() {
 			stored = &report
 		}

@@ -8,8 +8,6 @@ import (
 	"time"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes"
@@ -131,8 +129,8 @@ func (e *expected) add(m material, since time.Time) {
 			e.objects[key(e.cluster, ref)] = t
 		}
 		t.ref, t.wanted, t.variant = ref, true, false
-		t.ignored = o.GetAnnotations()[manifest.AnnotationIgnoreDrift] == "true"
-		t.expires = expires(o.Unstructured)
+		t.ignored = manifest.IgnoresDrift(o.GetAnnotations())
+		_, t.expires = kubernetes.Expires(o.Unstructured)
 	}
 }
 
@@ -168,11 +166,3 @@ func shared(ref deploy.ObjectRef) deploy.ObjectRef {
 }
 
 func share(text string) string { return unique.Make(text).Value() }
-
-// expires reports whether Kubernetes deletes an object some time after it has
-// finished: a Job with ttlSecondsAfterFinished.
-func expires(u *unstructured.Unstructured) bool {
-	gvk := u.GroupVersionKind()
-	_, ok, _ := unstructured.NestedInt64(u.Object, "spec", "ttlSecondsAfterFinished")
-	return ok && gvk.Group == "batch" && gvk.Kind == "Job"
-}

@@ -306,6 +306,20 @@ func TestBlind(t *testing.T) {
 	l.judge("web")
 	l.wantState("web", "OUT_OF_SYNC 1 difference: 1 changed")
 	l.wantPeriods("period-1 ")
+
+	// What differed is changed back while something else cannot be judged.
+	l.cluster().blind["Secret"] = errors.New("connection refused")
+	l.cluster().write("a", marked)
+	l.cluster().differ("a", nil)
+	l.judge("web")
+	l.pass(11 * time.Second)
+	l.judge("web")
+	l.wantState("web", `UNKNOWN Objects in cluster "c" cannot be compared`)
+	l.wantPeriods("period-1 ")
+	clear(l.cluster().blind)
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+	l.wantPeriods("period-1 REVERTED")
 }
 
 // TestGitSide: commits that are not deployed are drift, unless one waits to be.

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"reflect"
@@ -145,17 +144,6 @@ func itemsOf(live *unstructured.Unstructured) []liveItem {
 		out = append(out, *items[key])
 	}
 	return out
-}
-
-func setOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
-	set := &fieldpath.Set{}
-	if e.FieldsV1 == nil {
-		return set, nil
-	}
-	if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-		return nil, fmt.Errorf("read its managed fields: %w", err)
-	}
-	return set, nil
 }
 
 // collides reports whether Git lacks the item, and has another one with the same field.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,8 +140,12 @@ func newComparison(c *Cluster, req CompareRequest) *comparison {
 		Objects: req.Objects, Inventory: req.Inventory, Yield: Yielded(req.Ignore), Log: quiet{},
 	})}
 	r.inSet, r.scaled = definedBy(r.objects()), scaledBySet(r.objects())
+	only := map[string]bool{}
+	for _, ref := range req.Only {
+		only[ref.Key()] = true
+	}
 	for _, t := range r.targets {
-		if req.Only == nil || slices.ContainsFunc(req.Only, func(ref deploy.ObjectRef) bool { return ref.Key() == t.ref.Key() }) {
+		if req.Only == nil || only[t.ref.Key()] {
 			r.asked = append(r.asked, t)
 			r.results[t] = &Compared{Object: t.ref}
 		}
@@ -152,7 +155,7 @@ func newComparison(c *Cluster, req CompareRequest) *comparison {
 
 // object compares one object. The error is one that all others would meet as well.
 func (r *comparison) object(ctx context.Context, t *target, out *Compared) error {
-	if ignored(t.desired) {
+	if manifest.IgnoresDrift(t.desired.GetAnnotations()) {
 		out.Ignored = true
 		return nil
 	}
@@ -166,7 +169,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 		return nil
 	case err != nil:
 		return r.problem(ctx, out, r.cluster.explain(t.source, "read", err), err)
-	case ignored(live):
+	case manifest.IgnoresDrift(live.GetAnnotations()):
 		out.Ignored = true
 		return nil
 	case live.GetDeletionTimestamp() != nil:
@@ -232,7 +235,7 @@ func (r *comparison) missing(out *Compared, t *target, note string) {
 
 // gone is missing, unless Kubernetes removes what has done its work.
 func (r *comparison) gone(out *Compared, t *target, note string) {
-	if _, ends := expires(t.desired); !ends || t.recorded == nil {
+	if _, ends := Expires(t.desired); !ends || t.recorded == nil {
 		r.missing(out, t, note)
 	}
 }
@@ -310,8 +313,7 @@ func (r *comparison) settleDesired(ctx context.Context, t *target, live *unstruc
 // items that an apply removes because it would be refused beside them.
 func (r *comparison) tryWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
-		planned, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
-			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		planned, err = r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
 		return err
 	})
 	found := collisionsOf(t.desired, t.liveObject(), err)
@@ -327,9 +329,4 @@ func (r *comparison) tryWhole(ctx context.Context, t *target) (planned *unstruct
 // against names what an object is compared with: what Git has, and what is ignored.
 func (r *comparison) against(t *target) string {
 	return t.digest + rulesDigest(r.compare.Ignore)
-}
-
-// ignored reports whether an object asks not to be compared.
-func ignored(u *unstructured.Unstructured) bool {
-	return u.GetAnnotations()[manifest.AnnotationIgnoreDrift] == "true"
 }

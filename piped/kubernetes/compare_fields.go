@@ -214,11 +214,8 @@ type leaf struct {
 // leavesOf returns the fields of an entry of managed fields; none if they cannot be
 // read.
 func leavesOf(e metav1.ManagedFieldsEntry) (out []leaf) {
-	if e.FieldsV1 == nil {
-		return nil
-	}
-	set := &fieldpath.Set{}
-	if err := set.FromJSON(strings.NewReader(e.FieldsV1.GetRawString())); err != nil {
+	set, err := setOf(e)
+	if err != nil {
 		return nil
 	}
 	set.Leaves().Iterate(func(p fieldpath.Path) {

@@ -144,13 +144,19 @@ func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Un
 	return planned, err
 }
 
+// serverSideApply sends object, which is t as it is desired or near to it, and returns
+// all of the answer.
+func (c *Cluster) serverSideApply(ctx context.Context, t *target, object *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
+	return c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, object,
+		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
+}
+
 // patch sends one object by server-side apply. The answer is the object as it is
 // now, *unstructured.Unstructured; of a dry run of what is no workload it is the
 // metadata.
 func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav1.Object, error) {
 	if t.isWorkload() || len(dryRun) == 0 {
-		answer, err := c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, t.desired,
-			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
+		answer, err := c.serverSideApply(ctx, t, t.desired, dryRun...)
 		if err != nil {
 			return nil, err
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// expires reports whether Kubernetes deletes an object some time after it has
+// Expires reports whether Kubernetes deletes an object some time after it has
 // finished: a Job with ttlSecondsAfterFinished.
-func expires(u *unstructured.Unstructured) (seconds int64, ok bool) {
+func Expires(u *unstructured.Unstructured) (seconds int64, ok bool) {
 	seconds, ok, _ = unstructured.NestedInt64(u.Object, "spec", "ttlSecondsAfterFinished")
 	return seconds, ok && isJob(u.GroupVersionKind().GroupKind())
 }
@@ -18,7 +18,7 @@ func expires(u *unstructured.Unstructured) (seconds int64, ok bool) {
 // application's last success, which waited for its end; of what is taken over it is
 // supposed.
 func (r *applyRun) leaveExpired(t *target) bool {
-	seconds, ok := expires(t.desired)
+	seconds, ok := Expires(t.desired)
 	if !ok || t.live != nil {
 		return false
 	}

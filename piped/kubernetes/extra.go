@@ -53,7 +53,7 @@ func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref dep
 	}
 	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
 	out.Missing = live.GetDeletionTimestamp() != nil
-	out.Ignored = live.GetAnnotations()[manifest.AnnotationIgnoreDrift] == "true"
+	out.Ignored = manifest.IgnoresDrift(live.GetAnnotations())
 	if out.Missing || out.Ignored || !req.marks(live) || metav1.GetControllerOf(live) != nil {
 		return out, nil
 	}

@@ -130,7 +130,7 @@ func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err er
 		if err != nil {
 			return err
 		}
-		planned, err := client.Apply(ctx, t.ref.Name, t.desired, metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		planned, err := r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
 		if err != nil {
 			return err
 		}

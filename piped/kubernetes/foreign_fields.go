@@ -1,8 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -40,12 +38,9 @@ func withoutClientSide(live, planned *unstructured.Unstructured) (reduced *unstr
 	managers := clientSideManagers()
 	dropped, kept := fieldpath.NewSet(), fieldpath.NewSet()
 	collect := func(into **fieldpath.Set, e metav1.ManagedFieldsEntry) error {
-		if e.FieldsV1 == nil {
-			return nil
-		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			return fmt.Errorf("read its managed fields: %w", err)
+		set, err := setOf(e)
+		if err != nil {
+			return err
 		}
 		*into = (*into).Union(set)
 		return nil

@@ -153,7 +153,7 @@ func (h *healthWait) look(ctx context.Context, p *patient) error {
 
 // ttlHint says what to do when Kubernetes deletes a Job too soon after its end.
 func ttlHint(obj manifest.Object) string {
-	seconds, ok := expires(obj.Unstructured)
+	seconds, ok := Expires(obj.Unstructured)
 	if !ok {
 		return ""
 	}

@@ -67,8 +67,7 @@ func (r *applyRun) tryUpdate(ctx context.Context, t *target, planned *unstructur
 // that it collides with were not there. The answer's managed fields are those of the
 // dry run.
 func (c *Cluster) tryApart(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
-	planned, err := c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, apart(t.desired, collisions),
-		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	planned, err := c.serverSideApply(ctx, t, apart(t.desired, collisions), metav1.DryRunAll)
 	if err != nil {
 		return nil, err
 	}

@@ -112,16 +112,28 @@ func ownedFields(o metav1.Object) (*fieldpath.Set, error) { return ownedOf(o.Get
 func ownedOf(fields []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	owned := fieldpath.NewSet()
 	for _, e := range fields {
-		if !isOurs(e) || e.FieldsV1 == nil {
+		if !isOurs(e) {
 			continue
 		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			return nil, fmt.Errorf("read its managed fields: %w", err)
+		set, err := setOf(e)
+		if err != nil {
+			return nil, err
 		}
 		owned = owned.Union(set)
 	}
 	return owned, nil
+}
+
+// setOf returns the fields of an entry of managed fields.
+func setOf(e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	if e.FieldsV1 == nil {
+		return set, nil
+	}
+	if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
+		return nil, fmt.Errorf("read its managed fields: %w", err)
+	}
+	return set, nil
 }
 
 // digestOwned writes what the fields of a set, which are fields of v, hold. A field

@@ -75,7 +75,7 @@ func keepMember(obj, before any) (any, error) {
 		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), generation: o.Generation, content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
 		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
-		ignored: annotations[manifest.AnnotationIgnoreDrift] == "true", deleting: o.DeletionTimestamp != nil,
+		ignored: manifest.IgnoresDrift(annotations), deleting: o.DeletionTimestamp != nil,
 	}
 	piped := annotations[manifest.AnnotationPiped]
 	if annotations[manifest.AnnotationApplication] != application {

@@ -23,6 +23,12 @@ const (
 	AnnotationOrder              = "pipecd.dev/order"                  // an integer
 )
 
+// IgnoresDrift reports whether an object with these annotations asks not to be compared
+// with Git.
+func IgnoresDrift(annotations map[string]string) bool {
+	return annotations[AnnotationIgnoreDrift] == "true"
+}
+
 // AnnotationResourcePolicy is Helm's: an object with the value ResourcePolicyKeep is
 // not deleted when Git has it no more.
 const (
