@@ -6,12 +6,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Deployment.Metadata that hold the cancel a deployment was given. It is
-// stored before the command is answered: what was promised survives a crash, and
-// whether the cancel or the end of a stage came first is decided by the store.
+// Keys of Deployment.Metadata that hold, beside deploy.MetaCancelledBy, the cancel a
+// deployment was given. It is stored before the command is answered: what was
+// promised survives a crash, and whether the cancel or the end of a stage came first
+// is decided by the store.
 const (
 	metaCancelCommand      = "CancelCommandID"
-	metaCancelledBy        = "CancelledBy"
 	metaCancelNoRollback   = "CancelWithoutRollback"
 	metaCancelWithRollback = "CancelWithRollback"
 )
@@ -29,7 +29,7 @@ func cancelOf(d *deploy.Deployment) *cancellation {
 		return nil
 	}
 	return &cancellation{
-		by:            d.Metadata[metaCancelledBy],
+		by:            d.Metadata[deploy.MetaCancelledBy],
 		forceRollback: d.Metadata[metaCancelWithRollback] != "", noRollback: d.Metadata[metaCancelNoRollback] != "",
 	}
 }
@@ -47,7 +47,7 @@ func acceptCancel(d *deploy.Deployment, c deploy.Command, now time.Time) error {
 	if d.Metadata == nil {
 		d.Metadata = map[string]string{}
 	}
-	d.Metadata[metaCancelCommand], d.Metadata[metaCancelledBy] = c.ID, c.Commander
+	d.Metadata[metaCancelCommand], d.Metadata[deploy.MetaCancelledBy] = c.ID, c.Commander
 	switch {
 	case c.ForceRollback:
 		d.Metadata[metaCancelWithRollback] = "true"

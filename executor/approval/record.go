@@ -8,9 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Stage.Metadata.
+// Keys of Stage.Metadata, beside deploy.MetaApprovedBy.
 const (
-	metaApprovedBy = "ApprovedBy" // PipeCD's: the approvers' names for people to read
 	metaRejectedBy = "RejectedBy"
 	metaRecord     = "approvalRecord" // JSON of a record: what is decided by
 )
@@ -48,7 +47,7 @@ func (r record) metadata() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv := map[string]string{metaRecord: string(text), metaApprovedBy: strings.Join(r.approvers(), ", ")}
+	kv := map[string]string{metaRecord: string(text), deploy.MetaApprovedBy: strings.Join(r.approvers(), ", ")}
 	if r.Rejection != nil {
 		kv[metaRejectedBy] = r.Rejection.By
 	}

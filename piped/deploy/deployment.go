@@ -242,6 +242,13 @@ const (
 	MetaOnInterrupted = "onInterrupted" // what becomes of it when it is interrupted
 )
 
+// Keys under which the metadata names people: of a WAIT_APPROVAL stage those who have
+// approved, as PipeCD does, and of a deployment who has cancelled it.
+const (
+	MetaApprovedBy  = "ApprovedBy"
+	MetaCancelledBy = "CancelledBy"
+)
+
 // MetaPruneRefused is the key of the Stage.Metadata under which a stage that would
 // have deleted too much names what: a JSON array of ObjectRef.
 const MetaPruneRefused = "pruneRefused"
@@ -255,6 +262,11 @@ const (
 	MetaHooks         = "hooks"
 	MetaTraffic       = "traffic"
 )
+
+// MetaEnvironmentURL is the key of the Deployment.Metadata that holds where what is
+// deployed can be seen, as its application's configuration says; there is none if it
+// says nothing.
+const MetaEnvironmentURL = "environmentURL"
 
 // ShownMetadata returns the metadata that is for people: without what names objects,
 // for a name can hold what was decrypted.

@@ -28,6 +28,7 @@ const (
 	EventApproved     EventType = "DEPLOYMENT_APPROVED"
 
 	EventRolloutEnded EventType = "ROLLOUT_ENDED"
+	EventScalingEnded EventType = "SCALING_ENDED"
 
 	// EventSelfHealStopped: drift came back too often and is no longer undone. It
 	// is our own; PipeCD heals without end.
@@ -37,6 +38,21 @@ const (
 	// has ended.
 	EventOutOfSync EventType = "APPLICATION_OUT_OF_SYNC"
 	EventSynced    EventType = "APPLICATION_SYNCED"
+
+	// EventPlanPreviewed: a plan preview for a pull request is there to be told. It is
+	// our own, and of no application.
+	EventPlanPreviewed EventType = "PLAN_PREVIEW_ANSWERED"
+
+	// EventHealthy: an application that was degraded is well again; PipeCD has the
+	// name and never sends it. EventDegraded is our own.
+	EventHealthy  EventType = "APPLICATION_HEALTHY"
+	EventDegraded EventType = "APPLICATION_DEGRADED"
+
+	// EventTriggerFailed: the configuration of an application cannot be used.
+	EventTriggerFailed EventType = "DEPLOYMENT_TRIGGER_FAILED"
+
+	EventPipedStarted EventType = "PIPED_STARTED"
+	EventPipedStopped EventType = "PIPED_STOPPED"
 )
 
 var deploymentEvents = map[Status]EventType{
@@ -70,11 +86,7 @@ var approvalEvents = map[StageStatus]EventType{StageRunning: EventWaitApproval, 
 // unique because a status is entered at most once.
 func EventsFor(d *Deployment, t Transition) []Event {
 	var out []Event
-	add := func(kind EventType, key string) {
-		if e, ok := newEvent(d, t, kind, key); ok {
-			out = append(out, e)
-		}
-	}
+	add := func(kind EventType, key string) { out = append(out, newEvent(d, t, kind, key)) }
 	key := d.ID + "/" + t.StageID + "/" + t.To
 	if t.StageID == "" {
 		if kind, ok := deploymentEvents[Status(t.To)]; ok {
@@ -93,16 +105,63 @@ func EventsFor(d *Deployment, t Transition) []Event {
 	return out
 }
 
-func newEvent(d *Deployment, t Transition, kind EventType, key string) (Event, bool) {
-	payload, err := json.Marshal(map[string]any{
-		"application": d.ApplicationName, "commit": d.Trigger.Commit, "summary": d.Summary,
-		"from": t.From, "to": t.To, "reason": t.Reason,
-	})
-	if err != nil {
-		return Event{}, false // strings and times always encode
+func newEvent(d *Deployment, t Transition, kind EventType, key string) Event {
+	p := EventPayload{Application: d.ApplicationName, Commit: &d.Trigger.Commit, Summary: d.Summary, From: t.From, To: t.To, Reason: t.Reason}
+	switch kind {
+	case EventApproved:
+		p.Approver = d.Stage(t.StageID).Metadata[MetaApprovedBy]
+	case EventCancelled:
+		p.Commander = d.Metadata[MetaCancelledBy]
 	}
 	return Event{
 		Key: key, Type: kind, ApplicationID: d.ApplicationID,
-		DeploymentID: d.ID, StageID: t.StageID, Payload: payload, At: t.At,
-	}, true
+		DeploymentID: d.ID, StageID: t.StageID, Payload: p.JSON(), At: t.At,
+	}
+}
+
+// EventPayload is what the payload of an event may say beside the event's own
+// fields. Payloads may hold more; what is empty does not concern the event.
+type EventPayload struct {
+	Application string  `json:"application,omitempty"` // its name
+	Commit      *Commit `json:"commit,omitempty"`
+	Summary     string  `json:"summary,omitempty"` // of the deployment
+
+	From   string `json:"from,omitempty"` // statuses, of what has moved
+	To     string `json:"to,omitempty"`
+	Reason string `json:"reason,omitempty"`
+
+	Approver  string `json:"approver,omitempty"`  // of EventApproved
+	Commander string `json:"commander,omitempty"` // of EventCancelled, when a person cancelled
+
+	Cluster  string       `json:"cluster,omitempty"` // of EventRolloutEnded, as the next two
+	Workload *ObjectRef   `json:"workload,omitempty"`
+	Phase    RolloutPhase `json:"phase,omitempty"`
+	Rollout  *RolloutEnd  `json:"rollout,omitempty"` // the whole, of EventScalingEnded, too
+
+	Piped *PipedIdentity `json:"piped,omitempty"` // of EventPipedStarted and EventPipedStopped
+}
+
+// PipedIdentity names an agent.
+type PipedIdentity struct {
+	ID        string `json:"id"`
+	Name      string `json:"name,omitempty"`
+	Version   string `json:"version,omitempty"`
+	ProjectID string `json:"projectID"`
+}
+
+// JSON returns the payload as an event carries it.
+func (p EventPayload) JSON() json.RawMessage {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return json.RawMessage("{}") // strings and times always encode
+	}
+	return data
+}
+
+// Details returns what the payload says; what cannot be read says nothing.
+func (e Event) Details() (p EventPayload) {
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return EventPayload{}
+	}
+	return p
 }
