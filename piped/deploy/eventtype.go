@@ -72,5 +72,6 @@ func (t EventType) Group() EventGroup {
 
 // Own reports whether PipeCD has no such event.
 func (t EventType) Own() bool {
-	return t == EventSelfHealStopped || t == EventDegraded || t == EventRolloutEnded || t == EventScalingEnded
+	n := t.Number()
+	return n < 0 || n >= 1000 || n%100 == 99
 }
