@@ -54,25 +54,42 @@ func (p RolloutPhase) Terminal() bool {
 	return false
 }
 
+// RolloutKind tells what a record is of.
+type RolloutKind string
+
+// The kinds of records. What is stored without a kind is a rollout.
+const (
+	RolloutKindRollout RolloutKind = "ROLLOUT" // new pods from a changed template
+	RolloutKindScaling RolloutKind = "SCALING" // more or fewer pods of the same template
+)
+
 // Rollout is the durable record of one workload's rollout by one stage: exactly
 // one per (stage, cluster, workload), ending in exactly one terminal phase. An
 // external one, which no deployment of this agent began, is one revision of a
 // Deployment.
+//
+// A scaling is recorded alike, whoever began it: it is of no deployment, and has the
+// phases Progressing, Complete, Superseded, Gone and TimedOut.
 type Rollout struct {
-	ID            string // RolloutID or ExternalRolloutID
-	ApplicationID string
-	DeploymentID  string // "" if external, StageID too
-	StageID       string
-	Cluster       string
-	Workload      ObjectRef
-	UID           string // of the workload, known once applied
+	ID              string // RolloutID, ExternalRolloutID or ScalingID
+	Kind            RolloutKind
+	ApplicationID   string
+	ApplicationName string // when the record began; "" when nobody knew
+	DeploymentID    string // "" if external, StageID too
+	StageID         string
+	Commit          string // whose template it is; "" if external
+	Cluster         string
+	Workload        ObjectRef
+	UID             string // of the workload, known once applied
 
 	Phase  RolloutPhase
 	Reason string // why the phase was entered, for a person
 
 	// ChangedBy is the field manager that wrote the template of an external
-	// rollout, "" if unknown.
-	ChangedBy string
+	// rollout, and of a scaling the number of replicas; "" if unknown. SupersededBy
+	// wrote the template that took over, of what is Superseded by one.
+	ChangedBy    string
+	SupersededBy string
 
 	// IntentDigest is the digest of the template that was about to be applied
 	// when the intent was written, as the API server would return it ("" when
@@ -87,9 +104,11 @@ type Rollout struct {
 	Generation     int64  // metadata.generation the apply led to
 	TargetUID      string // the ReplicaSet that carries the template
 	TargetName     string // the same; of a StatefulSet the ControllerRevision
-	Revision       int64
+	Revision       int64  // 0 when unknown, and always of a StatefulSet, whose revisions have names
 	DesiredAtStart int32
-	ReplicasBefore int32 // desired before the first apply
+	ReplicasBefore int32 // desired before the first apply, or before it was seen
+	ReplicasAfter  int32 // desired when the rollout was looked at last
+	Parts          RolloutParts
 
 	// ProvenBefore: an earlier rollout of the template found live had ended well.
 	// Pods that are down since are no reason to wait if the template stays.
@@ -122,12 +141,29 @@ type Rollout struct {
 
 	Version int64 // counts the writes of the row; compared and swapped
 
-	// StartedAt is when it began: when the intent was stored, and of an external
-	// one when the cluster says that its template was written.
+	// StartedAt is when it began: when the API server answered the first apply, before
+	// that when the intent was stored, and of an external one when the cluster says that
+	// its template was written. CompletedAt is when the API server showed the end, and
+	// UpdatedAt then when that was stored.
 	StartedAt   time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	CompletedAt time.Time
+}
+
+// RolloutParts is how long the new pods of a rollout took for the parts of becoming
+// ready: of each part the slowest pod's time, among those that came through it.
+// Clusters tell times in whole seconds.
+type RolloutParts struct {
+	Schedule Took // from creation until a node was found
+	Pull     Took // until the last container had started, so that all images were there
+	Ready    Took // until it was ready
+}
+
+// Took is a duration, if it was measured.
+type Took struct {
+	Measured bool
+	Time     time.Duration
 }
 
 // RolloutID names the rollout of a workload by a stage of a deployment.
@@ -141,8 +177,15 @@ func ExternalRolloutID(cluster, workloadUID string, revision int64) string {
 	return "external/" + cluster + "/" + workloadUID + "/" + strconv.FormatInt(revision, 10)
 }
 
+// ScalingID names a scaling of a workload, whose spec had the given generation when
+// it was seen first.
+func ScalingID(cluster, workloadUID string, generation int64) string {
+	return "scaling/" + cluster + "/" + workloadUID + "/" + strconv.FormatInt(generation, 10)
+}
+
 // External reports whether no deployment of this agent began the rollout. The
-// time of its end may then be the cluster's, before it was stored.
+// time of its end may then be the cluster's, before it was stored. Scalings are
+// external.
 func (r Rollout) External() bool { return r.DeploymentID == "" }
 
 // InventoryItem is one object an application applied.
