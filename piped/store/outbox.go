@@ -38,7 +38,7 @@ func flushEvents(ctx context.Context, writers ...*tx) error {
 
 func scanNumber(row scanner) (n int64, err error) { return n, row.Scan(&n) }
 
-// Events returns up to limit (0: all) events that are not delivered and have a
+// Events returns up to limit (0: all) events that are not marked delivered and have a
 // number above afterSeq, in the order in which they were committed.
 func (s *Store) Events(ctx context.Context, afterSeq int64, limit int) ([]deploy.Event, error) {
 	var f filter
@@ -55,17 +55,4 @@ func scanEvent(row scanner) (e deploy.Event, err error) {
 	err = row.Scan(&e.Seq, &e.Key, &e.Type, &e.ApplicationID, &e.DeploymentID, &e.StageID, &payload, &at)
 	e.Payload, e.At = json.RawMessage(payload), fromMilli(at)
 	return e, err
-}
-
-// MarkDelivered marks events as delivered. Marking one again changes nothing.
-func (s *Store) MarkDelivered(ctx context.Context, seqs ...int64) error {
-	err := s.write(ctx, func(t *tx) error {
-		for _, seq := range seqs {
-			if _, err := t.exec(ctx, "UPDATE outbox SET delivered_at = ? WHERE seq = ? AND delivered_at = 0", toMilli(t.store.now()), seq); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return s.fail(err, "mark events delivered")
 }

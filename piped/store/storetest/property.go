@@ -244,7 +244,7 @@ func (w *world) checkOutbox(rt *rapid.T) {
 		rt.Fatalf("events (-log +outbox):\n%s", diff)
 	}
 	// The next round starts with an empty outbox.
-	if err := w.env.store.MarkDelivered(w.ctx, seqs...); err != nil {
+	if err := w.env.store.RouteEvents(w.ctx, seqs); err != nil {
 		rt.Fatal(err)
 	}
 }

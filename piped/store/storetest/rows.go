@@ -389,7 +389,7 @@ func testOutbox(t *testing.T, e *env) {
 		}
 	}
 	for range 2 {
-		if err := e.store.MarkDelivered(ctx, 1, 3); err != nil {
+		if err := e.store.RouteEvents(ctx, []int64{1, 3}); err != nil {
 			t.Fatal(err)
 		}
 	}

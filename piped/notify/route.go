@@ -1,0 +1,63 @@
+package notify
+
+import (
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Route says which events are told. Of each condition that is there an event must
+// fulfil one, of Labels all, and of the ignore conditions none; events without
+// application or labels, such as PIPED_STARTED, pass those that are about these. That
+// is PipeCD's rule.
+//
+// Events that PipeCD does not have pass only where they are asked for, by their name
+// or their group: a configuration that was written for PipeCD tells nothing new.
+type Route struct {
+	Events, IgnoreEvents []deploy.EventType
+	Groups, IgnoreGroups []deploy.EventGroup
+	Apps, IgnoreApps     []string
+	Labels, IgnoreLabels map[string]string
+}
+
+// Matches reports whether the route tells n.
+func (r Route) Matches(n Notice) bool {
+	kind, group := n.Event.Type, n.Event.Type.Group()
+	return group != "" && !r.ignores(n) &&
+		(len(r.Events) == 0 || slices.Contains(r.Events, kind)) &&
+		(len(r.Groups) == 0 || slices.Contains(r.Groups, group)) &&
+		(!kind.Own() || len(r.Events)+len(r.Groups) > 0) &&
+		r.matchesApplication(n)
+}
+
+func (r Route) ignores(n Notice) bool {
+	if slices.Contains(r.IgnoreEvents, n.Event.Type) || slices.Contains(r.IgnoreGroups, n.Event.Type.Group()) {
+		return true
+	}
+	if app := n.ApplicationName(); app != "" && slices.Contains(r.IgnoreApps, app) {
+		return true
+	}
+	labels := n.Labels()
+	for name, value := range r.IgnoreLabels {
+		if got, ok := labels[name]; ok && got == value {
+			return true
+		}
+	}
+	return false
+}
+
+func (r Route) matchesApplication(n Notice) bool {
+	if app := n.ApplicationName(); app != "" && len(r.Apps) > 0 && !slices.Contains(r.Apps, app) {
+		return false
+	}
+	labels := n.Labels()
+	if len(labels) == 0 {
+		return true
+	}
+	for name, value := range r.Labels {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,10 @@
+// Package webhook tells notices to an HTTP server, in the JSON that PipeCD's webhooks
+// have: {"Type": 4, "Metadata": {"deployment": {...}}}, with the names and numbers of
+// its messages, and empty fields left out as PipeCD leaves them out.
+//
+// It declares these messages itself. Each request carries, beside PipeCD's header with
+// a fixed secret, what lets a receiver tell repetitions and forgeries: the name and the
+// key of the event, and a signature over the time and the body.
+//
+// It never shows the address or the secret, neither in errors nor in logs.
+package webhook

@@ -1,0 +1,135 @@
+package webhook
+
+import (
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/notify"
+)
+
+// message is what is posted. The names are those of PipeCD's Go struct.
+type message struct {
+	Type     int      `json:"Type"`
+	Metadata metadata `json:"Metadata"`
+}
+
+// metadata is what PipeCD's messages NotificationEvent... have, all in one: each event
+// fills what its message has. From rollout on it is our own.
+type metadata struct {
+	Deployment  *deployment  `json:"deployment,omitempty"`
+	Stage       *stage       `json:"stage,omitempty"`
+	Application *application `json:"application,omitempty"`
+	State       *syncState   `json:"state,omitempty"`
+
+	Summary       string `json:"summary,omitempty"`
+	Approver      string `json:"approver,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+	Commander     string `json:"commander,omitempty"`
+	CommitHash    string `json:"commit_hash,omitempty"`
+	CommitMessage string `json:"commit_message,omitempty"`
+
+	MentionedAccounts []string `json:"mentioned_accounts,omitempty"`
+	MentionedGroups   []string `json:"mentioned_groups,omitempty"`
+
+	// Of the agent itself.
+	ID        string `json:"id,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Version   string `json:"version,omitempty"`
+	ProjectID string `json:"project_id,omitempty"`
+
+	Rollout *rollout `json:"rollout,omitempty"`
+}
+
+type rollout struct {
+	Cluster   string `json:"cluster,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Phase     string `json:"phase,omitempty"`
+}
+
+// message returns n as it is posted.
+func (s *Sender) message(n notify.Notice) message {
+	var m metadata
+	m.MentionedAccounts, m.MentionedGroups = n.Mentioned()
+	switch n.Event.Type.Group() {
+	case deploy.GroupPiped:
+		if p := n.Details.Piped; p != nil {
+			m.ID, m.Name, m.Version, m.ProjectID = p.ID, p.Name, p.Version, p.ProjectID
+		}
+	case deploy.GroupStage:
+		m.Deployment, m.Stage = s.deployment(n), s.stage(n)
+	case deploy.GroupRollout:
+		m.Application, m.Rollout, m.Reason = s.application(n), rolloutOf(n.Details), n.Details.Reason
+		if n.Event.DeploymentID != "" {
+			m.Deployment = s.deployment(n)
+		}
+	case deploy.GroupApplicationSync, deploy.GroupApplicationHealth:
+		s.ofApplication(n, &m)
+	default:
+		s.ofDeployment(n, &m)
+	}
+	return message{n.Event.Type.Number(), m}
+}
+
+func (s *Sender) ofDeployment(n notify.Notice, m *metadata) {
+	if n.Event.Type == deploy.EventTriggerFailed {
+		m.Application, m.Reason = s.application(n), n.Details.Reason
+		if c := n.Commit(); c != nil {
+			m.CommitHash, m.CommitMessage = c.Hash, c.Message
+		}
+		return
+	}
+	m.Deployment = s.deployment(n)
+	switch n.Event.Type {
+	case deploy.EventPlanned:
+		m.Summary = n.Details.Summary
+	case deploy.EventApproved:
+		m.Approver = n.Details.Approver
+	case deploy.EventFailed:
+		m.Reason = n.Details.Reason
+	case deploy.EventCancelled:
+		m.Commander = n.Details.Commander
+	}
+}
+
+func (s *Sender) ofApplication(n notify.Notice, m *metadata) {
+	m.Application = s.application(n)
+	switch n.Event.Type {
+	case deploy.EventSynced:
+		m.State = &syncState{Status: number(deploy.SyncStatuses(), deploy.Synced), ShortReason: n.Details.Reason, Timestamp: seconds(n.Event.At)}
+	case deploy.EventOutOfSync:
+		m.State = &syncState{Status: number(deploy.SyncStatuses(), deploy.OutOfSync), ShortReason: n.Details.Reason, Timestamp: seconds(n.Event.At)}
+	default:
+		m.Reason = n.Details.Reason
+	}
+	if n.Event.DeploymentID != "" {
+		m.Deployment = s.deployment(n)
+	}
+}
+
+func rolloutOf(p deploy.EventPayload) *rollout {
+	r := &rollout{Cluster: p.Cluster, Phase: string(p.Phase)}
+	if w := p.Workload; w != nil {
+		r.Kind, r.Namespace, r.Name = w.Kind, w.Namespace, w.Name
+	}
+	return r
+}
+
+// seconds returns a time in unix seconds, 0 for the zero time.
+func seconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// number returns the number of a value in PipeCD's enum: its place in the list.
+func number[T comparable](list []T, value T) int {
+	for i, v := range list {
+		if v == value {
+			return i
+		}
+	}
+	return 0
+}

@@ -1,0 +1,270 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// How much of what was told is kept, and for how long.
+const (
+	eventsFor      = 90 * 24 * time.Hour // events that were led to their receivers
+	deadLettersFor = 30 * 24 * time.Hour
+	notesFor       = 90 * 24 * time.Hour
+	maxDeadLetters = 1000 // of each receiver
+	shownDead      = 20   // of each receiver, in its state
+	maxErrorText   = 1000 // bytes of why a delivery failed
+)
+
+// RegisterReceivers makes the named receivers all that there are. One that is new is
+// told of no event that is committed already; of one that is gone, what it was to be
+// told and what it remembered is dropped.
+func (s *Store) RegisterReceivers(ctx context.Context, names ...string) error {
+	err := s.write(ctx, func(t *tx) error {
+		known, err := t.receivers(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range known {
+			if slices.Contains(names, name) {
+				continue
+			}
+			if _, err := t.exec(ctx, "DELETE FROM receivers WHERE name = ?", name); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			if _, err := t.exec(ctx, `INSERT INTO receivers (name, since) SELECT ?, value FROM counters WHERE name = 'outbox'
+				ON CONFLICT (name) DO NOTHING`, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "store the receivers of notifications")
+}
+
+// receivers returns the number of the last event that is older than each receiver.
+func (t *tx) receivers(ctx context.Context) (map[string]int64, error) {
+	type receiver struct {
+		name  string
+		since int64
+	}
+	rows, err := all(ctx, t, func(row scanner) (r receiver, err error) { return r, row.Scan(&r.name, &r.since) }, "SELECT name, since FROM receivers")
+	out := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		out[r.name] = r.since
+	}
+	return out, err
+}
+
+// RouteEvents marks events as delivered and stores in the same transaction to whom
+// they are to be handed over: of each delivery the receiver, the order and the
+// event's number count. What was marked before makes no delivery again, and neither
+// does an event for a receiver that is not registered or younger than it.
+func (s *Store) RouteEvents(ctx context.Context, seqs []int64, deliveries ...deploy.Delivery) error {
+	err := s.write(ctx, func(t *tx) error {
+		since, err := t.receivers(ctx)
+		if err != nil {
+			return err
+		}
+		now := toMilli(s.now())
+		marked := map[int64]bool{}
+		for chunk := range slices.Chunk(seqs, rowsPerInsert) {
+			args := []any{now}
+			for _, seq := range chunk {
+				args = append(args, seq)
+			}
+			fresh, err := all(ctx, t, scanNumber, "UPDATE outbox SET delivered_at = ? WHERE delivered_at = 0 AND seq IN ("+placeholders(len(chunk))+") RETURNING seq", args...)
+			if err != nil {
+				return err
+			}
+			for _, seq := range fresh {
+				marked[seq] = true
+			}
+		}
+		var rows [][]any
+		for _, d := range deliveries {
+			if from, known := since[d.Receiver]; known && d.Event.Seq > from && marked[d.Event.Seq] {
+				rows = append(rows, []any{d.Receiver, d.Event.Seq, d.Order, now, now})
+			}
+		}
+		return t.insert(ctx, "deliveries", "receiver, seq, order_key, next_at, created_at", "ON CONFLICT (seq, receiver) DO NOTHING", rows)
+	})
+	return s.fail(err, "lead events to their receivers")
+}
+
+const selectDelivery = `SELECT d.receiver, d.order_key, d.attempts, d.next_at, d.error, d.created_at, d.given_up_at,
+	o.seq, o.event_key, o.type, o.application_id, o.deployment_id, o.stage_id, o.payload, o.at
+	FROM deliveries d JOIN outbox o ON o.seq = d.seq`
+
+func scanDelivery(row scanner) (d deploy.Delivery, err error) {
+	var payload string
+	var next, created, givenUp, at int64
+	e := &d.Event
+	err = row.Scan(&d.Receiver, &d.Order, &d.Attempts, &next, &d.Error, &created, &givenUp,
+		&e.Seq, &e.Key, &e.Type, &e.ApplicationID, &e.DeploymentID, &e.StageID, &payload, &at)
+	d.NextAt, d.CreatedAt, d.GivenUpAt = fromMilli(next), fromMilli(created), fromMilli(givenUp)
+	e.Payload, e.At = json.RawMessage(payload), fromMilli(at)
+	return d, err
+}
+
+// dueDeliveries are those of a receiver that may be tried at a time: nothing of their
+// order that was committed before waits.
+const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND d.next_at <= ? AND (d.order_key = '' OR NOT EXISTS (
+	SELECT 1 FROM deliveries e WHERE e.receiver = d.receiver AND e.order_key = d.order_key AND e.given_up_at = 0 AND e.seq < d.seq))
+	ORDER BY d.seq`
+
+const nextDelivery = "SELECT COALESCE(MIN(next_at), 0) FROM deliveries WHERE receiver = ? AND given_up_at = 0 AND next_at > ?"
+
+// PendingDeliveries returns up to limit (0: all) deliveries of a receiver that may be
+// tried now, in the order of their events, and when the next one that failed is to be
+// tried again: zero when none is. Of several of one order only the first may be tried.
+func (s *Store) PendingDeliveries(ctx context.Context, receiver string, limit int) (due []deploy.Delivery, next time.Time, err error) {
+	now := toMilli(s.now())
+	f := filter{args: []any{receiver, now}}
+	due, err = all(ctx, s, scanDelivery, f.limit(selectDelivery+dueDeliveries, limit), f.args...)
+	if err != nil {
+		return nil, time.Time{}, s.fail(err, "read what "+receiver+" is to be told")
+	}
+	at, _, err := one(ctx, s, scanNumber, nextDelivery, receiver, now)
+	return due, fromMilli(at), s.fail(err, "read what "+receiver+" is to be told")
+}
+
+// FinishDelivery forgets a delivery that was handed over. One that is not there any
+// more changes nothing.
+func (s *Store) FinishDelivery(ctx context.Context, d deploy.Delivery) error {
+	return s.changeDelivery(ctx, d, "DELETE FROM deliveries WHERE receiver = ? AND seq = ?", d.Receiver, d.Event.Seq)
+}
+
+// RetryDelivery notes that an attempt failed, why, and when the next one is due.
+func (s *Store) RetryDelivery(ctx context.Context, d deploy.Delivery, next time.Time, why string) error {
+	return s.changeDelivery(ctx, d, "UPDATE deliveries SET attempts = attempts + 1, next_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
+		toMilli(next), shortened(why), d.Receiver, d.Event.Seq)
+}
+
+func (s *Store) changeDelivery(ctx context.Context, d deploy.Delivery, query string, args ...any) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, query, args...)
+		return err
+	})
+	return s.fail(err, "store what became of event "+d.Event.Key+" for "+d.Receiver)
+}
+
+// GiveUpDelivery notes that the last attempt failed and that there will be no other.
+// The last 1000 of a receiver are kept for 30 days.
+func (s *Store) GiveUpDelivery(ctx context.Context, d deploy.Delivery, why string) error {
+	err := s.write(ctx, func(t *tx) error {
+		if _, err := t.exec(ctx, "UPDATE deliveries SET attempts = attempts + 1, given_up_at = ?, error = ? WHERE receiver = ? AND seq = ? AND given_up_at = 0",
+			toMilli(s.now()), shortened(why), d.Receiver, d.Event.Seq); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `DELETE FROM deliveries WHERE receiver = ? AND given_up_at > 0 AND seq IN (
+			SELECT seq FROM deliveries WHERE receiver = ? AND given_up_at > 0 ORDER BY given_up_at DESC, seq DESC LIMIT 1000000 OFFSET ?)`,
+			d.Receiver, d.Receiver, maxDeadLetters)
+		return err
+	})
+	return s.fail(err, "give up event "+d.Event.Key+" for "+d.Receiver)
+}
+
+func shortened(text string) string {
+	if len(text) > maxErrorText {
+		return clean(text[:maxErrorText]) + "…"
+	}
+	return text
+}
+
+// HurryDeliveries makes all that failed due now: what stood in the way may be mended.
+func (s *Store) HurryDeliveries(ctx context.Context) error {
+	err := s.write(ctx, func(t *tx) error {
+		now := toMilli(s.now())
+		_, err := t.exec(ctx, "UPDATE deliveries SET next_at = ? WHERE given_up_at = 0 AND next_at > ?", now, now)
+		return err
+	})
+	return s.fail(err, "try again what failed to be delivered")
+}
+
+const forgottenEvents = `DELETE FROM outbox WHERE seq IN (SELECT o.seq FROM outbox o WHERE o.delivered_at > 0 AND o.delivered_at < ?
+	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT 1000)`
+
+// ForgetEvents deletes events, 1000 at most, that were led to their receivers 90 days
+// ago, what was given up 30 days ago, and what receivers noted 90 days ago.
+func (s *Store) ForgetEvents(ctx context.Context) error {
+	err := s.write(ctx, func(t *tx) error {
+		now := s.now()
+		for query, age := range map[string]time.Duration{
+			"DELETE FROM deliveries WHERE given_up_at > 0 AND given_up_at < ?": deadLettersFor,
+			"DELETE FROM receiver_notes WHERE updated_at < ?":                  notesFor,
+			forgottenEvents: eventsFor,
+		} {
+			if _, err := t.exec(ctx, query, toMilli(now.Add(-age))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return s.fail(err, "forget what was told long ago")
+}
+
+// ReceiverStates returns how far each registered receiver is, by name.
+func (s *Store) ReceiverStates(ctx context.Context) (map[string]deploy.ReceiverState, error) {
+	out := map[string]deploy.ReceiverState{}
+	states, err := all(ctx, s, scanReceiverState, `SELECT r.name,
+		(SELECT COUNT(*) FROM deliveries d WHERE d.receiver = r.name AND d.given_up_at = 0),
+		(SELECT COALESCE(MIN(d.created_at), 0) FROM deliveries d WHERE d.receiver = r.name AND d.given_up_at = 0),
+		(SELECT COUNT(*) FROM deliveries d WHERE d.receiver = r.name AND d.given_up_at > 0),
+		COALESCE((SELECT d.error FROM deliveries d WHERE d.receiver = r.name AND d.given_up_at = 0 AND d.attempts > 0 ORDER BY d.seq LIMIT 1), '')
+		FROM receivers r`)
+	if err != nil {
+		return nil, s.fail(err, "read the state of the receivers")
+	}
+	for _, state := range states {
+		if state.Dead > 0 {
+			f := filter{args: []any{state.Name}}
+			query := f.limit(selectDelivery+" WHERE d.receiver = ? AND d.given_up_at > 0 ORDER BY d.given_up_at DESC, d.seq DESC", shownDead)
+			if state.DeadLetters, err = all(ctx, s, scanDelivery, query, f.args...); err != nil {
+				return nil, s.fail(err, "read what was given up")
+			}
+		}
+		out[state.Name] = state
+	}
+	return out, nil
+}
+
+func scanReceiverState(row scanner) (r deploy.ReceiverState, err error) {
+	var oldest int64
+	err = row.Scan(&r.Name, &r.Pending, &oldest, &r.Dead, &r.Error)
+	r.OldestPending = fromMilli(oldest)
+	return r, err
+}
+
+// ReceiverNote returns what a receiver noted under a key, "" if nothing.
+func (s *Store) ReceiverNote(ctx context.Context, receiver, key string) (string, error) {
+	value, _, err := one(ctx, s, scanText, "SELECT value FROM receiver_notes WHERE receiver = ? AND note_key = ?", receiver, key)
+	return value, s.fail(err, "read what "+receiver+" noted")
+}
+
+// PutReceiverNote stores what a registered receiver notes under a key, over what it
+// noted there before. It is forgotten after 90 days without a change.
+func (s *Store) PutReceiverNote(ctx context.Context, receiver, key, value string) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO receiver_notes (receiver, note_key, value, updated_at) SELECT name, ?, ?, ? FROM receivers WHERE name = ?
+			ON CONFLICT (receiver, note_key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`,
+			key, value, toMilli(s.now()), receiver)
+		return err
+	})
+	return s.fail(err, "store what "+receiver+" notes")
+}
+
+// Announce writes events that tell of nothing that is stored with them, unless events
+// of their keys were written before.
+func (s *Store) Announce(ctx context.Context, events ...deploy.Event) error {
+	err := s.write(ctx, func(t *tx) error {
+		t.events = append(t.events, events...)
+		return nil
+	})
+	return s.fail(err, "announce events")
+}
