@@ -5,25 +5,11 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/c785c783/piped/piped/config"
-	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/event"
 	"github.com/c785c783/piped/piped/githost"
 )
-
-// gitHost is one configured Git host with its token read.
-type gitHost struct {
-	config config.GitHost
-	token  strict.Secret
-	api    *githost.API
-}
-
-func (h gitHost) same(o gitHost) bool {
-	a, b := h.config, o.config
-	return a.Host == b.Host && a.Type == b.Type && a.APIURL == b.APIURL && h.token.Equal(o.token)
-}
 
 // events are what a configuration says of writing events into Git. They are not
 // changed once made.
@@ -38,11 +24,7 @@ func planEvents(cfg *config.Piped) (*events, error) {
 	e := &events{watcher: cfg.EventWatcher, author: cfg.Git.Username, email: cfg.Git.Email}
 	var errs []error
 	for _, c := range cfg.GitHosts {
-		h := gitHost{config: c}
-		var err error
-		if h.token, err = c.Load(); err == nil {
-			h.api, err = githost.NewAPI(c, h.token)
-		}
+		h, err := planGitHost(c)
 		errs = append(errs, err)
 		e.hosts = append(e.hosts, h)
 	}
@@ -77,19 +59,19 @@ func (l *live) eventSettings() event.Settings {
 	watched, _ := l.repositories.watchable()
 	for _, r := range watched {
 		repo := event.Repository{ID: r.Config.RepoID, Branch: r.Config.Branch, Git: r.Git, Files: e.watcher.Of(r.Config.RepoID)}
-		if api := e.api(r.Config.Remote); api != nil {
-			repo.PullRequests = pullRequests{api, r.Config.Remote}
+		if host := e.host(r.Config.Remote); host != nil {
+			repo.PullRequests = pullRequests{host.api, r.Config.Remote}
 		}
 		out.Repositories = append(out.Repositories, repo)
 	}
 	return out
 }
 
-// api returns the API of a remote's host, nil when none is configured.
-func (e *events) api(remote string) *githost.API {
-	for _, h := range e.hosts {
-		if strings.EqualFold(h.config.Host, hostOf(remote)) {
-			return h.api
+// host returns what is configured of a remote's host, nil when nothing is.
+func (e *events) host(remote string) *gitHost {
+	for i := range e.hosts {
+		if e.hosts[i].api.Serves(remote) {
+			return &e.hosts[i]
 		}
 	}
 	return nil

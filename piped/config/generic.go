@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -14,7 +15,9 @@ type Generic struct {
 	Name        string            `yaml:"name"`
 	Labels      map[string]string `yaml:"labels"`
 	Description string            `yaml:"description"`
-	Planner     Planner           `yaml:"planner"`
+	// EnvironmentURL is where what is deployed can be seen; "" when nobody says.
+	EnvironmentURL string  `yaml:"environmentURL"`
+	Planner        Planner `yaml:"planner"`
 	// CommitMatcher decides between quick sync and pipeline by the commit's subject.
 	CommitMatcher CommitMatcher `yaml:"commitMatcher"`
 	// Pipeline is nil when there is none: every deployment is a quick sync.
@@ -70,6 +73,9 @@ func defaultGeneric() Generic {
 func (g *Generic) complete(d *strict.Document) {
 	if strings.TrimSpace(g.Name) == "" {
 		d.Problemf("name", "required; expected the application's name")
+	}
+	if u, err := url.Parse(g.EnvironmentURL); g.EnvironmentURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		d.Problemf("environmentURL", "expected an address such as https://shop.example.com, found %q", g.EnvironmentURL)
 	}
 	if g.Timeout <= 0 {
 		d.Problemf("timeout", "expected a duration above 0, found %s", g.Timeout)

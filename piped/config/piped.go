@@ -152,7 +152,7 @@ func (p *Piped) Files() []string {
 		files = append(files, hook.SecretFile)
 	}
 	for _, host := range p.GitHosts {
-		files = append(files, host.TokenFile)
+		files = append(files, host.files()...)
 	}
 	for _, charts := range p.ChartRepositories {
 		files = append(files, charts.SSHKeyFile)

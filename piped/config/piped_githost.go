@@ -9,17 +9,43 @@ import (
 )
 
 // GitHost is one entry of spec.gitHosts: how the API of a service that hosts Git
-// repositories is reached, such as to open pull requests.
+// repositories is reached, and what it is told.
 type GitHost struct {
 	// Host is the host of the remotes that it is for, such as github.com.
 	Host string      `yaml:"host"`
 	Type GitHostType `yaml:"type"`
 	// APIURL is where the API is, without a slash at its end.
 	APIURL string `yaml:"apiURL"`
-	// Token and TokenFile exclude one another, and one of them is there. Load reads
-	// whichever it is.
+	// Token, TokenFile and App exclude one another, and one of them is there. Load
+	// reads whichever it is.
 	Token     strict.Secret `yaml:"token"`
 	TokenFile string        `yaml:"tokenFile"`
+	App       *GitHubApp    `yaml:"app"`
+
+	// CommitStatus: each commit that is deployed has a status for each application,
+	// named after ContextPrefix and the application.
+	CommitStatus  bool   `yaml:"commitStatus"`
+	ContextPrefix string `yaml:"contextPrefix"`
+	// Deployments: each deployment is one of GitHub's, too.
+	Deployments bool `yaml:"deployments"`
+	// Comments: pull requests are told in a comment what they would deploy and, once
+	// they are merged, where they are live.
+	Comments bool `yaml:"comments"`
+}
+
+// Default sets what a host is told when nothing is said: what nobody gets mail for.
+func (h *GitHost) Default() { h.CommitStatus, h.ContextPrefix = true, "piped" }
+
+// GitHubApp is a GitHub App as which the agent calls the API.
+type GitHubApp struct {
+	AppID int64 `yaml:"appID"`
+	// InstallationID is the installation to be used for every repository; 0 when each
+	// repository's own is to be found.
+	InstallationID int64 `yaml:"installationID"`
+	// PrivateKey and PrivateKeyFile exclude one another, and one of them is there: an
+	// RSA key in PEM.
+	PrivateKey     strict.Secret `yaml:"privateKey"`
+	PrivateKeyFile string        `yaml:"privateKeyFile"`
 }
 
 // GitHostType says whose API a Git host has.
@@ -37,14 +63,28 @@ func (GitHostType) Values() []string {
 	return []string{string(GitHostGitHub), string(GitHostGitLab), string(GitHostGitea)}
 }
 
-// Load returns the token, which is never empty: what token holds, or the content of
-// tokenFile without the white space around it. Errors are of kind deploy.Invalid
-// and do not show the content.
+// Load returns the token, or the private key of the App, which is never empty: what
+// the field holds, or the content of the file without the white space around it.
+// Errors are of kind deploy.Invalid and do not show the content.
 func (h GitHost) Load() (strict.Secret, error) {
-	if h.TokenFile == "" {
+	switch {
+	case h.App != nil && h.App.PrivateKeyFile != "":
+		return readSecret(h.App.PrivateKeyFile, strings.TrimSpace, "the private key of the GitHub App for "+h.Host, "write the key into it that GitHub made for the App")
+	case h.App != nil:
+		return h.App.PrivateKey, nil
+	case h.TokenFile == "":
 		return h.Token, nil
 	}
-	return readSecret(h.TokenFile, strings.TrimSpace, "the token of Git host "+h.Host, "write a token into it that may open pull requests")
+	return readSecret(h.TokenFile, strings.TrimSpace, "the token of Git host "+h.Host, "write a token into it that may do what the host is used for")
+}
+
+// files returns the files that the host's entry names.
+func (h GitHost) files() []string {
+	files := []string{h.TokenFile}
+	if h.App != nil {
+		files = append(files, h.App.PrivateKeyFile)
+	}
+	return files
 }
 
 func completeGitHosts(hosts []GitHost, d *strict.Document, r resolver) []GitHost {
@@ -58,9 +98,18 @@ func completeGitHosts(hosts []GitHost, d *strict.Document, r resolver) []GitHost
 		if token := at + ".token"; d.Has(token) && strings.TrimSpace(h.Token.Reveal()) == "" {
 			d.Problemf(token, "expected a token, found an empty text")
 		} else {
-			exactlyOne(d, field{token, d.Has(token)}, field{at + ".tokenFile", h.TokenFile != ""})
+			exactlyOne(d, field{token, d.Has(token)}, field{at + ".tokenFile", h.TokenFile != ""}, field{at + ".app", h.App != nil})
 		}
 		h.TokenFile = r.path(at+".tokenFile", h.TokenFile)
+		if h.App != nil {
+			h.App.complete(d, at+".app", r)
+		}
+		if h.Type != GitHostGitHub && h.Type != "" {
+			unfit(d, "type "+string(h.Type), field{at + ".app", h.App != nil}, field{at + ".deployments", h.Deployments})
+		}
+		if strings.TrimSpace(h.ContextPrefix) == "" {
+			d.Problemf(at+".contextPrefix", "expected a name to be put before those of applications, such as piped, found an empty text")
+		}
 		h.APIURL = strings.TrimRight(h.APIURL, "/")
 		if h.APIURL == "" {
 			h.APIURL = h.defaultAPI()
@@ -69,6 +118,21 @@ func completeGitHosts(hosts []GitHost, d *strict.Document, r resolver) []GitHost
 		}
 	}
 	return hosts
+}
+
+func (a *GitHubApp) complete(d *strict.Document, at string, r resolver) {
+	if a.AppID <= 0 {
+		d.Problemf(at+".appID", "required; expected the App's ID, a number above 0 that GitHub shows on the App's page")
+	}
+	if a.InstallationID < 0 {
+		d.Problemf(at+".installationID", "expected a number above 0, or nothing for the installation of each repository to be found")
+	}
+	if key := at + ".privateKey"; d.Has(key) && strings.TrimSpace(a.PrivateKey.Reveal()) == "" {
+		d.Problemf(key, "expected a private key, found an empty text")
+	} else {
+		exactlyOne(d, field{key, d.Has(key)}, field{at + ".privateKeyFile", a.PrivateKeyFile != ""})
+	}
+	a.PrivateKeyFile = r.path(at+".privateKeyFile", a.PrivateKeyFile)
 }
 
 // defaultAPI returns where the host's own API is.

@@ -17,6 +17,7 @@ type Plan struct {
 	Timeout             time.Duration
 	RollbackTimeout     time.Duration
 	NoAutoRollback      bool
+	EnvironmentURL      string
 }
 
 // move changes the status after asking the table.
@@ -42,6 +43,12 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 	d.Strategy, d.Summary, d.Versions = p.Strategy, p.Summary, p.Versions
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.NoAutoRollback = p.Timeout, p.RollbackTimeout, p.NoAutoRollback
+	if p.EnvironmentURL != "" {
+		if d.Metadata == nil {
+			d.Metadata = map[string]string{}
+		}
+		d.Metadata[MetaEnvironmentURL] = p.EnvironmentURL
+	}
 	d.Stages = make([]Stage, len(p.Stages))
 	for i, s := range p.Stages {
 		s.Status, s.CreatedAt, s.UpdatedAt = StageNotStarted, now, now

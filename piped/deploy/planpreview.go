@@ -1,6 +1,9 @@
 package deploy
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // PlanPreviewRequest says what a CommandBuildPlanPreview asks about: what would be
 // deployed if the commit on the head branch were merged into the base branch.
@@ -10,6 +13,8 @@ type PlanPreviewRequest struct {
 	HeadCommit string        `json:"headCommit"` // full hash
 	BaseBranch string        `json:"baseBranch"`
 	Timeout    time.Duration `json:"timeout,omitempty"` // since the command was given; 0 is the agent's own
+	// PullRequest is the number of the pull request that is to be told, 0 for none.
+	PullRequest int `json:"pullRequest,omitempty"`
 }
 
 // PlanPreview is what became of a CommandBuildPlanPreview. No secret is in it.
@@ -18,6 +23,20 @@ type PlanPreview struct {
 	Results   []ApplicationPreview // of the applications that the change touches, ordered by directory
 	Error     string               // why there are no results
 	At        time.Time
+}
+
+// PlanPreviewAnswered returns the event that tells that a plan preview for a pull
+// request was answered; its payload is a PlanPreviewed. There is one for each
+// command.
+func PlanPreviewAnswered(commandID string, asked PlanPreviewRequest, at time.Time) (Event, error) {
+	payload, err := json.Marshal(PlanPreviewed{CommandID: commandID, Request: asked})
+	return Event{Key: "plan-preview/" + commandID, Type: EventPlanPreviewed, Payload: payload, At: at}, err
+}
+
+// PlanPreviewed is the payload of EventPlanPreviewed.
+type PlanPreviewed struct {
+	CommandID string             `json:"command"`
+	Request   PlanPreviewRequest `json:"request"`
 }
 
 // ApplicationPreview is what a change would do to one application.

@@ -50,8 +50,12 @@ func giteaSignature(r *http.Request) ([]byte, error) {
 }
 
 func readGitea(event string, payload []byte) (Push, error) {
-	if event != "push" {
+	switch event {
+	case "push":
+		return readRefPush(payload)
+	case "pull_request", "pull_request_sync":
+		return readPullRequest(payload, "opened", "reopened", "synchronized")
+	default:
 		return Push{}, nil
 	}
-	return readRefPush(payload)
 }

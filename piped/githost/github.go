@@ -43,6 +43,8 @@ func readGitHub(event string, payload []byte) (Push, error) {
 		return Push{Ping: true}, nil
 	case "push":
 		return readRefPush(payload)
+	case "pull_request":
+		return readPullRequest(payload, "opened", "reopened", "synchronize")
 	default:
 		return Push{}, nil
 	}
@@ -52,12 +54,19 @@ func readGitHub(event string, payload []byte) (Push, error) {
 type refPush struct {
 	Ref        string
 	After      string
-	Repository struct {
-		CloneURL string `json:"clone_url"`
-		SSHURL   string `json:"ssh_url"`
-		GitURL   string `json:"git_url"`
-		HTMLURL  string `json:"html_url"`
-	}
+	Repository eventRepository
+}
+
+// eventRepository is the repository of an event of theirs.
+type eventRepository struct {
+	CloneURL string `json:"clone_url"`
+	SSHURL   string `json:"ssh_url"`
+	GitURL   string `json:"git_url"`
+	HTMLURL  string `json:"html_url"`
+}
+
+func (r eventRepository) remotes() []string {
+	return []string{r.CloneURL, r.SSHURL, r.GitURL, r.HTMLURL}
 }
 
 func readRefPush(payload []byte) (Push, error) {
@@ -65,9 +74,5 @@ func readRefPush(payload []byte) (Push, error) {
 	if err != nil {
 		return Push{}, err
 	}
-	repo := p.Repository
-	return Push{
-		Remotes:  []string{repo.CloneURL, repo.SSHURL, repo.GitURL, repo.HTMLURL},
-		Branches: []string{moved(p.Ref, p.After)},
-	}, nil
+	return Push{Remotes: p.Repository.remotes(), Branches: []string{moved(p.Ref, p.After)}}, nil
 }

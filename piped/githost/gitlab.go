@@ -35,12 +35,16 @@ type gitLabPush struct {
 	EventName string `json:"event_name"`
 	refChange
 	Changes []refChange
-	Project struct {
-		HTTPURL string `json:"git_http_url"`
-		SSHURL  string `json:"git_ssh_url"`
-		WebURL  string `json:"web_url"`
-	}
+	Project gitLabRepository
 }
+
+type gitLabRepository struct {
+	HTTPURL string `json:"git_http_url"`
+	SSHURL  string `json:"git_ssh_url"`
+	WebURL  string `json:"web_url"`
+}
+
+func (r gitLabRepository) remotes() []string { return []string{r.HTTPURL, r.SSHURL, r.WebURL} }
 
 type refChange struct{ Ref, After string }
 
@@ -48,6 +52,9 @@ type refChange struct{ Ref, After string }
 // instance. The latter tell a push to many branches at once only as a
 // repository_update; their other events have no reference.
 func readGitLab(event string, payload []byte) (Push, error) {
+	if event == "Merge Request Hook" {
+		return readMergeRequest(payload)
+	}
 	if event != "Push Hook" && event != "System Hook" {
 		return Push{}, nil
 	}
@@ -59,9 +66,38 @@ func readGitLab(event string, payload []byte) (Push, error) {
 	if p.EventName == "repository_update" {
 		changes = p.Changes
 	}
-	push := Push{Remotes: []string{p.Project.HTTPURL, p.Project.SSHURL, p.Project.WebURL}}
+	push := Push{Remotes: p.Project.remotes()}
 	for _, c := range changes {
 		push.Branches = append(push.Branches, moved(c.Ref, c.After))
 	}
 	return push, nil
+}
+
+// gitLabMerge is a change of a merge request. Only one that brings commits has an
+// OldRev.
+type gitLabMerge struct {
+	Project    gitLabRepository
+	Attributes struct {
+		IID             int
+		Action          string
+		OldRev          string
+		SourceBranch    string              `json:"source_branch"`
+		TargetBranch    string              `json:"target_branch"`
+		SourceProjectID int64               `json:"source_project_id"`
+		TargetProjectID int64               `json:"target_project_id"`
+		LastCommit      struct{ ID string } `json:"last_commit"`
+	} `json:"object_attributes"`
+}
+
+func readMergeRequest(payload []byte) (Push, error) {
+	m, err := decode[gitLabMerge](payload)
+	a := m.Attributes
+	isNew := a.Action == "open" || a.Action == "reopen" || a.Action == "update" && a.OldRev != ""
+	if err != nil || !isNew || a.SourceProjectID != a.TargetProjectID {
+		return Push{}, err
+	}
+	return Push{
+		Remotes:  m.Project.remotes(),
+		Proposal: proposal(Proposal{Number: a.IID, Head: a.SourceBranch, Commit: a.LastCommit.ID, Base: a.TargetBranch}),
+	}, nil
 }

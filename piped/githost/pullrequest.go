@@ -2,14 +2,7 @@ package githost
 
 import (
 	"context"
-	"net/http"
-	"strings"
-	"time"
 
-	"github.com/go-git/go-git/v5/plumbing/transport"
-
-	"github.com/c785c783/piped/piped/config"
-	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -22,49 +15,13 @@ type PullRequest struct {
 	Body   string
 }
 
-// API is the API of one Git host. It is safe for concurrent use.
-type API struct {
-	host  string
-	pulls pulls
-}
-
-// pulls is how one kind of host opens pull requests.
-type pulls interface {
-	// open opens a pull request of the repository at path, such as team/app, and
-	// returns its page; of one that is there already, the page of that one.
-	open(ctx context.Context, path string, p PullRequest) (page string, err error)
-}
-
-// apiTimeout bounds one call.
-const apiTimeout = 30 * time.Second
-
-// NewAPI returns the API of a configured host, which takes token as the caller's.
-func NewAPI(c config.GitHost, token strict.Secret) (*API, error) {
-	client := &http.Client{Timeout: apiTimeout, CheckRedirect: stays}
-	rest := restAPI{url: c.APIURL, token: token, client: client}
-	switch c.Type {
-	case config.GitHostGitHub:
-		p, err := newGitHubPulls(rest)
-		return &API{c.Host, p}, err
-	case config.GitHostGitLab:
-		return &API{c.Host, gitLabPulls{rest}}, nil
-	case config.GitHostGitea:
-		return &API{c.Host, giteaPulls{rest}}, nil
-	}
-	return nil, deploy.Errorf(deploy.Invalid, "Git host type %q is not known; expected %s", c.Type, strict.Alternatives(c.Type.Values()))
-}
-
-// maxRedirects is how often a host may send on to another address.
-const maxRedirects = 5
-
-// stays follows a redirect only on the host that it comes from, and never out of
-// TLS: the token goes along, and is nobody else's.
-func stays(to *http.Request, via []*http.Request) error {
-	from := via[len(via)-1].URL
-	if len(via) > maxRedirects || to.URL.Host != from.Host || from.Scheme == "https" && to.URL.Scheme != "https" {
-		return http.ErrUseLastResponse
-	}
-	return nil
+// Proposed is a pull request that is there.
+type Proposed struct {
+	Number int    // by which people name it in its repository
+	Head   string // the newest commit of the branch to merge
+	Base   string // the branch to merge it into
+	Open   bool
+	Merged bool
 }
 
 // OpenPullRequest opens a pull request and returns the address of its page. Asked
@@ -72,41 +29,36 @@ func stays(to *http.Request, via []*http.Request) error {
 // when the host refuses it, or does not know the repository or the token, else
 // Unavailable.
 func (a *API) OpenPullRequest(ctx context.Context, p PullRequest) (page string, err error) {
-	path, ok := projectPath(p.Remote)
-	if !ok {
-		return "", deploy.Errorf(deploy.Invalid, "open a pull request: the remote names no repository of host %s", a.host)
-	}
-	page, err = a.pulls.open(ctx, path, p)
-	if err != nil {
-		return "", deploy.Errorf(deploy.KindOf(err), "open a pull request for branch %s of %s: %w", p.Head, a.host+"/"+path, err)
-	}
-	return page, nil
+	err = a.at(p.Remote, "open a pull request for branch "+p.Head, func(path string) (err error) {
+		page, err = a.open(ctx, path, p)
+		if deploy.IsKind(err, deploy.Denied) {
+			return &deploy.Error{Kind: deploy.Invalid, Err: err}
+		}
+		return err
+	})
+	return page, err
 }
 
-// projectPath returns the path of a repository on its host, such as team/app.
-func projectPath(remote string) (string, bool) {
-	e, err := transport.NewEndpoint(remote)
-	if err != nil || e.Host == "" {
-		return "", false
-	}
-	path := strings.TrimSuffix(strings.Trim(e.Path, "/"), ".git")
-	return path, path != ""
+// PullRequest returns a pull request of a repository.
+func (a *API) PullRequest(ctx context.Context, remote string, number int) (p Proposed, err error) {
+	err = a.at(remote, "look at a pull request", func(path string) (err error) {
+		p, err = a.pullRequest(ctx, path, number)
+		return err
+	})
+	return p, err
 }
 
-// refusedBy is the error for an answer of a host that is not what was asked for.
-func refusedBy(status int, message string) error {
-	if message = strings.Join(strings.Fields(message), " "); len(message) > 300 {
-		message = message[:300]
-	}
-	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return deploy.Errorf(deploy.Invalid, "the host does not accept the token (status %d: %s); give spec.gitHosts one that may open pull requests", status, message)
-	case status == http.StatusNotFound:
-		return deploy.Errorf(deploy.Invalid, "the host knows no such repository (status 404: %s); check apiURL, and that the token of spec.gitHosts may see it", message)
-	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
-		return deploy.Errorf(deploy.Invalid, "the host sends on to another address (status %d), which is not asked: the token is not for it; set apiURL of spec.gitHosts to where the API is", status)
-	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
-		return deploy.Errorf(deploy.Unavailable, "the host answers with status %d: %s", status, message)
-	}
-	return deploy.Errorf(deploy.Invalid, "the host refuses it (status %d: %s)", status, message)
+// MergedBy returns the pull requests whose merge brought a commit into a branch,
+// whether it was a merge, a squash or a rebase.
+func (a *API) MergedBy(ctx context.Context, remote, branch, commit string) (merged []Proposed, err error) {
+	err = a.at(remote, "find the pull request of commit "+deploy.ShortHash(commit), func(path string) error {
+		found, err := a.pullRequestsOf(ctx, path, commit)
+		for _, p := range found {
+			if p.Merged && p.Base == branch {
+				merged = append(merged, p)
+			}
+		}
+		return err
+	})
+	return merged, err
 }

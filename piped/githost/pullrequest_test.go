@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
+
+// quick are options of tests that are not about waiting.
+var quick = Options{Pause: time.Nanosecond}
 
 // answer is how a fake of a host answers a call.
 type answer struct {
@@ -87,7 +91,7 @@ func TestOpenPullRequest(t *testing.T) {
 				f := &fake{answers: c.answers}
 				s := httptest.NewServer(f)
 				defer s.Close()
-				api, err := NewAPI(config.GitHost{Host: "host", Type: kind, APIURL: s.URL + "/api"}, strict.NewSecret("s3cr3t"))
+				api, err := NewAPI(config.GitHost{Host: "host", Type: kind, APIURL: s.URL + "/api"}, strict.NewSecret("s3cr3t"), quick)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +120,7 @@ func TestTokenStaysWithItsHost(t *testing.T) {
 		defer elsewhere.Close()
 		host := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 		defer host.Close()
-		api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostType(kind), APIURL: host.URL}, strict.NewSecret("s3cr3t"))
+		api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostType(kind), APIURL: host.URL}, strict.NewSecret("s3cr3t"), quick)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +133,7 @@ func TestTokenStaysWithItsHost(t *testing.T) {
 
 func TestOpenPullRequestWithoutHost(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
-	api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostGitLab, APIURL: s.URL}, strict.NewSecret("s"))
+	api, err := NewAPI(config.GitHost{Host: "host", Type: config.GitHostGitLab, APIURL: s.URL}, strict.NewSecret("s"), quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +144,7 @@ func TestOpenPullRequestWithoutHost(t *testing.T) {
 	if _, err := api.OpenPullRequest(t.Context(), PullRequest{Remote: "/srv/git/app.git"}); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("a path: %v", err)
 	}
-	if _, err := NewAPI(config.GitHost{Type: "CVS"}, strict.NewSecret("s")); !deploy.IsKind(err, deploy.Invalid) {
+	if _, err := NewAPI(config.GitHost{Type: "CVS"}, strict.NewSecret("s"), quick); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("another type: %v", err)
 	}
 }

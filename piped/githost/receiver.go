@@ -13,17 +13,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Push is what a delivery says happened. Neither Ping nor Branches being set
-// means that it was something nobody here waits for: a tag, a deleted branch,
+// Push is what a delivery says happened. None of Ping, Branches and Proposal being
+// set means that it was something nobody here waits for: a tag, a deleted branch,
 // another event.
 type Push struct {
 	// Remotes are the addresses of the one repository as the host writes them:
 	// for HTTPS, for SSH and for people. There is at least one if there are
-	// Branches.
+	// Branches or a Proposal.
 	Remotes []string
 	// Branches are the names, without refs/heads/, of the branches that were
 	// created or moved.
 	Branches []string
+	// Proposal is the pull request that has a new head; nil if there is none.
+	Proposal *Proposal
 	// Ping is set when the host only tries whether the webhook works.
 	Ping bool
 }
@@ -31,8 +33,17 @@ type Push struct {
 // Concerns reports whether the push moved the branch of the repository at
 // remote, in whichever way the remote is written; see SameRepository.
 func (p Push) Concerns(remote, branch string) bool {
-	return slices.Contains(p.Branches, branch) &&
-		slices.ContainsFunc(p.Remotes, func(r string) bool { return SameRepository(r, remote) })
+	return slices.Contains(p.Branches, branch) && p.of(remote)
+}
+
+// Proposes reports whether the push is of a pull request that is to be merged into
+// the branch of the repository at remote.
+func (p Push) Proposes(remote, branch string) bool {
+	return p.Proposal != nil && p.Proposal.Base == branch && p.of(remote)
+}
+
+func (p Push) of(remote string) bool {
+	return slices.ContainsFunc(p.Remotes, func(r string) bool { return SameRepository(r, remote) })
 }
 
 // Receiver reads the deliveries of one webhook. It is safe for concurrent use.
@@ -88,7 +99,7 @@ func (rc *Receiver) Parse(r *http.Request) (Push, error) {
 	}
 	push.Remotes, push.Branches = names(push.Remotes), names(push.Branches)
 	switch {
-	case len(push.Branches) == 0:
+	case len(push.Branches) == 0 && push.Proposal == nil:
 		push.Remotes = nil
 	case len(push.Remotes) == 0:
 		return Push{}, deploy.Errorf(deploy.Invalid, "the payload of event %q names no address of its repository", event)

@@ -13,19 +13,33 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 1 << 20
+// maxAnswer bounds what is read of an answer. A page of comments is the largest.
+const maxAnswer = 16 << 20
 
 // restAPI is an API that speaks JSON.
 type restAPI struct {
 	url    string // without a slash at its end
+	header string // that the token stands in, after scheme
+	scheme string
 	token  strict.Secret
 	client *http.Client
 }
 
-// call sends body, unless it is nil, and reads the answer into answer. A status
-// that is no success is an error, but the one in known, which is returned.
-func (a restAPI) call(ctx context.Context, method, path, header, scheme string, body, answer any, known int) (status int, err error) {
+// get reads what is at path into answer.
+func (a restAPI) get(ctx context.Context, path string, answer any) error {
+	_, err := a.call(ctx, http.MethodGet, path, nil, answer, 0)
+	return err
+}
+
+// send sends body; what the answer says does not matter as long as it is an object.
+func (a restAPI) send(ctx context.Context, method, path string, body any) error {
+	_, err := a.call(ctx, method, path, body, &struct{}{}, 0)
+	return err
+}
+
+// call sends body, unless it is nil, and reads the answer into answer. A status that
+// is no success is an error, but the one in known, which is returned.
+func (a restAPI) call(ctx context.Context, method, path string, body, answer any, known int) (status int, err error) {
 	var sent io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -39,7 +53,7 @@ func (a restAPI) call(ctx context.Context, method, path, header, scheme string, 
 		return 0, deploy.Errorf(deploy.Invalid, "%w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(header, scheme+a.token.Reveal())
+	req.Header.Set(a.header, a.scheme+a.token.Reveal())
 	res, err := a.client.Do(req)
 	if err != nil {
 		return 0, unreachable(err)
@@ -53,7 +67,11 @@ func (a restAPI) call(ctx context.Context, method, path, header, scheme string, 
 	case res.StatusCode == known:
 		return known, nil
 	case res.StatusCode < 200 || res.StatusCode > 299:
-		return res.StatusCode, refusedBy(res.StatusCode, message(data))
+		said := message(data)
+		if err := limitedBy(res.StatusCode, res.Header, said); err != nil {
+			return res.StatusCode, err
+		}
+		return res.StatusCode, refusedBy(res.StatusCode, said)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return res.StatusCode, deploy.Errorf(deploy.Invalid, "what %s answers is not the JSON of the API that was configured; check type and apiURL", a.url)

@@ -15,6 +15,7 @@ type DeploymentQuery struct {
 	Kinds           []string // of the application
 	ApplicationIDs  []string
 	ApplicationName string
+	Commit          string            // the full hash of what is deployed
 	Labels          map[string]string // all of them must match
 	Limit           int               // 0: no limit
 	Cursor          string
@@ -33,13 +34,14 @@ func (s *Store) ListDeployments(ctx context.Context, q DeploymentQuery) ([]deplo
 	}
 	in(&f, "application_id", q.ApplicationIDs)
 	f.equal("application_name", q.ApplicationName)
+	f.equal("commit_hash", q.Commit)
 	if len(q.Kinds) > 0 {
 		if found, err := s.anyOfKind(ctx, q.Kinds); err != nil || !found {
 			return nil, "", s.fail(err, "list deployments")
 		}
 		f.add("(SELECT a.kind FROM applications a WHERE a.id = deployments.application_id) IN ("+placeholders(len(q.Kinds))+")", anys(q.Kinds)...)
 	}
-	few := q.Limit == 0 || len(q.ApplicationIDs) > 0 || q.ApplicationName != "" // at most those of an application
+	few := q.Limit == 0 || len(q.ApplicationIDs) > 0 || q.ApplicationName != "" || q.Commit != "" // at most those of an application or a commit
 	if rare, ok, err := s.rareLabel(ctx, q.Labels, few); err != nil {
 		return nil, "", s.fail(err, "list deployments")
 	} else if ok {

@@ -8,17 +8,29 @@ import (
 )
 
 // AnswerPlanPreview stores what became of a plan preview and answers its command
-// with a status, in one transaction; a failed one has the error as its reason.
-// Conflict if the command was answered before.
+// with a status, in one transaction; a failed one has the error as its reason. One
+// for a pull request is told by an event. Conflict if the command was answered
+// before.
 func (s *Store) AnswerPlanPreview(ctx context.Context, p deploy.PlanPreview, status deploy.CommandStatus) error {
 	results, err := encode(p.Results)
 	if err == nil {
 		err = s.write(ctx, func(t *tx) error {
-			metadata := map[string]string{deploy.MetaReason: p.Error} // none if it is empty
-			if err := t.finishCommand(ctx, p.CommandID, status, metadata); err != nil {
+			c, err := t.openCommand(ctx, p.CommandID)
+			if err != nil {
 				return err
 			}
-			_, err := t.exec(ctx, "INSERT INTO plan_previews (command_id, error, results, at) VALUES (?, ?, ?, ?)", p.CommandID, p.Error, results, toMilli(p.At))
+			metadata := map[string]string{deploy.MetaReason: p.Error} // none if it is empty
+			if err := t.setMetadata(ctx, c, metadata, status); err != nil {
+				return err
+			}
+			if asked := c.PlanPreview; asked != nil && asked.PullRequest != 0 {
+				event, err := deploy.PlanPreviewAnswered(c.ID, *asked, p.At)
+				if err != nil {
+					return err
+				}
+				t.events = append(t.events, event)
+			}
+			_, err = t.exec(ctx, "INSERT INTO plan_previews (command_id, error, results, at) VALUES (?, ?, ?, ?)", p.CommandID, p.Error, results, toMilli(p.At))
 			return err
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/githost"
 )
 
 // limits bound what a client can hold of the agent.
@@ -54,8 +55,14 @@ type Config struct {
 	Metrics http.Handler
 	// Look has the repository of that ID looked at soon. It must return at once
 	// and be safe for concurrent use; nil means that nobody looks.
-	Look   func(repoID string)
-	Logger *slog.Logger
+	Look func(repoID string)
+	// Preview has it told what a pull request of the repository of that ID would
+	// deploy. It must not wait for that and be safe for concurrent use; an error makes
+	// the sender come again. Nil means that nobody is told.
+	Preview func(ctx context.Context, repoID string, p githost.Proposal) error
+	// Observer is told of deliveries to webhooks; nil: nobody is.
+	Observer Observer
+	Logger   *slog.Logger
 	// Grace bounds how long Run waits for requests to end; default 5 s.
 	Grace time.Duration
 }
@@ -80,6 +87,12 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	if cfg.Look == nil {
 		cfg.Look = func(string) {}
 	}
+	if cfg.Preview == nil {
+		cfg.Preview = func(context.Context, string, githost.Proposal) error { return nil }
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = silent{}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -90,7 +103,7 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for HTTP on %q (web.address): %w", cfg.Address, err)
 	}
-	hooks := newHooks(cfg.Look, cfg.Logger, l)
+	hooks := newHooks(cfg, l)
 	return &Server{
 		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace,
 		http: &http.Server{

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -43,16 +44,18 @@ const retryAfter = 5 * time.Second
 // does not depend on what the agent knows.
 type hooks struct {
 	look    func(repoID string)
+	preview func(ctx context.Context, repoID string, p githost.Proposal) error
 	log     *slog.Logger
+	told    Observer
 	maxBody int64
 	slots   chan struct{} // one for each delivery being read
 	current atomic.Pointer[Webhooks]
 	refused rate.Sometimes // how often refusals are logged
 }
 
-func newHooks(look func(string), log *slog.Logger, l limits) *hooks {
+func newHooks(cfg Config, l limits) *hooks {
 	h := &hooks{
-		look: look, log: log, maxBody: l.body, slots: make(chan struct{}, l.deliveries),
+		look: cfg.Look, preview: cfg.Preview, log: cfg.Logger, told: cfg.Observer, maxBody: l.body, slots: make(chan struct{}, l.deliveries),
 		refused: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 	}
 	h.current.Store(&Webhooks{})
@@ -72,7 +75,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-h.slots }()
 	default:
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
-		answer(w, http.StatusServiceUnavailable, "too many deliveries at once: send it again later")
+		h.answer(w, r, http.StatusServiceUnavailable, "too many deliveries at once: send it again later")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, h.maxBody)
@@ -81,14 +84,17 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	code, line := h.announce(name, push, known.Repositories)
-	answer(w, code, line)
+	code, line := h.announce(r.Context(), name, push, known.Repositories)
+	h.answer(w, r, code, line)
 }
 
 // announce wakes whoever watches what was pushed, and returns the answer.
-func (h *hooks) announce(name string, push githost.Push, watched []Repository) (code int, line string) {
+func (h *hooks) announce(ctx context.Context, name string, push githost.Push, watched []Repository) (code int, line string) {
 	if push.Ping {
 		return http.StatusOK, "the webhook works"
+	}
+	if push.Proposal != nil {
+		return h.propose(ctx, name, push, watched)
 	}
 	if len(push.Branches) == 0 {
 		return http.StatusAccepted, "nothing to do: this is no push to a branch"
@@ -107,6 +113,33 @@ func (h *hooks) announce(name string, push githost.Push, watched []Repository) (
 	return http.StatusAccepted, "looking"
 }
 
+// propose has a pull request previewed, for every repository whose branch it is to
+// be merged into.
+func (h *hooks) propose(ctx context.Context, name string, push githost.Push, watched []Repository) (code int, line string) {
+	previewing := 0
+	for _, repo := range watched {
+		if !push.Proposes(repo.Remote, repo.Branch) {
+			continue
+		}
+		h.log.Info("pull request announced", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number)
+		if err := h.preview(ctx, repo.ID, *push.Proposal); err != nil {
+			h.log.Warn("a pull request cannot be previewed", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number, "error", err)
+			return http.StatusServiceUnavailable, "the pull request cannot be previewed now: send it again later"
+		}
+		previewing++
+	}
+	if previewing == 0 {
+		return http.StatusAccepted, "nothing to do: nothing here watches the branch that the pull request is for"
+	}
+	return http.StatusAccepted, "the pull request was announced"
+}
+
+// answer answers a delivery, and tells what became of it.
+func (h *hooks) answer(w http.ResponseWriter, r *http.Request, code int, line string) {
+	h.told.Delivered(r.PathValue("name"), deliveryOf(code))
+	answer(w, code, line)
+}
+
 // refuse answers a delivery that could not be read.
 func (h *hooks) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.refused.Do(func() {
@@ -115,12 +148,12 @@ func (h *hooks) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		answer(w, http.StatusRequestEntityTooLarge, "the delivery is too large: at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes are read")
+		h.answer(w, r, http.StatusRequestEntityTooLarge, "the delivery is too large: at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes are read")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		answer(w, http.StatusRequestTimeout, "the delivery did not arrive in time")
+		h.answer(w, r, http.StatusRequestTimeout, "the delivery did not arrive in time")
 	case deploy.IsKind(err, deploy.Denied):
-		answer(w, http.StatusUnauthorized, "the signature or token is missing or wrong: set the same secret at both ends")
+		h.answer(w, r, http.StatusUnauthorized, "the signature or token is missing or wrong: set the same secret at both ends")
 	default:
-		answer(w, http.StatusBadRequest, err.Error())
+		h.answer(w, r, http.StatusBadRequest, err.Error())
 	}
 }

@@ -42,6 +42,6 @@ func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Depl
 	return deploy.Plan{
 		Summary: c.reason, Strategy: c.strategy, Versions: manifest.Versions(target.Objects), Stages: stages,
 		Timeout: target.Config.Timeout, RollbackTimeout: target.Config.Rollback.Timeout,
-		NoAutoRollback: !target.Config.AutoRollback(),
+		NoAutoRollback: !target.Config.AutoRollback(), EnvironmentURL: target.Config.EnvironmentURL,
 	}, nil
 }

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/githost"
+	"github.com/c785c783/piped/piped/notify"
+	tell "github.com/c785c783/piped/piped/notify/githost"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// gitHost is one configured Git host with its token, or the private key of its App,
+// read.
+type gitHost struct {
+	config     config.GitHost
+	credential strict.Secret
+	api        *githost.API
+}
+
+// planGitHost reads the credential of a configured Git host.
+func planGitHost(c config.GitHost) (h gitHost, err error) {
+	h.config = c
+	if h.credential, err = c.Load(); err == nil {
+		h.api, err = githost.NewAPI(c, h.credential, githost.Options{})
+	}
+	return h, err
+}
+
+func (h gitHost) same(o gitHost) bool {
+	return reflect.DeepEqual(h.config, o.config) && h.credential.Equal(o.credential)
+}
+
+// gitHostReceivers returns what tells the Git hosts of the configuration in effect what
+// becomes of their commits. Agent is by which the agent knows its own comments.
+func (l *live) gitHostReceivers(st *store.Store, agent string) []notify.Receiver {
+	var out []notify.Receiver
+	for _, h := range l.events.Load().hosts {
+		out = append(out, tell.Receivers(tell.Config{Host: h.config, API: h.api, Store: st, Remote: l.remoteOf, Agent: agent})...)
+	}
+	return out
+}
+
+// remoteOf returns where a watched repository is fetched from, "" for any other.
+func (l *live) remoteOf(repoID string) string {
+	watched, _ := l.repositories.watchable()
+	for _, r := range watched {
+		if r.Config.RepoID == repoID {
+			return r.Config.Remote
+		}
+	}
+	return ""
+}
+
+// maxProposals bounds how many pull requests wait for their preview.
+const maxProposals = 100
+
+// proposals have pull requests previewed that webhooks announce.
+type proposals struct {
+	live  *live
+	store *store.Store
+	newID func() string
+}
+
+// preview asks for the preview of a pull request whose host is to be told in a comment,
+// unless that was asked for before. The comment follows when there is an answer.
+func (p proposals) preview(ctx context.Context, repoID string, of githost.Proposal) error {
+	host := p.live.events.Load().host(p.live.remoteOf(repoID))
+	if host == nil || !host.config.Comments {
+		return nil
+	}
+	record, err := p.store.Agent(ctx)
+	if err != nil || record.Disabled {
+		return err
+	}
+	open, err := p.store.OpenCommands(ctx, deploy.CommandBuildPlanPreview)
+	if err != nil {
+		return err
+	}
+	asked := deploy.PlanPreviewRequest{RepoID: repoID, HeadBranch: of.Head, HeadCommit: of.Commit, BaseBranch: of.Base, PullRequest: of.Number}
+	waiting := 0
+	for _, c := range open {
+		switch {
+		case c.PlanPreview == nil || c.PlanPreview.PullRequest == 0:
+		case *c.PlanPreview == asked:
+			return nil
+		default:
+			waiting++
+		}
+	}
+	if waiting >= maxProposals {
+		return deploy.Errorf(deploy.Unavailable, "%d pull requests wait for their preview already", waiting)
+	}
+	_, err = p.store.CreateCommand(ctx, deploy.Command{ID: p.newID(), Type: deploy.CommandBuildPlanPreview, Commander: "pull request", PlanPreview: &asked})
+	return err
+}

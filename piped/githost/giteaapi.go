@@ -1,0 +1,113 @@
+package githost
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// giteaAPI is that of Gitea and Forgejo, as documented at /api/swagger of each.
+type giteaAPI struct{ restAPI }
+
+type giteaPullRequest struct {
+	HTMLURL string `json:"html_url"`
+	Number  int    `json:"number"`
+	State   string `json:"state"`
+	Merged  bool   `json:"merged"`
+	Head    struct {
+		Ref string `json:"ref"`
+		SHA string `json:"sha"`
+	} `json:"head"`
+	Base struct {
+		Ref string `json:"ref"`
+	} `json:"base"`
+}
+
+func (p giteaPullRequest) proposed() Proposed {
+	return Proposed{Number: p.Number, Head: p.Head.SHA, Base: p.Base.Ref, Open: p.State == "open", Merged: p.Merged}
+}
+
+func giteaRepository(path string) string { return "/repos/" + path }
+
+func (h giteaAPI) open(ctx context.Context, path string, p PullRequest) (string, error) {
+	at := giteaRepository(path) + "/pulls"
+	var made giteaPullRequest
+	status, err := h.call(ctx, http.MethodPost, at, map[string]any{
+		"head": p.Head, "base": p.Base, "title": p.Title, "body": p.Body,
+	}, &made, http.StatusConflict)
+	if err != nil || status != http.StatusConflict {
+		return made.HTMLURL, err
+	}
+	var there []giteaPullRequest
+	if err := h.get(ctx, at+"?state=all&sort=recentupdate&limit=50", &there); err != nil {
+		return "", err
+	}
+	for _, pr := range there {
+		if pr.Head.Ref == p.Head {
+			return pr.HTMLURL, nil
+		}
+	}
+	return "", refusedBy(status, "there is a pull request for the branch already")
+}
+
+// giteaStates are the states of commits as Gitea names them. It has no cancelled
+// one; a warning is what keeps nothing from being merged.
+var giteaStates = map[State]string{
+	StatePending: "pending", StateRunning: "pending", StateSuccess: "success", StateFailure: "failure", StateCancelled: "warning",
+}
+
+// giteaDescription is how much of a description its pages have room for.
+const giteaDescription = 255
+
+func (h giteaAPI) setStatus(ctx context.Context, path, commit string, s Status) error {
+	return h.send(ctx, http.MethodPost, giteaRepository(path)+"/statuses/"+url.PathEscape(commit), map[string]any{
+		"state": giteaStates[s.State], "context": s.Context, "description": cut(s.Description, giteaDescription), "target_url": s.TargetURL,
+	})
+}
+
+func (h giteaAPI) pullRequest(ctx context.Context, path string, number int) (Proposed, error) {
+	var found giteaPullRequest
+	err := h.get(ctx, fmt.Sprintf("%s/pulls/%d", giteaRepository(path), number), &found)
+	return found.proposed(), err
+}
+
+// pullRequestsOf asks for the one pull request that was merged as a commit. That
+// there is none, and that there is no such repository, is the same answer.
+func (h giteaAPI) pullRequestsOf(ctx context.Context, path, commit string) ([]Proposed, error) {
+	var found giteaPullRequest
+	status, err := h.call(ctx, http.MethodGet, giteaRepository(path)+"/commits/"+url.PathEscape(commit)+"/pull", nil, &found, http.StatusNotFound)
+	if err != nil || status == http.StatusNotFound {
+		return nil, err
+	}
+	return []Proposed{found.proposed()}, nil
+}
+
+func (h giteaAPI) account(ctx context.Context) (string, error) {
+	var me struct{ Login string }
+	err := h.get(ctx, "/user", &me)
+	return me.Login, err
+}
+
+// comments returns all at once: the API has no pages of them.
+func (h giteaAPI) comments(ctx context.Context, path string, number, _ int) ([]comment, bool, error) {
+	var found []struct {
+		ID   int64
+		Body string
+		User struct{ Login string }
+	}
+	err := h.get(ctx, fmt.Sprintf("%s/issues/%d/comments", giteaRepository(path), number), &found)
+	var out []comment
+	for _, c := range found {
+		out = append(out, comment{id: c.ID, author: c.User.Login, body: c.Body})
+	}
+	return out, false, err
+}
+
+func (h giteaAPI) addComment(ctx context.Context, path string, number int, body string) error {
+	return h.send(ctx, http.MethodPost, fmt.Sprintf("%s/issues/%d/comments", giteaRepository(path), number), map[string]any{"body": body})
+}
+
+func (h giteaAPI) editComment(ctx context.Context, path string, _ int, id int64, body string) error {
+	return h.send(ctx, http.MethodPatch, fmt.Sprintf("%s/issues/comments/%d", giteaRepository(path), id), map[string]any{"body": body})
+}

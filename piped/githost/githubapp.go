@@ -1,0 +1,176 @@
+package githost
+
+import (
+	"context"
+	"crypto/rsa"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/bradleyfalzon/ghinstallation/v2"
+	"github.com/golang-jwt/jwt/v4"
+	"github.com/google/go-github/v60/github"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// gitHubApp authenticates as a GitHub App: towards each repository as the
+// installation that may see it. Tokens of installations, which end after an hour,
+// are asked for when they are needed, and again before they end.
+type gitHubApp struct {
+	id     int64
+	given  int64 // the installation for every repository; 0 when it is to be found
+	key    *rsa.PrivateKey
+	base   *url.URL
+	http   *http.Client
+	client *github.Client // of the App itself
+
+	mu            sync.Mutex
+	found         map[string]int64         // installations by repository
+	installations map[int64]*github.Client // by ID
+}
+
+func newGitHubApp(c config.GitHubApp, key strict.Secret, base *url.URL, client *http.Client) (*gitHubApp, error) {
+	private, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(key.Reveal()))
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "the private key of GitHub App %d is no RSA key in PEM; use the file that GitHub made for the App", c.AppID)
+	}
+	a := &gitHubApp{
+		id: c.AppID, given: c.InstallationID, key: private, base: base, http: client,
+		found: map[string]int64{}, installations: map[int64]*github.Client{},
+	}
+	a.client = a.through(ghinstallation.NewAppsTransportFromPrivateKey(client.Transport, c.AppID, private))
+	return a, nil
+}
+
+// through returns a client that asks the API through a transport.
+func (a *gitHubApp) through(transport http.RoundTripper) *github.Client {
+	client := *a.http
+	client.Transport = transport
+	c := github.NewClient(&client)
+	c.BaseURL = a.base
+	return c
+}
+
+func (a *gitHubApp) of(ctx context.Context, owner, name string) (*github.Client, error) {
+	id, err := a.installation(ctx, owner, name)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.installations[id] == nil {
+		a.installations[id] = a.through(&installation{app: a, id: id})
+	}
+	return a.installations[id], nil
+}
+
+// installation returns the ID of the installation for a repository.
+func (a *gitHubApp) installation(ctx context.Context, owner, name string) (int64, error) {
+	if a.given != 0 {
+		return a.given, nil
+	}
+	key := repositoryKey(owner, name)
+	a.mu.Lock()
+	id, known := a.found[key]
+	a.mu.Unlock()
+	if known {
+		return id, nil
+	}
+	found, answer, err := a.client.Apps.FindRepositoryInstallation(ctx, owner, name)
+	if answer != nil && answer.StatusCode == http.StatusNotFound {
+		return 0, deploy.Errorf(deploy.Denied, "GitHub App %d is not installed for the repository; install it there, or see whether appID and apiURL are right", a.id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.found[key] = found.GetID()
+	return found.GetID(), nil
+}
+
+// repositoryKey is the same for all ways to write a repository's name.
+func repositoryKey(owner, name string) string { return strings.ToLower(owner + "/" + name) }
+
+// failed forgets the installation of a repository for which it gets no token: the
+// App may have been installed anew.
+func (a *gitHubApp) failed(owner, name string, err error) {
+	var denied *deploy.Error
+	if !errors.As(err, &denied) || denied.Kind != deploy.Denied {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.found, repositoryKey(owner, name))
+}
+
+func (a *gitHubApp) account(ctx context.Context) (string, error) {
+	me, _, err := a.client.Apps.Get(ctx, "")
+	return me.GetSlug() + "[bot]", err
+}
+
+// installation is a transport that adds the token of one installation.
+type installation struct {
+	app *gitHubApp
+	id  int64
+
+	mu      sync.Mutex
+	current *ghinstallation.Transport
+}
+
+// RoundTrip sends a request with a token. One that GitHub does not accept, as after
+// the App's permissions were changed, is exchanged for a new one, once.
+func (i *installation) RoundTrip(r *http.Request) (*http.Response, error) {
+	tokens := i.tokens(nil)
+	res, err := roundTrip(tokens, r)
+	if err != nil || res.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
+		return res, err
+	}
+	again := r.Clone(r.Context())
+	if r.Body != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return res, nil
+		}
+	}
+	res.Body.Close()
+	return roundTrip(i.tokens(tokens), again)
+}
+
+// tokens returns where tokens come from, and another one in place of refused.
+func (i *installation) tokens(refused *ghinstallation.Transport) *ghinstallation.Transport {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current == refused {
+		app := ghinstallation.NewAppsTransportFromPrivateKey(i.app.http.Transport, i.app.id, i.app.key)
+		i.current = ghinstallation.NewFromAppsTransport(app, i.id)
+		i.current.BaseURL = strings.TrimSuffix(i.app.base.String(), "/")
+	}
+	return i.current
+}
+
+// roundTrip sends a request; what GitHub answers in place of a token is an error of
+// this package.
+func roundTrip(tokens *ghinstallation.Transport, r *http.Request) (*http.Response, error) {
+	res, err := tokens.RoundTrip(r)
+	var failed *ghinstallation.HTTPError
+	if !errors.As(err, &failed) || failed.Response == nil {
+		return res, err
+	}
+	defer failed.Response.Body.Close()
+	data, _ := io.ReadAll(io.LimitReader(failed.Response.Body, maxAnswer)) // what is missing is missing in the message
+	said, status := message(data), failed.Response.StatusCode
+	if err := limitedBy(status, failed.Response.Header, said); err != nil {
+		return nil, err
+	}
+	if status == http.StatusNotFound || status == http.StatusUnauthorized || status == http.StatusForbidden {
+		return nil, deploy.Errorf(deploy.Denied, "GitHub gives App %d no token for installation %d (status %d: %s); see whether it is still installed, and whether appID and its private key belong together",
+			tokens.AppID(), tokens.InstallationID(), status, said)
+	}
+	return nil, refusedBy(status, said)
+}

@@ -1,0 +1,98 @@
+package githost
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// maxRows bounds how many applications a comment lists.
+const maxRows = 200
+
+// newest returns the newest deployment of each application, by the applications' names.
+func newest(of []deploy.Deployment) []deploy.Deployment {
+	byApp := map[string]deploy.Deployment{}
+	for _, d := range of {
+		known, ok := byApp[d.ApplicationID]
+		if !ok || d.CreatedAt.After(known.CreatedAt) || d.CreatedAt.Equal(known.CreatedAt) && d.ID > known.ID {
+			byApp[d.ApplicationID] = d
+		}
+	}
+	var out []deploy.Deployment
+	for _, d := range byApp {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b deploy.Deployment) int {
+		return cmp.Or(strings.Compare(a.ApplicationName, b.ApplicationName), strings.Compare(a.Git.ConfigPath(), b.Git.ConfigPath()))
+	})
+	return out
+}
+
+// liveText is the comment of a merged pull request: where its commit is live. It says
+// so of the whole only when it is so of every application.
+func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deploy.Deployment) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n### %s\n\n| application | environment | state | rollout |\n|---|---|---|---|\n", c.marker(), headline(commit, of))
+	for i, d := range of {
+		if i == maxRows {
+			fmt.Fprintf(&b, "\nand %d more\n", len(of)-maxRows)
+			break
+		}
+		label, err := c.label(ctx, d.ApplicationName, d.Git)
+		if err != nil {
+			return "", err
+		}
+		state, rollout := liveStates[d.Status], ""
+		switch d.Status {
+		case deploy.Success:
+			if rollout, err = c.took(ctx, d.ID); err != nil {
+				return "", err
+			}
+		case deploy.Failure, deploy.Cancelled:
+			state += ": " + code(d.StatusReason)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(label), place(d), state, rollout)
+	}
+	return b.String(), nil
+}
+
+// liveStates are those of a deployment in words.
+var liveStates = map[deploy.Status]string{
+	deploy.Pending: "waiting", deploy.Planned: "waiting", deploy.Running: "rolling out", deploy.RollingBack: "rolling back",
+	deploy.Success: "**live**", deploy.Failure: "failed", deploy.Cancelled: "cancelled",
+}
+
+func headline(commit deploy.Commit, of []deploy.Deployment) string {
+	live, ended := 0, 0
+	for _, d := range of {
+		if d.Status == deploy.Success {
+			live++
+		}
+		if d.Status.Completed() {
+			ended++
+		}
+	}
+	name := code(commit.Short())
+	switch {
+	case ended < len(of):
+		return fmt.Sprintf("%s is being rolled out: %d of %d applications are done", name, ended, len(of))
+	case live == len(of):
+		return name + " is live"
+	case live == 0:
+		return name + " is not live"
+	}
+	return fmt.Sprintf("%s is live in %d of %d applications", name, live, len(of))
+}
+
+// place names where a deployment goes, with the address at which that can be seen.
+func place(d deploy.Deployment) string {
+	text := code(environment(&d))
+	if url := d.Metadata[deploy.MetaEnvironmentURL]; url != "" {
+		text += " <" + url + ">"
+	}
+	return text
+}

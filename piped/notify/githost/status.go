@@ -1,0 +1,97 @@
+package githost
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/githost"
+	"github.com/c785c783/piped/piped/notify"
+)
+
+// statuses sets the statuses of commits.
+type statuses struct{ Config }
+
+// Name returns the name of the host and "statuses".
+func (s statuses) Name() string { return s.name("statuses") }
+
+// Wants takes what moves a deployment, what waits for people, and configurations that
+// cannot be used.
+func (s statuses) Wants(_ context.Context, n notify.Notice) bool {
+	_, ours := s.about(n)
+	return ours && hashOf(n) != "" && oneOf(n, deploy.EventTriggered, deploy.EventPlanned, deploy.EventStarted, deploy.EventRollingBack,
+		deploy.EventSucceeded, deploy.EventFailed, deploy.EventCancelled, deploy.EventWaitApproval, deploy.EventApproved, deploy.EventTriggerFailed)
+}
+
+// Order keeps what is told of one application at one commit in its order.
+func (s statuses) Order(n notify.Notice) string { return n.Event.ApplicationID + "/" + hashOf(n) }
+
+// hashOf returns the hash of the commit that a notice is about.
+func hashOf(n notify.Notice) string {
+	if c := n.Commit(); c != nil {
+		return c.Hash
+	}
+	return ""
+}
+
+// Deliver sets the status that the application has at the commit by now.
+func (s statuses) Deliver(ctx context.Context, n notify.Notice) error {
+	at, _ := s.about(n)
+	status := githost.Status{State: githost.StateFailure, Description: n.Details.Reason} // the configuration cannot be used
+	if n.Event.Type != deploy.EventTriggerFailed {
+		d, err := s.now(ctx, n)
+		if err == nil && d != nil {
+			status, err = s.statusOf(ctx, d)
+		}
+		if err != nil || d == nil {
+			return err
+		}
+	}
+	label, err := s.label(ctx, n.ApplicationName(), at)
+	if err != nil {
+		return err
+	}
+	status.Context = s.Host.ContextPrefix + "/" + label
+	return s.API.SetStatus(ctx, at.Remote, hashOf(n), status)
+}
+
+// states are those of a commit by the status of its deployment. A deployment that was
+// cancelled, as when a newer commit has overtaken it, has neither succeeded nor failed.
+var states = map[deploy.Status]githost.State{
+	deploy.Pending: githost.StatePending, deploy.Planned: githost.StatePending,
+	deploy.Running: githost.StateRunning, deploy.RollingBack: githost.StateRunning,
+	deploy.Success: githost.StateSuccess, deploy.Failure: githost.StateFailure, deploy.Cancelled: githost.StateCancelled,
+}
+
+func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.Status, error) {
+	out := githost.Status{State: states[d.Status]}
+	switch d.Status {
+	case deploy.Pending:
+		out.Description = cmp.Or(d.StatusReason, "waiting to be planned")
+	case deploy.Planned:
+		out.Description = "planned: " + cmp.Or(d.Summary, d.StatusReason)
+	case deploy.Running:
+		out.Description = underWay(d)
+	case deploy.RollingBack:
+		out.Description = "rolling back: " + d.StatusReason
+	case deploy.Success:
+		seconds, err := s.took(ctx, d.ID)
+		if err != nil {
+			return out, err
+		}
+		out.Description, out.TargetURL = "live: "+seconds, d.Metadata[deploy.MetaEnvironmentURL]
+	default:
+		out.Description = d.StatusReason
+	}
+	return out, nil
+}
+
+// underWay says what a running deployment does.
+func underWay(d *deploy.Deployment) string {
+	for _, s := range d.Stages {
+		if s.Name == deploy.StageWaitApproval && s.Status == deploy.StageRunning {
+			return "waiting for approval: " + cmp.Or(s.Desc, "stage "+s.ID)
+		}
+	}
+	return "rolling out: " + d.Summary
+}
