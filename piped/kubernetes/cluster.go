@@ -37,6 +37,12 @@ type ClusterConfig struct {
 	Logger    *slog.Logger
 	Now       func() time.Time
 
+	// InCluster returns the access of the pod the agent runs in, which is used without
+	// KubeConfigPath and MasterURL. Default rest.InClusterConfig: the API server that
+	// the pod's environment names, and the token of its service account, which is read
+	// again as it is renewed.
+	InCluster func() (*rest.Config, error)
+
 	// WrapTransport, when set, sees every request to the cluster.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
@@ -67,6 +73,9 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Logger = cfg.Logger.With("cluster", cfg.Name)
+	if cfg.InCluster == nil {
+		cfg.InCluster = rest.InClusterConfig
+	}
 	rc, err := restConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -147,7 +156,7 @@ func restConfig(cfg ClusterConfig) (*rest.Config, error) {
 
 func loadConfig(cfg ClusterConfig) (*rest.Config, error) {
 	if cfg.KubeConfigPath == "" && cfg.MasterURL == "" {
-		rc, err := rest.InClusterConfig()
+		rc, err := cfg.InCluster()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, deploy.Errorf(deploy.Invalid,
 				"platform provider %q has no kubeConfigPath and the agent does not run inside a cluster: set platformProviders[].config.kubeConfigPath", cfg.Name)

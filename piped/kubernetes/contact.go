@@ -16,7 +16,7 @@ type Contact struct {
 }
 
 // errCredentials is why a cluster that answers cannot be used.
-var errCredentials = errors.New("the cluster does not accept the agent's credentials (401 Unauthorized): renew those in its kubeconfig")
+var errCredentials = errors.New("the cluster does not accept the agent's credentials (401 Unauthorized): renew those in its kubeconfig or, where it uses its pod's service account, see that this still exists")
 
 // contact notes how requests to a cluster end, those of all its clients.
 type contact struct {

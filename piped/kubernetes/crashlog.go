@@ -52,7 +52,7 @@ func (c *Cluster) CrashLog(ctx context.Context, crash rollout.Crash) ([]string, 
 func (c *Cluster) explainLog(crash rollout.Crash, err error) error {
 	what := fmt.Sprintf("read the log of pod %s/%s, container %s", crash.Namespace, crash.Pod, crash.Container)
 	if apierrors.IsForbidden(err) {
-		return deploy.Errorf(deploy.Invalid, "%s: %w (it needs get on pods/log)%s", what, err, c.remedy())
+		return deploy.Errorf(deploy.Invalid, "%s: %w (it needs get on pods/log)%s", what, err, c.remedy(err))
 	}
 	return c.Classify(fmt.Errorf("%s: %w", what, err))
 }

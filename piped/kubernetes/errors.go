@@ -28,10 +28,10 @@ func (c *Cluster) Classify(err error) error {
 		return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", c, cause(err))
 	case transient(err):
 		return deploy.Errorf(deploy.Unavailable, "%s does not answer now: %w", c, err)
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err) && c.user == "":
+	case apierrors.IsUnauthorized(err):
 		return deploy.Errorf(deploy.Invalid, "%s refuses the agent's credentials: %w", c, err)
 	case apierrors.IsForbidden(err):
-		return deploy.Errorf(deploy.Invalid, "%w%s", err, c.remedy())
+		return deploy.Errorf(deploy.Invalid, "%s refuses: %w%s", c, err, c.remedy(err))
 	case apierrors.IsNotFound(err):
 		return deploy.Errorf(deploy.NotFound, "%w", err)
 	case apierrors.IsConflict(err):

@@ -28,7 +28,7 @@ func (c *Cluster) explain(obj manifest.Object, doing string, err error) error {
 		}
 		return deploy.Errorf(deploy.Invalid, "%s: %s: %w", what, causes(err), errRefused)
 	case apierrors.IsForbidden(err):
-		return deploy.Errorf(deploy.Invalid, "%s: %w%s", what, err, c.remedy())
+		return deploy.Errorf(deploy.Invalid, "%s: %w%s", what, err, c.remedy(err))
 	case apierrors.IsNotFound(err):
 		return deploy.Errorf(deploy.Invalid, "%s: its namespace or its kind is not there (any more): %w", what, err)
 	case isSchemaError(err) && ref.Kind == "Secret":

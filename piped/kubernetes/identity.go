@@ -30,11 +30,11 @@ func (c *Cluster) As(user string) (*Cluster, error) {
 	return &as, nil
 }
 
-// remedy follows a refusal of the API server: who was refused, and what to do,
-// where that is not the agent itself.
-func (c *Cluster) remedy() string {
+// remedy follows a refusal of the API server: what to do, and who was refused where
+// that is not the agent itself.
+func (c *Cluster) remedy(refused error) string {
 	if c.user == "" {
-		return ""
+		return grant(refused)
 	}
-	return fmt.Sprintf("; the application acts as %s, as the agent's tenancy rules say: give that account the right, or the agent the right to impersonate it", c.user)
+	return fmt.Sprintf("; the application acts as %s, as the agent's tenancy rules say: give that account the right, or the agent the right to impersonate it%s", c.user, grant(refused))
 }
