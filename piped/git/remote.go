@@ -59,7 +59,9 @@ func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
 }
 
 // ask opens a conversation and returns the head; the caller closes it.
-func (r *Repo) ask(w *watchdog) (session, plumbing.Hash, error) {
+func (r *Repo) ask(w *watchdog) (_ session, _ plumbing.Hash, err error) {
+	asked := observed(r.cfg.Observer, ListRefs)
+	defer func() { asked(w, err) }()
 	r.mu.Lock()
 	r.stats.LsRemotes++
 	r.mu.Unlock()
@@ -122,6 +124,9 @@ func watch(ctx context.Context, limit time.Duration) *watchdog {
 		timer: time.AfterFunc(limit, func() { cancel(errSilent) }),
 	}
 }
+
+// abandoned reports whether the context ended for another reason than silence.
+func (w *watchdog) abandoned() bool { return w.Err() != nil && context.Cause(w) != errSilent }
 
 // touch begins the wait anew.
 func (w *watchdog) touch() { w.timer.Reset(w.limit) }

@@ -39,7 +39,9 @@ func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, 
 }
 
 // list asks the remote for its references.
-func (m *remoteMirror) list(w *watchdog, d dialer) (remoteRefs, error) {
+func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
+	asked := observed(m.remotes.cfg.Observer, ListRefs)
+	defer func() { asked(w, err) }()
 	s, err := dialServer(w, d)
 	if err != nil {
 		return remoteRefs{}, m.unavailable(w, "list branches", err)
@@ -71,8 +73,9 @@ func (m *remoteMirror) unavailable(w *watchdog, doing string, err error) error {
 
 // fetch adds the commit h to the mirror: it alone if the server can leave out its
 // history, and everything if the server does not give h by its hash.
-func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) error {
-	start := m.remotes.cfg.Now()
+func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) (err error) {
+	start, asked := m.remotes.cfg.Now(), observed(m.remotes.cfg.Observer, Fetch)
+	defer func() { asked(w, err) }()
 	wants, depth := []plumbing.Hash{h}, 1
 	if !refs.gives(h) {
 		wants, depth = refs.all(), 0
@@ -80,7 +83,7 @@ func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.
 	if err := m.receive(w, d, wants, depth); err != nil {
 		return m.unavailable(w, "fetch "+ref, err)
 	}
-	err := checkCommit(m.objects, h)
+	err = checkCommit(m.objects, h)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return deploy.Errorf(deploy.Invalid, "remote %s has no commit %s on any branch or tag; correct the reference", m.address.text, h)
 	}

@@ -26,8 +26,9 @@ type Config struct {
 	// go without receiving anything. Zero means a minute.
 	Timeout time.Duration
 
-	Logger *slog.Logger     // nil discards
-	Now    func() time.Time // nil is time.Now
+	Logger   *slog.Logger     // nil discards
+	Now      func() time.Time // nil is time.Now
+	Observer Observer         // nil: nobody is told
 }
 
 // Repo is a mirror of one branch of one remote. Its methods are safe for
@@ -99,6 +100,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Observer == nil {
+		c.Observer = silent{}
 	}
 	return c
 }

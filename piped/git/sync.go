@@ -43,8 +43,9 @@ func (r *Repo) sync(ctx context.Context, f *flight) {
 	f.commit, f.moved, f.err = r.advance(h)
 }
 
-func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) error {
-	start := r.cfg.Now()
+func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) (err error) {
+	start, asked := r.cfg.Now(), observed(r.cfg.Observer, Fetch)
+	defer func() { asked(w, err) }()
 	w.touch()
 	if err := s.fetch(w, h, r.objects); err != nil {
 		return r.unavailable(w, "fetch branch "+r.follows().branch, err)

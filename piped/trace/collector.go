@@ -1,0 +1,70 @@
+package trace
+
+import (
+	"context"
+	"crypto/tls"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// sendTimeout bounds one request to the collector.
+const sendTimeout = 10 * time.Second
+
+// exporter sends spans to a collector.
+type exporter struct {
+	endpoint string
+	conn     *grpc.ClientConn
+	client   collector.TraceServiceClient
+	headers  metadata.MD
+	resource *resource.Resource
+}
+
+func newExporter(c Config) (*exporter, error) {
+	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	if c.Insecure {
+		creds = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient(c.Endpoint, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "prepare to send traces to %q (telemetry.otlpEndpoint): %w", c.Endpoint, err)
+	}
+	return &exporter{
+		endpoint: c.Endpoint, conn: conn, client: collector.NewTraceServiceClient(conn), headers: metadata.New(c.Headers),
+		resource: &resource.Resource{Attributes: []*common.KeyValue{
+			text("service.name", "piped"), text("service.version", c.Version), text("service.instance.id", c.PipedID),
+		}},
+	}, nil
+}
+
+func (e *exporter) close() error { return e.conn.Close() }
+
+// send sends spans. An error of kind Invalid says that the collector will never take
+// them, one of kind Unavailable that it may later.
+func (e *exporter) send(ctx context.Context, spans []*otlp.Span) (rejected int64, err error) {
+	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(ctx, e.headers), sendTimeout)
+	defer cancel()
+	resp, err := e.client.Export(ctx, &collector.ExportTraceServiceRequest{ResourceSpans: []*otlp.ResourceSpans{{
+		Resource:   e.resource,
+		ScopeSpans: []*otlp.ScopeSpans{{Scope: &common.InstrumentationScope{Name: "github.com/c785c783/piped"}, Spans: spans}},
+	}}})
+	if err == nil {
+		return resp.GetPartialSuccess().GetRejectedSpans(), nil
+	}
+	kind := deploy.Unavailable
+	if status.Code(err) == codes.InvalidArgument {
+		kind = deploy.Invalid
+	}
+	return 0, deploy.Errorf(kind, "send traces to %s: %w: check telemetry.otlpEndpoint, .insecure and .headers, and that the collector takes OTLP over gRPC", e.endpoint, err)
+}

@@ -1,0 +1,415 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// receiver is a collector.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	addr string
+	stop func()
+
+	mu     sync.Mutex
+	refuse error
+	header []string
+	about  string
+	spans  []*otlp.Span
+	asked  int
+}
+
+// receive serves a collector on an address until the test ends.
+func receive(t *testing.T, addr string) *receiver {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, server := &receiver{addr: l.Addr().String()}, grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, r)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // it is stopped
+	}()
+	r.stop = sync.OnceFunc(func() { server.Stop(); <-done })
+	t.Cleanup(r.stop)
+	return r
+}
+
+// Export implements the collector's service.
+func (r *receiver) Export(ctx context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	r.header = md.Get("x-team")
+	for _, rs := range req.GetResourceSpans() {
+		r.about = words(rs.GetResource().GetAttributes())
+		for _, ss := range rs.GetScopeSpans() {
+			r.spans = append(r.spans, ss.GetSpans()...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+func words(attributes []*common.KeyValue) string {
+	var out []string
+	for _, a := range attributes {
+		out = append(out, a.GetKey()+"="+a.GetValue().GetStringValue())
+	}
+	return strings.Join(out, " ")
+}
+
+// got returns the spans that have come, once there are so many.
+func (r *receiver) got(t *testing.T, atLeast int) []*otlp.Span {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		r.mu.Lock()
+		spans := slices.Clone(r.spans)
+		r.mu.Unlock()
+		if len(spans) >= atLeast {
+			return spans
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d spans have come, want %d", len(spans), atLeast)
+		}
+	}
+}
+
+// tree writes spans as a tree, one a line, and checks that they are one.
+func tree(t *testing.T, spans []*otlp.Span) string {
+	t.Helper()
+	children, roots := map[string][]*otlp.Span{}, 0
+	known := map[string]*otlp.Span{}
+	for _, s := range spans {
+		if known[string(s.GetSpanId())] != nil {
+			t.Errorf("two spans have the ID %x", s.GetSpanId())
+		}
+		known[string(s.GetSpanId())] = s
+		children[string(s.GetParentSpanId())] = append(children[string(s.GetParentSpanId())], s)
+	}
+	var out strings.Builder
+	var write func(parent *otlp.Span, depth int)
+	write = func(parent *otlp.Span, depth int) {
+		for _, s := range children[string(parent.GetSpanId())] {
+			if depth == 0 {
+				roots++
+			} else if s.GetStartTimeUnixNano() < parent.GetStartTimeUnixNano() || s.GetEndTimeUnixNano() > parent.GetEndTimeUnixNano() ||
+				string(s.GetTraceId()) != string(parent.GetTraceId()) {
+				t.Errorf("%s does not lie within %s", s.GetName(), parent.GetName())
+			}
+			code := strings.TrimPrefix(s.GetStatus().GetCode().String(), "STATUS_CODE_")
+			fmt.Fprintln(&out, strings.TrimSpace(strings.Repeat("  ", depth)+s.GetName()+" "+strings.TrimPrefix(code, "UNSET")+" "+s.GetStatus().GetMessage()))
+			delete(known, string(s.GetSpanId()))
+			write(s, depth+1)
+		}
+	}
+	write(nil, 0)
+	if roots != 1 || len(known) > 0 {
+		t.Errorf("%d roots, %d spans hang on none", roots, len(known))
+	}
+	return out.String()
+}
+
+// lab is a store and a tracer that can be restarted.
+type lab struct {
+	t     *testing.T
+	store *store.Store
+	cfg   Config
+	stop  func()
+}
+
+func newLab(t *testing.T, endpoint string) *lab {
+	t.Helper()
+	l := &lab{t: t, store: storetest.New(t, nil), stop: func() {}}
+	l.cfg = Config{
+		Endpoint: endpoint, Insecure: true, Headers: map[string]string{"x-team": "shop"}, SampleRatio: 1, File: filepath.Join(t.TempDir(), "traces.json"),
+		Store: l.store, Version: "v1", PipedID: "local", Logger: slog.New(slog.DiscardHandler),
+	}
+	if _, err := l.store.PutApplication(t.Context(), deploy.Application{ID: "web", Name: "web", Kind: deploy.KindKubernetes}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// start starts the tracer, which stops with the test at the latest.
+func (l *lab) start() {
+	l.t.Helper()
+	tracer, err := New(l.cfg)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- tracer.Run(ctx) }()
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			l.t.Error(err)
+		}
+		if err := tracer.Close(); err != nil {
+			l.t.Error(err)
+		}
+	})
+	l.t.Cleanup(l.stop)
+}
+
+// begin makes a deployment and runs it into its first stage.
+func (l *lab) begin() (id string) {
+	l.t.Helper()
+	id = uuid.NewString()
+	_, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
+		ID: id, ApplicationID: "web", ApplicationName: "web", Provider: "local", Status: deploy.Pending,
+		Trigger: deploy.Trigger{Kind: deploy.OnCommit, Commit: deploy.Commit{Hash: "0123456789", Branch: "main"}, At: time.Now()},
+	}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.Plan(deploy.Plan{Strategy: deploy.StrategyPipeline, Stages: []deploy.Stage{
+			{ID: "sync", Name: deploy.StageK8sSync}, {ID: "wait", Name: deploy.StageWait}, {ID: deploy.RollbackID, Name: deploy.StageRollback, Rollback: true},
+		}}, now)
+	})
+	l.move(id, func(d *deploy.Deployment, now time.Time) error { return d.Start(now) })
+	l.move(id, func(d *deploy.Deployment, now time.Time) error { return d.StartStage("sync", now) })
+	return id
+}
+
+func (l *lab) move(id string, fn func(*deploy.Deployment, time.Time) error) {
+	l.t.Helper()
+	if _, err := l.store.UpdateDeployment(l.t.Context(), id, func(d *deploy.Deployment) error { return fn(d, time.Now()) }); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) succeed(id string) {
+	l.t.Helper()
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.FinishStage("sync", deploy.StageSuccess, "", now)
+	})
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.Complete(deploy.Success, "All stages have succeeded", now)
+	})
+}
+
+// fail lets the rollout of the first stage fail, and rolls back.
+func (l *lab) fail(id string) {
+	l.t.Helper()
+	workload := deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	rec := deploy.Rollout{
+		ID: deploy.RolloutID(id, "sync", "local", workload), ApplicationID: "web", DeploymentID: id, StageID: "sync", Cluster: "local",
+		Workload: workload, Phase: deploy.RolloutApplied,
+	}
+	saved, err := l.store.SaveRollout(l.t.Context(), rec)
+	if err == nil {
+		saved.Phase, saved.Reason = deploy.RolloutFailed, "the image cannot be pulled"
+		_, err = l.store.SaveRollout(l.t.Context(), saved)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.FinishStage("sync", deploy.StageFailure, "the rollout has failed", now)
+	})
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.BeginRollback(deploy.Failure, "sync has failed", now)
+	})
+	l.move(id, func(d *deploy.Deployment, now time.Time) error { return d.StartStage(deploy.RollbackID, now) })
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.FinishStage(deploy.RollbackID, deploy.StageSuccess, "", now)
+	})
+	l.move(id, func(d *deploy.Deployment, now time.Time) error {
+		return d.Complete(deploy.Failure, "sync has failed; rolled back", now)
+	})
+}
+
+// TestTrace: a deployment that fails is one tree with everything that happened in it.
+func TestTrace(t *testing.T) {
+	r := receive(t, "127.0.0.1:0")
+	l := newLab(t, r.addr)
+	l.start()
+	id := l.begin()
+	l.fail(id)
+	spans := r.got(t, 8)
+	want := `deploy web ERROR sync has failed; rolled back
+PENDING
+PLANNED
+RUNNING
+K8S_SYNC ERROR the rollout has failed
+rollout Deployment web ERROR the image cannot be pulled
+ROLLING_BACK
+ROLLBACK OK
+`
+	if diff := cmp.Diff(want, tree(t, spans)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := uuid.UUID(spans[0].GetTraceId()).String(); got != id {
+		t.Errorf("the trace is %s, the deployment %s", got, id)
+	}
+	for _, part := range []string{"piped.app=web", "piped.deployment=" + id, "piped.commit=0123456789", "piped.cluster=local", "piped.stage=sync", "piped.status=FAILURE"} {
+		if got := words(spans[4].GetAttributes()); !strings.Contains(got, part) {
+			t.Errorf("the attributes of %s lack %q: %s", spans[4].GetName(), part, got)
+		}
+	}
+	if want := "service.name=piped service.version=v1 service.instance.id=local"; r.about != want || !slices.Equal(r.header, []string{"shop"}) {
+		t.Errorf("resource %q, header %q", r.about, r.header)
+	}
+}
+
+// TestRestart: a deployment that was running when the agent ended, one that has ended
+// while it was away and one that was sent make one tree each, once.
+func TestRestart(t *testing.T) {
+	r := receive(t, "127.0.0.1:0")
+	l := newLab(t, r.addr)
+	l.start()
+	first := l.begin()
+	l.succeed(first)
+	r.got(t, 5)
+	second := l.begin()
+	l.stop()
+	l.succeed(second)
+	third := l.begin()
+	l.start()
+	r.got(t, 10)
+	l.succeed(third)
+	byTrace := map[string][]*otlp.Span{}
+	for _, s := range r.got(t, 15) {
+		id := uuid.UUID(s.GetTraceId()).String()
+		byTrace[id] = append(byTrace[id], s)
+	}
+	want := "deploy web OK\nPENDING\nPLANNED\nRUNNING\nK8S_SYNC OK\n"
+	for _, id := range []string{first, second, third} {
+		if diff := cmp.Diff(want, tree(t, byTrace[id])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
+// TestCollectorAway: what ends while nobody takes it is sent once somebody does.
+func TestCollectorAway(t *testing.T) {
+	r := receive(t, "127.0.0.1:0")
+	l := newLab(t, r.addr)
+	l.start()
+	r.stop()
+	l.succeed(l.begin())
+	l.succeed(l.begin())
+	back := receive(t, r.addr)
+	back.got(t, 10)
+}
+
+// TestCollectorRefuses: what a collector will never take is not tried for ever.
+func TestCollectorRefuses(t *testing.T) {
+	r := receive(t, "127.0.0.1:0")
+	r.refuse = status.Error(codes.InvalidArgument, "no such thing")
+	l := newLab(t, r.addr)
+	l.start()
+	refused := l.begin()
+	l.succeed(refused)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if data, err := os.ReadFile(l.cfg.File); err == nil && strings.Contains(string(data), refused) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is still tried")
+		}
+	}
+	r.mu.Lock()
+	r.refuse = nil
+	asked := r.asked
+	r.mu.Unlock()
+	next := l.begin()
+	l.succeed(next)
+	for _, s := range r.got(t, 5) {
+		if uuid.UUID(s.GetTraceId()).String() != next {
+			t.Errorf("a span of another deployment has come: %s", s.GetName())
+		}
+	}
+	if asked != 1 {
+		t.Errorf("it was sent %d times", asked)
+	}
+}
+
+// TestSampling: about the share that is asked for is traced, always the same ones.
+func TestSampling(t *testing.T) {
+	for _, ratio := range []float64{0, 0.25, 1} {
+		tracer, n := Tracer{Config: Config{SampleRatio: ratio}}, 0
+		for i := range 4000 {
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+			if tracer.sampled(id) {
+				n++
+			}
+			if tracer.sampled(id) != tracer.sampled(id) {
+				t.Fatal("not the same")
+			}
+		}
+		if got := float64(n) / 4000; got < ratio-0.03 || got > ratio+0.03 {
+			t.Errorf("%v of all, want %v", got, ratio)
+		}
+	}
+}
+
+// TestSent: what was sent long before is forgotten, what is a day old is not told.
+func TestSent(t *testing.T) {
+	now := time.Now()
+	file := filepath.Join(t.TempDir(), "traces.json")
+	s, err := readSent(file, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.add("a", now)
+	s.add("b", now.Add(time.Minute))
+	s.add("late", now.Add(40*time.Second))
+	if err := s.write(file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readSent(file, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.Deployments) != 2 || again.Deployments["b"].IsZero() || again.Deployments["late"].IsZero() {
+		t.Errorf("kept: %v", again.Deployments)
+	}
+	if got, want := again.since(now.Add(time.Hour)), now.Add(30*time.Second); !got.Equal(want) {
+		t.Errorf("since %s, want %s", got, want)
+	}
+	if got, want := again.since(now.Add(48*time.Hour)), now.Add(24*time.Hour); !got.Equal(want) {
+		t.Errorf("after two days since %s, want %s", got, want)
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSent(file, now); err == nil || !strings.Contains(err.Error(), "remove "+file) {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
