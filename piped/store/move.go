@@ -169,9 +169,9 @@ func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, `INSERT INTO deployments (id, application_id, application_name, trigger_kind, commit_hash, chain_id, origin,
-		status, state, revision, triggered_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		d.ID, d.ApplicationID, d.ApplicationName, string(d.Trigger.Kind), d.Trigger.Commit.Hash, d.ChainID, originText,
+	_, err = t.exec(ctx, `INSERT INTO deployments (id, application_id, application_name, trigger_kind, commit_hash, committed_at, chain_id, origin,
+		status, state, revision, triggered_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		d.ID, d.ApplicationID, d.ApplicationName, string(d.Trigger.Kind), d.Trigger.Commit.Hash, toMilli(committedAt(d.Trigger)), d.ChainID, originText,
 		string(d.Status), stateText, d.Revision, toMilli(d.Trigger.At), toMilli(d.CreatedAt), toMilli(d.UpdatedAt))
 	if t.store.dialect.unique(err) {
 		return deploy.Errorf(deploy.Exists, "deployment %s exists already", d.ID)

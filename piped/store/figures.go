@@ -1,0 +1,99 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// committedAt is when the commit was made that a deployment triggered so delivers, the
+// zero time if it delivers none.
+func committedAt(t deploy.Trigger) time.Time {
+	if !t.Delivers() {
+		return time.Time{}
+	}
+	return t.Commit.At
+}
+
+// selectOutcome reads nothing but an index.
+const selectOutcome = "SELECT application_id, status, completed_at, committed_at FROM deployments"
+
+func scanOutcome(row scanner) (d deploy.DeploymentOutcome, err error) {
+	var completedAt, committedAt int64
+	err = row.Scan(&d.ApplicationID, &d.Status, &completedAt, &committedAt)
+	d.CompletedAt, d.CommittedAt = fromMilli(completedAt), fromMilli(committedAt)
+	return d, err
+}
+
+// selectDelivered reads applications, with the end of each one's first success from a
+// time on, 0 if there is none.
+const selectDelivered = `SELECT id, name, COALESCE((SELECT d.completed_at FROM deployments d WHERE d.application_id = applications.id
+	AND d.completed_at > 0 AND d.completed_at >= ? AND d.status = 'SUCCESS' ORDER BY d.completed_at LIMIT 1), 0) FROM applications`
+
+// deliveredApplication is what outcomes tell of their application.
+type deliveredApplication struct {
+	id, name string
+	next     time.Time // end of the first success after the range
+}
+
+func scanDelivered(row scanner) (a deliveredApplication, err error) {
+	var next int64
+	err = row.Scan(&a.id, &a.name, &next)
+	a.next = fromMilli(next)
+	return a, err
+}
+
+// Outcomes returns what delivery figures need of the deployments that ended in a range
+// of time, those that ended first first.
+func (s *Store) Outcomes(ctx context.Context, q deploy.FiguresQuery) ([]deploy.DeploymentOutcome, error) {
+	apps, err := s.deliveredApplications(ctx, q)
+	if err != nil {
+		return nil, s.fail(err, "list the applications of deployments that have ended")
+	}
+	var f filter
+	f.add("completed_at > 0 AND completed_at >= ? AND completed_at < ?", toMilli(q.From), toMilli(q.To))
+	in(&f, "application_id", q.ApplicationIDs)
+	ended, err := all(ctx, s, scanOutcome, selectOutcome+f.where(), f.args...)
+	if err != nil {
+		return nil, s.fail(err, "list the deployments that have ended")
+	}
+	ended = slices.DeleteFunc(ended, func(d deploy.DeploymentOutcome) bool { return apps[d.ApplicationID] == nil })
+	// Of those that ended together a failure is last: what ended with it did not end after it.
+	slices.SortFunc(ended, func(a, b deploy.DeploymentOutcome) int {
+		return cmp.Or(a.CompletedAt.Compare(b.CompletedAt), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ApplicationID, b.ApplicationID))
+	})
+	for i := len(ended) - 1; i >= 0; i-- {
+		d, app := &ended[i], apps[ended[i].ApplicationID]
+		d.ApplicationName = app.name
+		switch d.Status {
+		case deploy.Failure:
+			d.RestoredAt = app.next
+		case deploy.Success:
+			app.next = d.CompletedAt
+		}
+	}
+	return ended, nil
+}
+
+func rank(d deploy.DeploymentOutcome) int {
+	if d.Status == deploy.Failure {
+		return 1
+	}
+	return 0
+}
+
+// deliveredApplications returns the applications that q selects, by ID.
+func (s *Store) deliveredApplications(ctx context.Context, q deploy.FiguresQuery) (map[string]*deliveredApplication, error) {
+	f := filter{args: []any{toMilli(q.To)}}
+	in(&f, "id", q.ApplicationIDs)
+	f.labels("application_labels", "application_id", "applications.id", q.Labels)
+	list, err := all(ctx, s, scanDelivered, selectDelivered+f.where(), f.args...)
+	apps := make(map[string]*deliveredApplication, len(list))
+	for i := range list {
+		apps[list[i].id] = &list[i]
+	}
+	return apps, err
+}

@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// DegradedApplications returns the IDs of the applications of which was told last that
+// they are degraded, sorted.
+func (s *Store) DegradedApplications(ctx context.Context) ([]string, error) {
+	ids, err := all(ctx, s, scanText, "SELECT application_id FROM degraded_applications ORDER BY application_id")
+	return ids, s.fail(err, "list the degraded applications")
+}
+
+// TellHealth stores that an application is degraded, for a reason, or that it is not
+// any more, and announces e in the same transaction; if that was told last, it does
+// nothing. It tells whether it did anything. Conflict while a deployment of the
+// application is under way.
+func (s *Store) TellHealth(ctx context.Context, appID string, degraded bool, reason string, e deploy.Event) (changed bool, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		changed = false
+		app, err := t.lockApplication(ctx, appID)
+		if err != nil {
+			return err
+		}
+		if app.Deploying {
+			return deploy.Errorf(deploy.Conflict, "a deployment of application %s is under way", app.Name)
+		}
+		var n int64
+		if degraded {
+			n, err = t.exec(ctx, "INSERT INTO degraded_applications (application_id, reason, told_at) VALUES (?, ?, ?) ON CONFLICT (application_id) DO NOTHING",
+				appID, reason, toMilli(e.At))
+		} else {
+			n, err = t.exec(ctx, "DELETE FROM degraded_applications WHERE application_id = ?", appID)
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		changed = true
+		t.events = append(t.events, e)
+		return nil
+	})
+	return changed && err == nil, s.fail(err, "store the health of application "+appID)
+}
+
+// InventoryKinds returns which of these kinds of the API group apps are among what
+// applications have applied to a cluster, sorted.
+func (s *Store) InventoryKinds(ctx context.Context, cluster string, kinds ...string) ([]string, error) {
+	args := append([]any{cluster}, anys(kinds)...)
+	found, err := all(ctx, s, scanText, "SELECT DISTINCT kind FROM inventory WHERE cluster = ? AND api_group = 'apps' AND kind IN ("+
+		placeholders(len(kinds))+") ORDER BY kind", args...)
+	return found, s.fail(err, "list the kinds of what was applied to "+cluster)
+}
