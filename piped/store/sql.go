@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -78,6 +79,8 @@ const maxAttempts = 5
 // write runs fn in one transaction: all of it is stored and announced, or
 // nothing. The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
+	began := time.Now() // a duration: whatever the clock of the rows says
+	defer func() { s.told.Wrote(time.Since(began)) }()
 	if s.dialect.oneWriter() {
 		return s.group.write(ctx, s, fn)
 	}
@@ -108,6 +111,7 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	if err := sqlTx.Commit(); err != nil {
 		return err
 	}
+	s.told.Committed(1)
 	s.feed.publish(t.changes)
 	t.prepareMissed(ctx)
 	return nil
