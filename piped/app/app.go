@@ -237,7 +237,8 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Logger: o.Logger.With("component", "web"),
+		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look,
+		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {
 		return err
