@@ -26,17 +26,14 @@ func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRo
 	if err != nil {
 		return nil, err
 	}
-	switch req.Kind {
-	case modelv1.RolloutKind_ROLLOUT_KIND_UNSPECIFIED, modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT:
-	case modelv1.RolloutKind_ROLLOUT_KIND_SCALING:
-		return &controlv1.ListRolloutsResponse{}, nil // none is recorded
-	default:
+	kind, ok := rolloutKinds()[req.Kind]
+	if !ok {
 		return nil, deploy.Errorf(deploy.Invalid, "there is no rollout kind %d: use one that model/v1/rollout.proto names", req.Kind)
 	}
 	limit := min(int(cmp.Or(req.Limit, rolloutsPage)), maxRolloutsPage)
-	rollouts, cursor, err := pageOf(limit, func(limit int) ([]store.ListedRollout, string, error) {
+	rollouts, cursor, err := pageOf(limit, func(limit int) ([]deploy.Rollout, string, error) {
 		return s.store.ListRollouts(ctx, store.RolloutList{
-			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentID: req.DeploymentId, Phases: phases,
+			ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, DeploymentID: req.DeploymentId, Kind: kind, Phases: phases,
 			From: timeOf(req.FromMs), To: timeOf(req.ToMs), Limit: limit, Cursor: req.Cursor,
 		})
 	}, rollout)
@@ -84,8 +81,17 @@ func phasesOf(wanted []modelv1.RolloutOutcome) (phases []deploy.RolloutPhase, er
 	return phases, nil
 }
 
-// rollout converts a rollout. How long its pods took for what is not measured.
-func rollout(r store.ListedRollout) *modelv1.Rollout {
+// rolloutKinds are the kinds of records as clients know them; "" asks for all.
+func rolloutKinds() map[modelv1.RolloutKind]deploy.RolloutKind {
+	return map[modelv1.RolloutKind]deploy.RolloutKind{
+		modelv1.RolloutKind_ROLLOUT_KIND_UNSPECIFIED: "",
+		modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT:     deploy.RolloutKindRollout,
+		modelv1.RolloutKind_ROLLOUT_KIND_SCALING:     deploy.RolloutKindScaling,
+	}
+}
+
+// rollout converts a rollout or scaling.
+func rollout(r deploy.Rollout) *modelv1.Rollout {
 	m := &modelv1.Rollout{
 		Id: text(r.ID), Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT,
 		ApplicationId: text(r.ApplicationID), ApplicationName: text(r.ApplicationName),
@@ -93,7 +99,12 @@ func rollout(r store.ListedRollout) *modelv1.Rollout {
 		Workload: objectRef(r.Cluster, r.Workload), Revision: r.Revision, Images: strings.Fields(text(r.Images)),
 		Outcome: outcomes[r.Phase], Reason: text(r.Reason), CausedBy: text(r.ChangedBy),
 		StartedAtMs: millis(r.StartedAt), CompletedAtMs: millis(r.CompletedAt),
-		FromReplicas: r.ReplicasBefore, ToReplicas: r.DesiredAtStart,
+		ScheduleMs: r.Parts.Schedule.Millis(), PullMs: r.Parts.Pull.Millis(), ReadyMs: r.Parts.Ready.Millis(),
+		FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
+		RevisionName: text(r.TargetName), SupersededBy: text(r.SupersededBy),
+	}
+	if r.Kind == deploy.RolloutKindScaling {
+		m.Kind = modelv1.RolloutKind_ROLLOUT_KIND_SCALING
 	}
 	m.Workload.Uid = text(r.UID)
 	if r.Phase.Terminal() {

@@ -31,7 +31,7 @@ type Store interface {
 	DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error)
 	// ListRollouts returns rollouts, the last that started first, then by ID, and
 	// the cursor of the next page: "" when there is none.
-	ListRollouts(ctx context.Context, q store.RolloutList) ([]store.ListedRollout, string, error)
+	ListRollouts(ctx context.Context, q store.RolloutList) ([]deploy.Rollout, string, error)
 	// Deployment returns a deployment with its stages, Transitions its
 	// transition log, StageLogs its logs by stage ID, StageLogAfter the next blocks
 	// of one of them behind an index, -1 for the beginning.

@@ -270,6 +270,7 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager, Since: x.started}
 	s.PodsRead = true // pods are not looked at
+	shown := x.cfg.Now()
 	v := rollout.Evaluate(*known.open, s, policy, x.cfg.Now())
 	if v.NeedConfirm {
 		fresh, err := x.cfg.Observer.Confirm(ctx, *known.open)
@@ -285,7 +286,8 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 	}
 	rec := v.Record
 	if v.Mark {
-		rec = x.ended(rec, s)
+		rec.CompletedAt = shown
+		rec = x.ended(ctx, rec, s)
 	}
 	saved, err := x.cfg.Store.SaveRollout(ctx, rec)
 	switch {
@@ -304,14 +306,14 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 }
 
 // ended gives a rollout that was complete before the agent watched the end that
-// its Deployment's condition tells.
-func (x *Externals) ended(rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
-	if rec.Phase != deploy.RolloutComplete || s.Workload.Progressing.Reason != "NewReplicaSetAvailable" {
-		return rec
+// its Deployment's condition tells, and any other the parts that its pods tell.
+func (x *Externals) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
+	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
+		if at := s.Workload.Progressing.Updated; at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+			rec.CompletedAt = at
+			rec.Reason += "; it ended while the agent was not watching"
+			return rec
+		}
 	}
-	if at := s.Workload.Progressing.Updated; at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
-		rec.CompletedAt = at
-		rec.Reason += "; it ended while the agent was not watching"
-	}
-	return rec
+	return rollout.Measured(ctx, x.cfg.Observer, rec, s)
 }

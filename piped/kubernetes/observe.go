@@ -70,15 +70,17 @@ type Observer struct {
 	cluster    *Cluster
 	controller *Controller
 
-	mu   sync.Mutex
-	wake map[string]map[*func()]bool // by kind, namespace and name of the workload
+	mu      sync.Mutex
+	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
+	watched map[string]*Watch           // by kind of workload
+	changed func(application string, w rollout.Workload)
 }
 
 var _ rollout.Observer = (*Observer)(nil)
 
 // NewObserver makes an observer whose caches are run by controller.
 func NewObserver(c *Cluster, controller *Controller) *Observer {
-	return &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}}
+	return &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*Watch{}}
 }
 
 // watchWorkloads returns the watch of a kind, started on first use.
@@ -89,7 +91,11 @@ func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
 	}
 	w, err := o.controller.Watch(Watched{
 		GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
+		Indexes: cache.Indexers{byApplication: workloadApplication},
 	})
+	if err == nil {
+		err = o.tellChanges(kind, w)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -257,10 +263,9 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	if s.Workload == nil {
 		return nil, nil, nil
 	}
-	list, err := o.cluster.typed.CoreV1().Pods(rec.Workload.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
+	list, err := o.pods(ctx, rec, s)
 	if err != nil {
-		return nil, nil, o.cluster.Classify(fmt.Errorf("list the pods of %s: %w", rec.Workload, err))
+		return nil, nil, err
 	}
 	target, owners := rollout.PodOwners(rec, s)
 	var pods []corev1.Pod
@@ -283,6 +288,32 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 		}
 	}
 	return pods, events, err
+}
+
+// NewPods implements rollout.Observer. Nothing is returned for a workload with more than
+// podLimit pods.
+func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, error) {
+	if s.Workload == nil {
+		return nil, nil
+	}
+	list, err := o.pods(ctx, rec, s)
+	if err != nil {
+		return nil, err
+	}
+	if list.Continue != "" {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has more than %d pods, which are too many to be read at once", rec.Workload, podLimit)
+	}
+	return rollout.NewPods(list.Items, rec, s), nil
+}
+
+// pods reads pods of a workload's selector.
+func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) (*corev1.PodList, error) {
+	list, err := o.cluster.typed.CoreV1().Pods(rec.Workload.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
+	if err != nil {
+		return nil, o.cluster.Classify(fmt.Errorf("list the pods of %s: %w", rec.Workload, err))
+	}
+	return list, nil
 }
 
 // podEvents reads the events of the first pods that are not ready.
@@ -328,9 +359,9 @@ func keepWorkload(obj, before any) (any, error) {
 		}
 		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older), application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.StatefulSet:
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o)}, nil
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o), application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.DaemonSet:
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDaemonSet(o)}, nil
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDaemonSet(o), application: o.Labels[manifest.LabelApplication]}, nil
 	}
 	return obj, nil
 }

@@ -43,7 +43,10 @@ func (w *waiter) conclusion(ctx context.Context, t *track, phase deploy.RolloutP
 			s.Confirmed = true
 			policy := w.req.Policy
 			policy.Since = t.since
-			rec, known = Evaluate(rec, s, policy, w.now()).Record, true
+			v := Evaluate(rec, s, policy, w.now())
+			if rec, known = v.Record, true; v.Mark {
+				rec = Measured(ctx, w.req.Observer, rec, s)
+			}
 		}
 	}
 	if rec.Phase == deploy.RolloutIntent && known && rec.IntentDigest != "" {

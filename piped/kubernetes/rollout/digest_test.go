@@ -130,6 +130,7 @@ func TestWorkloadFromADeployment(t *testing.T) {
 		Kind: KindDeployment, Name: "web", UID: "u1", Generation: 7, ObservedGeneration: 6, Deleting: true, Paused: true,
 		Template: ObjectTemplate(&u), Images: "web:1 log:2", Selector: "app=web,tier in (a,b)",
 		TemplateManager: "kubectl-rollout", TemplateManagedAt: epoch.Add(time.Second), ManagedAt: epoch.Add(5 * time.Second),
+		ScaledBy: "scaler", ScaledAt: epoch.Add(4 * time.Second),
 		Replicas: 4, Strategy: "Recreate", Deadline: time.Minute, MinReady: 5 * time.Second,
 		Total: 4, Updated: 3, Ready: 2, Available: 1, Terminating: 5,
 		Progressing: Condition{Status: "False", Reason: "ProgressDeadlineExceeded", Message: "late", Updated: epoch.Add(3 * time.Second)},
@@ -192,7 +193,7 @@ func TestRevisionFromAReplicaSet(t *testing.T) {
 	}
 	deployment := withTemplate(t, `{metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "web:1"}]}}`)
 	want := Revision{UID: "r", Name: "web-1", OwnerUID: "u", Number: 12, Created: epoch, Template: ObjectTemplate(deployment), Generation: 3, ObservedGeneration: 2,
-		Desired: 4, Total: 3, Ready: 2, Available: 1, Failure: Condition{Status: "True", Reason: "FailedCreate", Message: "quota", Updated: epoch.Add(4 * time.Second)}}
+		Images: "web:1", Desired: 4, Total: 3, Ready: 2, Available: 1, Failure: Condition{Status: "True", Reason: "FailedCreate", Message: "quota", Updated: epoch.Add(4 * time.Second)}}
 	if diff := cmp.Diff(want, got, cmp.Comparer(time.Time.Equal)); diff != "" {
 		t.Errorf("revision (-want +got):\n%s", diff)
 	}

@@ -126,7 +126,12 @@ type evaluation struct {
 // forbids to look further, wins.
 func (e *evaluation) decide() {
 	switch {
-	case e.gone(), e.unapplied(), e.older(), e.otherTemplate(), e.nothingRolls():
+	case e.gone(), e.unapplied(), e.older():
+		return
+	}
+	e.rec.ReplicasAfter = e.w.Replicas
+	switch {
+	case e.otherTemplate(), e.nothingRolls():
 		return
 	}
 	state := e.state()
@@ -230,6 +235,9 @@ func (e *evaluation) otherTemplate() bool {
 	if e.w.Template.Base == e.rec.TemplateBase && manager != e.p.FieldManager {
 		e.follow()
 		return false
+	}
+	if e.s.Confirmed {
+		e.rec.SupersededBy = manager
 	}
 	switch manager {
 	case e.p.FieldManager:

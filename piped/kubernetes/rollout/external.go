@@ -108,6 +108,7 @@ func (x external) begun(r Revision) deploy.Rollout {
 		rec.Reason = x.w.Name + ": field manager \"" + rec.ChangedBy + "\" changed the pod template"
 	}
 	rec.Generation, rec.DesiredAtStart, rec.Images = x.w.Generation, x.w.Replicas, x.w.Images
+	rec.ReplicasBefore, rec.ReplicasAfter = x.w.Replicas, x.w.Replicas
 	rec.AppliedAt = x.now
 	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Before(x.now) {
 		rec.AppliedAt = at
@@ -132,7 +133,7 @@ func (x external) overtaken(r Revision) deploy.Rollout {
 func (x external) record(r Revision) deploy.Rollout {
 	rec := x.app
 	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)
-	rec.UID, rec.TemplateDigest = x.w.UID, r.Template.Digest
+	rec.UID, rec.TemplateDigest, rec.Images = x.w.UID, r.Template.Digest, r.Images
 	rec.TargetUID, rec.TargetName, rec.Revision = r.UID, r.Name, r.Number
 	return rec
 }

@@ -20,7 +20,7 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 	if err != nil {
 		return w.blind(ctx, t, err)
 	}
-	askedPods := false
+	askedPods, shown := false, w.now()
 	for {
 		policy := w.req.Policy
 		policy.Since = t.since
@@ -36,6 +36,10 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 		case v.Record.Phase == deploy.RolloutIntent:
 			return deploy.Errorf(deploy.Internal, "wait for the rollout of %s: it was not applied", t.rec.Workload)
 		default:
+			if v.Mark {
+				v.Record.CompletedAt = shown
+				v.Record = Measured(ctx, w.req.Observer, v.Record, s)
+			}
 			return w.settle(ctx, t, v)
 		}
 	}
@@ -110,12 +114,17 @@ func soften(troubles []Trouble, pods []corev1.Pod, w *Workload) {
 // outdated reports whether a pod is of an older revision that its workload replaces
 // without waiting for it. Of a Deployment only new pods are looked at.
 func outdated(pod *corev1.Pod, w *Workload) bool {
-	label := appsv1.StatefulSetRevisionLabel
-	if w.Kind == KindDaemonSet {
-		label = templateGenerationLabel
-	}
-	revision := pod.Labels[label]
+	revision := pod.Labels[revisionLabel(w)]
 	return w.Kind != KindDeployment && !w.Ordered && w.UpdateRevision != "" && revision != "" && revision != w.UpdateRevision
+}
+
+// revisionLabel is the label of the pods of a StatefulSet or DaemonSet that holds what
+// its UpdateRevision is of the newest.
+func revisionLabel(w *Workload) string {
+	if w.Kind == KindDaemonSet {
+		return templateGenerationLabel
+	}
+	return appsv1.StatefulSetRevisionLabel
 }
 
 // blind notes that the cluster cannot be asked, and tries again later. Nothing

@@ -20,7 +20,7 @@ func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollou
 	rec.Phase = deploy.RolloutIntent
 	rec.IntentDigest = intent
 	if before != nil {
-		rec.LiveBefore, rec.ReplicasBefore = before.Template.Digest, before.Replicas
+		rec.LiveBefore, rec.ReplicasBefore, rec.ReplicasAfter = before.Template.Digest, before.Replicas, before.Replicas
 	}
 	return rec
 }
@@ -43,7 +43,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	rec.TemplateDigest, rec.TemplateBase, rec.Images = w.Template.Digest, w.Template.Base, w.Images
 	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
 	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
-	rec.DesiredAtStart = w.Replicas
+	rec.DesiredAtStart, rec.ReplicasAfter = w.Replicas, w.Replicas
 	// The latest of all that is known to have been before: a condition with an
 	// older time is not about this rollout.
 	rec.AppliedAt = latest(now, w.ManagedAt, w.Progressing.Updated)

@@ -21,7 +21,7 @@ func TestAppliedAgain(t *testing.T) {
 
 	anew := going
 	anew.Reason, anew.TargetUID, anew.Revision = ": applied again", "", 0
-	anew.Generation, anew.DesiredAtStart, anew.Images = 4, 5, "web:2"
+	anew.Generation, anew.DesiredAtStart, anew.ReplicasAfter, anew.Images = 4, 5, 5, "web:2"
 	anew.AppliedAt, anew.LastProgress, anew.UpdatedAt = later.Add(time.Second), later, later
 	anew.SeenReady, anew.SeenOld, anew.FailingSince = 0, unseen, time.Time{}
 	anew.FollowedDigest, anew.FollowedAt = "", time.Time{}

@@ -204,6 +204,9 @@ func (e *evaluation) daemonSet() state {
 	if atStart == 0 { // a new DaemonSet knows its nodes only once observed
 		atStart = w.Replicas
 	}
+	if n, err := strconv.ParseInt(w.UpdateRevision, 10, 64); err == nil && s.observed {
+		e.rec.Revision = n
+	}
 	rolled := s.observed && w.Updated >= w.Replicas
 	s.complete = rolled && w.Available >= e.need(atStart) && (!e.p.Strict || w.Available >= w.Replicas)
 	s.settled = rolled && (w.Available >= e.need(min(e.rec.ReplicasBefore, atStart)) || e.rec.ProvenBefore)

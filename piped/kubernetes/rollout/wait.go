@@ -19,6 +19,9 @@ type Observer interface {
 	Confirm(ctx context.Context, rec deploy.Rollout) (Snapshot, error)
 	// Pods reads the pods that s is about, and their events.
 	Pods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, []corev1.Event, error)
+	// NewPods reads the pods of the workload that the template of s has made, without
+	// those that are stopping. It fails when there are too many to read at once.
+	NewPods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, error)
 	// Subscribe has wake called after each change of the workload or one of its
 	// ReplicaSets, until cancel is called. wake never blocks and may be called
 	// too often and from any goroutine.

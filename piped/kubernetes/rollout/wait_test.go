@@ -59,6 +59,13 @@ func (s *stand) Pods(context.Context, deploy.Rollout, Snapshot) ([]corev1.Pod, [
 	return s.pods, nil, s.down
 }
 
+// NewPods does not ask whose pods they are.
+func (s *stand) NewPods(context.Context, deploy.Rollout, Snapshot) ([]corev1.Pod, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods, s.down
+}
+
 func (s *stand) Subscribe(ref deploy.ObjectRef, wake func()) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

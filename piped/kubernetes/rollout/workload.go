@@ -53,6 +53,9 @@ type Workload struct {
 	TemplateManager   string    `json:"templateManager,omitempty"`
 	TemplateManagedAt time.Time `json:"templateManagedAt,omitzero"`
 	ManagedAt         time.Time `json:"managedAt,omitzero"`
+	// ScaledBy is the field manager that wrote the number of replicas last, at ScaledAt.
+	ScaledBy string    `json:"scaledBy,omitempty"`
+	ScaledAt time.Time `json:"scaledAt,omitzero"`
 
 	Replicas  int32         `json:"replicas"` // desired; for a DaemonSet the nodes it should run on
 	Strategy  string        `json:"strategy,omitempty"`
@@ -72,6 +75,8 @@ type Workload struct {
 
 	Progressing Condition `json:"progressing,omitzero"`
 	Failure     Condition `json:"failure,omitzero"` // ReplicaFailure
+	// Unavailable: a Deployment says that fewer pods are available than it may do with.
+	Unavailable bool `json:"unavailable,omitempty"`
 }
 
 // Revision is what rollout detection needs of a ReplicaSet.
@@ -86,7 +91,8 @@ type Revision struct {
 	ObservedGeneration int64     `json:"observedGeneration"`
 	Deleting           bool      `json:"deleting,omitempty"`
 
-	Desired   int32     `json:"desired"` // spec.replicas
+	Images    string    `json:"images,omitempty"` // as those of a Workload; "" in what a cache keeps
+	Desired   int32     `json:"desired"`          // spec.replicas
 	Total     int32     `json:"total,omitempty"`
 	Ready     int32     `json:"ready,omitempty"`
 	Available int32     `json:"available,omitempty"`
@@ -124,6 +130,8 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 			w.Progressing = found
 		case appsv1.DeploymentReplicaFailure:
 			w.Failure = found
+		case appsv1.DeploymentAvailable:
+			w.Unavailable = c.Status == corev1.ConditionFalse
 		}
 	}
 	return w
@@ -214,7 +222,7 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 // RevisionFrom reads a ReplicaSet as the API server returned it.
 func RevisionFrom(u *unstructured.Unstructured) (Revision, error) {
 	r, err := convert(u, FromReplicaSet)
-	r.Template = ObjectTemplate(u)
+	r.Template, r.Images = ObjectTemplate(u), imagesIn(u)
 	return r, err
 }
 
@@ -253,23 +261,32 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 		if entry.Time.After(w.ManagedAt) {
 			w.ManagedAt = entry.Time.Time
 		}
-		if ownsTemplate(entry.FieldsV1) && !entry.Time.Time.Before(w.TemplateManagedAt) {
+		template, replicas := owns(entry.FieldsV1)
+		if template && !entry.Time.Time.Before(w.TemplateManagedAt) {
 			w.TemplateManager, w.TemplateManagedAt = entry.Manager, entry.Time.Time
+		}
+		if replicas && !entry.Time.Time.Before(w.ScaledAt) {
+			w.ScaledBy, w.ScaledAt = entry.Manager, entry.Time.Time
 		}
 	}
 	return w
 }
 
-func ownsTemplate(fields *metav1.FieldsV1) bool {
+// owns reports whether the pod template, and the number of replicas, are among fields.
+func owns(fields *metav1.FieldsV1) (template, replicas bool) {
 	if fields == nil {
-		return false
+		return false, false
 	}
 	var owned struct {
 		Spec struct {
 			Template json.RawMessage `json:"f:template"`
+			Replicas json.RawMessage `json:"f:replicas"`
 		} `json:"f:spec"`
 	}
-	return json.Unmarshal(fields.GetRawBytes(), &owned) == nil && owned.Spec.Template != nil
+	if json.Unmarshal(fields.GetRawBytes(), &owned) != nil {
+		return false, false
+	}
+	return owned.Spec.Template != nil, owned.Spec.Replicas != nil
 }
 
 func imagesOf(t *corev1.PodTemplateSpec) string {

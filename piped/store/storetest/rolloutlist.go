@@ -29,7 +29,7 @@ func testListRollouts(t *testing.T, e *env) {
 		return saved
 	}
 	first := save(deploy.Rollout{ID: "1", ApplicationID: web.ID, DeploymentID: "d1", StageID: "s", Workload: ref("web"), Phase: deploy.RolloutIntent})
-	between := e.clock.now()
+	applied, between := e.clock.now(), e.clock.now()
 	second := save(deploy.Rollout{ID: "2", ApplicationID: api.ID, DeploymentID: "d2", StageID: "s", Workload: ref("api"), Phase: deploy.RolloutComplete})
 	// Recorded last: one that began before the second, and one that began with it.
 	save(deploy.Rollout{ID: "x", ApplicationID: web.ID, Workload: ref("web"), Phase: deploy.RolloutProgressing, AppliedAt: between})
@@ -40,9 +40,13 @@ func testListRollouts(t *testing.T, e *env) {
 		t.Errorf("what the cluster says began in a second began at %s, want its end, %s", whole.StartedAt, want)
 	}
 
-	first.Phase, first.AppliedAt = deploy.RolloutApplied, e.clock.now()
-	if saved := save(first); !saved.StartedAt.Equal(first.StartedAt) {
-		t.Errorf("what began at %s began at %s after its apply", first.StartedAt, saved.StartedAt)
+	first.Phase, first.AppliedAt = deploy.RolloutApplied, applied
+	if first = save(first); !first.StartedAt.Equal(applied.Truncate(time.Millisecond)) {
+		t.Errorf("what was applied at %s began at %s", applied, first.StartedAt)
+	}
+	first.AppliedAt = e.clock.now()
+	if again := save(first); !again.StartedAt.Equal(first.StartedAt) {
+		t.Errorf("what began at %s began at %s when it was applied again", first.StartedAt, again.StartedAt)
 	}
 
 	list := func(q store.RolloutList) (ids, cursor string) {

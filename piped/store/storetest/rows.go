@@ -255,7 +255,8 @@ func testRollouts(t *testing.T, e *env) {
 		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", Generation: 3, TargetUID: "tu",
 		TargetName: "tn", Revision: 7, DesiredAtStart: 2, AppliedAt: e.clock.now(), LastProgress: e.clock.now(), Progress: "1 of 2",
 		ReplicasBefore: 4, ProvenBefore: true, TemplateBase: "tb", FollowedDigest: "fd", FollowedAt: e.clock.now(), SeenReady: 3, SeenAvailable: 2, SeenOld: 1,
-		FailingSince: e.clock.now(), TroubleSince: e.clock.now(),
+		FailingSince: e.clock.now(), TroubleSince: e.clock.now(), Commit: "c0ffee", SupersededBy: "kubectl", ReplicasAfter: 5,
+		Parts: deploy.RolloutParts{Schedule: deploy.Took{Measured: true}, Ready: deploy.Took{Measured: true, Time: 3 * time.Second}},
 	}
 	v1, err := e.store.SaveRollout(ctx, intent)
 	if err != nil {
@@ -277,9 +278,9 @@ func testRollouts(t *testing.T, e *env) {
 	if diff := cmp.Diff([]deploy.Rollout{v2}, open); diff != "" {
 		t.Errorf("open rollouts (-returned +read):\n%s", diff)
 	}
-	v2.Phase = deploy.RolloutComplete
+	v2.Phase, v2.CompletedAt = deploy.RolloutComplete, e.clock.now()
 	v3, err := e.store.SaveRollout(ctx, v2)
-	if err != nil || v3.CompletedAt.IsZero() {
+	if err != nil || !v3.CompletedAt.Equal(v2.CompletedAt.Truncate(time.Millisecond)) || !v3.UpdatedAt.After(v3.CompletedAt) || v3.ApplicationName != "web" {
 		t.Fatalf("ended: %+v, %v", v3, err)
 	}
 	v3.Phase = deploy.RolloutFailed
@@ -299,6 +300,11 @@ func testRollouts(t *testing.T, e *env) {
 	if n := len(events); n != 2 || events[1].Type != deploy.EventRolloutEnded || events[1].Key != intent.ID {
 		t.Errorf("events: %+v", events)
 	}
+	end := v3
+	end.Phase = deploy.RolloutComplete
+	if diff := cmp.Diff(new(end.Ended()), events[1].Details().Rollout); diff != "" {
+		t.Errorf("the end as it is told (-want +got):\n%s", diff)
+	}
 	intent.ID, intent.DeploymentID = "other", "nobody"
 	_, err = e.store.SaveRollout(ctx, intent)
 	wantKind(t, err, deploy.NotFound, "nobody")
@@ -317,7 +323,8 @@ func testExternalRollouts(t *testing.T, e *env) {
 		return saved
 	}
 	own := save(deploy.Rollout{ID: "own", ApplicationID: a.ID, DeploymentID: "d1", StageID: "s", Cluster: "c", Workload: ref, Phase: deploy.RolloutComplete})
-	external := deploy.Rollout{ApplicationID: a.ID, Cluster: "c", Workload: ref, UID: "u", Phase: deploy.RolloutProgressing, ChangedBy: "kubectl-rollout"}
+	external := deploy.Rollout{ApplicationID: a.ID, Cluster: "c", Workload: ref, UID: "u", Phase: deploy.RolloutProgressing, ChangedBy: "kubectl-rollout",
+		AppliedAt: e.clock.now().Add(-2 * time.Hour)}
 	external.ID, external.Revision = deploy.ExternalRolloutID("c", "u", 1), 1
 	first := save(external)
 	ended := first
@@ -345,7 +352,7 @@ func testExternalRollouts(t *testing.T, e *env) {
 	if diff := cmp.Diff([]string{ended.ID}, list(store.RolloutQuery{ApplicationID: a.ID, External: true})); diff != "" {
 		t.Errorf("external (-want +got):\n%s", diff)
 	}
-	for n := int64(2); n <= 30; n++ { // the third never ends
+	for n := int64(2); n <= 210; n++ { // the third never ends
 		external.ID, external.Revision, external.Phase = deploy.ExternalRolloutID("c", "u", n), n, deploy.RolloutComplete
 		if n == 3 {
 			external.Phase = deploy.RolloutProgressing
@@ -353,8 +360,8 @@ func testExternalRollouts(t *testing.T, e *env) {
 		save(external)
 	}
 	kept := list(store.RolloutQuery{Cluster: "c", Workload: ref})
-	if len(kept) != 20+1+1 || !slices.Contains(kept, own.ID) || !slices.Contains(kept, deploy.ExternalRolloutID("c", "u", 3)) || slices.Contains(kept, ended.ID) {
-		t.Errorf("kept %d: %v", len(kept), kept)
+	if len(kept) != 200+1+1 || !slices.Contains(kept, own.ID) || !slices.Contains(kept, deploy.ExternalRolloutID("c", "u", 3)) || slices.Contains(kept, ended.ID) {
+		t.Errorf("kept %d, want the newest 200, the one that goes on and the deployment's: %v", len(kept), kept)
 	}
 }
 

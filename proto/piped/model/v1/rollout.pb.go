@@ -106,7 +106,8 @@ const (
 	RolloutKind_ROLLOUT_KIND_UNSPECIFIED RolloutKind = 0
 	// New pods from a changed template.
 	RolloutKind_ROLLOUT_KIND_ROLLOUT RolloutKind = 1
-	// More or fewer pods of the same template. Not recorded yet.
+	// More or fewer pods of the same template: changes of the wanted number that
+	// followed one another.
 	RolloutKind_ROLLOUT_KIND_SCALING RolloutKind = 2
 )
 
@@ -168,9 +169,11 @@ type Rollout struct {
 	StageId string `protobuf:"bytes,6,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
 	// The workload.
 	Workload *ObjectRef `protobuf:"bytes,7,opt,name=workload,proto3" json:"workload,omitempty"`
-	// Revision of the workload's controller.
+	// Revision of the workload's controller; 0 when unknown, and of a StatefulSet,
+	// whose revisions have names, and of a scaling.
 	Revision int64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Commit that was deployed; empty when someone else caused it.
+	// Commit whose template it is, of a rollback that of the last success; empty when
+	// someone else caused it, and of a scaling.
 	Commit string `protobuf:"bytes,9,opt,name=commit,proto3" json:"commit,omitempty"`
 	// Images of the new template, in order of its containers; empty when they are
 	// not known.
@@ -179,28 +182,38 @@ type Rollout struct {
 	Outcome RolloutOutcome `protobuf:"varint,11,opt,name=outcome,proto3,enum=piped.model.v1.RolloutOutcome" json:"outcome,omitempty"`
 	// Why, for a person.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it started, unix milliseconds. Of one that others began it is what the
+	// When it started, unix milliseconds: when the API server answered the apply, and
+	// until then when it was decided on. Of one that others began it is what the
 	// cluster tells.
 	StartedAtMs int64 `protobuf:"varint,13,opt,name=started_at_ms,json=startedAtMs,proto3" json:"started_at_ms,omitempty"`
 	// When the API server showed its end, unix milliseconds; 0 before.
 	CompletedAtMs int64 `protobuf:"varint,14,opt,name=completed_at_ms,json=completedAtMs,proto3" json:"completed_at_ms,omitempty"`
 	// When the agent recorded that end, unix milliseconds; 0 before.
 	MarkedAtMs int64 `protobuf:"varint,15,opt,name=marked_at_ms,json=markedAtMs,proto3" json:"marked_at_ms,omitempty"`
-	// Slowest pod from creation until scheduled, milliseconds; absent when not
-	// measured.
+	// Slowest new pod from creation until scheduled, milliseconds; absent when not
+	// measured. This and the next two are of the pods that came through the part, in
+	// whole seconds as clusters tell times, and of rollouts that were complete, failed
+	// or timed out while the agent watched.
 	ScheduleMs *int64 `protobuf:"varint,16,opt,name=schedule_ms,json=scheduleMs,proto3,oneof" json:"schedule_ms,omitempty"`
-	// Slowest pod from scheduled until its images were there, milliseconds;
-	// absent when not measured.
+	// Slowest new pod from scheduled until its last container had started, so that
+	// all images were there and init containers had run, milliseconds; absent when
+	// not measured.
 	PullMs *int64 `protobuf:"varint,17,opt,name=pull_ms,json=pullMs,proto3,oneof" json:"pull_ms,omitempty"`
-	// Slowest pod from images there until ready, milliseconds; absent when not
-	// measured.
+	// Slowest new pod from then until ready, milliseconds; absent when not measured.
 	ReadyMs *int64 `protobuf:"varint,18,opt,name=ready_ms,json=readyMs,proto3,oneof" json:"ready_ms,omitempty"`
 	// Replicas at the start.
 	FromReplicas int32 `protobuf:"varint,19,opt,name=from_replicas,json=fromReplicas,proto3" json:"from_replicas,omitempty"`
-	// Replicas wanted at the end.
+	// Replicas wanted at the end, or when the agent looked last.
 	ToReplicas int32 `protobuf:"varint,20,opt,name=to_replicas,json=toReplicas,proto3" json:"to_replicas,omitempty"`
-	// Field manager that caused it, when not this agent.
-	CausedBy      string `protobuf:"bytes,21,opt,name=caused_by,json=causedBy,proto3" json:"caused_by,omitempty"`
+	// Field manager that caused it, when not this agent; of a scaling, whoever it was.
+	// That of Kubernetes' own autoscaler is kube-controller-manager.
+	CausedBy string `protobuf:"bytes,21,opt,name=caused_by,json=causedBy,proto3" json:"caused_by,omitempty"`
+	// Name of the revision: of the ReplicaSet, or of a StatefulSet's ControllerRevision;
+	// empty when unknown.
+	RevisionName string `protobuf:"bytes,22,opt,name=revision_name,json=revisionName,proto3" json:"revision_name,omitempty"`
+	// Field manager whose template took its place; empty when it was not superseded
+	// by one, or nobody knows.
+	SupersededBy  string `protobuf:"bytes,23,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,11 +395,25 @@ func (x *Rollout) GetCausedBy() string {
 	return ""
 }
 
+func (x *Rollout) GetRevisionName() string {
+	if x != nil {
+		return x.RevisionName
+	}
+	return ""
+}
+
+func (x *Rollout) GetSupersededBy() string {
+	if x != nil {
+		return x.SupersededBy
+	}
+	return ""
+}
+
 var File_piped_model_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpiped/model/v1/rollout.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\x8f\x06\n" +
+	"\x1cpiped/model/v1/rollout.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/object.proto\"\xd9\x06\n" +
 	"\aRollout\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12/\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1b.piped.model.v1.RolloutKindR\x04kind\x12%\n" +
@@ -412,7 +439,9 @@ const file_piped_model_v1_rollout_proto_rawDesc = "" +
 	"\rfrom_replicas\x18\x13 \x01(\x05R\ffromReplicas\x12\x1f\n" +
 	"\vto_replicas\x18\x14 \x01(\x05R\n" +
 	"toReplicas\x12\x1b\n" +
-	"\tcaused_by\x18\x15 \x01(\tR\bcausedByB\x0e\n" +
+	"\tcaused_by\x18\x15 \x01(\tR\bcausedBy\x12#\n" +
+	"\rrevision_name\x18\x16 \x01(\tR\frevisionName\x12#\n" +
+	"\rsuperseded_by\x18\x17 \x01(\tR\fsupersededByB\x0e\n" +
 	"\f_schedule_msB\n" +
 	"\n" +
 	"\b_pull_msB\v\n" +
