@@ -101,7 +101,10 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	}
 	a.addDrift(cfg, o, st, src)
 	remover := a.addRequests(cfg, o, st, src, plans)
-	state := agentStatus{version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live}
+	state := agentStatus{
+		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live,
+		told: a.addNotifications(cfg, o, st),
+	}
 	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed}, remover, state); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type live struct {
 	scheduler  *scheduler.Scheduler
 	api        *control.Server
 	web        *web.Server
+	tell       func(*notifications) // makes the receivers those of the configuration in effect
 
 	used setup
 }
@@ -65,6 +66,8 @@ type setup struct {
 	charts       charts
 	analysis     []config.AnalysisProvider
 	events       *events
+
+	notifications *notifications
 }
 
 func newLive(dataDir string, o Options) *live {
@@ -84,7 +87,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
-	var errs [7]error
+	var errs [8]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
@@ -97,6 +100,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	}
 	s.rateLimit = rateLimit(cfg)
 	s.events, errs[6] = planEvents(cfg)
+	s.notifications, errs[7] = planNotifications(cfg)
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
 }
 
@@ -115,6 +119,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.events.Store(s.events)
 	l.follower.set(l.newTrigger(s.interval, s.review))
 	l.web.SetWebhooks(served(s.webhooks, s.repositories))
+	l.tell(s.notifications)
 	l.used = s
 }
 
@@ -173,6 +178,13 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		l.name.Store(&next.name)
 	}
 	changed = append(changed, l.useEvents(was.events, next.events)...)
+	told := !was.notifications.same(next.notifications)
+	if told {
+		changed = append(changed, "notifications")
+	}
+	if told || !was.events.sameRules(next.events) { // the Git hosts are told, too
+		l.tell(next.notifications)
+	}
 	if was.limits != next.limits {
 		changed = append(changed, "limits")
 		l.limits.Store(&next.limits)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/notify"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/planner"
 	"github.com/c785c783/piped/trigger"
@@ -25,6 +26,7 @@ type agentStatus struct {
 	planner *planner.Planner
 	serves  *capabilities
 	live    *live
+	told    *notify.Courier
 }
 
 // State returns what the parts knew last.
@@ -37,8 +39,9 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	pending, commands, waitingErr := s.store.Waiting(ctx)
 	syncStates, statesErr := s.store.SyncStates(ctx)
 	record, recordErr := s.store.Agent(ctx)
+	receivers, receiversErr := s.told.Status(ctx)
 	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
-	if err = cmp.Or(err, waitingErr, statesErr, recordErr); err != nil && out.Store.Error == "" {
+	if err = cmp.Or(err, waitingErr, statesErr, recordErr, receiversErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
 	}
 	busy, limit := s.planner.Busy()
@@ -47,7 +50,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 		{Name: "planner", Waiting: pending.Count, Active: busy, Limit: limit, OldestWaiting: pending.Since},
 	}, s.live.scheduler.Queues()...)
 	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
-	out.SyncStates = syncStates
+	out.SyncStates, out.Receivers = syncStates, receivers
 	out.Clusters = s.live.clusters.states(s.serves.versions())
 	return out
 }

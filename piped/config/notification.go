@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Notification is spec.notification.
@@ -22,14 +23,15 @@ type Mention struct {
 }
 
 // mentionEvents returns the events a mention may name.
-func mentionEvents() []string {
-	return []string{"*",
-		"DEPLOYMENT_TRIGGERED", "DEPLOYMENT_PLANNED", "DEPLOYMENT_STARTED", "DEPLOYMENT_APPROVED",
-		"DEPLOYMENT_WAIT_APPROVAL", "DEPLOYMENT_ROLLING_BACK", "DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED",
-		"DEPLOYMENT_CANCELLED", "DEPLOYMENT_TRIGGER_FAILED",
-		"APPLICATION_SYNCED", "APPLICATION_OUT_OF_SYNC", "APPLICATION_HEALTHY",
-		"PIPED_STARTED", "PIPED_STOPPED",
-		"STAGE_STARTED", "STAGE_SKIPPED", "STAGE_SUCCEEDED", "STAGE_FAILED", "STAGE_CANCELLED"}
+func mentionEvents() []string { return append([]string{"*"}, NotificationEvent("").Values()...) }
+
+// Whom returns whom to mention, as a deployment carries it.
+func (n Notification) Whom() []deploy.Mention {
+	var out []deploy.Mention
+	for _, m := range n.Mentions {
+		out = append(out, deploy.Mention{Event: m.Event, Slack: m.Slack, SlackUsers: m.SlackUsers, SlackGroups: m.SlackGroups})
+	}
+	return out
 }
 
 func (n Notification) complete(d *strict.Document) {

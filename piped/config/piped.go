@@ -42,11 +42,11 @@ type Piped struct {
 	AnalysisProviders []AnalysisProvider
 	EventWatcher      EventWatcher
 	PlanPreview       PlanPreview
-
-	// The following are checked, and not used by this version.
+	// Notifications say who is told what.
 	Notifications Notifications
-	// AppSelector is in PipeCD the labels an application must have to be
-	// suggested for registration.
+
+	// AppSelector is in PipeCD the labels an application must have to be suggested for
+	// registration. It is checked, and not used by this version.
 	AppSelector map[string]string
 }
 
@@ -157,6 +157,7 @@ func (p *Piped) Files() []string {
 	for _, charts := range p.ChartRepositories {
 		files = append(files, charts.SSHKeyFile)
 	}
+	files = append(files, p.Notifications.files()...)
 	files = append(files, p.SecretManagement.files()...)
 	for _, rule := range p.Tenancy {
 		files = append(files, rule.VerifyCommits.files()...)

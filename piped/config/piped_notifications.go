@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Notifications is spec.notifications: who is told what.
@@ -34,19 +35,23 @@ type NotificationRoute struct {
 type NotificationEvent string
 
 // Values returns every event.
-func (NotificationEvent) Values() []string {
-	return slices.DeleteFunc(mentionEvents(), func(name string) bool { return name == "*" })
-}
+func (NotificationEvent) Values() []string { return textsOf(deploy.EventTypes()) }
 
 // NotificationGroup is the name of a group of events.
 type NotificationGroup string
 
 // Values returns every group.
-func (NotificationGroup) Values() []string {
-	return []string{"DEPLOYMENT", "APPLICATION_SYNC", "APPLICATION_HEALTH", "PIPED", "STAGE"}
+func (NotificationGroup) Values() []string { return textsOf(deploy.EventGroups()) }
+
+func textsOf[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = string(v)
+	}
+	return out
 }
 
-// NotificationReceiver is told events, over Slack or a webhook.
+// NotificationReceiver is told events, over Slack or else a webhook.
 type NotificationReceiver struct {
 	Name    string           `yaml:"name"`
 	Slack   *SlackReceiver   `yaml:"slack"`
@@ -66,12 +71,34 @@ type SlackReceiver struct {
 	MentionedGroups   []string `yaml:"mentionedGroups"`
 }
 
+// Load returns the token: empty if there is a HookURL instead, else never. Errors are
+// of kind deploy.Invalid and do not show the content of OAuthTokenFile.
+func (s SlackReceiver) Load() (strict.Secret, error) {
+	switch {
+	case s.OAuthTokenFile != "":
+		return readSecret(s.OAuthTokenFile, strings.TrimSpace, "the token for Slack", "write the bot's token into it")
+	case !s.OAuthTokenData.IsEmpty():
+		return s.OAuthTokenData, nil
+	}
+	return s.OAuthToken, nil
+}
+
 // WebhookReceiver posts JSON to a URL, with a header that proves who sends it.
 type WebhookReceiver struct {
 	URL                string        `yaml:"url"`
 	SignatureKey       string        `yaml:"signatureKey"` // the header's name
 	SignatureValue     strict.Secret `yaml:"signatureValue"`
 	SignatureValueFile string        `yaml:"signatureValueFile"`
+}
+
+// Load returns the value of the header, empty if none is configured. Errors are of kind
+// deploy.Invalid and do not show the content of SignatureValueFile.
+func (w WebhookReceiver) Load() (strict.Secret, error) {
+	if w.SignatureValueFile == "" {
+		return w.SignatureValue, nil
+	}
+	trim := func(text string) string { return strings.TrimRight(text, "\r\n") }
+	return readSecret(w.SignatureValueFile, trim, "the signature value of a webhook", "write the secret that the receiver knows into it")
 }
 
 // Default implements strict.Defaulter.
@@ -82,8 +109,11 @@ func (n Notifications) complete(d *strict.Document, r resolver) Notifications {
 	for i := range n.Receivers {
 		receiver, at := &n.Receivers[i], fmt.Sprintf("notifications.receivers[%d]", i)
 		receivers.add(at, "name", receiver.Name)
-		if receiver.Slack == nil && receiver.Webhook == nil {
+		switch {
+		case receiver.Slack == nil && receiver.Webhook == nil:
 			d.Problemf(at, "expected slack or webhook")
+		case receiver.Slack != nil && receiver.Webhook != nil:
+			d.Warnf(at+".webhook", "not used beside slack; make it a receiver of its own")
 		}
 		if receiver.Slack != nil {
 			receiver.Slack.complete(d, r, at+".slack")
@@ -105,6 +135,20 @@ func (n Notifications) complete(d *strict.Document, r resolver) Notifications {
 		}
 	}
 	return n
+}
+
+// files are what the receivers read, "" for nothing.
+func (n Notifications) files() []string {
+	var out []string
+	for _, r := range n.Receivers {
+		if r.Slack != nil {
+			out = append(out, r.Slack.OAuthTokenFile)
+		}
+		if r.Webhook != nil {
+			out = append(out, r.Webhook.SignatureValueFile)
+		}
+	}
+	return out
 }
 
 func (s *SlackReceiver) complete(d *strict.Document, r resolver, at string) {

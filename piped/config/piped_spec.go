@@ -82,7 +82,7 @@ func pipedRules() strict.Rules {
 // unusedFields returns the keys of spec that are checked and have no effect in
 // this version. One goes from here when its feature comes.
 func unusedFields() []string {
-	return []string{"notifications", "appSelector"}
+	return []string{"appSelector"}
 }
 
 // complete checks every value, reports what makes no sense to d, and returns

@@ -50,7 +50,24 @@ func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRe
 			resp.SyncStates = append(resp.SyncStates, &controlv1.SyncStateCount{Status: syncStatus(s), Applications: int32(n)})
 		}
 	}
+	for _, r := range state.Receivers {
+		resp.Receivers = append(resp.Receivers, receiverStatus(r))
+	}
 	return resp, nil
+}
+
+func receiverStatus(r deploy.ReceiverState) *controlv1.ReceiverStatus {
+	m := &controlv1.ReceiverStatus{
+		Name: text(r.Name), Pending: int32(r.Pending), OldestPendingSinceMs: millis(r.OldestPending),
+		DeadLetterCount: int32(r.Dead), Error: text(r.Error),
+	}
+	for _, d := range r.DeadLetters {
+		m.DeadLetters = append(m.DeadLetters, &controlv1.DeadLetter{
+			Key: text(d.Event.Key), Event: text(string(d.Event.Type)), DeploymentId: text(d.Event.DeploymentID),
+			Attempts: int32(d.Attempts), Error: text(d.Error), GivenUpAtMs: millis(d.GivenUpAt),
+		})
+	}
+	return m
 }
 
 func clusterStatus(c deploy.ClusterState) *controlv1.ClusterStatus {

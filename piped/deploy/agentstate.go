@@ -19,6 +19,7 @@ type AgentState struct {
 	Repositories []RepositoryState // in the order of the configuration
 	Clusters     []ClusterState    // in the order of the configuration
 	Store        StoreState
+	Receivers    []ReceiverState // of notifications
 	// SyncStates counts the enabled applications by the sync state that is shown of
 	// them; nil when it is not known.
 	SyncStates map[SyncStatus]int

@@ -65,6 +65,7 @@ type Config struct {
 type Courier struct {
 	Config
 	changed chan struct{} // holds a signal when the receivers are others
+	ready   chan struct{} // closed once the first ones are served
 
 	mu        sync.Mutex
 	receivers []Receiver
@@ -90,7 +91,7 @@ func New(c Config) *Courier {
 	if c.Concurrency == 0 {
 		c.Concurrency = 4
 	}
-	return &Courier{Config: c, changed: make(chan struct{}, 1), version: 1}
+	return &Courier{Config: c, changed: make(chan struct{}, 1), ready: make(chan struct{}), version: 1}
 }
 
 // SetReceivers makes rs all that there are; no two have one name. A running courier
@@ -102,6 +103,10 @@ func (c *Courier) SetReceivers(rs ...Receiver) {
 	c.mu.Unlock()
 	signal(c.changed)
 }
+
+// Ready is closed once the courier has taken over the receivers that were set before
+// Run: they are told what is committed from then on.
+func (c *Courier) Ready() <-chan struct{} { return c.ready }
 
 // current returns what SetReceivers was given last, and which version of it that is.
 func (c *Courier) current() ([]Receiver, int) {
@@ -218,10 +223,10 @@ func (c *Courier) adopt(ctx context.Context, receivers []Receiver, workers *work
 	if err := c.Store.RegisterReceivers(ctx, names...); err != nil {
 		return err
 	}
-	if workers.version != 0 { // others than at the start
-		if err := c.Store.HurryDeliveries(ctx); err != nil {
-			return err
-		}
+	if workers.version == 0 {
+		close(c.ready)
+	} else if err := c.Store.HurryDeliveries(ctx); err != nil {
+		return err
 	}
 	workers.serve(receivers)
 	return nil

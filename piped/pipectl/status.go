@@ -52,6 +52,7 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 		p.section("Kinds that cannot be watched", p.watchProblems(s)),
 		p.section("Store", p.store(s.GetStore())),
 		p.section("Receivers of notifications", p.receivers(s)),
+		p.section("Notifications that were given up", p.deadLetters(s)),
 	)
 }
 
@@ -129,6 +130,17 @@ func (p *printer) receivers(s *controlv1.GetStatusResponse) *table {
 	t := newTable(fixed("NAME"), fixed("PENDING"), fixed("OLDEST"), fixed("GIVEN UP"), flexible("STATE"))
 	for _, r := range s.GetReceivers() {
 		t.add(r.GetName(), r.GetPending(), p.age(r.GetOldestPendingSinceMs()), r.GetDeadLetterCount(), state("ok", r.GetError()))
+	}
+	return t
+}
+
+// deadLetters is a row for each notification that nobody will be told any more.
+func (p *printer) deadLetters(s *controlv1.GetStatusResponse) *table {
+	t := newTable(fixed("RECEIVER"), fixed("EVENT"), fixed("DEPLOYMENT"), fixed("ATTEMPTS"), fixed("GIVEN UP"), flexible("WHY"))
+	for _, r := range s.GetReceivers() {
+		for _, d := range r.GetDeadLetters() {
+			t.add(r.GetName(), d.GetEvent(), d.GetDeploymentId(), d.GetAttempts(), p.age(d.GetGivenUpAtMs()), state("", d.GetError()))
+		}
 	}
 	return t
 }

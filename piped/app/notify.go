@@ -1,0 +1,157 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/strict"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/notify/slack"
+	webhooks "github.com/c785c783/piped/piped/notify/webhook"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// notifications are what a configuration says of who is told what, with the secrets
+// read. They are not changed once made.
+type notifications struct {
+	config             config.Notifications
+	secrets            []strict.Secret // in the order of the receivers
+	pipedID, projectID string
+}
+
+// planNotifications reads the secrets of the configured receivers.
+func planNotifications(cfg *config.Piped) (*notifications, error) {
+	n := &notifications{config: cfg.Notifications, pipedID: cfg.PipedID, projectID: cfg.ProjectID}
+	var errs []error
+	for _, r := range cfg.Notifications.Receivers {
+		var secret strict.Secret
+		var err error
+		if r.Slack != nil {
+			secret, err = r.Slack.Load()
+		} else {
+			secret, err = r.Webhook.Load()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("receiver %q: %w", r.Name, err))
+		}
+		n.secrets = append(n.secrets, secret)
+	}
+	return n, errors.Join(errs...)
+}
+
+func (n *notifications) same(o *notifications) bool {
+	return reflect.DeepEqual(n.config, o.config) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
+}
+
+// receivers makes the configured receivers. One that no route leads to is told
+// nothing.
+func (n *notifications) receivers(st *store.Store, now func() time.Time) []notify.Receiver {
+	var out []notify.Receiver
+	for i, r := range n.config.Receivers {
+		var sender notify.Sender
+		if r.Slack != nil {
+			sender = slack.New(slack.Config{
+				Receiver: r.Name, HookURL: r.Slack.HookURL.Reveal(), Token: n.secrets[i].Reveal(), ChannelID: r.Slack.ChannelID,
+				Accounts: r.Slack.MentionedAccounts, Groups: r.Slack.MentionedGroups, ProjectID: n.projectID, Notes: st, Now: now,
+			})
+		} else {
+			sender = webhooks.New(webhooks.Config{
+				URL: r.Webhook.URL, SignatureKey: r.Webhook.SignatureKey, SignatureValue: n.secrets[i].Reveal(),
+				PipedID: n.pipedID, ProjectID: n.projectID, Now: now,
+			})
+		}
+		out = append(out, notify.Routed(r.Name, sender, n.routes(r.Name)...))
+	}
+	return out
+}
+
+// routes returns the routes that lead to a receiver.
+func (n *notifications) routes(receiver string) []notify.Route {
+	var out []notify.Route
+	for _, r := range n.config.Routes {
+		if r.Receiver != receiver {
+			continue
+		}
+		out = append(out, notify.Route{
+			Events: named[deploy.EventType](r.Events), IgnoreEvents: named[deploy.EventType](r.IgnoreEvents),
+			Groups: named[deploy.EventGroup](r.Groups), IgnoreGroups: named[deploy.EventGroup](r.IgnoreGroups),
+			Apps: r.Apps, IgnoreApps: r.IgnoreApps, Labels: r.Labels, IgnoreLabels: r.IgnoreLabels,
+		})
+	}
+	return out
+}
+
+func named[To, From ~string](list []From) []To {
+	var out []To
+	for _, v := range list {
+		out = append(out, To(v))
+	}
+	return out
+}
+
+// stopGrace is how long what is due is still told when the agent stops.
+const stopGrace = time.Second
+
+// addNotifications makes the component that tells what happens.
+func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) *notify.Courier {
+	log := o.Logger.With("component", "notifications")
+	courier := notify.New(notify.Config{Store: st, Grace: stopGrace, Logger: log, Now: o.Now})
+	live := a.live
+	agent := cfg.ProjectID + "/" + cfg.PipedID
+	live.tell = func(n *notifications) {
+		courier.SetReceivers(append(n.receivers(st, o.Now), live.gitHostReceivers(st, agent)...)...)
+	}
+	who := func() deploy.PipedIdentity {
+		return deploy.PipedIdentity{ID: cfg.PipedID, Name: *live.name.Load(), Version: o.Version, ProjectID: cfg.ProjectID}
+	}
+	a.parts.add("notifications", (&teller{courier: courier, store: st, who: who, run: o.NewID(), now: o.Now, log: log}).Run)
+	return courier
+}
+
+// teller is the component that runs the courier, and tells that the agent has started
+// and that it stops.
+type teller struct {
+	courier *notify.Courier
+	store   *store.Store
+	who     func() deploy.PipedIdentity
+	run     string // names this run of the agent
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// Run tells what happens until ctx ends, then that the agent stops. What cannot be told
+// within a moment is told after the next start.
+func (t *teller) Run(ctx context.Context) error {
+	courierCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- t.courier.Run(courierCtx) }()
+	select {
+	case <-t.courier.Ready():
+		t.announce(ctx, deploy.EventPipedStarted)
+		<-ctx.Done()
+		t.announce(context.WithoutCancel(ctx), deploy.EventPipedStopped)
+	case <-ctx.Done():
+	}
+	stop()
+	return <-ended
+}
+
+func (t *teller) announce(ctx context.Context, kind deploy.EventType) {
+	ctx, done := context.WithTimeout(ctx, stopGrace)
+	defer done()
+	who := t.who()
+	err := t.store.Announce(ctx, deploy.Event{
+		Key: t.run + "/" + string(kind), Type: kind, Payload: deploy.EventPayload{Piped: &who}.JSON(), At: t.now(),
+	})
+	if err != nil && ctx.Err() == nil {
+		t.log.Warn("cannot tell that the agent starts or stops", "event", kind, "error", err)
+	}
+}
