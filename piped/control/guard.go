@@ -29,6 +29,7 @@ type guard struct {
 	audit  *audit
 	log    *slog.Logger
 	now    func() time.Time
+	told   Observer
 	access map[string]access
 
 	calls    *limiter // by API key
@@ -39,7 +40,7 @@ type guard struct {
 // newGuard makes the guard of a server; keys.run is for the server to run.
 func newGuard(cfg Config) (*guard, error) {
 	g := &guard{
-		keys: newKeyring(cfg.Store, cfg.Logger, cfg.Now), log: cfg.Logger, now: cfg.Now, access: methodAccess(),
+		keys: newKeyring(cfg.Store, cfg.Logger, cfg.Now), log: cfg.Logger, now: cfg.Now, told: cfg.Observer, access: methodAccess(),
 		calls:    newLimiter(rate.Inf, 0, cfg.Now),
 		attempts: newLimiter(attemptsPerSecond, attemptsAtOnce, cfg.Now),
 		warnings: newLimiter(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),
@@ -67,6 +68,7 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	ctx := stream.Context()
 	call := g.begin(ctx, info.FullMethod)
+	call.streams = true
 	defer func() { err = call.end(ctx, recover(), nil, err) }()
 	held, release := g.keys.hold(ctx, claimedID(ctx))
 	defer release()
@@ -113,7 +115,8 @@ type call struct {
 	method  string
 	start   time.Time
 	remote  string // where it comes from
-	request any    // nil until it is known
+	streams bool
+	request any // nil until it is known
 	caller  deploy.APIKey
 }
 
@@ -246,6 +249,7 @@ func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 	code, duration := status.Code(err), c.now().Sub(c.start)
 	c.log.DebugContext(ctx, "control API call", "method", c.method, "code", code.String(),
 		"key", c.caller.ID, "subject", c.caller.Subject, "duration", duration)
+	c.told.Called(strings.TrimPrefix(c.method, "/"), code.String(), c.streams, duration)
 	if c.access[c.method].writes && c.caller.ID != "" && code != codes.ResourceExhausted {
 		c.audit.record(ctx, c.start,
 			slog.String("method", strings.TrimPrefix(c.method, "/")), slog.String("code", code.String()),

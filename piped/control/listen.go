@@ -24,6 +24,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.NewID == nil {
 		cfg.NewID = uuid.NewString
 	}
+	if cfg.Observer == nil {
+		cfg.Observer = silent{}
+	}
 	if cfg.Grace <= 0 {
 		cfg.Grace = defaultGrace
 	}

@@ -61,12 +61,14 @@ type Config struct {
 	Remover Remover
 	Live    Live
 	Drift   Drift
+	Figures Figures
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
-	Logger *slog.Logger
-	Now    func() time.Time // default time.Now
-	NewID  func() string    // default a random UUID
+	Logger   *slog.Logger
+	Now      func() time.Time // default time.Now
+	NewID    func() string    // default a random UUID
+	Observer Observer         // nil: nobody is told
 	// Grace bounds how long Run waits for calls to end; default 5 s.
 	Grace time.Duration
 }
@@ -113,7 +115,7 @@ func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 		store: s.cfg.Store, agent: s.cfg.Agent, convert: s.converter(), now: s.cfg.Now, newID: s.cfg.NewID,
 	})
 	controlv1.RegisterControlServiceServer(server, &controlService{
-		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift,
+		store: s.cfg.Store, planner: s.cfg.Planner, status: s.cfg.Status, remover: s.cfg.Remover, live: s.cfg.Live, drift: s.cfg.Drift, figures: s.cfg.Figures,
 		hub: s.hub, drifts: s.drifts, convert: s.converter(), newID: s.cfg.NewID,
 	})
 	grpc_health_v1.RegisterHealthServer(server, s.health)
