@@ -245,10 +245,10 @@ func TestRefusals(t *testing.T) {
 			_, err := client.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{ApplicationIds: many})
 			return err
 		}, codes.InvalidArgument, "invalid request: invalid ListDeploymentsRequest.ApplicationIds: value must contain no more than 1000 items"},
-		"a method that is not served": {func(ctx context.Context) error {
+		"figures of no range": {func(ctx context.Context) error {
 			_, err := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())).GetDeliveryFigures(ctx, &controlv1.GetDeliveryFiguresRequest{})
 			return err
-		}, codes.Unimplemented, "GetDeliveryFigures is not served by this version of the agent"},
+		}, codes.InvalidArgument, "invalid request: invalid GetDeliveryFiguresRequest.FromMs: value must be greater than 0"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

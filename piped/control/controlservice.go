@@ -22,6 +22,7 @@ type controlService struct {
 	remover Remover
 	live    Live
 	drift   Drift
+	figures Figures
 	hub     *deploymentHub
 	drifts  *driftHub
 	convert converter

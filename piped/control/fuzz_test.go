@@ -111,10 +111,14 @@ func (nowhere) Report(context.Context, string, bool) (deploy.DriftReport, error)
 	return deploy.DriftReport{}, errNowhere
 }
 
+func (nowhere) Figures(context.Context, deploy.FiguresQuery) (deploy.DeliveryReport, error) {
+	return deploy.DeliveryReport{}, errNowhere
+}
+
 func newFuzzLab(t testing.TB) *fuzzLab {
 	l := &fuzzLab{log: &logs{}}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.Planner, c.Remover, c.Live, c.Drift = previews{}, nowhere{}, nowhere{}, nowhere{}
+		c.Planner, c.Remover, c.Live, c.Drift, c.Figures = previews{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}
 		c.Logger = slog.New(slog.NewTextHandler(l.log, nil))
 	})
 	l.conn, l.key = dial(t, agent.Server.Addr()), agent.ReadWrite

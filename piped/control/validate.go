@@ -28,6 +28,8 @@ func validate(req any) error {
 		return bounded("WatchDriftRequest.ApplicationIds", "items", len(r.ApplicationIds))
 	case *controlv1.ListRolloutsRequest:
 		return validListRollouts(r)
+	case *controlv1.GetDeliveryFiguresRequest:
+		return validGetDeliveryFigures(r)
 	case *controlv1.SyncApplicationRequest:
 		return required("SyncApplicationRequest.ApplicationId", r.ApplicationId)
 	case *controlv1.EnableApplicationRequest:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ const (
 	formatTable = "table"
 	formatJSON  = "json"
 	formatYAML  = "yaml"
+
+	// Only some commands have these.
+	formatCSV = "csv"
 )
 
 // printer writes answers to stdout in one format.
@@ -26,13 +30,14 @@ type printer struct {
 	asked  int // answers written so far
 }
 
-// checkFormat accepts the names of formats.
-func checkFormat(format string) error {
-	switch format {
-	case formatTable, formatJSON, formatYAML:
+// checkFormat accepts the names of the formats that all commands have, and more.
+func checkFormat(format string, more ...string) error {
+	names := append([]string{formatTable, formatJSON, formatYAML}, more...)
+	if slices.Contains(names, format) {
 		return nil
 	}
-	return hint(fmt.Errorf("unknown output %q", format), "--output and PIPECTL_OUTPUT are table, json or yaml")
+	last := len(names) - 1
+	return hint(fmt.Errorf("unknown output %q", format), "--output and PIPECTL_OUTPUT are %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
 // print writes a message: as text, or as the real pipectl does, encoding/json

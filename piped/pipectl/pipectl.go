@@ -69,6 +69,7 @@ func newRoot() *cobra.Command {
 		newEncrypt(t),
 		newPiped(t),
 		newAPIKey(t),
+		newFigures(t),
 		newStatus(t),
 		newMigrate(t),
 		newTransfer(t),

@@ -38,6 +38,21 @@ func exampleDeployment() *modelv1.Deployment {
 	}
 }
 
+func exampleFigures() *controlv1.GetDeliveryFiguresResponse {
+	const minute, hour, day = 60_000, 3_600_000, 86_400_000
+	return &controlv1.GetDeliveryFiguresResponse{
+		Total: &controlv1.DeliveryFigures{
+			Succeeded: 42, Failed: 3, Cancelled: 5, DeploymentFrequency: proto.Float64(1.4), ChangeFailureRate: proto.Float64(3.0 / 45),
+			LeadTimeMedianMs: proto.Int64(8*minute + 4500), LeadTimeP90Ms: proto.Int64(3*hour + 20*minute), TimeToRestoreMedianMs: proto.Int64(5 * day),
+		},
+		Applications: []*controlv1.DeliveryFigures{
+			{ApplicationId: "app-1", ApplicationName: "a, \"quoted\" name", Succeeded: 42, Failed: 2, DeploymentFrequency: proto.Float64(1.4), ChangeFailureRate: proto.Float64(2.0 / 44),
+				LeadTimeMedianMs: proto.Int64(59_949), LeadTimeP90Ms: proto.Int64(59*minute + 59_700), TimeToRestoreMedianMs: proto.Int64(0)},
+			{ApplicationId: "app-2", ApplicationName: "web", Failed: 1, Cancelled: 5, DeploymentFrequency: proto.Float64(0), ChangeFailureRate: proto.Float64(1)},
+		},
+	}
+}
+
 // Tables tell what messages hold in the words of people, each command's in a
 // file of its own.
 func TestTables(t *testing.T) {
@@ -113,6 +128,15 @@ func TestTables(t *testing.T) {
 					FromReplicas: 2, ToReplicas: 3, Commit: "0123456789abcdef", DeploymentId: "d1"},
 				{ApplicationName: "web", Workload: object("Deployment", "web"), Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED, CausedBy: "kubectl", Reason: "the progress deadline is exceeded"},
 			}},
+		},
+		"figures": {
+			[]string{"figures", "--app-id=app-1", "--label=env:prod", "--since=2026-01-01", "--until=2026-01-31T12:00:00Z"}, "GetDeliveryFigures", exampleFigures(),
+		},
+		"figures-csv":  {[]string{"figures", "--since=2026-01-01", "--until=2026-01-31", "--output=csv"}, "GetDeliveryFigures", exampleFigures()},
+		"figures-json": {[]string{"figures", "--since=4w", "--output=json"}, "GetDeliveryFigures", exampleFigures()},
+		"figures-none": {
+			[]string{"figures", "--since=2026-01-01", "--until=2026-01-31"}, "GetDeliveryFigures",
+			&controlv1.GetDeliveryFiguresResponse{Total: &controlv1.DeliveryFigures{DeploymentFrequency: proto.Float64(0)}},
 		},
 		"application-adoptions": {
 			[]string{"application", "adoptions"}, "ListAdoptions",

@@ -35,8 +35,9 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 	return t.conn.dial(ctx)
 }
 
-// printer writes cmd's answers in the format asked for, else in the given one.
-func (t *tool) printer(cmd *cobra.Command, otherwise string) (*printer, error) {
+// printer writes cmd's answers in the format asked for, else in the given one. More
+// are formats that cmd has beside those of all commands.
+func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string) (*printer, error) {
 	if format == "" {
 		format = otherwise
 	}
-	if err := checkFormat(format); err != nil {
+	if err := checkFormat(format, more...); err != nil {
 		return nil, err
 	}
 	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, now: t.now()}, nil
