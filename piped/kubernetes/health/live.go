@@ -21,9 +21,9 @@ import (
 // they are Healthy.
 func liveRules(now time.Time) map[schema.GroupKind]func(*unstructured.Unstructured) (deploy.Health, string) {
 	rules := map[schema.GroupKind]func(*unstructured.Unstructured) (deploy.Health, string){
-		{Group: "apps", Kind: "Deployment"}:  deployment,
-		{Group: "apps", Kind: "StatefulSet"}: statefulSet,
-		{Group: "apps", Kind: "DaemonSet"}:   daemonSet,
+		{Group: "apps", Kind: "Deployment"}:  workload,
+		{Group: "apps", Kind: "StatefulSet"}: workload,
+		{Group: "apps", Kind: "DaemonSet"}:   workload,
 		{Group: "apps", Kind: "ReplicaSet"}:  typed(func(rs *appsv1.ReplicaSet) (deploy.Health, string) { return ReplicaSet(rs) }),
 		{Kind: "Pod"}:                        typed(func(pod *corev1.Pod) (deploy.Health, string) { return Pod(pod, now) }),
 		{Group: "batch", Kind: "Job"}:        typed(Job),

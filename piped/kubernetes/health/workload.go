@@ -25,15 +25,37 @@ func ofPods(n, of int32, what string) string {
 	return fmt.Sprintf("%d of %d pods are %s", n, of, what)
 }
 
-func deployment(u *unstructured.Unstructured) (deploy.Health, string) {
+// workload is the rule of a live Deployment, StatefulSet or DaemonSet.
+func workload(u *unstructured.Unstructured) (deploy.Health, string) {
 	w, err := rollout.WorkloadFrom(u)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", "it cannot be read: " + err.Error()
+	}
+	return Workload(w)
+}
+
+// Workload says how a Deployment, StatefulSet or DaemonSet is, as Live does, by what
+// is kept of it.
+func Workload(w rollout.Workload) (deploy.Health, string) {
+	switch {
+	case w.Deleting:
+		return deploy.HealthProgressing, deleted(nil)
 	case w.Paused:
 		return deploy.HealthSuspended, "its rollout is paused"
 	case w.ObservedGeneration < w.Generation:
 		return deploy.HealthProgressing, unseen
+	}
+	switch w.Kind {
+	case rollout.KindStatefulSet:
+		return statefulSet(w)
+	case rollout.KindDaemonSet:
+		return daemonSet(w)
+	}
+	return deployment(w)
+}
+
+func deployment(w rollout.Workload) (deploy.Health, string) {
+	switch {
 	case w.Failure.Status == "True":
 		return deploy.HealthDegraded, join("pods cannot be created", w.Failure.Message)
 	case w.Progressing.Reason == "ProgressDeadlineExceeded":
@@ -46,19 +68,14 @@ func deployment(u *unstructured.Unstructured) (deploy.Health, string) {
 		return deploy.Healthy, ""
 	}
 	reason := ofPods(w.Available, w.Replicas, "available")
-	if c, _ := conditionOf(u, "Available"); c.status == "False" && w.Progressing.Reason == "NewReplicaSetAvailable" {
+	if w.Unavailable && w.Progressing.Reason == "NewReplicaSetAvailable" {
 		return deploy.HealthDegraded, reason + ", after all had been"
 	}
 	return deploy.HealthProgressing, reason
 }
 
-func statefulSet(u *unstructured.Unstructured) (deploy.Health, string) {
-	w, err := rollout.WorkloadFrom(u)
+func statefulSet(w rollout.Workload) (deploy.Health, string) {
 	switch {
-	case err != nil:
-		return "", "it cannot be read: " + err.Error()
-	case w.ObservedGeneration < w.Generation:
-		return deploy.HealthProgressing, unseen
 	case w.Available < w.Replicas:
 		return deploy.HealthProgressing, ofPods(w.Available, w.Replicas, "available")
 	case w.Strategy == string(appsv1.OnDeleteStatefulSetStrategyType):
@@ -69,13 +86,8 @@ func statefulSet(u *unstructured.Unstructured) (deploy.Health, string) {
 	return deploy.Healthy, ""
 }
 
-func daemonSet(u *unstructured.Unstructured) (deploy.Health, string) {
-	w, err := rollout.WorkloadFrom(u)
+func daemonSet(w rollout.Workload) (deploy.Health, string) {
 	switch {
-	case err != nil:
-		return "", "it cannot be read: " + err.Error()
-	case w.ObservedGeneration < w.Generation:
-		return deploy.HealthProgressing, unseen
 	case w.Available < w.Replicas:
 		return deploy.HealthProgressing, ofPods(w.Available, w.Replicas, "available")
 	case w.Updated < w.Replicas && w.Strategy != string(appsv1.OnDeleteDaemonSetStrategyType):

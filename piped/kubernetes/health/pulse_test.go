@@ -1,0 +1,124 @@
+package health
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Each case is what is seen second by second: "30 degraded" is seen from second 30 on.
+// Beside healths there are "deploys" and "ended". The pulse is asked when it wants to
+// be asked, and whenever something is seen. Told is when what was told.
+func TestPulse(t *testing.T) {
+	for name, c := range map[string]struct {
+		degraded bool // was told before
+		seen     string
+		until    int
+		told     string
+	}{
+		"healthy says nothing":                                   {seen: "0 healthy", until: 9000},
+		"degraded is told once it lasts":                         {seen: "0 healthy, 10 degraded", until: 9000, told: "40 DEGRADED"},
+		"a moment of it is not told":                             {seen: "0 healthy, 10 degraded, 39 healthy", until: 9000},
+		"degraded from the first sight":                          {seen: "5 degraded", until: 100, told: "35 DEGRADED"},
+		"healthy again is told once it lasts":                    {seen: "0 degraded, 50 healthy", until: 9000, told: "30 DEGRADED, 80 HEALTHY"},
+		"healthy for a moment is not told":                       {seen: "0 degraded, 50 healthy, 79 degraded", until: 9000, told: "30 DEGRADED"},
+		"a restart repeats nothing":                              {degraded: true, seen: "0 degraded", until: 9000},
+		"mended while the agent was away":                        {degraded: true, seen: "0 healthy", until: 9000, told: "30 HEALTHY"},
+		"on its way for less than ten minutes":                   {seen: "0 progressing, 599 healthy", until: 9000},
+		"on its way for ten minutes":                             {seen: "0 progressing", until: 9000, told: "600 DEGRADED"},
+		"degraded and on its way by turns, and never healthy":    {seen: "0 degraded, 20 progressing, 40 degraded, 60 progressing, 80 degraded, 100 progressing", until: 9000, told: "600 DEGRADED"},
+		"on its way, and then degraded":                          {seen: "0 progressing, 590 degraded", until: 9000, told: "600 DEGRADED"},
+		"suspended is on purpose":                                {seen: "0 degraded, 60 suspended", until: 9000, told: "30 DEGRADED, 90 HEALTHY"},
+		"not while a deployment is under way":                    {seen: "0 degraded, 20 deploys, 45 healthy", until: 9000},
+		"at the end of a deployment at once":                     {seen: "0 degraded, 20 deploys, 45 degraded, 48 ended", until: 9000, told: "50 DEGRADED"},
+		"mended by a deployment, at once":                        {degraded: true, seen: "0 degraded, 20 healthy, 21 ended", until: 9000, told: "23 HEALTHY"},
+		"on its way at the end of a deployment has its time":     {seen: "0 healthy, 10 progressing, 11 ended", until: 9000, told: "610 DEGRADED"},
+		"what is seen may lag behind the end of a deployment":    {seen: "0 degraded, 5 ended, 6 healthy", until: 9000},
+		"healthy at the end of a deployment, and never anything": {seen: "0 healthy, 5 ended", until: 9000},
+		"what flaps has to be healthy for longer": {
+			seen:  "0 degraded, 100 healthy, 200 degraded, 300 healthy, 400 degraded, 500 healthy",
+			until: 9000, told: "30 DEGRADED, 130 HEALTHY, 230 DEGRADED, 1100 HEALTHY",
+		},
+		"once in a while is no flapping": {
+			seen:  "0 degraded, 100 healthy, 1000 degraded, 1100 healthy",
+			until: 9000, told: "30 DEGRADED, 130 HEALTHY, 1030 DEGRADED, 1130 HEALTHY",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(tellings(t, NewPulse(c.degraded), c.seen, c.until), ", ")
+			if diff := cmp.Diff(c.told, got); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// tellings plays what is seen, and returns what is told.
+func tellings(t *testing.T, p *Pulse, seen string, until int) (told []string) {
+	t.Helper()
+	zero := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(second int) time.Time { return zero.Add(time.Duration(second) * time.Second) }
+	events := map[int]string{}
+	for one := range strings.SplitSeq(seen, ", ") {
+		var second int
+		var what string
+		if _, err := fmt.Sscan(one, &second, &what); err != nil {
+			t.Fatal(err)
+		}
+		events[second] = what
+	}
+	var next time.Time
+	for second := range until {
+		now := at(second)
+		switch what := events[second]; what {
+		case "":
+			if next.IsZero() || now.Before(next) {
+				continue
+			}
+		case "deploys":
+			p.Deploys(now)
+			next = time.Time{} // the end of the deployment is told
+			continue
+		case "ended":
+			p.Ended(now)
+		default:
+			p.See(deploy.Health(strings.ToUpper(what)), now)
+		}
+		var tell deploy.Health
+		if tell, next = p.Verdict(now); tell != "" {
+			told = append(told, fmt.Sprintf("%d %s", second, tell))
+			p.Told(tell, now)
+			_, next = p.Verdict(now)
+		}
+	}
+	return told
+}
+
+// An application that was healthy all the time, and one that has been for long again,
+// need not be remembered.
+func TestQuiet(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := NewPulse(false)
+	p.See(deploy.Healthy, now)
+	if !p.Quiet() {
+		t.Error("what is healthy is not quiet")
+	}
+	p.See(deploy.HealthDegraded, now)
+	if p.Quiet() {
+		t.Error("what is degraded is quiet")
+	}
+	p.Told(deploy.HealthDegraded, now.Add(degradedFor))
+	p.See(deploy.Healthy, now.Add(time.Minute))
+	p.Told(deploy.Healthy, now.Add(2*time.Minute))
+	if _, next := p.Verdict(now.Add(2 * time.Minute)); p.Quiet() || !next.Equal(now.Add(12*time.Minute)) {
+		t.Errorf("what was healthy again only now is quiet, or asks for %s", next)
+	}
+	if p.Verdict(now.Add(12 * time.Minute)); !p.Quiet() {
+		t.Error("what is healthy for long is not quiet")
+	}
+}
