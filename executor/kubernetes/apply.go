@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,6 +47,8 @@ type work struct {
 	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
 	hooksRun map[string]hookState      // by object
 	wrote    map[string]bool           // keys of the objects that were sent
+
+	telling []string // keys of the workloads whose pods are being told of their configuration
 }
 
 // apply makes the cluster hold the set. For each workload a rollout record says
@@ -60,13 +63,19 @@ func apply(ctx context.Context, w *work) error {
 	}
 	w.before = req.Inventory
 	req.Creating, req.Restarting, req.BeforeApply, req.Applied = w.announce, w.restarting, w.intend, w.applied
-	req.AfterWave = w.awaitWave
+	req.AfterWave, req.Reaching = w.awaitWave, w.reaching
 	result, err := w.cluster.Apply(ctx, req)
 	w.items, w.expired = result.Items, keys(result.Expired)
 	if err != nil {
-		return err
+		return errors.Join(err, w.noteReach(ctx, result))
 	}
 	if err := w.recordExpired(ctx, result.Expired); err != nil {
+		return err
+	}
+	if err := w.recordConfigs(ctx); err != nil {
+		return err
+	}
+	if err := w.reach(ctx, result, false); err != nil {
 		return err
 	}
 	return w.join(ctx, w.set.Objects, result.Live)
@@ -77,6 +86,19 @@ func apply(ctx context.Context, w *work) error {
 func (w *work) recordExpired(ctx context.Context, expired []deploy.InventoryItem) error {
 	known := keys(w.before)
 	return w.Store.PutInventory(ctx, slices.DeleteFunc(expired, func(i deploy.InventoryItem) bool { return known[i.Object.Key()] })...)
+}
+
+// recordConfigs completes the inventory with the configuration of workloads that were not
+// sent although it has changed.
+func (w *work) recordConfigs(ctx context.Context) error {
+	before := map[string]string{}
+	for _, i := range w.before {
+		before[i.Object.Key()] = i.ConfigHash
+	}
+	return w.Store.PutInventory(ctx, slices.DeleteFunc(slices.Clone(w.items), func(i deploy.InventoryItem) bool {
+		was, known := before[i.Object.Key()]
+		return !known || was == i.ConfigHash || w.written(i.Object)
+	})...)
 }
 
 // awaitWave waits until what was applied before the next wave is as it should be.
@@ -97,6 +119,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 		func() error { req.Created, err = w.creating(); return err },
 		func() error { req.Restarts, err = restartsOf(w.run.Stage); return err },
 		func() error { req.Undo, err = w.undo(); return err },
+		func() error { req.Reached, err = w.reached(ctx); return err },
 	} {
 		if err := read(); err != nil {
 			return req, err
@@ -112,7 +135,8 @@ func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) clust
 		VariantKey: w.set.Spec.VariantKey, VariantValue: w.set.value(), Variant: string(w.set.variant()),
 		DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: objects, LastSuccess: w.lastSuccess(),
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
-		Yield:             cluster.Yielded(w.set.Spec.Drift),
+		Yield:       cluster.Yielded(w.set.Spec.Drift),
+		Propagation: w.set.Spec.propagation().Mode, Named: w.set.Spec.named(),
 		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,
 	}
 }

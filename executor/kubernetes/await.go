@@ -17,7 +17,13 @@ import (
 
 // await waits until every rollout of the set has ended and everything else that has
 // health is healthy. It fails with a stageError unless all went well.
-func await(ctx context.Context, w *work) error { return w.awaitObjects(ctx, w.set.Objects) }
+// Then it says which pods were told of their configuration meanwhile.
+func await(ctx context.Context, w *work) error {
+	if err := w.awaitObjects(ctx, w.set.Objects); err != nil {
+		return err
+	}
+	return w.sayTold(ctx)
+}
 
 // awaitObjects is await for some objects of the set. The first failure ends the
 // wait, be it of a rollout or of another object.

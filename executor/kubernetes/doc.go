@@ -11,6 +11,7 @@
 //	unstick.go   pods that keep StatefulSets from rolling back
 //	tenancy.go   what the agent's configuration permits the application
 //	confighash.go which workloads restart for a changed configuration
+//	propagate.go which pods are told of a changed configuration
 //	prune.go     deleting what Git does not have any more
 //	takeover.go  what of a set is taken over from others
 //	variant.go   the sets of variants

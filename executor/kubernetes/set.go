@@ -48,6 +48,8 @@ type setSpec struct {
 
 	HealthChecks []kubernetes.HealthCheck `json:"healthChecks,omitempty"`
 	Drift        config.DriftDetection    `json:"drift,omitzero"` // what is no drift, or not applied at all
+
+	Propagation *kubernetes.ConfigPropagation `json:"propagation,omitempty"` // nil: the defaults
 }
 
 func specOf(c *config.Application) setSpec {
@@ -56,7 +58,7 @@ func specOf(c *config.Application) setSpec {
 		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
 		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
 		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, FailFast: k.FailFast,
-		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks, Drift: c.DriftDetection,
+		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks, Drift: c.DriftDetection, Propagation: k.ConfigPropagation,
 	}
 }
 

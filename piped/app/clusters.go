@@ -242,9 +242,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	conn.stop = stop
 	conn.stopIfIdle()
 	c.mu.Unlock()
-	externals := c.recordExternals(run, conn)
+	beside := c.besides(run, conn)
 	err := conn.controller.Run(run)
-	externals.Wait()
+	beside.Wait()
 	conn.cluster.Close()
 	switch {
 	case err != nil:
@@ -254,9 +254,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	}
 }
 
-// recordExternals records the rollouts of a connection's cluster that nobody here
+// besides records the rollouts of a connection's cluster that nobody here
 // began, until ctx ends.
-func (c *clusters) recordExternals(ctx context.Context, conn *connection) *sync.WaitGroup {
+func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if c.store == nil {
 		return &running
@@ -266,6 +266,14 @@ func (c *clusters) recordExternals(ctx context.Context, conn *connection) *sync.
 	running.Go(func() {
 		if err := externals.Run(ctx); err != nil {
 			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
+		}
+	})
+	nudger := cluster.NewNudger(cluster.NudgerConfig{
+		Cluster: conn.cluster.Cluster, Controller: conn.controller, Store: c.store, Logger: log, Now: c.now,
+	})
+	running.Go(func() {
+		if err := nudger.Run(ctx); err != nil {
+			log.Error("pods are not told of their configuration until the agent is restarted", "error", err)
 		}
 	})
 	return &running

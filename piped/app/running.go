@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
+	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/source"
@@ -46,6 +48,7 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
 			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
 			Objects: src.Objects, Namespace: src.Config.Kubernetes.Input.Namespace, Yield: cluster.Yielded(src.Config.DriftDetection),
+			Propagation: propagationMode(src.Config),
 		})
 		return err
 	})
@@ -92,4 +95,13 @@ func (r running) load(ctx context.Context, git deploy.GitPath, commit string) (s
 		}
 	}()
 	return r.sources.Load(ctx, git, commit)
+}
+
+// propagationMode is what an application says of changed ConfigMaps and Secrets, "" if
+// nothing.
+func propagationMode(c *config.Application) kubeconfig.PropagationMode {
+	if p := c.Kubernetes.ConfigPropagation; p != nil {
+		return p.Mode
+	}
+	return ""
 }

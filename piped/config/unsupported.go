@@ -8,7 +8,6 @@ import "github.com/c785c783/piped/piped/config/strict"
 func unsupportedFields() []string {
 	return []string{
 		"resourceRoutes",
-		"configPropagation",
 	}
 }
 

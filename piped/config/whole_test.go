@@ -37,9 +37,8 @@ func TestEveryFieldOfLaterVersions(t *testing.T) {
 	}
 	want.Kubernetes.ConfigPropagation = &kubernetes.ConfigPropagation{
 		Mode: kubernetes.PropagateNudge, Scope: kubernetes.ScopeNamed,
-		Objects: []kubernetes.Reference{{Kind: "Secret", Name: "tls"}, {Kind: "ConfigMap", Name: "flags"}},
-		Nudge:   kubernetes.PropagationNudge{MaxPods: 10, RatePerSecond: 1, Annotation: "example.com/look"},
-		Restart: kubernetes.PropagationRestart{Via: kubernetes.RestartViaTemplateHash},
+		Named: []kubernetes.Reference{{Kind: "Secret", Name: "tls"}, {Kind: "ConfigMap", Name: "flags"}},
+		Nudge: kubernetes.PropagationNudge{MaxPods: 10, RatePerSecond: 1},
 	}
 	want.Kubernetes.HealthChecks = []kubernetes.HealthCheck{{
 		APIVersion: "example.com/v1", Kind: "Queue",
@@ -113,10 +112,7 @@ func TestConfigPropagationDefaults(t *testing.T) {
 	}
 	want := &kubernetes.ConfigPropagation{
 		Mode: kubernetes.PropagateAuto, Scope: kubernetes.ScopeManaged,
-		Nudge: kubernetes.PropagationNudge{
-			Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50, Annotation: "pipecd.dev/config-sync",
-		},
-		Restart: kubernetes.PropagationRestart{Via: kubernetes.RestartViaTemplateHash, Debounce: 10 * time.Second, RespectStage: true},
+		Nudge: kubernetes.PropagationNudge{Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
 	}
 	if diff := cmp.Diff(want, app.Kubernetes.ConfigPropagation); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -20,7 +20,10 @@ const (
 	TopicDrift        Topic = "drift" // what is known of an application's drift; ID is the application's
 	// TopicEvaluated: the evaluated commit of applications was moved. ID is the commit.
 	TopicEvaluated Topic = "evaluated"
-	TopicChain     Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
+	// TopicPropagation: what the pods of a workload have been told was written. ID is
+	// "cluster/" and the key of the workload.
+	TopicPropagation Topic = "propagation"
+	TopicChain       Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
 )
 
 // Change is a hint that a row was written: read it again. ID is the row's ID;

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -74,6 +75,17 @@ type ApplyRequest struct {
 	Restarts   map[string]ConfigChange
 	Undo       map[string]ConfigChange
 
+	// Propagation says how changed ConfigMaps and Secrets reach the pods of workloads
+	// that do not say so themselves; "" is auto. Named are those that count although
+	// they are not in the set.
+	Propagation kubernetes.PropagationMode
+	Named       []manifest.Reference
+	// Reaching is called once before the first write with the configuration whose
+	// changes the set's pods see while they run, as it is before (Reach.Configs). Of
+	// Reached, the workloads for which that is known, nothing is read for it.
+	Reaching func(ctx context.Context, before []Reach) error
+	Reached  map[string]bool // by key of the workload
+
 	// BeforeApply is called before each write of a workload. Live is the
 	// workload as it is, nil when there is none; planned is what the API server
 	// says it will be, nil when it could not be asked. An error keeps the
@@ -102,6 +114,11 @@ type ApplyResult struct {
 	// Expired are the Jobs among Items that have finished and were deleted by
 	// Kubernetes, as their ttlSecondsAfterFinished asks for; they were not sent.
 	Expired []deploy.InventoryItem
+	// Reach is the configuration whose changes the pods of the set's workloads see while
+	// they run, as it is now, and Contents the hash of what the set's ConfigMaps and
+	// Secrets that are written hold, by key.
+	Reach    []Reach
+	Contents map[string]Content
 	// Live holds every workload of the set as the API server last returned it,
 	// those that were not written as well.
 	Live map[deploy.ObjectRef]*unstructured.Unstructured
@@ -130,6 +147,7 @@ func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, err
 		}
 	}
 	r.summarize()
+	r.sayKept()
 	return r.outcome(), nil
 }
 
@@ -150,6 +168,9 @@ func (quiet) Errorf(string, ...any)   {}
 
 // plan is everything before the first write.
 func (r *applyRun) plan(ctx context.Context) error {
+	if r.invalid != nil {
+		return r.invalid
+	}
 	for _, step := range []func(context.Context) error{
 		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findNamespaces, r.prepare, r.dryRun,
 	} {
@@ -167,7 +188,9 @@ type target struct {
 	desired  *unstructured.Unstructured // what is sent
 	complete *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
 	digest   string                     // of desired
-	config   string                     // of a workload: hash of the configuration its pods get from the set
+	config   podConfig                  // of a workload
+	same     bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
+	restarts bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
 	resource ServedKind
 	crdInSet bool // its definition is part of the set
 	whole    bool // it is read whole: it rolls out, has replicas, or leaves fields to others
@@ -184,6 +207,8 @@ type target struct {
 	result    metav1.Object // the API server's answer: a workload whole, of others what identifies it
 	item      deploy.InventoryItem
 	done      effect
+
+	writtenAt time.Time // by the API server's clock, as the answer says; zero when it was not sent
 
 	owned, mark, values string // OwnedHash, Mark and ValuesDigest of the answer
 }
@@ -219,6 +244,7 @@ type applyRun struct {
 
 	newNamespaces []string // to be created before the first object
 	restarts      map[string]ConfigChange
+	invalid       error                // why nothing can be applied
 	scaled        map[scaleTarget]bool // by autoscalers of the set
 
 	wait   func(error) // says once that the cluster keeps the apply waiting
@@ -250,14 +276,22 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	}
 	for _, t := range r.targets {
 		if t.isWorkload() {
-			t.config = configs.stamp(t.desired)
+			r.digestWorkload(t, configs)
+			continue
 		}
-		t.digest = manifest.Digest(t.desired)
-		if rules := r.yields(t.desired); len(rules) > 0 {
-			t.digest = rulesDigest([]any{t.digest, rules}) // who leaves other fields to others sends it anew
-		}
+		t.digest = r.digestOf(t.desired)
+		t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
 	}
 	return r
+}
+
+// digestOf names what is sent of an object.
+func (r *applyRun) digestOf(desired *unstructured.Unstructured) string {
+	digest := manifest.Digest(desired)
+	if rules := r.yields(desired); len(rules) > 0 {
+		return rulesDigest([]any{digest, rules}) // who leaves other fields to others sends it anew
+	}
+	return digest
 }
 
 // each calls fn for every target, limited in parallel, and returns the errors of
@@ -303,7 +337,7 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 }
 
 // selectChanged decides which objects are sent: all but those whose desired
-// digest, UID and owned fields are as they were recorded after the last apply, and
+// digest (of a workload, its configuration left out unless it restarts for it), UID and owned fields are as they were recorded after the last apply, and
 // that nobody has written since without leaving their values.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
@@ -317,10 +351,13 @@ func (r *applyRun) selectChanged(context.Context) error {
 			continue
 		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
-			t.recorded.DesiredDigest != t.digest || t.recorded.UID != string(t.live.GetUID()) ||
+			!t.same || t.restarts || t.recorded.UID != string(t.live.GetUID()) ||
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields()) || t.rewritten()
 		if !t.changed {
 			t.item, t.done = *t.recorded, unchanged
+			if t.isWorkload() && t.recorded.ConfigHash != "" {
+				t.item.DesiredDigest, t.item.ConfigHash = t.digest, t.config.recorded()
+			}
 		}
 	}
 	return nil
@@ -393,7 +430,7 @@ func (r *applyRun) prepare(ctx context.Context) error {
 // commitOf names the commit that last changed the object in Git. One that is
 // only put back to what was applied, or taken over, keeps the commit it has.
 func (r *applyRun) commitOf(t *target) string {
-	back := t.recorded != nil && t.recorded.DesiredDigest == t.digest
+	back := t.same && !t.restarts
 	if t.live != nil && (back || r.req.Adopt) {
 		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
 			return commit
@@ -406,6 +443,15 @@ func (r *applyRun) commitOf(t *target) string {
 func (r *applyRun) announce(ctx context.Context) error {
 	if len(r.restarts) > 0 && r.req.Restarting != nil {
 		if err := r.req.Restarting(ctx, r.restarts); err != nil {
+			return err
+		}
+	}
+	if r.req.Reaching != nil {
+		before, err := r.reachBefore(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.req.Reaching(ctx, before); err != nil {
 			return err
 		}
 	}
@@ -444,6 +490,7 @@ func (r *applyRun) outcome() ApplyResult {
 		done = append(done, t)
 	}
 	out.Live = liveWorkloads(done)
+	out.Reach, out.Contents = r.reach(done)
 	return out
 }
 

@@ -219,7 +219,7 @@ func (r *comparison) problem(ctx context.Context, out *Compared, explained, err 
 // that was applied is the one that Git has, nobody took a field of it, and the values
 // of our fields are those that the API server answered with.
 func (r *comparison) asApplied(t *target, live *Compared) bool {
-	return t.recorded != nil && t.recorded.UID == live.UID && t.recorded.DesiredDigest == t.digest &&
+	return t.recorded != nil && t.recorded.UID == live.UID && t.same &&
 		t.recorded.OwnedHash == live.OwnedHash && live.OwnedHash != "" &&
 		t.recorded.ValuesDigest == live.ValuesDigest && live.ValuesDigest != ""
 }

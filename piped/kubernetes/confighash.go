@@ -8,12 +8,16 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/propagate"
 	"github.com/c785c783/piped/piped/manifest"
 )
 
@@ -33,7 +37,7 @@ type configs map[deploy.ObjectRef]*unstructured.Unstructured
 func newConfigs() configs { return configs{} }
 
 func (c configs) add(ref deploy.ObjectRef, u *unstructured.Unstructured) {
-	if ref.Group == "" && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") {
+	if isConfig(ref) {
 		c[configRef(ref.Kind, ref.Namespace, ref.Name)] = u
 	}
 }
@@ -42,40 +46,155 @@ func configRef(kind, namespace, name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// of returns which of the set's ConfigMaps and Secrets reach the pods of a
-// workload.
-func (c configs) of(workload *unstructured.Unstructured) (found []deploy.ObjectRef) {
-	for _, r := range manifest.ConfigReferences(workload) {
-		if ref := configRef(r.Kind, workload.GetNamespace(), r.Name); c[ref] != nil {
-			found = append(found, ref)
-		}
-	}
-	return found
+// podConfig is the configuration that the pods of a workload get from the set, and how
+// its changes reach them.
+type podConfig struct {
+	mode      kubernetes.PropagationMode
+	decisions []propagate.Decision // of what is outside of the set, too
+	refs      []deploy.ObjectRef   // in the set
+	fixed     []deploy.ObjectRef   // those that pods do not see change while they run
+	all       string               // hash of the content of refs
+	hash      string               // the same of fixed
 }
 
-// stamp returns the hash of the configuration that a workload's pods get from the
-// set, and writes its beginning into the pod template as config-hash, unless there
-// is none.
-func (c configs) stamp(workload *unstructured.Unstructured) string {
+// of returns the configuration of a workload. Named are objects that are not in the
+// set and count as well.
+func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.PropagationMode, named []manifest.Reference) podConfig {
+	p := podConfig{mode: mode}
+	p.decisions = propagate.Plan(mode, workload, func(r manifest.Reference) (propagate.Object, bool) {
+		u := c[configRef(r.Kind, workload.GetNamespace(), r.Name)]
+		if u == nil {
+			return propagate.Object{External: true}, slices.Contains(named, r)
+		}
+		immutable, _, _ := unstructured.NestedBool(u.Object, "immutable")
+		return propagate.Object{Immutable: immutable}, true
+	})
+	for _, d := range p.decisions {
+		if d.External {
+			continue
+		}
+		ref := configRef(d.Config.Kind, workload.GetNamespace(), d.Config.Name)
+		p.refs = append(p.refs, ref)
+		if !d.Follows {
+			p.fixed = append(p.fixed, ref)
+		}
+	}
+	p.all, p.hash = c.hash(p.refs), c.hash(p.fixed)
+	return p
+}
+
+// hash returns the hash of the content of some objects of the set.
+func (c configs) hash(refs []deploy.ObjectRef) string {
 	type content struct {
 		Ref  deploy.ObjectRef
 		Data map[string]any
 	}
 	var all []content
-	for _, ref := range c.of(workload) {
+	for _, ref := range refs {
 		all = append(all, content{ref, contentOf(c[ref])})
 	}
-	text, err := json.Marshal(all) // sorts keys
+	return hashOf(all)
+}
+
+// hashOf returns the hash of what parsed objects hold.
+func hashOf(content any) string {
+	text, err := json.Marshal(content) // sorts keys
 	if err != nil {
 		// Unreachable for parsed objects: they hold only what JSON holds.
 		panic("kubernetes: hash of a configuration that is no JSON: " + err.Error())
 	}
 	sum := sha256.Sum256(text)
-	hash := hex.EncodeToString(sum[:])
-	if len(all) > 0 {
-		setConfigHash(workload, hash[:configHashLength])
+	return hex.EncodeToString(sum[:])
+}
+
+// restarting returns the objects for whose changes the pods are restarted.
+func (p podConfig) restarting() []deploy.ObjectRef {
+	switch p.mode {
+	case kubernetes.PropagateRestart:
+		return p.refs
+	case kubernetes.PropagateAuto:
+		return p.fixed
 	}
-	return hash
+	return nil
+}
+
+// annotation returns the config-hash that the pods get when what they are restarted
+// for changes, "" when there is no such thing.
+func (p podConfig) annotation() string {
+	switch {
+	case len(p.restarting()) == 0:
+		return ""
+	case p.mode == kubernetes.PropagateRestart:
+		return p.all[:configHashLength]
+	}
+	return p.hash[:configHashLength]
+}
+
+// recorded is InventoryItem.ConfigHash: the hash of all of it, and behind a colon that
+// of what pods do not see change while they run, unless that is all. Rows of agents
+// that restarted for everything have only the first.
+func (p podConfig) recorded() string {
+	if len(p.fixed) == len(p.refs) {
+		return p.all
+	}
+	return p.all + ":" + p.hash
+}
+
+// sameFor reports whether nothing that pods are restarted for has changed since an
+// InventoryItem.ConfigHash was recorded; sure is false when that does not tell.
+func (p podConfig) sameFor(recorded string) (same, sure bool) {
+	all, hash, split := strings.Cut(recorded, ":")
+	switch {
+	case all == p.all, len(p.restarting()) == 0:
+		return true, true
+	case recorded == "":
+		return false, false
+	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs):
+		return false, true
+	case !split:
+		return false, false
+	}
+	return hash == p.hash, true
+}
+
+// stampOf returns the config-hash annotation by which DesiredDigest takes account of
+// the configuration of an InventoryItem.ConfigHash.
+func stampOf(recorded string) string {
+	all, _, _ := strings.Cut(recorded, ":")
+	if len(all) < configHashLength || all == newConfigs().hash(nil) {
+		return ""
+	}
+	return all[:configHashLength]
+}
+
+// digestWorkload settles, of a workload, the configuration of its pods, its digest, and
+// whether it is the object that was applied last, whatever its configuration held. The
+// digest takes account of all of the configuration in every mode, so that a change of
+// the mode alone changes nothing.
+func (r *applyRun) digestWorkload(t *target, set configs) {
+	mode, err := propagate.Mode(t.desired, r.req.Propagation)
+	if err != nil && r.invalid == nil {
+		r.invalid = deploy.Errorf(deploy.Invalid, "%s: %w", t.source.Origin, err)
+	}
+	t.config = set.of(t.desired, mode, r.req.Named)
+	t.digest = r.digestOf(stamped(t.desired, stampOf(t.config.all)))
+	t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
+	if t.recorded != nil && t.recorded.ConfigHash != "" {
+		t.same = t.same || t.recorded.DesiredDigest == r.digestOf(stamped(t.desired, stampOf(t.recorded.ConfigHash)))
+		same, _ := t.config.sameFor(t.recorded.ConfigHash)
+		t.restarts = !same
+	}
+	t.desired = stamped(t.desired, t.config.annotation())
+}
+
+// stamped returns a workload with a config-hash, as it is for "".
+func stamped(workload *unstructured.Unstructured, hash string) *unstructured.Unstructured {
+	if hash == "" {
+		return workload
+	}
+	workload = workload.DeepCopy()
+	setConfigHash(workload, hash)
+	return workload
 }
 
 // configHashLength is how much of a hash the annotation holds, as in PipeCD.
@@ -146,9 +265,8 @@ func configHash(workload *unstructured.Unstructured) string {
 // the set is other than when it was applied last. When that is not known, what is
 // live of the configuration decides.
 func (r *applyRun) settleConfig(ctx context.Context) error {
-	set, live := newConfigs(), map[deploy.ObjectRef]*target{}
+	live := map[deploy.ObjectRef]*target{}
 	for _, t := range r.targets {
-		set.add(t.ref, t.desired)
 		live[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = t
 	}
 	r.restarts = maps.Clone(r.req.Restarts)
@@ -163,16 +281,18 @@ func (r *applyRun) settleConfig(ctx context.Context) error {
 		}
 		send := was
 		undo, undone := r.req.Undo[t.ref.Key()]
+		same, sure := t.config.sameFor(known)
+		back, backSure := t.config.sameFor(undo.Config)
 		switch decided, ok := r.req.Restarts[t.ref.Key()]; {
 		case ok:
 			send = decided.Send
-		case undone && undo.Config == t.config:
+		case undone && back && backSure:
 			send = undo.Was
-		case wanted == "" || known == t.config:
-		case known != "":
+		case same:
+		case sure:
 			send = wanted
 		default:
-			changed, err := r.configChanged(ctx, set.of(t.desired), live)
+			changed, err := r.configChanged(ctx, t.config.restarting(), live)
 			if err != nil {
 				return err
 			}

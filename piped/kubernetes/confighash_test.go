@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -38,6 +40,8 @@ const (
 	initPod    = `initContainers: [{name: i, image: "registry.example/i:v1", envFrom: [{configMapRef: {name: settings}}]}], ` + plainPod
 	volumePod  = plainPod + `, volumes: [{name: v, configMap: {name: settings}}]`
 	projectPod = plainPod + `, volumes: [{name: v, projected: {sources: [{configMap: {name: settings}}]}}]`
+	subPathPod = `containers: [{name: c, image: "registry.example/web:v1", volumeMounts: [{name: v, mountPath: /v, subPath: greeting}]}], volumes: [{name: v, configMap: {name: settings}}]`
+	bothPod    = envPod + `, volumes: [{name: v, configMap: {name: settings}}]`
 	pullPod    = plainPod + `, imagePullSecrets: [{name: settings}]`
 )
 
@@ -49,20 +53,27 @@ func (l *lab) configHash(t *testing.T, kind string) (generation int64, hash stri
 }
 
 // TestConfigHash: a workload restarts when what its containers get from the set
-// has changed, and for nothing else.
+// has changed in a way that they do not see while they run, and for nothing else, unless
+// its mode says otherwise.
 func TestConfigHash(t *testing.T) {
+	const restart, auto, off = kubernetes.PropagateRestart, kubernetes.PropagateAuto, kubernetes.PropagateOff
 	for name, c := range map[string]struct {
 		kind, pod string
+		mode      kubernetes.PropagationMode
 		uses      bool
 	}{
-		"env": {"Deployment", envPod, true}, "envFrom": {"Deployment", envFromPod, true}, "init container": {"Deployment", initPod, true},
-		"volume": {"Deployment", volumePod, true}, "projected volume": {"Deployment", projectPod, true},
-		"nothing": {"Deployment", plainPod, false}, "pull secret": {"Deployment", pullPod, false},
-		"DaemonSet": {"DaemonSet", envPod, true}, "StatefulSet": {"StatefulSet", envPod, true},
+		"env": {"Deployment", envPod, "", true}, "envFrom": {"Deployment", envFromPod, "", true}, "init container": {"Deployment", initPod, "", true},
+		"volume": {"Deployment", volumePod, restart, true}, "projected volume": {"Deployment", projectPod, restart, true},
+		"followed volume": {"Deployment", volumePod, "", false}, "followed projected volume": {"Deployment", projectPod, auto, false},
+		"subPath": {"Deployment", subPathPod, auto, true}, "env and volume": {"Deployment", bothPod, auto, true}, "env, off": {"Deployment", envPod, off, false},
+		"env, nudge": {"Deployment", envPod, kubernetes.PropagateNudge, false},
+		"nothing":    {"Deployment", plainPod, restart, false}, "pull secret": {"Deployment", pullPod, restart, false},
+		"DaemonSet": {"DaemonSet", envPod, "", true}, "StatefulSet": {"StatefulSet", envPod, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
+			l.mode = c.mode
 			l.apply(t, withSettings(c.kind, "hello", "", c.pod))
 			generation, first := l.configHash(t, c.kind)
 			if (first != "") != c.uses || first != "" && len(first) != configHashLength {
@@ -201,5 +212,149 @@ func TestSecretsCompareByContent(t *testing.T) {
 	l.apply(t, secret("data: {password: \"aGVs\\nbG8=\"}\n"))
 	if g, h := l.configHash(t, "Deployment"); g != generation || h != hash {
 		t.Errorf("generation %d to %d, config-hash %q to %q", generation, g, hash, h)
+	}
+}
+
+// volumes is a set of a ConfigMap that a Deployment mounts, and one that it reads by its
+// environment.
+func volumes(mounted, env, annotations string) string {
+	return `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: files}
+data: {greeting: ` + mounted + `}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {greeting: ` + env + `}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, annotations: {` + annotations + `}}
+spec:
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {` + envPod + `, volumes: [{name: v, configMap: {name: files}}]}}
+`
+}
+
+// TestAChangeOfTheModeRestartsNothing: whatever the mode was when something changed, and
+// whichever it becomes, the template stays until the content changes again, also with
+// what an agent recorded that knew no modes.
+func TestAChangeOfTheModeRestartsNothing(t *testing.T) {
+	const restart, auto, off, nudge = kubernetes.PropagateRestart, kubernetes.PropagateAuto, kubernetes.PropagateOff, kubernetes.PropagateNudge
+	for name, c := range map[string]struct {
+		from, to kubernetes.PropagationMode
+		older    bool // the inventory is of such an agent
+	}{
+		"restart to auto": {restart, auto, false}, "restart to auto, after an upgrade": {restart, auto, true}, "auto to restart": {auto, restart, false},
+		"off to restart": {off, restart, false}, "nudge to auto": {nudge, auto, false}, "restart to off": {restart, off, false},
+		"an upgrade": {restart, restart, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			l.mode = c.from
+			l.apply(t, volumes("a", "b", ""))
+			l.apply(t, volumes("c", "d", "")) // restarted or not
+			if c.older {
+				l.mu.Lock()
+				for key, item := range l.inventory {
+					item.ConfigHash, _, _ = strings.Cut(item.ConfigHash, ":")
+					l.inventory[key] = item
+				}
+				l.mu.Unlock()
+			}
+			before := l.template(t)
+			l.mode = c.to
+			l.apply(t, volumes("c", "d", ""))
+			if writes := l.writes(); len(writes) > 0 {
+				t.Errorf("writes: %v", writes)
+			}
+			l.apply(t, volumes("c", "d", "note: x")) // the workload is written
+			if diff := cmp.Diff(before, l.template(t)); diff != "" {
+				t.Errorf("the template changed:\n%s", diff)
+			}
+			l.apply(t, volumes("e", "d", "note: x"))
+			if diff := cmp.Diff(before, l.template(t)); (diff != "") != (c.to == restart) {
+				t.Errorf("the mounted content changed, and the template:\n%s", diff)
+			}
+			before = l.template(t)
+			l.apply(t, volumes("e", "f", "note: x"))
+			if diff := cmp.Diff(before, l.template(t)); (diff != "") != (c.to != off) {
+				t.Errorf("the environment changed, and the template:\n%s", diff)
+			}
+		})
+	}
+}
+
+// template returns the Deployment's pod template.
+func (l *lab) template(t *testing.T) any {
+	t.Helper()
+	template, _, _ := unstructured.NestedFieldNoCopy(l.get(t, "Deployment", "web").Object, "spec", "template")
+	return template
+}
+
+// TestOnlyWhatIsMountedChanges: the workload is not written, and what is recorded of it
+// is of the new content.
+func TestOnlyWhatIsMountedChanges(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, volumes("a", "b", ""))
+	l.apply(t, volumes("c", "b", ""))
+	if writes := l.writes(); len(writes) != 1 || !strings.HasSuffix(writes[0], "configmaps/files") {
+		t.Errorf("writes: %v", writes)
+	}
+	l.mode = kubernetes.PropagateRestart
+	l.apply(t, volumes("c", "b", ""))
+	if writes := l.writes(); len(writes) > 0 {
+		t.Errorf("writes: %v", writes)
+	}
+}
+
+// TestUpgradeAndMountedContentChange: an agent that knew no modes recorded one hash of all
+// content. It does not tell what changed, so what is live does: nothing restarts for
+// files, and what is read by the environment is not missed.
+func TestUpgradeAndMountedContentChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounted, env string
+		restarts     bool
+	}{"mounted": {"c", "b", false}, "environment": {"a", "d", true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			l.mode = kubernetes.PropagateRestart
+			l.apply(t, volumes("a", "b", ""))
+			l.mu.Lock()
+			for key, item := range l.inventory {
+				item.ConfigHash, _, _ = strings.Cut(item.ConfigHash, ":")
+				l.inventory[key] = item
+			}
+			l.mu.Unlock()
+			generation, _ := l.configHash(t, "Deployment")
+			l.mode = ""
+			l.apply(t, volumes(c.mounted, c.env, ""))
+			if g, _ := l.configHash(t, "Deployment"); (g > generation) != c.restarts {
+				t.Errorf("generation %d to %d", generation, g)
+			}
+		})
+	}
+}
+
+// TestAnnotationOverridesTheMode, and one that is none is refused before anything is
+// written.
+func TestAnnotationOverridesTheMode(t *testing.T) {
+	l := newLab(t)
+	l.apply(t, volumes("a", "b", `pipecd.dev/config-propagation: "off"`))
+	generation, hash := l.configHash(t, "Deployment")
+	l.apply(t, volumes("a", "c", `pipecd.dev/config-propagation: "off"`))
+	if g, h := l.configHash(t, "Deployment"); g != generation || h != hash {
+		t.Errorf("generation %d to %d, config-hash %q to %q", generation, g, hash, h)
+	}
+	_, err := l.tryApply(t, volumes("d", "e", `pipecd.dev/config-propagation: never`))
+	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "expected one of auto, nudge, restart, off") {
+		t.Errorf("%v", err)
+	}
+	if writes := l.writes(); len(writes) > 0 {
+		t.Errorf("writes: %v", writes)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -25,6 +26,7 @@ type ForeignRequest struct {
 	Objects       []manifest.Object // as rendered
 	Namespace     string            // as for Resolve
 	Yield         []config.IgnoreRule
+	Propagation   kubernetes.PropagationMode // as in ApplyRequest
 }
 
 // Foreign returns the live objects among those that the application declares which
@@ -39,7 +41,7 @@ func (c *Cluster) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.Ado
 	}
 	r := newApplyRun(c, ApplyRequest{
 		ApplicationID: req.ApplicationID, PipedID: req.PipedID, Objects: known, Log: quiet{},
-		VariantKey: req.VariantKey, VariantValue: req.VariantValue, Variant: req.VariantValue, Yield: req.Yield,
+		VariantKey: req.VariantKey, VariantValue: req.VariantValue, Variant: req.VariantValue, Yield: req.Yield, Propagation: req.Propagation,
 	})
 	ctx = withWarnings(ctx, func(string) {})
 	for _, step := range []func(context.Context) error{r.findResources, r.readLive} {

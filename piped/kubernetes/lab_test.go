@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/manifest"
@@ -34,6 +35,7 @@ type lab struct {
 	app      string
 	requests *requests
 	log      *testLog
+	mode     config.PropagationMode
 
 	mu        sync.Mutex
 	inventory map[string]deploy.InventoryItem
@@ -65,7 +67,7 @@ func (l *lab) request(t *testing.T, manifests string) ApplyRequest {
 	return ApplyRequest{
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
 		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
-		Objects: objs, Inventory: l.items(), Log: l.log,
+		Objects: objs, Inventory: l.items(), Log: l.log, Propagation: l.mode,
 		Applied: func(_ context.Context, _ manifest.Object, _ *unstructured.Unstructured, item deploy.InventoryItem) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -105,7 +107,17 @@ func (l *lab) tryApply(t *testing.T, manifests string, change ...func(*ApplyRequ
 	l.log.take()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return l.Apply(ctx, req)
+	result, err := l.Apply(ctx, req)
+	if err == nil { // what was not written may be recorded otherwise
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, item := range result.Items {
+			if _, known := l.inventory[item.Object.Key()]; known {
+				l.inventory[item.Object.Key()] = item
+			}
+		}
+	}
+	return result, err
 }
 
 // logged returns the lines of the stage log, sorted, with the namespace's name

@@ -179,7 +179,7 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 // not kept.
 func (t *target) answered(answer *unstructured.Unstructured) {
 	t.owned, t.mark, t.values = baselineOf(answer)
-	t.result = answer
+	t.result, t.writtenAt = answer, lastWritten(answer)
 	if !t.isWorkload() {
 		meta := keptMeta(answer)
 		t.result = &meta
@@ -224,8 +224,11 @@ func (r *applyRun) record(t *target) {
 	}
 	t.item = deploy.InventoryItem{
 		ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Variant: r.req.Variant, Object: t.ref,
-		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: t.owned, Mark: t.mark, ValuesDigest: t.values, ConfigHash: t.config,
+		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: t.owned, Mark: t.mark, ValuesDigest: t.values,
 		DeploymentID: r.req.DeploymentID, CreatedBy: r.creatorOf(t), UpdatedAt: r.cluster.now(),
+	}
+	if t.isWorkload() {
+		t.item.ConfigHash = t.config.recorded()
 	}
 }
 

@@ -23,6 +23,15 @@ const (
 	AnnotationOrder              = "pipecd.dev/order"                  // an integer
 )
 
+// AnnotationConfigPropagation is set by people on a workload: how changed ConfigMaps and
+// Secrets reach its pods, in place of what the application says.
+// AnnotationConfigSync is what the agent writes on a pod to have the kubelet look at its
+// volumes at once. Both are keys of our own.
+const (
+	AnnotationConfigPropagation = "pipecd.dev/config-propagation"
+	AnnotationConfigSync        = "pipecd.dev/config-sync"
+)
+
 // IgnoresDrift reports whether an object with these annotations asks not to be compared
 // with Git.
 func IgnoresDrift(annotations map[string]string) bool {

@@ -32,6 +32,89 @@ func ConfigReferences(u *unstructured.Unstructured) []Reference {
 	return c.sorted()
 }
 
+// Way is how the content of a ConfigMap or Secret comes to a container.
+type Way string
+
+// The ways. Only what comes by volume follows a change while the container runs: the
+// kubelet writes the files anew. All else is read once, before the container starts.
+const (
+	ByVolume  Way = "a volume"
+	BySubPath Way = "a subPath mount"
+	ByEnv     Way = "its environment"
+	ByInit    Way = "an init container"
+	ByDriver  Way = "a volume's driver"
+)
+
+// Use is one ConfigMap or Secret and the ways by which containers get at it, sorted.
+type Use struct {
+	Reference
+	Ways []Way
+}
+
+// ConfigUses returns ConfigReferences with the ways of each, in the same order.
+func ConfigUses(u *unstructured.Unstructured) []Use {
+	ways := map[Reference][]Way{}
+	note := func(way Way) visitor {
+		return func(_ map[string]any, _ string, r Reference) { ways[r] = append(ways[r], way) }
+	}
+	spec := PodSpec(u)
+	for _, volume := range items(spec["volumes"]) {
+		for _, way := range waysOf(volume, spec) {
+			note(way).volume(volume)
+		}
+	}
+	for _, list := range containerLists() {
+		way := ByEnv
+		if list == "initContainers" {
+			way = ByInit
+		}
+		for _, c := range items(spec[list]) {
+			note(way).env(c)
+		}
+	}
+	var out []Use
+	for _, r := range ConfigReferences(u) {
+		slices.Sort(ways[r])
+		out = append(out, Use{r, slices.Compact(ways[r])})
+	}
+	return out
+}
+
+// waysOf returns how the containers of a pod spec get at what a volume holds. One that
+// nothing mounts is kept up to date as well.
+func waysOf(volume, spec map[string]any) []Way {
+	if volume["configMap"] == nil && volume["secret"] == nil && volume["projected"] == nil {
+		return []Way{ByDriver}
+	}
+	var ways []Way
+	for _, list := range containerLists() {
+		for _, c := range items(spec[list]) {
+			for _, mount := range items(c["volumeMounts"]) {
+				if mount["name"] != volume["name"] {
+					continue
+				}
+				ways = append(ways, wayOf(list, mount))
+			}
+		}
+	}
+	if len(ways) == 0 {
+		return []Way{ByVolume}
+	}
+	return ways
+}
+
+func wayOf(list string, mount map[string]any) Way {
+	path, _ := mount["subPath"].(string)
+	expr, _ := mount["subPathExpr"].(string)
+	switch {
+	case list == "initContainers":
+		return ByInit
+	case path != "" || expr != "":
+		return BySubPath
+	}
+	return ByVolume
+}
+
 // RenameReferences changes u: its pods use what rename returns instead of each of
 // their References. Rename may be asked for one of them several times.
 func RenameReferences(u *unstructured.Unstructured, rename func(Reference) string) {
@@ -60,18 +143,28 @@ func (v visitor) config(spec map[string]any) {
 	for _, volume := range items(spec["volumes"]) {
 		v.volume(volume)
 	}
-	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
+	for _, list := range containerLists() {
 		for _, c := range items(spec[list]) {
-			for _, env := range items(c["env"]) {
-				from := object(env["valueFrom"])
-				v.visit("ConfigMap", from["configMapKeyRef"], "name")
-				v.visit("Secret", from["secretKeyRef"], "name")
-			}
-			for _, from := range items(c["envFrom"]) {
-				v.visit("ConfigMap", from["configMapRef"], "name")
-				v.visit("Secret", from["secretRef"], "name")
-			}
+			v.env(c)
 		}
+	}
+}
+
+// containerLists are the fields of a pod spec that hold containers.
+func containerLists() []string {
+	return []string{"initContainers", "containers", "ephemeralContainers"}
+}
+
+// env visits what a container has in its environment.
+func (v visitor) env(container map[string]any) {
+	for _, env := range items(container["env"]) {
+		from := object(env["valueFrom"])
+		v.visit("ConfigMap", from["configMapKeyRef"], "name")
+		v.visit("Secret", from["secretKeyRef"], "name")
+	}
+	for _, from := range items(container["envFrom"]) {
+		v.visit("ConfigMap", from["configMapRef"], "name")
+		v.visit("Secret", from["secretRef"], "name")
 	}
 }
 

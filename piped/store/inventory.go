@@ -97,7 +97,10 @@ func (s *Store) DeleteInventory(ctx context.Context, appID, cluster string, refs
 func (t *tx) deleteInventory(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
 	_, err := t.exec(ctx, "DELETE FROM inventory WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
 		appID, cluster, o.Group, o.Kind, o.Namespace, o.Name)
-	return err
+	if err != nil {
+		return err
+	}
+	return t.forgetPropagation(ctx, appID, cluster, o)
 }
 
 // Inventory returns what an application applied, by cluster, kind and name.

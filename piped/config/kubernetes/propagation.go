@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
 // ConfigPropagation is spec.configPropagation: how a changed ConfigMap or Secret
 // reaches the pods that read it.
 type ConfigPropagation struct {
-	Mode    PropagationMode    `yaml:"mode"`
-	Scope   PropagationScope   `yaml:"scope"`
-	Objects []Reference        `yaml:"objects"` // with scope named
-	Nudge   PropagationNudge   `yaml:"nudge"`
-	Restart PropagationRestart `yaml:"restart"`
+	Mode  PropagationMode  `yaml:"mode" json:"mode,omitempty"`
+	Scope PropagationScope `yaml:"scope" json:"scope,omitempty"`
+	Named []Reference      `yaml:"named" json:"named,omitempty"` // with scope named
+	Nudge PropagationNudge `yaml:"nudge" json:"nudge"`
 }
 
 // PropagationMode says what is done with the pods.
@@ -38,64 +35,46 @@ func (PropagationMode) Values() []string {
 // PropagationScope says which ConfigMaps and Secrets count.
 type PropagationScope string
 
-// The scopes: those of the application, all of its namespace that its workloads
-// read, or its own and those that Objects names.
+// The scopes: those of the application, or these and the ones of its workloads'
+// namespaces that Named lists.
 const (
-	ScopeManaged   PropagationScope = "managed"
-	ScopeNamespace PropagationScope = "namespace"
-	ScopeNamed     PropagationScope = "named"
+	ScopeManaged PropagationScope = "managed"
+	ScopeNamed   PropagationScope = "named"
 )
 
 // Values lists the scopes.
-func (PropagationScope) Values() []string {
-	return []string{string(ScopeManaged), string(ScopeNamespace), string(ScopeNamed)}
-}
+func (PropagationScope) Values() []string { return []string{string(ScopeManaged), string(ScopeNamed)} }
 
 // PropagationNudge says how pods are annotated so that the kubelet looks at once.
 type PropagationNudge struct {
-	Delay         time.Duration `yaml:"delay"`       // after the change
-	RepeatAfter   time.Duration `yaml:"repeatAfter"` // once; 0 is never
-	MaxPods       int           `yaml:"maxPods"`
-	RatePerSecond int           `yaml:"ratePerSecond"` // pods
-	Annotation    string        `yaml:"annotation"`
+	Delay         time.Duration `yaml:"delay" json:"delay,omitempty"`             // after the change
+	RepeatAfter   time.Duration `yaml:"repeatAfter" json:"repeatAfter,omitempty"` // once; 0 is never
+	MaxPods       int           `yaml:"maxPods" json:"maxPods,omitempty"`         // of a workload
+	RatePerSecond int           `yaml:"ratePerSecond" json:"ratePerSecond,omitempty"`
 }
-
-// PropagationRestart says how workloads are restarted.
-type PropagationRestart struct {
-	Via      RestartVia    `yaml:"via"`
-	Debounce time.Duration `yaml:"debounce"` // collects changes
-	// RespectStage leaves the restart to the stage that applies the workload.
-	RespectStage bool `yaml:"respectStage"`
-}
-
-// RestartVia says what makes a workload restart.
-type RestartVia string
-
-// RestartViaTemplateHash writes a hash of the content into the pod template.
-const RestartViaTemplateHash RestartVia = "templateHash"
-
-// Values lists the ways.
-func (RestartVia) Values() []string { return []string{string(RestartViaTemplateHash)} }
 
 // Default implements strict.Defaulter.
-func (p *ConfigPropagation) Default() {
-	*p = ConfigPropagation{
-		Mode:  PropagateAuto,
-		Scope: ScopeManaged,
-		Nudge: PropagationNudge{
-			Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50, Annotation: "pipecd.dev/config-sync",
-		},
-		Restart: PropagationRestart{Via: RestartViaTemplateHash, Debounce: 10 * time.Second, RespectStage: true},
+func (p *ConfigPropagation) Default() { *p = DefaultConfigPropagation() }
+
+// DefaultConfigPropagation is what an application has that does not say it.
+func DefaultConfigPropagation() ConfigPropagation {
+	return ConfigPropagation{
+		Mode: PropagateAuto, Scope: ScopeManaged,
+		Nudge: PropagationNudge{Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
 	}
 }
 
 func (p *ConfigPropagation) complete(d *strict.Document) {
 	const at = "configPropagation"
-	if named := p.Scope == ScopeNamed; named != (len(p.Objects) > 0) {
-		d.Problemf(at+".objects", "goes with scope: named, and only with it")
+	if named := p.Scope == ScopeNamed; named != (len(p.Named) > 0) {
+		d.Problemf(at+".named", "goes with scope: named, and only with it")
 	}
-	for i, o := range p.Objects {
-		item := fmt.Sprintf("%s.objects[%d]", at, i)
+	if p.Scope == ScopeNamed && p.Mode == PropagateRestart {
+		d.Problemf(at+".mode", "restart goes with scope: managed only: pods are not restarted for what is not in Git; "+
+			"use mode: auto, by which pods that mount a named object are told, or name the object in Git")
+	}
+	for i, o := range p.Named {
+		item := fmt.Sprintf("%s.named[%d]", at, i)
 		if o.Kind != "ConfigMap" && o.Kind != "Secret" {
 			d.Problemf(item+".kind", "expected ConfigMap or Secret, found %q", o.Kind)
 		}
@@ -103,19 +82,14 @@ func (p *ConfigPropagation) complete(d *strict.Document) {
 			d.Problemf(item+".name", "required")
 		}
 	}
-	for field, v := range map[string]time.Duration{
-		"nudge.delay": p.Nudge.Delay, "nudge.repeatAfter": p.Nudge.RepeatAfter, "restart.debounce": p.Restart.Debounce,
-	} {
+	for field, v := range map[string]time.Duration{"delay": p.Nudge.Delay, "repeatAfter": p.Nudge.RepeatAfter} {
 		if v < 0 {
-			d.Problemf(at+"."+field, "expected a duration of 0 or more, found %s", v)
+			d.Problemf(at+".nudge."+field, "expected a duration of 0 or more, found %s", v)
 		}
 	}
 	for field, n := range map[string]int{"maxPods": p.Nudge.MaxPods, "ratePerSecond": p.Nudge.RatePerSecond} {
 		if n < 1 {
 			d.Problemf(at+".nudge."+field, "expected 1 or more, found %d", n)
 		}
-	}
-	for _, why := range validation.IsQualifiedName(p.Nudge.Annotation) {
-		d.Problemf(at+".nudge.annotation", "%q is not the key of an annotation: %s", p.Nudge.Annotation, why)
 	}
 }

@@ -124,6 +124,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Inventory", testInventory},
 		{"LearnedMarks", testLearnedMarks},
 		{"Capabilities", testCapabilities},
+		{"Propagations", testPropagations},
 		{"Analysis", testAnalysis},
 		{"AnalysisPassed", testAnalysisPassed},
 		{"PlanPreviews", testPlanPreviews},

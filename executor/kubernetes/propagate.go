@@ -1,0 +1,277 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/propagate"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// tellingFor bounds how long a stage waits until pods have been told of their changed
+// configuration, so that its log can say which. What is left goes on without it.
+const tellingFor = 30 * time.Second
+
+// propagation is what the application says of changed ConfigMaps and Secrets.
+func (s setSpec) propagation() kubernetes.ConfigPropagation {
+	if s.Propagation != nil {
+		return *s.Propagation
+	}
+	return kubernetes.DefaultConfigPropagation()
+}
+
+// named are the objects outside of the set that count as well.
+func (s setSpec) named() (out []manifest.Reference) {
+	for _, r := range s.propagation().Named {
+		out = append(out, manifest.Reference(r))
+	}
+	return out
+}
+
+// propagations returns what the pods of the application's workloads in the stage's
+// cluster have been told, by key of the workload.
+func (w *work) propagations(ctx context.Context) (map[string]deploy.Propagation, error) {
+	rows, err := w.Store.Propagations(ctx, store.PropagationQuery{ApplicationID: w.run.Application.ID, Cluster: w.cluster.Name()})
+	out := make(map[string]deploy.Propagation, len(rows))
+	for _, p := range rows {
+		out[p.Workload.Key()] = p
+	}
+	return out, err
+}
+
+// reached returns the workloads of which is known what their pods have been told.
+func (w *work) reached(ctx context.Context) (map[string]bool, error) {
+	rows, err := w.propagations(ctx)
+	out := map[string]bool{}
+	for key := range rows {
+		out[key] = true
+	}
+	return out, err
+}
+
+// reaching stores, before the first write, what pods know of which nothing was known.
+// After a crash it alone tells that they are still to be told.
+func (w *work) reaching(ctx context.Context, before []cluster.Reach) error {
+	for _, r := range before {
+		p, err := w.settled(ctx, deploy.Propagation{}, r)
+		if err == nil {
+			_, err = w.Store.SavePropagation(ctx, p)
+		}
+		if err != nil {
+			return fmt.Errorf("record what the pods of %s know of their configuration: %w", r.Workload, err)
+		}
+	}
+	return nil
+}
+
+// settled returns p as the workload is now, with what its pods know of objects that p
+// did not know; of the others they know what they did.
+func (w *work) settled(ctx context.Context, p deploy.Propagation, r cluster.Reach) (deploy.Propagation, error) {
+	account, err := w.tenant().Account()
+	if err != nil {
+		return p, err
+	}
+	nudge := w.set.Spec.propagation().Nudge
+	p.ApplicationID, p.Cluster, p.Workload = w.run.Application.ID, w.cluster.Name(), r.Workload
+	p.User, p.Selector, p.Off = account.User(), r.Selector, r.Off
+	p.Settings = deploy.NudgeSettings{Delay: nudge.Delay, RepeatAfter: nudge.RepeatAfter, MaxPods: nudge.MaxPods, RatePerSecond: nudge.RatePerSecond}
+	configs, versions := map[string]string{}, map[string]string{}
+	for key, hash := range r.Configs {
+		configs[key] = hash
+		if before, known := p.Configs[key]; known {
+			configs[key] = before
+		}
+	}
+	for _, ref := range r.Named {
+		key := ref.Key()
+		if version, known := p.Named[key]; known {
+			configs[key], versions[key] = p.Configs[key], version
+			continue
+		}
+		content, err := w.cluster.ReadConfig(ctx, ref)
+		if err != nil {
+			return p, err
+		}
+		configs[key], versions[key] = content.Hash, content.Version
+	}
+	p.Configs, p.Named = configs, versions
+	if len(versions) == 0 {
+		p.Named = nil
+	}
+	if p.Off {
+		p.Phase, p.NextAt = deploy.PropagationDone, time.Time{}
+	}
+	return p, nil
+}
+
+// reach stores what pods are to be told of what was applied: those of the set, and those
+// of the application's other variants that use the same objects. After a failed apply
+// nobody is told, but what was written is noted: the rollback tells what it takes back.
+func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed bool) error {
+	rows, err := w.propagations(ctx)
+	if err != nil {
+		return err
+	}
+	next := maps.Clone(rows)
+	for _, r := range result.Reach {
+		key := r.Workload.Key()
+		if next[key], err = w.settled(ctx, rows[key], r); err != nil {
+			return fmt.Errorf("settle how changed configuration reaches the pods of %s: %w", r.Workload, err)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(next)) {
+		p, changed := propagate.Note(next[key], holding(next[key].Configs, result.Contents))
+		switch {
+		case changed && failed:
+			p.Phase, p.NextAt = deploy.PropagationDone, time.Time{}
+		case changed:
+			p = propagate.Begin(p, w.changedAt(p, result.Contents), w.Now())
+		}
+		if err := w.saveReach(ctx, rows[key], p); err != nil {
+			return err
+		}
+		if p.Phase == deploy.PropagationNudge {
+			w.telling = append(w.telling, key)
+		}
+	}
+	return nil
+}
+
+// noteReach is reach after an apply that failed, even if the stage was told to stop.
+func (w *work) noteReach(ctx context.Context, result cluster.ApplyResult) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
+	defer cancel()
+	result.Reach = nil
+	return w.reach(ctx, result, true)
+}
+
+// saveReach stores p unless it is what was stored. One that was written meanwhile is
+// the nudger's, which had to do with what was before, and counts no more.
+func (w *work) saveReach(ctx context.Context, before, p deploy.Propagation) error {
+	for !reflect.DeepEqual(before, p) {
+		_, err := w.Store.SavePropagation(ctx, p)
+		if !deploy.IsKind(err, deploy.Conflict) {
+			return err
+		}
+		rows, err := w.propagations(ctx)
+		if err != nil {
+			return err
+		}
+		p.Version = rows[p.Workload.Key()].Version
+	}
+	return nil
+}
+
+// holding returns configs with what contents says of them.
+func holding(configs map[string]string, contents map[string]cluster.Content) map[string]string {
+	out := maps.Clone(configs)
+	for key := range out {
+		if content, ok := contents[key]; ok {
+			out[key] = content.Hash
+		}
+	}
+	return out
+}
+
+// changedAt returns when the last of p's changes was written.
+func (w *work) changedAt(p deploy.Propagation, contents map[string]cluster.Content) (at time.Time) {
+	if p.Phase == deploy.PropagationNudge {
+		at = p.ChangedAt
+	}
+	for _, key := range p.Changed {
+		if written := contents[key].At; written.After(at) {
+			at = written
+		}
+	}
+	if at.IsZero() {
+		return w.Now()
+	}
+	return at
+}
+
+// sayTold waits a while until the pods that apply began to tell have been told, and says
+// which.
+func (w *work) sayTold(ctx context.Context) error {
+	if len(w.telling) == 0 {
+		return nil
+	}
+	changes := w.Store.Watch(deploy.TopicPropagation)
+	defer changes.Close()
+	limit := time.NewTimer(tellingFor)
+	defer limit.Stop()
+	for {
+		rows, err := w.propagations(ctx)
+		if err != nil {
+			return err
+		}
+		w.telling = slices.DeleteFunc(w.telling, func(key string) bool {
+			p, there := rows[key]
+			if there && p.Phase == deploy.PropagationNudge && p.Attempts == 0 {
+				return false
+			}
+			if there {
+				w.sayOutcome(p)
+			}
+			return true
+		})
+		if len(w.telling) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			for _, key := range w.telling {
+				w.log.Infof("%s: the pods of %s are still being told; that goes on beside the deployment", changedOf(rows[key]), rows[key].Workload)
+			}
+			return nil
+		case <-changes.C():
+			changes.Take()
+		}
+	}
+}
+
+// sayOutcome says which pods of a workload were told.
+func (w *work) sayOutcome(p deploy.Propagation) {
+	what, out := changedOf(p), p.Outcome
+	switch {
+	case out.Problem != "":
+		w.log.Errorf("%s: %s of %s were told, others could not be: %s; that is tried again, and the kubelet looks by itself within about 90 s",
+			what, podsOf(int64(out.Pods)), p.Workload, out.Problem)
+	case out.Pods == 0:
+		w.log.Infof("%s: no pod of %s runs that was there before", what, p.Workload)
+	default:
+		names, more := out.Names, ""
+		if n := out.Pods - len(names); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		w.log.Successf("%s: %s of %s that mount it told to look: %s%s", what, podsOf(int64(out.Pods)), p.Workload, strings.Join(names, ", "), more)
+	}
+	if out.Over > 0 {
+		w.log.Infof("%s of %s were left out, for configPropagation.nudge.maxPods is %d: the kubelet looks by itself within about 90 s",
+			podsOf(int64(out.Over)), p.Workload, p.Settings.MaxPods)
+	}
+}
+
+// changedOf says what has changed.
+func changedOf(p deploy.Propagation) string {
+	var names []string
+	for _, key := range p.Changed {
+		names = append(names, propagate.Ref(key).String())
+	}
+	verb := " has changed"
+	if len(names) > 1 {
+		verb = " have changed"
+	}
+	return cmp.Or(strings.Join(names, ", "), "the configuration") + verb
+}

@@ -1,0 +1,139 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes/propagate"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// namedPlace is what is watched together: objects of one kind in one namespace.
+type namedPlace struct {
+	kind, namespace string
+}
+
+// namedHandler is the name of the handler that looks at named objects.
+const namedHandler = "config propagation"
+
+// follow watches the metadata of what the propagations name, in the namespaces where
+// that is, and no longer than they name it.
+func (n *Nudger) follow(ctx context.Context) error {
+	rows, err := n.rowsNaming(ctx)
+	if err != nil {
+		return err
+	}
+	wanted, names := map[namedPlace]bool{}, map[string]bool{}
+	for _, p := range rows {
+		for key := range p.Named {
+			ref := propagate.Ref(key)
+			wanted[namedPlace{ref.Kind, ref.Namespace}], names[key] = true, true
+		}
+	}
+	n.mu.Lock()
+	n.names = names
+	n.mu.Unlock()
+	for at, w := range n.watched {
+		if !wanted[at] {
+			w.End()
+			delete(n.watched, at)
+		}
+	}
+	var errs []error
+	for at := range wanted {
+		if n.watched[at] == nil {
+			errs = append(errs, n.watch(at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
+	return n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Named: true})
+}
+
+func (n *Nudger) watch(at namedPlace) error {
+	w, err := n.cfg.Controller.Watch(Watched{
+		GroupVersionResource: configResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion,
+	})
+	if err != nil {
+		return err
+	}
+	n.watched[at] = w
+	return w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
+		version := ""
+		if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
+			version = kept.ResourceVersion
+		}
+		return n.changed(ctx, configRef(at.kind, key.Namespace, key.Name), version)
+	})
+}
+
+// keepVersion reduces an object's metadata to what is used of it.
+func keepVersion(obj, _ any) (any, error) {
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{ObjectMeta: keptMeta(m)}, nil
+	}
+	return obj, nil
+}
+
+// changed has the pods be told whose propagations name an object, if its content is
+// other than they know. It is read when it has another version than they know.
+func (n *Nudger) changed(ctx context.Context, ref deploy.ObjectRef, version string) error {
+	key := ref.Key()
+	if !n.isNamed(key) {
+		return nil
+	}
+	rows, err := n.rowsNaming(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range rows {
+		if seen, ok := p.Named[key]; !ok || seen == version {
+			continue
+		}
+		c := n.cfg.Cluster
+		if p.User != "" {
+			if c, err = c.As(p.User); err != nil {
+				return err
+			}
+		}
+		content, err := c.ReadConfig(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if _, err = n.cfg.Store.SavePropagation(ctx, n.noted(p, key, content)); err != nil {
+			return err // one that was written meanwhile is read again
+		}
+	}
+	return nil
+}
+
+// isNamed reports whether a propagation names the object of a key.
+func (n *Nudger) isNamed(key string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names[key]
+}
+
+// noted returns p with what a named object holds now.
+func (n *Nudger) noted(p deploy.Propagation, key string, content Content) deploy.Propagation {
+	configs := maps.Clone(p.Configs)
+	configs[key] = content.Hash
+	p.Named = maps.Clone(p.Named)
+	p.Named[key] = content.Version
+	next, changed := propagate.Note(p, configs)
+	if !changed {
+		return next
+	}
+	now := n.cfg.Now()
+	if content.At.IsZero() { // it is gone
+		content.At = now
+	}
+	return propagate.Begin(next, content.At, now)
+}

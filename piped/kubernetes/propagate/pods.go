@@ -1,0 +1,59 @@
+package propagate
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Annotations of pods that the kubelet has from elsewhere than the API server.
+const (
+	annotationSource  = "kubernetes.io/config.source"
+	annotationPresent = "api"
+)
+
+// Pods returns, of the running pods that the workload's selector matches, those that p
+// is about, by name, and how many were left out because there are more than its
+// settings allow. Not among them: pods of other workloads, those that are being
+// deleted, static and mirror pods, and pods that were created after the change.
+func Pods(running []metav1.PartialObjectMetadata, p deploy.Propagation) (pods []metav1.PartialObjectMetadata, over int) {
+	for _, pod := range running {
+		if pod.DeletionTimestamp == nil && !static(&pod) && ofWorkload(&pod, p.Workload) && !pod.CreationTimestamp.After(p.ChangedAt) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
+	if most := p.Settings.MaxPods; most > 0 && len(pods) > most {
+		pods, over = pods[:most], len(pods)-most
+	}
+	return pods, over
+}
+
+func static(pod *metav1.PartialObjectMetadata) bool {
+	source := pod.Annotations[annotationSource]
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source != "" && source != annotationPresent
+}
+
+// ofWorkload reports whether a workload controls a pod. A Deployment does so through
+// ReplicaSets, which it names after itself and the hash that their pods are labelled
+// with.
+func ofWorkload(pod *metav1.PartialObjectMetadata, workload deploy.ObjectRef) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	switch {
+	case owner == nil:
+		return false
+	case workload.Kind == "Deployment":
+		return owner.Kind == "ReplicaSet" && owner.Name == workload.Name+"-"+pod.Labels["pod-template-hash"]
+	}
+	return owner.Kind == workload.Kind && owner.Name == workload.Name
+}
+
+// Told reports whether a pod has been told in p's phase.
+func Told(pod *metav1.PartialObjectMetadata, p deploy.Propagation) bool {
+	return pod.Annotations[manifest.AnnotationConfigSync] == Wanted(p)
+}
