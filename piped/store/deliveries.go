@@ -113,8 +113,9 @@ func scanDelivery(row scanner) (d deploy.Delivery, err error) {
 }
 
 // dueDeliveries are those of a receiver that may be tried at a time: nothing of their
-// order that was committed before waits.
-const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND d.next_at <= ? AND (d.order_key = '' OR NOT EXISTS (
+// order that was committed before waits. The plus has SQLite read them in their order,
+// so that it can stop when there are enough.
+const dueDeliveries = ` WHERE d.receiver = ? AND d.given_up_at = 0 AND +d.next_at <= ? AND (d.order_key = '' OR NOT EXISTS (
 	SELECT 1 FROM deliveries e WHERE e.receiver = d.receiver AND e.order_key = d.order_key AND e.given_up_at = 0 AND e.seq < d.seq))
 	ORDER BY d.seq`
 

@@ -48,6 +48,9 @@ func TestListsUseIndices(t *testing.T) {
 		"an app's rollouts":      selectListedRollout + " WHERE application_id IN ('x') AND started_at >= 1 AND started_at < 5 ORDER BY started_at DESC, id LIMIT 10",
 		"retained deployments":   "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < 5 ORDER BY completed_at",
 		"retained commands":      "SELECT id FROM commands WHERE handled_at > 0 AND handled_at < 5 ORDER BY handled_at",
+		"due deliveries":         selectDelivery + strings.NewReplacer("d.receiver = ?", "d.receiver = 'r'", "<= ?", "<= 5").Replace(dueDeliveries) + " LIMIT 10",
+		"next delivery":          strings.NewReplacer("receiver = ?", "receiver = 'r'", "> ?", "> 5").Replace(nextDelivery),
+		"forgotten events":       strings.Replace(forgottenEvents, "?", "5", 1),
 		"retained events":        "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",
 	} {
 		steps, err := all(context.Background(), s, func(row scanner) (detail string, err error) {

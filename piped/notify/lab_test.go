@@ -1,0 +1,171 @@
+package notify
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+// lab is a store and a courier inside a bubble of testing/synctest.
+type lab struct {
+	t       *testing.T
+	dsn     string
+	store   *store.Store
+	courier *Courier
+	grace   time.Duration
+	seen    observed
+
+	stop func()
+	ends chan error
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, dsn: storetest.Ready(t)}
+		l.open()
+		defer l.close()
+		test(t, l)
+	})
+}
+
+func (l *lab) open() {
+	l.t.Helper()
+	s, err := store.Open(context.Background(), l.dsn, store.Options{Key: storetest.Key(), Now: time.Now})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.store = s
+}
+
+func (l *lab) close() {
+	l.end()
+	if err := l.store.Close(); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// run starts a courier for receivers, and waits until it serves them.
+func (l *lab) run(receivers ...Receiver) {
+	l.courier = New(Config{
+		Store: l.store, Observer: &l.seen, Grace: l.grace, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Now: time.Now, Random: func() float64 { return 1 },
+	})
+	l.courier.SetReceivers(receivers...)
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop, l.ends = stop, make(chan error, 1)
+	go func() { l.ends <- l.courier.Run(ctx) }()
+	synctest.Wait()
+}
+
+// end stops the courier, if it runs.
+func (l *lab) end() {
+	if l.stop == nil {
+		return
+	}
+	l.stop()
+	if err := <-l.ends; err != nil {
+		l.t.Error(err)
+	}
+	l.stop = nil
+}
+
+// tell announces events of a deployment, and waits until what can be done at once is.
+func (l *lab) tell(deployment string, keys ...string) {
+	l.t.Helper()
+	for _, key := range keys {
+		e := deploy.Event{Key: key, Type: deploy.EventStageStarted, DeploymentID: deployment, Payload: deploy.EventPayload{}.JSON(), At: time.Now()}
+		if err := l.store.Announce(context.Background(), e); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.pass(gatherFor + time.Millisecond)
+}
+
+func (l *lab) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (l *lab) state(receiver string) deploy.ReceiverState {
+	l.t.Helper()
+	states, err := l.courier.Status(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.Name == receiver {
+			return s
+		}
+	}
+	l.t.Fatalf("no state of %s in %+v", receiver, states)
+	return deploy.ReceiverState{}
+}
+
+// fake is a receiver in the test's hands.
+type fake struct {
+	name string
+	// answer returns what Deliver does, nil for success.
+	answer func(ctx context.Context, n Notice) error
+
+	mu       sync.Mutex
+	attempts []string
+	taken    []string
+	at       []time.Time // of the attempts
+	busy     int
+	most     int // delivered at once
+}
+
+func (f *fake) Name() string                           { return f.name }
+func (f *fake) Wants(_ context.Context, _ Notice) bool { return true }
+func (f *fake) Order(n Notice) string                  { return n.Event.DeploymentID }
+
+func (f *fake) Deliver(ctx context.Context, n Notice) error {
+	f.mu.Lock()
+	f.attempts, f.at = append(f.attempts, n.Key), append(f.at, time.Now())
+	f.busy++
+	f.most = max(f.most, f.busy)
+	f.mu.Unlock()
+	var err error
+	if f.answer != nil {
+		err = f.answer(ctx, n)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy--
+	if err == nil {
+		f.taken = append(f.taken, n.Key)
+	}
+	return err
+}
+
+// told returns the keys that were taken, in their order.
+func (f *fake) told() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.taken)
+}
+
+// observed counts what the courier tells its observer.
+type observed struct {
+	mu                      sync.Mutex
+	delivered, failed, gave int
+}
+
+func (o *observed) count(n *int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	*n++
+}
+
+func (o *observed) Delivered(string, time.Duration) { o.count(&o.delivered) }
+func (o *observed) Failed(string)                   { o.count(&o.failed) }
+func (o *observed) GaveUp(string)                   { o.count(&o.gave) }

@@ -1,0 +1,362 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// announce writes events with the given keys and returns them as the outbox has them.
+func (e *env) announce(t testing.TB, keys ...string) []deploy.Event {
+	t.Helper()
+	var events []deploy.Event
+	for _, key := range keys {
+		events = append(events, deploy.Event{Key: key, Type: deploy.EventPipedStarted, Payload: []byte(`{}`), At: e.clock.now()})
+	}
+	if err := e.store.Announce(context.Background(), events...); err != nil {
+		t.Fatal(err)
+	}
+	found, err := e.store.Events(context.Background(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// registerReceivers makes receivers all that there are.
+func (e *env) registerReceivers(t testing.TB, names ...string) {
+	t.Helper()
+	if err := e.store.RegisterReceivers(context.Background(), names...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// route leads all events that are not yet to a receiver, in one order.
+func (e *env) route(t testing.TB, order string, receivers ...string) {
+	t.Helper()
+	events, err := e.store.Events(context.Background(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int64
+	var ds []deploy.Delivery
+	for _, ev := range events {
+		seqs = append(seqs, ev.Seq)
+		for _, r := range receivers {
+			ds = append(ds, deploy.Delivery{Receiver: r, Order: order, Event: ev})
+		}
+	}
+	if err := e.store.RouteEvents(context.Background(), seqs, ds...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// due returns the keys of what a receiver may be told now.
+func (e *env) due(t testing.TB, receiver string) (ds []deploy.Delivery, keys []string) {
+	t.Helper()
+	ds, _, err := e.store.PendingDeliveries(context.Background(), receiver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		keys = append(keys, d.Event.Key)
+	}
+	return ds, keys
+}
+
+func testDeliveries(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.announce(t, "before")
+	e.registerReceivers(t, "hook", "chat")
+	e.announce(t, "a", "b")
+	e.route(t, "x", "hook", "nobody")
+	e.announce(t, "c")
+	e.route(t, "", "hook")
+	if left, err := e.store.Events(ctx, 0, 0); err != nil || len(left) != 0 {
+		t.Fatalf("not led anywhere: %v, %v", left, err)
+	}
+	ds, keys := e.due(t, "hook")
+	if diff := cmp.Diff([]string{"a", "c"}, keys); diff != "" { // b waits for a, before is older than the receiver
+		t.Fatalf("due (-want +got):\n%s", diff)
+	}
+	next := e.clock.now().Add(time.Minute)
+	if err := e.store.RetryDelivery(ctx, ds[0], next, "no answer"); err != nil {
+		t.Fatal(err)
+	}
+	if _, keys = e.due(t, "hook"); !slices.Equal(keys, []string{"c"}) {
+		t.Errorf("what waits for a failed one, or is not due, may be told: %v", keys)
+	}
+	if _, at, err := e.store.PendingDeliveries(ctx, "hook", 1); err != nil || !at.Equal(next.Truncate(time.Millisecond)) {
+		t.Errorf("next at %s, %v; want %s", at, err, next)
+	}
+	if err := e.store.HurryDeliveries(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ds, keys = e.due(t, "hook")
+	if !slices.Equal(keys, []string{"a", "c"}) || ds[0].Attempts != 1 || ds[0].Error != "no answer" {
+		t.Errorf("tried again: %v, %+v", keys, ds[0])
+	}
+	if err := e.store.GiveUpDelivery(ctx, ds[0], strings.Repeat("gone ", 500)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to finish
+		if err := e.store.FinishDelivery(ctx, ds[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, keys = e.due(t, "hook"); !slices.Equal(keys, []string{"b"}) {
+		t.Errorf("due after one was given up: %v", keys)
+	}
+	states, err := e.store.ReceiverStates(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := states["hook"]
+	if hook.Pending != 1 || hook.OldestPending.IsZero() || hook.Dead != 1 || len(hook.DeadLetters) != 1 || len(states) != 2 {
+		t.Fatalf("states: %+v", states)
+	}
+	if dead := hook.DeadLetters[0]; dead.Event.Key != "a" || dead.Attempts != 2 || dead.GivenUpAt.IsZero() || len(dead.Error) > 1010 {
+		t.Errorf("dead letter: %+v", dead)
+	}
+	e.registerReceivers(t, "chat")
+	if _, keys = e.due(t, "hook"); keys != nil {
+		t.Errorf("a receiver that is gone has %v", keys)
+	}
+}
+
+// testRouteOnce: events that were led to their receivers are not led to any again,
+// whoever tries.
+func testRouteOnce(t *testing.T, e *env) {
+	e.registerReceivers(t, "hook")
+	events := e.announce(t, "a")
+	e.route(t, "", "hook")
+	ds, _ := e.due(t, "hook")
+	if err := e.store.FinishDelivery(t.Context(), ds[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.RouteEvents(t.Context(), []int64{events[0].Seq}, deploy.Delivery{Receiver: "hook", Event: events[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if left := e.announce(t, "a"); left != nil { // the key was told
+		t.Errorf("announced twice: %v", left)
+	}
+	if _, keys := e.due(t, "hook"); keys != nil {
+		t.Errorf("led twice: %v", keys)
+	}
+}
+
+func testReceiverNotes(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.registerReceivers(t, "chat")
+	for _, value := range []string{"1", "2"} {
+		if err := e.store.PutReceiverNote(ctx, "chat", "thread", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.store.PutReceiverNote(ctx, "nobody", "thread", "3"); err != nil {
+		t.Fatal(err)
+	}
+	for receiver, want := range map[string]string{"chat": "2", "nobody": ""} {
+		if got, err := e.store.ReceiverNote(ctx, receiver, "thread"); err != nil || got != want {
+			t.Errorf("%s noted %q, %v; want %q", receiver, got, err, want)
+		}
+	}
+}
+
+func testForgetEvents(t *testing.T, e *env) {
+	ctx := t.Context()
+	e.registerReceivers(t, "hook")
+	for _, key := range []string{"told", "waits", "dead"} {
+		e.announce(t, key)
+		e.route(t, key, "hook")
+	}
+	if err := e.store.PutReceiverNote(ctx, "hook", "thread", "1"); err != nil {
+		t.Fatal(err)
+	}
+	ds, _ := e.due(t, "hook")
+	if err := e.store.FinishDelivery(ctx, ds[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.GiveUpDelivery(ctx, ds[2], "gone"); err != nil {
+		t.Fatal(err)
+	}
+	e.clock.ms.Add((29 * 24 * time.Hour).Milliseconds())
+	for _, want := range []int{1, 0} { // after 29 and 31 days
+		if err := e.store.ForgetEvents(ctx); err != nil {
+			t.Fatal(err)
+		}
+		states, err := e.store.ReceiverStates(ctx)
+		if err != nil || states["hook"].Dead != want || states["hook"].Pending != 1 {
+			t.Errorf("%d dead letters are to be kept: %+v, %v", want, states, err)
+		}
+		e.clock.ms.Add((2 * 24 * time.Hour).Milliseconds())
+	}
+	e.clock.ms.Add((60 * 24 * time.Hour).Milliseconds())
+	if err := e.store.ForgetEvents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, keys := e.due(t, "hook"); !slices.Equal(keys, []string{"waits"}) {
+		t.Errorf("what waits was forgotten: %v", keys)
+	}
+	if note, err := e.store.ReceiverNote(ctx, "hook", "thread"); err != nil || note != "" {
+		t.Errorf("the note is %q, %v", note, err)
+	}
+	if left := e.announce(t, "told"); len(left) != 1 { // nothing knows it any more
+		t.Errorf("the event is still there: %v", left)
+	}
+}
+
+// testDeliveriesProperty: whatever is announced, led and handed over in whatever order,
+// with the process dying between any two writes, a receiver has each event that it
+// wants exactly once, either to be told, told or given up, and is told those of one
+// order in their order.
+func testDeliveriesProperty(t *testing.T, e *env) {
+	round := 0
+	receivers := []string{"r0", "r1", "r2"}
+	e.registerReceivers(t, receivers...)
+	rapid.Check(t, func(rt *rapid.T) {
+		round++
+		w := &deliveryWorld{env: e, ctx: context.Background(), prefix: fmt.Sprintf("r%d-", round), ended: map[string][]string{}}
+		defer w.close()
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			if err := w.step(rt, rapid.SampledFrom([]string{"announce", "announce", "route", "end", "end", "retry", "die"}).Draw(rt, "what")); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		w.finish(rt, receivers)
+	})
+}
+
+// deliveryWorld is what one round knows of what it did.
+type deliveryWorld struct {
+	env    *env
+	ctx    context.Context
+	opened *store.Store // after a death; nil before the first
+	prefix string
+	keys   []string            // announced
+	ended  map[string][]string // told or given up, by receiver, in their order
+}
+
+func (w *deliveryWorld) store() *store.Store {
+	if w.opened != nil {
+		return w.opened
+	}
+	return w.env.store
+}
+
+func (w *deliveryWorld) close() {
+	if w.opened != nil {
+		_ = w.opened.Close()
+	}
+}
+
+// wants: each receiver wants other events. orderOf has them in two orders and none.
+func wants(receiver string, n int) bool { return n%3 != int(receiver[1]-'0') }
+func orderOf(n int) string              { return []string{"", "even", "odd", "even"}[n%4] }
+
+func (w *deliveryWorld) step(rt *rapid.T, what string) error {
+	receiver := rapid.SampledFrom([]string{"r0", "r1", "r2"}).Draw(rt, "receiver")
+	switch what {
+	case "announce":
+		key := fmt.Sprintf("%s%d", w.prefix, len(w.keys))
+		w.keys = append(w.keys, key)
+		return w.store().Announce(w.ctx, deploy.Event{Key: key, Type: deploy.EventPipedStarted, Payload: []byte("{}"), At: w.env.clock.now()})
+	case "route":
+		return w.route()
+	case "die":
+		w.close()
+		s, err := store.Open(w.ctx, w.env.dsn, store.Options{Key: Key(), Now: w.env.clock.now})
+		w.opened = s
+		return err
+	}
+	due, _, err := w.store().PendingDeliveries(w.ctx, receiver, 0)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	d := due[rapid.IntRange(0, len(due)-1).Draw(rt, "which")]
+	if what == "retry" {
+		return w.store().RetryDelivery(w.ctx, d, w.env.clock.now(), "failed")
+	}
+	w.ended[receiver] = append(w.ended[receiver], d.Event.Key)
+	if rapid.Bool().Draw(rt, "give up") {
+		return w.store().GiveUpDelivery(w.ctx, d, "gone")
+	}
+	return w.store().FinishDelivery(w.ctx, d)
+}
+
+func (w *deliveryWorld) route() error {
+	events, err := w.store().Events(w.ctx, 0, 0)
+	if err != nil {
+		return err
+	}
+	var seqs []int64
+	var ds []deploy.Delivery
+	for _, ev := range events {
+		seqs = append(seqs, ev.Seq)
+		var n int
+		if _, err := fmt.Sscanf(strings.TrimPrefix(ev.Key, w.prefix), "%d", &n); err != nil {
+			return err
+		}
+		for _, r := range []string{"r0", "r1", "r2"} {
+			if wants(r, n) {
+				ds = append(ds, deploy.Delivery{Receiver: r, Order: orderOf(n), Event: ev})
+			}
+		}
+	}
+	return w.store().RouteEvents(w.ctx, seqs, ds...)
+}
+
+// finish delivers what is left and compares what each receiver was told.
+func (w *deliveryWorld) finish(rt *rapid.T, receivers []string) {
+	if err := w.route(); err != nil {
+		rt.Fatal(err)
+	}
+	for _, r := range receivers {
+		for {
+			due, _, err := w.store().PendingDeliveries(w.ctx, r, 2)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if len(due) == 0 {
+				break
+			}
+			w.ended[r] = append(w.ended[r], due[0].Event.Key)
+			if err := w.store().FinishDelivery(w.ctx, due[0]); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		var want []string
+		inOrder := map[string][]string{}
+		for n, key := range w.keys {
+			if wants(r, n) {
+				want = append(want, key)
+				inOrder[orderOf(n)] = append(inOrder[orderOf(n)], key)
+			}
+		}
+		got := slices.Clone(w.ended[r])
+		toldInOrder := map[string][]string{}
+		for _, key := range got {
+			o := orderOf(slices.Index(w.keys, key))
+			toldInOrder[o] = append(toldInOrder[o], key)
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		slices.Sort(inOrder[""])
+		slices.Sort(toldInOrder[""])
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("%s was told (-want +got):\n%s", r, diff)
+		}
+		if diff := cmp.Diff(inOrder, toldInOrder); diff != "" {
+			rt.Fatalf("%s was told in the order (-want +got):\n%s", r, diff)
+		}
+	}
+}
