@@ -100,7 +100,7 @@ func TestVitals(t *testing.T) {
 		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
 	}
 
-	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:missing"}]}}}}`)
+	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.await(t, deploy.HealthDegraded)
 	l.look(t, 29*time.Second)
 	want := []string(nil)
