@@ -22,6 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/event"
+	"github.com/c785c783/piped/piped/figures"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/preview"
 	"github.com/c785c783/piped/piped/source"
@@ -79,7 +80,7 @@ type App struct {
 // or Close releases everything.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, live: newLive(cfg.DataDir, o)}
+	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, live: newLive(cfg.DataDir, o), metrics: newMetrics(o.Logger.With("component", "metrics"))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -89,8 +90,9 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
-	a.metrics = newMetrics(st, o.Logger.With("component", "metrics"))
-	a.parts.onClose("metrics", a.metrics.close)
+	if err := a.addObservability(cfg, o, st); err != nil {
+		return nil, err
+	}
 	src, err := a.openSources(ctx, cfg, o, st)
 	if err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	if err != nil {
 		return nil, "", err
 	}
-	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger})
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Observer: a.metrics.store})
 	if err != nil {
 		return nil, "", err
 	}
@@ -194,7 +196,8 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 // executors makes what runs the stages, by stage name.
 func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
 	analyses := analysis.New(analysis.Config{
-		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: a.live.analysis, Logger: o.Logger.With("component", "analysis"), Now: o.Now,
+		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: countedProviders{a.live.analysis, a.metrics.analyses},
+		Logger: o.Logger.With("component", "analysis"), Now: o.Now,
 	})
 	exec := kubernetes.New(kubernetes.Config{
 		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, Analyzer: analyses,
@@ -231,8 +234,8 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
-		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Logger: o.Logger.With("component", "control"), Now: o.Now, NewID: o.NewID, Observer: a.metrics.calls,
 	})
 	if err != nil {
 		return err
@@ -240,7 +243,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look,
+		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Observer: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

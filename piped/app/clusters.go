@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -34,6 +36,9 @@ type clusters struct {
 	now       func() time.Time
 	store     *store.Store               // set before Run is called; nil: external rollouts are not recorded
 	wake      func(applicationID string) // set before Run is called: objects have changed, or how they can be seen
+
+	// wrap, set before plan is called, returns what sees the requests to a cluster.
+	wrap func(cluster string) func(http.RoundTripper) http.RoundTripper
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
@@ -77,7 +82,7 @@ func newClusters(o Options) *clusters {
 	return &clusters{
 		userAgent: "piped/" + o.Version, logger: o.Logger.With("component", "kubernetes"), now: o.Now,
 		configured: map[string]*connection{}, removed: map[string]*connection{}, added: make(chan struct{}, 1),
-		wake: func(string) {},
+		wake: func(string) {}, wrap: func(string) func(http.RoundTripper) http.RoundTripper { return nil },
 	}
 }
 
@@ -110,6 +115,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
+		WrapTransport: c.wrap(spec.name),
 	})
 	if err != nil {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
@@ -254,8 +260,9 @@ func (c *clusters) serve(ctx context.Context, conn *connection) {
 	}
 }
 
-// besides records the rollouts of a connection's cluster that nobody here
-// began, until ctx ends.
+// besides runs what goes on in a connection's cluster beside the stages, until ctx ends:
+// rollouts that nobody here began are recorded, pods are told of their changed
+// configuration, and others how applications are.
 func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if c.store == nil {
@@ -268,6 +275,12 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
 		}
 	})
+	scalings := cluster.NewScalings(cluster.ScalingConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	running.Go(func() {
+		if err := scalings.Run(ctx); err != nil {
+			log.Error("scalings are not recorded until the agent is restarted", "error", err)
+		}
+	})
 	nudger := cluster.NewNudger(cluster.NudgerConfig{
 		Cluster: conn.cluster.Cluster, Controller: conn.controller, Store: c.store, Logger: log, Now: c.now,
 	})
@@ -276,7 +289,18 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 			log.Error("pods are not told of their configuration until the agent is restarted", "error", err)
 		}
 	})
+	vitals := cluster.NewVitals(cluster.VitalsConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	running.Go(func() { vitals.Run(ctx) })
 	return &running
+}
+
+// redact takes the secrets of an application out of a text.
+func (c *clusters) redact(ctx context.Context, app deploy.Application, text string) (string, error) {
+	kept, err := liveStates{store: c.store}.kept(ctx, app)
+	for _, one := range kept {
+		text = one.Redactor.Text(text)
+	}
+	return text, err
 }
 
 // retire has the connection end with its last user. clusters.mu is held.

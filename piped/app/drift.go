@@ -2,12 +2,14 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -16,7 +18,7 @@ func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src source
 	live := a.live
 	a.drift = drift.New(drift.Config{
 		Store: st, Clusters: comparedClusters{live.clusters, live.tenants}, Git: newUndeployed(live.repositories, src.loader),
-		Expected: expectation, PipedID: cfg.PipedID, Observer: a.metrics, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
+		Expected: expectation, PipedID: cfg.PipedID, Observer: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
 	})
 	live.clusters.wake = a.drift.Wake
 	a.parts.add("drift", a.drift.Run)
@@ -47,7 +49,22 @@ func (c comparedClusters) Members(provider string) (drift.Members, time.Time, er
 	case conn.problem != nil:
 		return nil, conn.problemSince, conn.problem
 	}
-	return conn.members, time.Time{}, nil
+	return followed{conn.members, conn.observer, c.clusters.logger}, time.Time{}, nil
+}
+
+// followed has the rollouts watched where the members are.
+type followed struct {
+	*cluster.Members
+	observer *cluster.Observer
+	log      *slog.Logger
+}
+
+// Follow implements drift.Members.
+func (f followed) Follow(objects []deploy.ObjectRef) {
+	f.Members.Follow(objects)
+	if err := f.observer.Follow(objects); err != nil {
+		f.log.Warn("cannot follow workloads", "error", err)
+	}
 }
 
 // Hold implements drift.Clusters.

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,10 +19,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
+	"github.com/c785c783/piped/piped/web"
 )
 
 // scrape returns the agent's own figures as a Prometheus server reads them: those that
@@ -70,15 +74,28 @@ func scrape(t *testing.T, url string) map[string]float64 {
 	return out
 }
 
+// following returns the figures of an agent that has nothing but a store.
+func following(st *store.Store) *metrics {
+	m := newMetrics(slog.New(slog.DiscardHandler))
+	m.follow(st, newLive("", Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now}), time.Now)
+	return m
+}
+
 // TestMetrics: what the store holds is told as it is, what happens is counted.
 func TestMetrics(t *testing.T) {
 	st := storetest.New(t, nil)
-	m := newMetrics(st, slog.New(slog.DiscardHandler))
+	m := following(st)
 	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
 	expect := func(when string, want map[string]float64) {
 		t.Helper()
-		if diff := cmp.Diff(want, scrape(t, server.URL)); diff != "" {
+		got := scrape(t, server.URL)
+		if got["piped_store_up{}"] != 1 || got["piped_store_size_bytes{}"] < 4096 {
+			t.Errorf("%s: the store is told to be %v, of %v bytes", when, got["piped_store_up{}"], got["piped_store_size_bytes{}"])
+		}
+		delete(got, "piped_store_up{}")
+		delete(got, "piped_store_size_bytes{}")
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
@@ -114,7 +131,7 @@ func TestMetrics(t *testing.T) {
 	report.EndedAt, report.End = at.Add(time.Second), deploy.DriftReverted
 	save(deploy.Synced)
 
-	var observer drift.Observer = m
+	var observer drift.Observer = m.drift
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
@@ -138,6 +155,29 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// toldOnce returns figures in which each has been told at least once.
+func toldOnce(t *testing.T, st *store.Store) *metrics {
+	t.Helper()
+	m := following(st)
+	m.calls.Called("piped.control.v1.ControlService/GetStatus", "OK", false, time.Second)
+	m.webhooks.Delivered("github", web.Accepted)
+	m.told.Delivered("hook", time.Second)
+	m.told.Failed("hook")
+	m.told.GaveUp("hook")
+	m.registry.MustRegister(receiverFigures{now: time.Now, status: func(context.Context) ([]deploy.ReceiverState, error) {
+		return []deploy.ReceiverState{{Name: "hook"}}, nil
+	}})
+	m.analyses.asked(t.Context(), "prometheus", time.Now(), nil)
+	m.kubernetes.requests.WithLabelValues("local", verbGet, "2xx")
+	m.kubernetes.duration.WithLabelValues("local", verbGet)
+	m.deployments.stages.WithLabelValues(deploy.StageK8sSync, string(deploy.StageSuccess))
+	m.deployments.stageTimes.WithLabelValues(deploy.StageK8sSync)
+	l := m.live
+	l.clusters.configured["local"] = &connection{problem: errors.New("none")}
+	l.repositories.configured = []repository{{config: config.Repository{RepoID: "apps"}, problem: errors.New("none")}}
+	return m
+}
+
 // TestReadmeHasEveryMetric: its table names all of the agent's own metrics, with their
 // labels and types, and no other.
 func TestReadmeHasEveryMetric(t *testing.T) {
@@ -149,7 +189,7 @@ func TestReadmeHasEveryMetric(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(piped_[^`]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(readme), -1) {
 		told[row[1]+" "+row[2]] = true
 	}
-	families, err := newMetrics(storetest.New(t, nil), slog.New(slog.DiscardHandler)).registry.Gather()
+	families, err := toldOnce(t, storetest.New(t, nil)).registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +199,12 @@ func TestReadmeHasEveryMetric(t *testing.T) {
 		if !strings.HasPrefix(name, "piped_") {
 			continue
 		}
-		if labels := f.Metric[0].Label; len(labels) > 0 {
-			name += "{" + labels[0].GetName() + "}"
+		var labels []string
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, l.GetName())
+		}
+		if len(labels) > 0 {
+			name += "{" + strings.Join(labels, ",") + "}"
 		}
 		have[name+" "+strings.ToLower(f.GetType().String())] = true
 	}
@@ -175,11 +219,11 @@ func TestMetricsWithoutTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMetrics(st, slog.New(slog.DiscardHandler))
+	m := following(st)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m.Asked(1, 0)
+	m.drift.Asked(1, 0)
 	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
 	if diff := cmp.Diff(map[string]float64{"piped_drift_api_calls_total{call=get}": 1}, scrape(t, server.URL)); diff != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/notify/bigquery"
 	"github.com/c785c783/piped/piped/notify/slack"
 	webhooks "github.com/c785c783/piped/piped/notify/webhook"
 	"github.com/c785c783/piped/piped/store"
@@ -23,12 +24,14 @@ import (
 type notifications struct {
 	config             config.Notifications
 	secrets            []strict.Secret // in the order of the receivers
+	export             config.RolloutExport
+	exportSecret       strict.Secret // of BigQuery
 	pipedID, projectID string
 }
 
 // planNotifications reads the secrets of the configured receivers.
 func planNotifications(cfg *config.Piped) (*notifications, error) {
-	n := &notifications{config: cfg.Notifications, pipedID: cfg.PipedID, projectID: cfg.ProjectID}
+	n := &notifications{config: cfg.Notifications, export: cfg.RolloutExport, pipedID: cfg.PipedID, projectID: cfg.ProjectID}
 	var errs []error
 	for _, r := range cfg.Notifications.Receivers {
 		var secret strict.Secret
@@ -43,11 +46,17 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 		}
 		n.secrets = append(n.secrets, secret)
 	}
+	if b := n.export.BigQuery; b != nil {
+		var err error
+		if n.exportSecret, err = b.Load(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	return n, errors.Join(errs...)
 }
 
 func (n *notifications) same(o *notifications) bool {
-	return reflect.DeepEqual(n.config, o.config) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
+	return reflect.DeepEqual(n.config, o.config) && reflect.DeepEqual(n.export, o.export) && n.exportSecret.Equal(o.exportSecret) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
 }
 
 // receivers makes the configured receivers. One that no route leads to is told
@@ -69,6 +78,11 @@ func (n *notifications) receivers(st *store.Store, now func() time.Time) []notif
 		}
 		out = append(out, notify.Routed(r.Name, sender, n.routes(r.Name)...))
 	}
+	if b := n.export.BigQuery; b != nil {
+		out = append(out, bigquery.New(bigquery.Config{
+			Project: b.Project, Dataset: b.Dataset, Table: b.Table, Endpoint: b.Endpoint, Credentials: n.exportSecret.Reveal(), Now: now,
+		}))
+	}
 	return out
 }
 
@@ -80,15 +94,15 @@ func (n *notifications) routes(receiver string) []notify.Route {
 			continue
 		}
 		out = append(out, notify.Route{
-			Events: named[deploy.EventType](r.Events), IgnoreEvents: named[deploy.EventType](r.IgnoreEvents),
-			Groups: named[deploy.EventGroup](r.Groups), IgnoreGroups: named[deploy.EventGroup](r.IgnoreGroups),
+			Events: namesOf[deploy.EventType](r.Events), IgnoreEvents: namesOf[deploy.EventType](r.IgnoreEvents),
+			Groups: namesOf[deploy.EventGroup](r.Groups), IgnoreGroups: namesOf[deploy.EventGroup](r.IgnoreGroups),
 			Apps: r.Apps, IgnoreApps: r.IgnoreApps, Labels: r.Labels, IgnoreLabels: r.IgnoreLabels,
 		})
 	}
 	return out
 }
 
-func named[To, From ~string](list []From) []To {
+func namesOf[To, From ~string](list []From) []To {
 	var out []To
 	for _, v := range list {
 		out = append(out, To(v))
@@ -102,7 +116,8 @@ const stopGrace = time.Second
 // addNotifications makes the component that tells what happens.
 func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) *notify.Courier {
 	log := o.Logger.With("component", "notifications")
-	courier := notify.New(notify.Config{Store: st, Grace: stopGrace, Logger: log, Now: o.Now})
+	courier := notify.New(notify.Config{Store: st, Observer: a.metrics.told, Grace: stopGrace, Logger: log, Now: o.Now})
+	a.metrics.registry.MustRegister(receiverFigures{courier.Status, o.Now})
 	live := a.live
 	agent := cfg.ProjectID + "/" + cfg.PipedID
 	live.tell = func(n *notifications) {

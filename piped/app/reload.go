@@ -175,6 +175,8 @@ func needRestart(was, now *config.Piped) []string {
 		"projectID":     was.ProjectID != now.ProjectID,
 		"pipedID":       was.PipedID != now.PipedID,
 		"planPreview":   was.PlanPreview != now.PlanPreview,
+		"telemetry":     !was.Telemetry.Same(now.Telemetry),
+		"debug":         was.Debug != now.Debug,
 		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
 	}
 	var out []string

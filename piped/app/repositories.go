@@ -27,6 +27,8 @@ type repositories struct {
 	logger *slog.Logger
 	now    func() time.Time
 
+	observer git.Observer // set before plan is called
+
 	mu         sync.Mutex
 	mirrors    map[string]*git.Repo // by repository ID
 	configured []repository
@@ -77,7 +79,7 @@ func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 		return out
 	}
 	gc := git.Config{
-		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now,
+		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now, Observer: r.observer,
 	}
 	if out.mirror = r.opened(c.RepoID); out.mirror != nil {
 		out.problem = gc.Check()

@@ -31,10 +31,10 @@ type sources struct {
 // what the configuration asks for.
 func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) (s sources, err error) {
 	live := a.live
-	live.clusters.store = st
+	live.clusters.store, live.clusters.wrap, live.repositories.observer = st, a.metrics.kubernetes.wrap, a.metrics.git
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
-		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now,
+		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now, Observer: a.metrics.git,
 	})
 	if err != nil {
 		return s, err

@@ -44,6 +44,9 @@ type Piped struct {
 	PlanPreview       PlanPreview
 	// Notifications say who is told what.
 	Notifications Notifications
+	RolloutExport RolloutExport
+	Telemetry     Telemetry
+	Debug         Debug
 
 	// AppSelector is in PipeCD the labels an application must have to be suggested for
 	// registration. It is checked, and not used by this version.

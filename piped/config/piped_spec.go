@@ -38,9 +38,12 @@ type pipedSpec struct {
 	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
 	AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
 	Notifications     Notifications      `yaml:"notifications"`
+	RolloutExport     RolloutExport      `yaml:"rolloutExport"`
 	SecretManagement  SecretManagement   `yaml:"secretManagement"`
 	EventWatcher      EventWatcher       `yaml:"eventWatcher"`
 	PlanPreview       PlanPreview        `yaml:"planPreview"`
+	Telemetry         Telemetry          `yaml:"telemetry"`
+	Debug             Debug              `yaml:"debug"`
 	AppSelector       map[string]string  `yaml:"appSelector"`
 }
 
@@ -56,6 +59,7 @@ func defaultPipedSpec() pipedSpec {
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
 		PlanPreview:  defaultPlanPreview(),
+		Telemetry:    Telemetry{SampleRatio: 1},
 	}
 }
 
@@ -126,9 +130,12 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		ChartRegistries:   completeChartRegistries(s.ChartRegistries, d),
 		AnalysisProviders: completeAnalysisProviders(s.AnalysisProviders, d, r),
 		Notifications:     s.Notifications.complete(d, r),
+		RolloutExport:     s.RolloutExport.complete(d, r),
 		SecretManagement:  s.SecretManagement.complete(d, r),
 		EventWatcher:      s.EventWatcher.complete(d),
 		PlanPreview:       s.PlanPreview.complete(d),
+		Telemetry:         s.Telemetry.complete(d),
+		Debug:             s.Debug.complete(d),
 		AppSelector:       s.AppSelector,
 	}
 }

@@ -37,6 +37,7 @@ func TestPipedDefaults(t *testing.T) {
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
 		PlanPreview:  PlanPreview{WorkerNum: 3, CommandHandleTimeout: 5 * time.Minute},
+		Telemetry:    Telemetry{SampleRatio: 1},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -117,6 +118,8 @@ func TestPipedEveryField(t *testing.T) {
 		}},
 		PlanPreview: PlanPreview{WorkerNum: 1, CommandHandleTimeout: 4 * time.Second},
 		AppSelector: map[string]string{"env": "dev"},
+		Telemetry:   Telemetry{OTLPEndpoint: "collector:4317", Insecure: true, Headers: map[string]strict.Secret{"authorization": secret}, SampleRatio: 0.5},
+		Debug:       Debug{PprofAddress: "localhost:6060"},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "/etc/piped/piped.yaml", string(text))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

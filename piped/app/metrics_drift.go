@@ -1,0 +1,60 @@
+package app
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
+)
+
+// driftFigures are those of the comparison with Git. They implement drift.Observer.
+type driftFigures struct {
+	judged         map[drift.Tier]prometheus.Counter
+	reads, dryRuns prometheus.Counter
+	ended          *prometheus.CounterVec
+	delay          prometheus.Histogram
+}
+
+func newDriftFigures(auto promauto.Factory) *driftFigures {
+	const part = "drift"
+	judged := counters(auto, part, "comparisons_total",
+		"Judgements on whether an object is as in Git, by tier: 0 by its metadata, 1 by reading it, 2 by a dry run, 3 by a dry run of the sweep.", "tier")
+	calls := counters(auto, part, "api_calls_total",
+		"Calls to API servers to find out whether objects are as in Git; those that were repeated count once.", "call")
+	f := &driftFigures{
+		judged: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
+		ended: counters(auto, part, "periods_ended_total",
+			"Periods of drift that have ended, by how: deployed, reverted, accepted or abandoned.", "end"),
+		delay: histogram(auto, part, "report_delay_seconds", "Time from hearing of a change in a cluster to the stored report on it.",
+			[]float64{.05, .1, .2, .3, .5, 1, 2, 5, 10, 30, 60}),
+	}
+	for _, tier := range []drift.Tier{drift.ByMetadata, drift.ByReading, drift.ByDryRun, drift.BySweep} {
+		f.judged[tier] = judged.WithLabelValues(strconv.Itoa(int(tier)))
+	}
+	for _, end := range []deploy.DriftEnd{deploy.DriftDeployed, deploy.DriftReverted, deploy.DriftAccepted, deploy.DriftAbandoned} {
+		f.ended.WithLabelValues(endLabel(end))
+	}
+	return f
+}
+
+func endLabel(end deploy.DriftEnd) string { return strings.ToLower(string(end)) }
+
+// Judged implements drift.Observer.
+func (f *driftFigures) Judged(tier drift.Tier) { f.judged[tier].Inc() }
+
+// Asked implements drift.Observer.
+func (f *driftFigures) Asked(reads, dryRuns int) {
+	f.reads.Add(float64(reads))
+	f.dryRuns.Add(float64(dryRuns))
+}
+
+// Reported implements drift.Observer.
+func (f *driftFigures) Reported(after time.Duration) { f.delay.Observe(max(0, after).Seconds()) }
+
+// Ended implements drift.Observer.
+func (f *driftFigures) Ended(end deploy.DriftEnd) { f.ended.WithLabelValues(endLabel(end)).Inc() }

@@ -1,0 +1,53 @@
+package app
+
+import (
+	"path/filepath"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/trace"
+	"github.com/c785c783/piped/piped/web"
+)
+
+// addObservability makes the components by which others see into the agent, beside its
+// APIs: metrics of deployments, and if they are configured traces and profiles.
+func (a *App) addObservability(cfg *config.Piped, o Options, st *store.Store) error {
+	a.metrics.follow(st, a.live, o.Now)
+	a.parts.onClose("metrics", a.metrics.close)
+	a.parts.add("metrics", a.metrics.deployments.run)
+	if err := a.addTracer(cfg, o, st); err != nil {
+		return err
+	}
+	if cfg.Debug.PprofAddress == "" {
+		return nil
+	}
+	profiler, err := web.NewProfiler(cfg.Debug.PprofAddress, o.Logger.With("component", "profiler"))
+	if err != nil {
+		return err
+	}
+	a.parts.onClose("profiler", profiler.Close)
+	a.parts.add("profiler", profiler.Run)
+	return nil
+}
+
+// addTracer makes the component that sends traces, if it is configured where to.
+func (a *App) addTracer(cfg *config.Piped, o Options, st *store.Store) error {
+	t := cfg.Telemetry
+	if t.OTLPEndpoint == "" {
+		return nil
+	}
+	headers := map[string]string{}
+	for name, value := range t.Headers {
+		headers[name] = value.Reveal()
+	}
+	tracer, err := trace.New(trace.Config{
+		Endpoint: t.OTLPEndpoint, Insecure: t.Insecure, Headers: headers, SampleRatio: t.SampleRatio, File: filepath.Join(cfg.DataDir, "traces.json"),
+		Store: st, Version: o.Version, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "traces"), Now: o.Now,
+	})
+	if err != nil {
+		return err
+	}
+	a.parts.onClose("traces", tracer.Close)
+	a.parts.add("traces", tracer.Run)
+	return nil
+}
