@@ -73,7 +73,7 @@ func NewAPI(c config.GitHost, credential strict.Secret, o Options) (*API, error)
 	if c.Type != config.GitHostGitHub {
 		o.Pause = 0
 	}
-	client := &http.Client{Timeout: apiTimeout, CheckRedirect: stays, Transport: newPaced(http.DefaultTransport, o.Pause)}
+	client := &http.Client{CheckRedirect: stays, Transport: newPaced(http.DefaultTransport, o.Pause)}
 	rest := restAPI{url: c.APIURL, token: credential, client: client}
 	switch c.Type {
 	case config.GitHostGitHub:

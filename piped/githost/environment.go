@@ -45,7 +45,7 @@ func (a *API) SetDeployment(ctx context.Context, remote string, d Deployed) erro
 		if !ok {
 			return deploy.Errorf(deploy.Invalid, "the host has no deployments")
 		}
-		return h.call(ctx, path, func(c *github.Client, owner, name string) error {
+		return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 			id, err := gitHubDeployment(ctx, c, owner, name, d)
 			if err != nil {
 				return err

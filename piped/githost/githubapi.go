@@ -56,12 +56,16 @@ func (t gitHubToken) account(ctx context.Context) (string, error) {
 
 func (gitHubToken) failed(string, string, error) {}
 
-// call has do ask the API about the repository at path.
-func (h gitHubAPI) call(ctx context.Context, path string, do func(c *github.Client, owner, name string) error) error {
+// call has do ask the API about the repository at path. It bounds the time by the
+// context, and not by the client: go-github does not close answers that are errors,
+// and a client would wait for that.
+func (h gitHubAPI) call(ctx context.Context, path string, do func(ctx context.Context, c *github.Client, owner, name string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
 	owner, name, _ := strings.Cut(path, "/")
 	client, err := h.clients.of(ctx, owner, name)
 	if err == nil {
-		if err = do(client, owner, name); err != nil {
+		if err = do(ctx, client, owner, name); err != nil {
 			h.clients.failed(owner, name, err)
 		}
 	}
@@ -69,7 +73,7 @@ func (h gitHubAPI) call(ctx context.Context, path string, do func(c *github.Clie
 }
 
 func (h gitHubAPI) open(ctx context.Context, path string, p PullRequest) (page string, err error) {
-	err = h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		pr, _, err := c.PullRequests.Create(ctx, owner, name, &github.NewPullRequest{Title: &p.Title, Head: &p.Head, Base: &p.Base, Body: &p.Body})
 		page = pr.GetHTMLURL()
 		var refused *github.ErrorResponse
@@ -96,7 +100,7 @@ var gitHubStates = map[State]string{
 const gitHubDescription = 140
 
 func (h gitHubAPI) setStatus(ctx context.Context, path, commit string, s Status) error {
-	return h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		_, _, err := c.Repositories.CreateStatus(ctx, owner, name, commit, &github.RepoStatus{
 			State: github.String(gitHubStates[s.State]), Context: &s.Context, Description: github.String(cut(s.Description, gitHubDescription)), TargetURL: optional(s.TargetURL),
 		})
@@ -119,7 +123,7 @@ func gitHubProposed(p *github.PullRequest) Proposed {
 }
 
 func (h gitHubAPI) pullRequest(ctx context.Context, path string, number int) (out Proposed, err error) {
-	err = h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		found, _, err := c.PullRequests.Get(ctx, owner, name, number)
 		if err == nil {
 			out = gitHubProposed(found)
@@ -130,7 +134,7 @@ func (h gitHubAPI) pullRequest(ctx context.Context, path string, number int) (ou
 }
 
 func (h gitHubAPI) pullRequestsOf(ctx context.Context, path, commit string) (out []Proposed, err error) {
-	err = h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		found, _, err := c.PullRequests.ListPullRequestsWithCommit(ctx, owner, name, commit, &github.ListOptions{PerPage: perPage})
 		for _, p := range found {
 			out = append(out, gitHubProposed(p))
@@ -141,12 +145,14 @@ func (h gitHubAPI) pullRequestsOf(ctx context.Context, path, commit string) (out
 }
 
 func (h gitHubAPI) account(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
 	name, err := h.clients.account(ctx)
 	return name, gitHubError(err)
 }
 
 func (h gitHubAPI) comments(ctx context.Context, path string, number, page int) (out []comment, more bool, err error) {
-	err = h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	err = h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		found, answer, err := c.Issues.ListComments(ctx, owner, name, number, &github.IssueListCommentsOptions{ListOptions: github.ListOptions{Page: page, PerPage: perPage}})
 		for _, f := range found {
 			out = append(out, comment{id: f.GetID(), author: f.GetUser().GetLogin(), body: f.GetBody()})
@@ -158,14 +164,14 @@ func (h gitHubAPI) comments(ctx context.Context, path string, number, page int) 
 }
 
 func (h gitHubAPI) addComment(ctx context.Context, path string, number int, body string) error {
-	return h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		_, _, err := c.Issues.CreateComment(ctx, owner, name, number, &github.IssueComment{Body: &body})
 		return err
 	})
 }
 
 func (h gitHubAPI) editComment(ctx context.Context, path string, _ int, id int64, body string) error {
-	return h.call(ctx, path, func(c *github.Client, owner, name string) error {
+	return h.call(ctx, path, func(ctx context.Context, c *github.Client, owner, name string) error {
 		_, _, err := c.Issues.EditComment(ctx, owner, name, id, &github.IssueComment{Body: &body})
 		return err
 	})

@@ -48,6 +48,8 @@ func (a restAPI) call(ctx context.Context, method, path string, body, answer any
 		}
 		sent = bytes.NewReader(data)
 	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, sent)
 	if err != nil {
 		return 0, deploy.Errorf(deploy.Invalid, "%w", err)

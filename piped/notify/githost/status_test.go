@@ -1,0 +1,220 @@
+package githost
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestStatuses follows a deployment from its beginning to its end, each step told
+// before the next.
+func TestStatuses(t *testing.T) {
+	l := newLab(t)
+	l.run()
+	web := l.app("web", "web", nil)
+	step := func(moves ...func(*deploy.Deployment) error) {
+		t.Helper()
+		l.move("d1", moves...)
+		l.told()
+	}
+	l.create("d1", web, commitA)
+	l.told()
+	step(plan("https://shop.example.com"))
+	step(start)
+	step(func(d *deploy.Deployment) error { return d.StartStage("ask", time.Now()) })
+	step(func(d *deploy.Deployment) error {
+		return d.FinishStage("ask", deploy.StageSuccess, "approved by ann", time.Now())
+	})
+	ended := time.Now()
+	l.rolled("d1", web, "web", ended.Add(-42*time.Second), ended.Add(-3*time.Second))
+	l.rolled("d1", web, "worker", ended.Add(-30*time.Second), ended)
+	step(end(deploy.Success, "All stages succeeded"))
+	want := []string{
+		"piped/web pending: The deployment is waiting",
+		"piped/web pending: planned: Quick sync",
+		"piped/web pending: rolling out: Quick sync",
+		"piped/web pending: waiting for approval: ask the shop",
+		"piped/web pending: rolling out: Quick sync",
+		"piped/web success: live: rollout took 42 s https://shop.example.com",
+	}
+	if diff := cmp.Diff(want, l.statuses(commitA)); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingPendingFollowsTheEnd: what a host that was down is told late is how things
+// are by then, and only that.
+func TestNothingPendingFollowsTheEnd(t *testing.T) {
+	l := newLab(t)
+	var mu sync.Mutex
+	failures := map[string]int{}
+	l.github.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failures[r.URL.Path]++; failures[r.URL.Path] <= 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	l.run()
+	web, api := l.app("web", "web", nil), l.app("api", "api", nil)
+	l.create("d1", web, commitA)
+	l.create("d2", api, commitA)
+	l.move("d1", plan(""), start, end(deploy.Success, ""))
+	l.move("d2", plan(""), start, end(deploy.Failure, "stage sync: "+strings.Repeat("it is broken ", 50)))
+	l.told()
+	got := l.statuses(commitA)
+	for i, line := range got {
+		if app, _, _ := strings.Cut(line, " "); strings.Contains(line, " pending: ") && slices.ContainsFunc(got[:i], func(before string) bool {
+			return strings.HasPrefix(before, app+" ") && !strings.Contains(before, " pending: ")
+		}) {
+			t.Errorf("pending after the end: %q", got)
+		}
+	}
+	last := l.last(commitA)
+	if len(last) != 2 || !strings.HasPrefix(last[0], "piped/api failure: stage sync: it is broken it is") || !strings.HasSuffix(last[0], "…") ||
+		last[1] != "piped/web success: live: no pod had to be replaced" {
+		t.Errorf("the last: %q", last)
+	}
+}
+
+// TestALimitIsWaitedFor: GitHub says when, and is not asked before.
+func TestALimitIsWaitedFor(t *testing.T) {
+	l := newLab(t)
+	l.host.Deployments, l.host.Comments = false, false
+	var mu sync.Mutex
+	var asked []time.Time
+	reset := time.Now().Add(3 * time.Second).Truncate(time.Second)
+	l.github.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		mu.Lock()
+		asked = append(asked, time.Now())
+		first := len(asked) == 1
+		mu.Unlock()
+		if !first {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("X-RateLimit-Limit", "5000")
+		w.Header().Set("X-RateLimit-Remaining", "0")
+		w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10))
+		w.WriteHeader(http.StatusForbidden)
+	})
+	l.run()
+	l.create("d1", l.app("web", "web", nil), commitA)
+	l.told()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 2 || asked[1].Before(reset) {
+		t.Errorf("asked at %v, although nothing was permitted before %v", asked, reset)
+	}
+}
+
+// TestOtherEnds: what was superseded, cancelled, rolled back, or cannot be used.
+func TestOtherEnds(t *testing.T) {
+	l := newLab(t)
+	l.run()
+	web, api, db := l.app("web", "web", nil), l.app("api", "api", nil), l.app("db", "db", nil)
+	l.create("old", web, commitA)
+	l.create("new", web, commitB)
+	l.create("back", api, commitA)
+	l.move("back", plan(""), start, func(d *deploy.Deployment) error {
+		return d.BeginRollback(deploy.Failure, "stage sync has failed", time.Now())
+	})
+	err := l.store.Announce(t.Context(), deploy.Event{
+		Key: "invalid", Type: deploy.EventTriggerFailed, ApplicationID: db.ID, At: time.Now(),
+		Payload: deploy.EventPayload{Application: "db", Commit: &deploy.Commit{Hash: commitA}, Reason: "db/app.pipecd.yaml:4: spec.nonsense: unknown field"}.JSON(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.told()
+	want := []string{
+		"piped/api pending: rolling back: stage sync has failed",
+		"piped/db failure: db/app.pipecd.yaml:4: spec.nonsense: unknown field",
+		"piped/web error: Superseded by the newer deployment new of commit b6ae82c",
+	}
+	if diff := cmp.Diff(want, l.last(commitA)); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
+// TestApplicationsOfOneName have contexts of their own.
+func TestApplicationsOfOneName(t *testing.T) {
+	l := newLab(t)
+	l.run()
+	l.create("d1", l.app("north", "web", nil), commitA)
+	l.app("south", "web", nil)
+	l.told()
+	if got := l.last(commitA); len(got) != 1 || !strings.HasPrefix(got[0], "piped/web (north) pending: ") && !strings.HasPrefix(got[0], "piped/web pending: ") {
+		t.Errorf("statuses: %q", got)
+	}
+	l.move("d1", plan(""))
+	l.told()
+	if got := l.last(commitA); !slices.Contains(got, "piped/web (north) pending: planned: Quick sync") {
+		t.Errorf("statuses: %q", got)
+	}
+}
+
+// TestOtherHostsAreNotTold: a repository elsewhere is nobody's business here.
+func TestOtherHostsAreNotTold(t *testing.T) {
+	l := newLab(t)
+	l.host.Host = "elsewhere.example.com"
+	l.run()
+	l.create("d1", l.app("web", "web", nil), commitA)
+	l.told()
+	if calls := l.github.Calls(); len(calls) != 0 {
+		t.Errorf("calls: %q", calls)
+	}
+}
+
+// TestStatusesElsewhere tells a GitLab and a Gitea, which fail at first.
+func TestStatusesElsewhere(t *testing.T) {
+	for kind, want := range map[config.GitHostType][]string{
+		config.GitHostGitLab: {`"state":"success"`, "/projects/shop%2Fconfig/statuses/" + commitA},
+		config.GitHostGitea:  {`"state":"success"`, "/repos/shop/config/statuses/" + commitA},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			l := newLab(t)
+			var mu sync.Mutex
+			var got []string
+			failed := false
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !failed {
+					failed = true
+					w.WriteHeader(http.StatusBadGateway)
+					return
+				}
+				body := make([]byte, 1000)
+				n, _ := r.Body.Read(body)
+				got = append(got, r.URL.EscapedPath()+" "+string(body[:n]))
+				_, _ = w.Write([]byte("{}"))
+			}))
+			defer s.Close()
+			l.host.Type, l.host.APIURL, l.host.Deployments, l.host.Comments = kind, s.URL, false, false
+			l.run()
+			l.create("d1", l.app("web", "web", nil), commitA)
+			l.move("d1", plan(""), start, end(deploy.Success, ""))
+			l.told()
+			mu.Lock()
+			defer mu.Unlock()
+			for _, part := range want {
+				if !strings.Contains(got[len(got)-1], part) {
+					t.Errorf("the last of %q has no %s", got, part)
+				}
+			}
+		})
+	}
+}
