@@ -142,7 +142,7 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 }
 
 func (c *Controller) newWatch(r Watched) (*Watch, error) {
-	w := &Watch{resource: r, controller: c, handlers: map[string]bool{}, badSince: c.cluster.now()}
+	w := &Watch{resource: r, controller: c, handlers: map[string]bool{}, badSince: c.cluster.now(), over: make(chan struct{})}
 	var err error
 	if w.informer, err = c.cluster.informer(r, w.asked); err != nil {
 		return nil, err
@@ -182,6 +182,7 @@ type Watch struct {
 	badSince time.Time
 	ended    bool
 	ends     []context.CancelFunc
+	over     chan struct{} // closed by End
 }
 
 // Handle adds a handler; it is called for every object there is and for every
@@ -234,11 +235,13 @@ func (w *Watch) work(ctx context.Context, name string, q workqueue.TypedRateLimi
 }
 
 // Filled returns nil once the cache has held everything the cluster had, and
-// otherwise, when ctx ends, an error of kind Unavailable.
+// otherwise errEnded after End or, when ctx ends, an error of kind Unavailable.
 func (w *Watch) Filled(ctx context.Context) error {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
 		return nil
+	case <-w.over:
+		return errEnded
 	case <-ctx.Done():
 	}
 	w.mu.Lock()

@@ -13,6 +13,7 @@ import (
 var (
 	errNotFilled = errors.New("not read yet")
 	errBroken    = errors.New("the connection has ended and was not made anew yet")
+	errEnded     = errors.New("the watch was given up")
 )
 
 // State returns nil while the cache follows the cluster, and otherwise since when
@@ -88,6 +89,9 @@ func (w *Watch) End() {
 	c.mu.Unlock()
 	w.mu.Lock()
 	ends := w.ends
+	if !w.ended {
+		close(w.over)
+	}
 	w.ended, w.ends = true, nil
 	w.mu.Unlock()
 	for _, end := range ends {

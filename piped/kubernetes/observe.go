@@ -64,15 +64,19 @@ type keptSet struct {
 
 // Observer watches the workloads of one cluster for package rollout. Workloads
 // are watched by their application label; ReplicaSets, which do not carry it, all
-// of them, reduced to what a rollout is decided by. It is safe for concurrent
-// use.
+// of them, reduced to what a rollout is decided by. Where the agent may not watch them
+// in the whole cluster it watches them in the namespaces it is asked about. It is safe
+// for concurrent use.
 type Observer struct {
 	cluster    *Cluster
 	controller *Controller
 
+	workloads map[string]*scope // by kind
+	sets      *scope
+
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
-	watched map[string]*Watch           // by kind of workload
+	watched map[string]*scope           // of workloads, by kind: those that were begun
 	changed func(application string, w rollout.Workload)
 }
 
@@ -80,19 +84,52 @@ var _ rollout.Observer = (*Observer)(nil)
 
 // NewObserver makes an observer whose caches are run by controller.
 func NewObserver(c *Cluster, controller *Controller) *Observer {
-	return &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*Watch{}}
+	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*scope{}, workloads: map[string]*scope{}}
+	for kind, gvr := range workloadResources {
+		o.workloads[kind] = controller.scope(Watched{
+			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
+			Indexes: cache.Indexers{byApplication: workloadApplication},
+		})
+	}
+	o.sets = controller.scope(Watched{
+		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
+		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
+			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
+				return []string{set.revision.OwnerUID}, nil
+			}
+			return nil, nil
+		}},
+	})
+	return o
+}
+
+// Follow has the namespaces of these objects watched where the agent may not watch
+// workloads in the whole cluster. It starts nothing by itself.
+func (o *Observer) Follow(objects []deploy.ObjectRef) error {
+	for _, ref := range objects {
+		w := o.workloads[ref.Kind]
+		if w == nil || ref.Group != appsv1.GroupName {
+			continue
+		}
+		if err := w.cover(ref.Namespace); err != nil {
+			return err
+		}
+		if ref.Kind == rollout.KindDeployment {
+			if err := o.sets.cover(ref.Namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // watchWorkloads returns the watch of a kind, started on first use.
-func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
-	gvr, ok := workloadResources[kind]
-	if !ok {
+func (o *Observer) watchWorkloads(kind string) (*scope, error) {
+	w := o.workloads[kind]
+	if w == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
 	}
-	w, err := o.controller.Watch(Watched{
-		GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
-		Indexes: cache.Indexers{byApplication: workloadApplication},
-	})
+	err := w.begin()
 	if err == nil {
 		err = o.tellChanges(kind, w)
 	}
@@ -106,22 +143,13 @@ func (o *Observer) watchWorkloads(kind string) (*Watch, error) {
 }
 
 // watchSets returns the watch of ReplicaSets, started on first use.
-func (o *Observer) watchSets() (*Watch, error) {
-	w, err := o.controller.Watch(Watched{
-		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
-		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
-			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
-				return []string{set.revision.OwnerUID}, nil
-			}
-			return nil, nil
-		}},
-	})
-	if err != nil {
+func (o *Observer) watchSets() (*scope, error) {
+	if err := o.sets.begin(); err != nil {
 		return nil, err
 	}
-	return w, w.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
+	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
 		// A ReplicaSet that is gone wakes nobody: its Deployment's status follows.
-		if set, ok := w.Get(key).(*keptSet); ok {
+		if set, ok := o.sets.Get(key).(*keptSet); ok {
 			o.notify(set.owner)
 		}
 		return nil
@@ -145,15 +173,16 @@ func (o *Observer) Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), 
 			delete(o.wake, key)
 		}
 	}
-	if _, err := o.watchWorkloads(ref.Kind); err != nil {
+	_, err = o.watchWorkloads(ref.Kind)
+	if err == nil && ref.Kind == rollout.KindDeployment {
+		_, err = o.watchSets()
+	}
+	if err == nil {
+		err = o.Follow([]deploy.ObjectRef{ref})
+	}
+	if err != nil {
 		cancel()
 		return nil, err
-	}
-	if ref.Kind == rollout.KindDeployment {
-		if _, err := o.watchSets(); err != nil {
-			cancel()
-			return nil, err
-		}
 	}
 	return cancel, nil
 }
@@ -175,7 +204,7 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	var s rollout.Snapshot
 	w, err := o.watchWorkloads(rec.Workload.Kind)
 	if err == nil {
-		err = w.Filled(ctx)
+		err = w.FilledIn(ctx, rec.Workload.Namespace)
 	}
 	if err != nil {
 		return s, err
@@ -190,7 +219,7 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	}
 	sets, err := o.watchSets()
 	if err == nil {
-		err = sets.Filled(ctx)
+		err = sets.FilledIn(ctx, rec.Workload.Namespace)
 	}
 	if err != nil {
 		return s, err

@@ -41,7 +41,7 @@ type Scalings struct {
 	kick chan struct{} // a scaling has begun, or settled
 
 	mu      sync.Mutex
-	watches map[string]*Watch // by kind
+	watches map[string]*scope // by kind
 	known   map[scaledWorkload]rollout.Scale
 }
 
@@ -59,7 +59,7 @@ func NewScalings(c ScalingConfig) *Scalings {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*Watch{}, known: map[scaledWorkload]rollout.Scale{}}
+	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*scope{}, known: map[scaledWorkload]rollout.Scale{}}
 }
 
 // Run records scalings until ctx ends, and returns nil. Nothing is asked of the

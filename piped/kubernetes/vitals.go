@@ -314,7 +314,7 @@ func (f finding) reason(h deploy.Health, lasted time.Duration) string {
 }
 
 // tellChanges has v hear of what happens to the workloads of a kind.
-func (o *Observer) tellChanges(kind string, w *Watch) error {
+func (o *Observer) tellChanges(kind string, w *scope) error {
 	o.mu.Lock()
 	o.watched[kind] = w
 	changed := o.changed
