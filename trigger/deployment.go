@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/c785c783/piped/piped/config"
@@ -24,7 +25,7 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	r := request{queue: cfg.Trigger.Queue, NewDeployment: store.NewDeployment{Deployment: deploy.Deployment{
 		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: cfg.Name, Git: e.git, Provider: provider,
 		Labels: cfg.Labels, Trigger: t, Status: deploy.Pending,
-		StatusReason: "The deployment waits to be planned", CreatedAt: now, UpdatedAt: now,
+		StatusReason: "The deployment waits to be planned", CreatedAt: now, UpdatedAt: now, Metadata: metadata(cfg),
 	}}}
 	if cfg.PostSync.Chain == nil || t.Kind == deploy.OnChain {
 		return r, nil
@@ -35,6 +36,25 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	}
 	r.Chain, r.Deployment.ChainID = chain, chain.ID
 	return r, nil
+}
+
+// metadata is what a deployment carries of its application's configuration for those
+// who tell of it; nil when there is nothing.
+func metadata(cfg *config.Application) map[string]string {
+	out := map[string]string{}
+	if cfg.EnvironmentURL != "" {
+		out[deploy.MetaEnvironmentURL] = cfg.EnvironmentURL
+	}
+	if whom := cfg.Notification.Whom(); whom != nil {
+		text, err := json.Marshal(map[string]any{"mentions": whom})
+		if err == nil { // texts always encode
+			out[deploy.MetaNotification] = string(text)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // create makes the deployments. One that cannot be made keeps no other from

@@ -20,6 +20,7 @@ import (
 // with it.
 func (w *watcher) register(ctx context.Context, apps map[string]deploy.Application) error {
 	var puts []deploy.Application
+	problems := map[string]error{}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(w.catalog.entries)) {
 		e := w.catalog.entries[id]
@@ -37,8 +38,8 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 		if !ok || !app.SameSpec(known) {
 			puts = append(puts, app)
 		}
-		if ok {
-			errs = append(errs, w.setValidity(ctx, app, problem))
+		if problems[id] = problem; ok {
+			errs = append(errs, w.setValidity(ctx, app, problem, w.failure(app, problem)...))
 		}
 		w.warn(app, e)
 	}
@@ -47,7 +48,7 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 			errs = append(errs, w.setMissing(ctx, app))
 		}
 	}
-	return errors.Join(append(errs, w.put(ctx, puts, apps)...)...)
+	return errors.Join(append(errs, w.put(ctx, puts, apps, problems)...)...)
 }
 
 // setMissing states on an application that the commit has it no more, if the
@@ -60,7 +61,11 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 	if refused != nil || err != nil {
 		return err
 	}
-	return w.setValidity(ctx, app, missing(app, w.catalog.commit))
+	problem := missing(app, w.catalog.commit)
+	if app.Sync.Status == deploy.SyncInvalidConfig { // it is said anew at each commit, and told once
+		return w.setValidity(ctx, app, problem)
+	}
+	return w.setValidity(ctx, app, problem, w.failure(app, problem)...)
 }
 
 // missing says that an application's configuration is not in the commit. One that
@@ -74,8 +79,9 @@ func missing(app deploy.Application, commit deploy.Commit) error {
 		app.Git.ConfigPath(), commit.Short())
 }
 
-// put stores applications and notes in apps those that were stored.
-func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[string]deploy.Application) []error {
+// put stores applications and notes in apps those that were stored. Of new ones it
+// says what makes their configurations unusable.
+func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[string]deploy.Application, problems map[string]error) []error {
 	_, errs := w.Store.PutApplications(ctx, puts)
 	for i, app := range puts {
 		if errs[i] != nil {
@@ -84,8 +90,8 @@ func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[s
 		}
 		if _, known := apps[app.ID]; !known {
 			w.log.Info("application registered", "app", app.Name, "path", app.Git.ConfigPath(), "commit", w.catalog.commit.Short())
-			if app.Sync.Status == deploy.SyncInvalidConfig {
-				w.logInvalid(app, app.Sync.Reason)
+			if problem := problems[app.ID]; problem != nil {
+				errs[i] = w.setValidity(ctx, app, problem, w.failure(app, problem)...)
 			}
 		}
 		apps[app.ID] = app
@@ -137,15 +143,12 @@ func (w *watcher) describe(known deploy.Application, e entry, id string) (app de
 	if app.Name == "" {
 		app.Name = path.Base(path.Join(w.repo.Config.RepoID, e.git.Dir))
 	}
-	if known.ID == "" && problem != nil {
-		app.Sync = w.invalid(problem)
-	}
 	return app, problem
 }
 
 // setValidity states on a known application whether its configuration can be
-// used.
-func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error) error {
+// used, and tells it where that is news.
+func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error, news ...deploy.Event) error {
 	state := deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The configuration is valid again", At: w.Now()}
 	switch {
 	case problem != nil:
@@ -156,21 +159,30 @@ func (w *watcher) setValidity(ctx context.Context, app deploy.Application, probl
 	if app.Sync.SameAs(state) {
 		return nil
 	}
-	changed, err := w.Store.SetSyncState(ctx, app.ID, state)
+	changed, err := w.Store.SetSyncState(ctx, app.ID, state, news...)
 	if changed && problem != nil {
-		w.logInvalid(app, problem.Error())
+		w.log.Warn("application configuration is invalid", "app", app.Name, "error", problem)
 	}
 	return err
+}
+
+// failure tells that the application cannot be deployed from the commit: once, however
+// often the commit is looked at.
+func (w *watcher) failure(app deploy.Application, problem error) []deploy.Event {
+	if problem == nil {
+		return nil
+	}
+	commit := w.catalog.commit
+	return []deploy.Event{{
+		Key: app.ID + "/trigger-failed/" + commit.Hash, Type: deploy.EventTriggerFailed, ApplicationID: app.ID, At: w.Now(),
+		Payload: deploy.EventPayload{Application: app.Name, Commit: &commit, Reason: problem.Error()}.JSON(),
+	}}
 }
 
 func (w *watcher) invalid(problem error) deploy.SyncState {
 	return deploy.SyncState{
 		Status: deploy.SyncInvalidConfig, ShortReason: "The application configuration is invalid", Reason: problem.Error(), At: w.Now(),
 	}
-}
-
-func (w *watcher) logInvalid(app deploy.Application, problem string) {
-	w.log.Warn("application configuration is invalid", "app", app.Name, "error", problem)
 }
 
 // warn logs what an application's configuration says without effect, when it

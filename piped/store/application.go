@@ -205,8 +205,9 @@ func (s *Store) ListApplications(ctx context.Context, q ApplicationQuery) ([]dep
 }
 
 // SetSyncState stores an application's sync state if it says something else
-// than the stored one, and tells whether it did.
-func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncState) (changed bool, err error) {
+// than the stored one, and tells whether it did. Then events are announced in the same
+// transaction.
+func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncState, events ...deploy.Event) (changed bool, err error) {
 	state.At = milli(state.At)
 	text, err := encode(state)
 	if err != nil {
@@ -222,6 +223,7 @@ func (s *Store) SetSyncState(ctx context.Context, id string, state deploy.SyncSt
 			return err
 		}
 		changed = true
+		t.events = append(t.events, events...)
 		return t.updateApplication(ctx, id, "sync_status = ?, sync_state = ?", string(state.Status), text)
 	})
 	return changed && err == nil, s.fail(err, "store the sync state of application "+id)

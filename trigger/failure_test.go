@@ -1,0 +1,74 @@
+package trigger
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// failures returns the commits of which it was told that an application cannot be
+// deployed from them, with the reasons checked.
+func (l *lab) failures(dir, reason string) (commits []string) {
+	l.t.Helper()
+	events, err := l.store.Events(l.t.Context(), 0, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Type != deploy.EventTriggerFailed || e.ApplicationID != l.app(dir).ID {
+			continue
+		}
+		d := e.Details()
+		commits = append(commits, d.Commit.Message)
+		if d.Application != dir || !strings.Contains(d.Reason, reason) {
+			l.t.Errorf("told of %q: %q, want %q", d.Application, d.Reason, reason)
+		}
+	}
+	return commits
+}
+
+// TestTriggerFailed: that a configuration cannot be used is told once for each commit
+// that says so, also of an application that is new, and not again for others.
+func TestTriggerFailed(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "new/app.pipecd.yaml": appFile("new", "  nonsense: true")})
+	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+	l.push("elsewhere", map[string]string{"readme.md": "hello"})
+	l.push("worse", map[string]string{"web/app.pipecd.yaml": appFile("web", "  more: true", "  nonsense: true")})
+	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.push("break again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+	if diff := cmp.Diff([]string{"break", "worse", "break again"}, l.failures("web", "nonsense")); diff != "" {
+		t.Errorf("told of web (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"begin"}, l.failures("new", "nonsense")); diff != "" {
+		t.Errorf("told of a new application (-want +got):\n%s", diff)
+	}
+}
+
+// TestDeploymentsNameWhomToMention: whom the configuration has mentioned is on the
+// deployment, as in PipeCD, and nothing where nobody is.
+func TestDeploymentsNameWhomToMention(t *testing.T) {
+	l := newLab(t)
+	l.push("begin", map[string]string{
+		"web/app.pipecd.yaml": appFile("web", "  notification: {mentions: [{event: DEPLOYMENT_FAILED, slackusers: [U1], slackgroups: [S1]}]}"),
+		"db/app.pipecd.yaml":  appFile("db"),
+	})
+	got := map[string]map[string]string{}
+	ds, err := l.store.DeploymentsIn(t.Context(), deploy.Pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		got[d.ApplicationName] = d.Metadata
+	}
+	want := map[string]map[string]string{
+		"web": {deploy.MetaNotification: `{"mentions":[{"event":"DEPLOYMENT_FAILED","slackUsers":["U1"],"slackGroups":["S1"]}]}`},
+		"db":  nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+}
