@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -29,12 +30,42 @@ func (d *demo) conclude(ctx context.Context) error {
 	}
 	d.tell.table(rows)
 	d.tell.gap()
+	if err := d.measure(ctx, all); err != nil {
+		return err
+	}
 	for _, text := range d.differences {
 		d.tell.bad(text)
 	}
 	d.compare(all)
 	if len(d.differences) == 0 {
 		d.tell.good("every deployment ended as it should")
+	}
+	return nil
+}
+
+// measure shows the rollouts and the delivery figures of it all, as a person asks for
+// them, and checks the figures against the deployments that were seen.
+func (d *demo) measure(ctx context.Context, all []*modelv1.Deployment) error {
+	for _, args := range [][]string{
+		{"application", "rollouts", "--outcome", "COMPLETE,FAILED,SUPERSEDED,TIMED_OUT,GONE", "--limit", "100"},
+		{"figures", "--since", "1h"},
+	} {
+		if err := d.agent.pipectl(ctx, d.tell, args...); err != nil {
+			return err
+		}
+		d.tell.gap()
+	}
+	ended := map[modelv1.DeploymentStatus]int32{}
+	for _, it := range all {
+		ended[it.Status]++
+	}
+	resp, err := d.agent.Control.GetDeliveryFigures(ctx, &controlv1.GetDeliveryFiguresRequest{FromMs: d.agent.started.UnixMilli()})
+	if err != nil {
+		return fmt.Errorf("ask for the delivery figures: %w", err)
+	}
+	got := resp.Total
+	if got.Succeeded != ended[success] || got.Failed != ended[failure] || got.LeadTimeMedianMs == nil || got.TimeToRestoreMedianMs == nil {
+		d.differ("the delivery figures are %v, but %d deployments succeeded and %d failed", got, ended[success], ended[failure])
 	}
 	return nil
 }
