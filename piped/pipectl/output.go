@@ -19,7 +19,8 @@ const (
 	formatYAML  = "yaml"
 
 	// Only some commands have these.
-	formatCSV = "csv"
+	formatCSV       = "csv"
+	formatJSONLines = "jsonl"
 )
 
 // printer writes answers to stdout in one format.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +21,19 @@ const (
 func newApplicationRollouts(t *tool) *cobra.Command {
 	req := &controlv1.ListRolloutsRequest{}
 	var labels, outcomes []string
-	var kind string
+	var kind, since, until string
 	cmd := &cobra.Command{
 		Use:   "rollouts",
-		Short: "Show rollouts of workloads, newest first, also those that others than the agent caused.",
+		Short: "Show rollouts of workloads, newest first, also those that others than the agent caused, and scalings.",
+		Long: `Show rollouts of workloads, those that others than the agent caused too, and scalings,
+the last that started first.
+
+SCHEDULE, PULL and READY are how long the slowest new pod took from its creation until a
+node was found, until its last container had started, and until it was ready, in whole
+seconds as clusters tell times; a dash is for what was not measured.
+
+--output csv and --output jsonl write all that match, or as many as --limit says, one
+line for each as it comes; README.md lists their columns.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
@@ -31,13 +41,26 @@ func newApplicationRollouts(t *tool) *cobra.Command {
 			if err := rolloutFilter(req, kind, outcomes); err != nil {
 				return err
 			}
-			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*controlv1.ListRolloutsResponse, error) {
-				resp, err := c.control.ListRollouts(ctx, req)
-				if err != nil {
-					return nil, failed("failed to list rollouts", err)
+			if err := rolloutsWhen(req, since, until, t.now()); err != nil {
+				return err
+			}
+			p, err := t.printer(cmd, formatTable, formatCSV, formatJSONLines)
+			if err != nil {
+				return err
+			}
+			if p.format == formatCSV || p.format == formatJSONLines {
+				if !cmd.Flags().Changed("limit") {
+					req.Limit = 0
 				}
-				return resp, nil
-			}, (*printer).rollouts)
+				return exportRollouts(cmd, t, p, req)
+			}
+			resp, err := ask(cmd, t, func(ctx context.Context, c *client) (*controlv1.ListRolloutsResponse, error) {
+				return listRollouts(ctx, c, req)
+			})
+			if err != nil {
+				return err
+			}
+			return p.print(resp, func(p *printer) error { return p.rollouts(resp) })
 		},
 	}
 	flags := cmd.Flags()
@@ -46,9 +69,37 @@ func newApplicationRollouts(t *tool) *cobra.Command {
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.StringVar(&kind, "kind", "", fmt.Sprintf("Only rollouts of this kind. (%s)", strings.Join(unprefixed(modelv1.RolloutKind_name, rolloutKindPrefix), "|")))
 	flags.StringSliceVar(&outcomes, "outcome", nil, fmt.Sprintf("Only rollouts that ended so. (%s)", strings.Join(unprefixed(modelv1.RolloutOutcome_name, rolloutOutcomePrefix), "|")))
+	flags.StringVar(&since, "since", "", "Only those that started then or later: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")
+	flags.StringVar(&until, "until", "", "Only those that started before then, in the same ways.")
 	flags.Int32Var(&req.Limit, "limit", 30, "The most rollouts to show.")
 	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
 	return required(cmd)
+}
+
+// rolloutsWhen reads the range of time; what is empty is no bound.
+func rolloutsWhen(req *controlv1.ListRolloutsRequest, since, until string, now time.Time) error {
+	for flag, bound := range map[string]struct {
+		text string
+		ms   *int64
+	}{"since": {since, &req.FromMs}, "until": {until, &req.ToMs}} {
+		if bound.text == "" {
+			continue
+		}
+		at, err := moment(flag, bound.text, now)
+		if err != nil {
+			return err
+		}
+		*bound.ms = at.UnixMilli()
+	}
+	return nil
+}
+
+func listRollouts(ctx context.Context, c *client, req *controlv1.ListRolloutsRequest) (*controlv1.ListRolloutsResponse, error) {
+	resp, err := c.control.ListRollouts(ctx, req)
+	if err != nil {
+		return nil, failed("failed to list rollouts", err)
+	}
+	return resp, nil
 }
 
 // rolloutFilter reads the names of kinds and outcomes.
@@ -90,8 +141,8 @@ func number(name, what string, values map[string]int32, names map[int32]string, 
 }
 
 func (p *printer) rollouts(resp *controlv1.ListRolloutsResponse) error {
-	t := newTable(fixed("STARTED"), flexible("APPLICATION"), fixed("WORKLOAD"), fixed("OUTCOME"), fixed("TOOK"), fixed("REPLICAS"), fixed("COMMIT"),
-		flexible("CAUSED BY"), flexible("REASON"))
+	t := newTable(fixed("STARTED"), fixed("KIND"), flexible("APPLICATION"), fixed("WORKLOAD"), fixed("OUTCOME"), fixed("TOOK"), fixed("SCHEDULE"), fixed("PULL"),
+		fixed("READY"), fixed("REPLICAS"), fixed("COMMIT"), flexible("CAUSED BY"), flexible("REASON"))
 	for _, r := range resp.GetRollouts() {
 		by := r.GetCausedBy()
 		if by == "" {
@@ -101,9 +152,23 @@ func (p *printer) rollouts(resp *controlv1.ListRolloutsResponse) error {
 		if r.GetCompletedAtMs() != 0 {
 			took = fmt.Sprintf("%.1fs", float64(r.GetCompletedAtMs()-r.GetStartedAtMs())/1000)
 		}
-		t.add(p.age(r.GetStartedAtMs()), r.GetApplicationName(), r.GetWorkload().GetKind()+" "+objectName(r.GetWorkload()),
-			colored(word(r.GetOutcome(), rolloutOutcomePrefix)), took, fmt.Sprintf("%d→%d", r.GetFromReplicas(), r.GetToReplicas()),
+		t.add(p.age(r.GetStartedAtMs()), strings.ToLower(unprefix(r.GetKind(), rolloutKindPrefix)), r.GetApplicationName(),
+			r.GetWorkload().GetKind()+" "+objectName(r.GetWorkload()), colored(word(r.GetOutcome(), rolloutOutcomePrefix)), took,
+			wholeSeconds(r.ScheduleMs), wholeSeconds(r.PullMs), wholeSeconds(r.ReadyMs), fmt.Sprintf("%d→%d", r.GetFromReplicas(), r.GetToReplicas()),
 			shortHash(r.GetCommit()), by, r.GetReason())
 	}
 	return p.table(t, "No rollouts.", resp.GetCursor())
+}
+
+// wholeSeconds writes a part of a rollout; nothing for one that was not measured.
+func wholeSeconds(ms *int64) string {
+	if ms == nil {
+		return ""
+	}
+	return inSeconds(ms) + "s"
+}
+
+// unprefix is an enum's name without its prefix.
+func unprefix(value fmt.Stringer, prefix string) string {
+	return strings.TrimPrefix(value.String(), prefix)
 }

@@ -53,6 +53,37 @@ func exampleFigures() *controlv1.GetDeliveryFiguresResponse {
 	}
 }
 
+// at is a fixed time, so long before another.
+func at(d time.Duration) int64 {
+	return time.Date(2026, time.January, 31, 12, 0, 0, int(7*time.Millisecond), time.UTC).Add(-d).UnixMilli()
+}
+
+// exampleRollouts are a rollout of a deployment, one of somebody else, and a scaling
+// that goes on.
+func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsResponse {
+	object := func(kind string) *modelv1.ObjectRef {
+		return &modelv1.ObjectRef{Cluster: "dev", Kind: kind, Namespace: "shop", Name: "web", Uid: "u1"}
+	}
+	return &controlv1.ListRolloutsResponse{Rollouts: []*modelv1.Rollout{
+		{
+			Id: "r1", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, ApplicationId: "app-1", ApplicationName: "web", DeploymentId: "d1", StageId: "s1",
+			Workload: object("Deployment"), Revision: 7, RevisionName: "web-7d9f", Commit: "0123456789abcdef", Images: []string{"web:2", "log:1"},
+			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, Reason: "web: 3 of 3 pods available",
+			StartedAtMs: ago(90 * time.Second), CompletedAtMs: ago(90*time.Second) + 1500, MarkedAtMs: ago(90*time.Second) + 1520,
+			ScheduleMs: proto.Int64(0), PullMs: proto.Int64(1000), FromReplicas: 2, ToReplicas: 3,
+		},
+		{
+			Id: "r2", Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT, ApplicationName: "web", Workload: object("Deployment"),
+			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_SUPERSEDED, CausedBy: "kubectl", SupersededBy: "piped", Reason: "a \"newer\", template\nfollowed",
+			StartedAtMs: ago(time.Hour), CompletedAtMs: ago(59 * time.Minute), MarkedAtMs: ago(59 * time.Minute),
+		},
+		{
+			Id: "r3", Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING, ApplicationName: "web", Workload: object("StatefulSet"),
+			Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, CausedBy: "kube-controller-manager", StartedAtMs: ago(time.Minute), FromReplicas: 2, ToReplicas: 5,
+		},
+	}}
+}
+
 // Tables tell what messages hold in the words of people, each command's in a
 // file of its own.
 func TestTables(t *testing.T) {
@@ -123,12 +154,11 @@ func TestTables(t *testing.T) {
 		},
 		"application-rollouts": {
 			[]string{"application", "rollouts", "--app-id=app-1", "--kind=rollout", "--outcome=COMPLETE,ROLLOUT_OUTCOME_FAILED"}, "ListRollouts",
-			&controlv1.ListRolloutsResponse{Rollouts: []*modelv1.Rollout{
-				{ApplicationName: "web", Workload: object("Deployment", "web"), Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, StartedAtMs: ago(90 * time.Second), CompletedAtMs: ago(90*time.Second) + 1500,
-					FromReplicas: 2, ToReplicas: 3, Commit: "0123456789abcdef", DeploymentId: "d1"},
-				{ApplicationName: "web", Workload: object("Deployment", "web"), Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_FAILED, CausedBy: "kubectl", Reason: "the progress deadline is exceeded"},
-			}},
+			exampleRollouts(ago),
 		},
+		"application-rollouts-csv":   {[]string{"application", "rollouts", "--since=2026-01-01", "--output=csv"}, "ListRollouts", exampleRollouts(at)},
+		"application-rollouts-jsonl": {[]string{"application", "rollouts", "--since=30d", "--until=1h", "--output=jsonl"}, "ListRollouts", exampleRollouts(at)},
+		"application-rollouts-yaml":  {[]string{"application", "rollouts", "--kind=scaling", "--output=yaml"}, "ListRollouts", exampleRollouts(at)},
 		"figures": {
 			[]string{"figures", "--app-id=app-1", "--label=env:prod", "--since=2026-01-01", "--until=2026-01-31T12:00:00Z"}, "GetDeliveryFigures", exampleFigures(),
 		},
