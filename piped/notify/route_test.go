@@ -1,0 +1,97 @@
+package notify
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// about makes a notice of an event of the application web, unless it is one of the
+// agent.
+func about(kind deploy.EventType, labels map[string]string) Notice {
+	n := Notice{Event: deploy.Event{Type: kind}}
+	if kind.Group() != deploy.GroupPiped {
+		n.Application = &deploy.Application{Name: "web", Labels: labels}
+	}
+	return n
+}
+
+func TestRoutes(t *testing.T) {
+	prod := map[string]string{"env": "prod", "team": "a"}
+	failed, started := about(deploy.EventFailed, prod), about(deploy.EventPipedStarted, nil)
+	for name, c := range map[string]struct {
+		route Route
+		n     Notice
+		want  bool
+	}{
+		"a route without conditions":           {Route{}, failed, true},
+		"by name":                              {Route{Events: []deploy.EventType{deploy.EventFailed}}, failed, true},
+		"by another name":                      {Route{Events: []deploy.EventType{deploy.EventSucceeded}}, failed, false},
+		"by group":                             {Route{Groups: []deploy.EventGroup{deploy.GroupDeployment}}, failed, true},
+		"a name and a group must both hold":    {Route{Events: []deploy.EventType{deploy.EventFailed}, Groups: []deploy.EventGroup{deploy.GroupStage}}, failed, false},
+		"an ignored name":                      {Route{Groups: []deploy.EventGroup{deploy.GroupDeployment}, IgnoreEvents: []deploy.EventType{deploy.EventFailed}}, failed, false},
+		"an ignored group":                     {Route{IgnoreGroups: []deploy.EventGroup{deploy.GroupDeployment}}, failed, false},
+		"by application":                       {Route{Apps: []string{"api", "web"}}, failed, true},
+		"by another application":               {Route{Apps: []string{"api"}}, failed, false},
+		"an ignored application":               {Route{IgnoreApps: []string{"web"}}, failed, false},
+		"all labels":                           {Route{Labels: prod}, failed, true},
+		"one label of two":                     {Route{Labels: map[string]string{"env": "prod", "team": "b"}}, failed, false},
+		"one ignored label of two":             {Route{IgnoreLabels: map[string]string{"env": "test", "team": "a"}}, failed, false},
+		"ignored labels it does not have":      {Route{IgnoreLabels: map[string]string{"env": "test"}}, failed, true},
+		"no labels pass those asked for":       {Route{Labels: prod}, about(deploy.EventFailed, nil), true},
+		"the agent passes all of applications": {Route{Apps: []string{"api"}, Labels: prod, IgnoreApps: []string{"web"}}, started, true},
+		"the agent's group":                    {Route{Groups: []deploy.EventGroup{deploy.GroupPiped}}, started, true},
+		"our own event, not asked for":         {Route{Apps: []string{"web"}}, about(deploy.EventRolloutEnded, prod), false},
+		"our own event, by name":               {Route{Events: []deploy.EventType{deploy.EventSelfHealStopped}}, about(deploy.EventSelfHealStopped, prod), true},
+		"our own event, by group":              {Route{Groups: []deploy.EventGroup{deploy.GroupRollout}}, about(deploy.EventRolloutEnded, prod), true},
+		"our own event, ignored":               {Route{Groups: []deploy.EventGroup{deploy.GroupRollout}, IgnoreEvents: []deploy.EventType{deploy.EventRolloutEnded}}, about(deploy.EventRolloutEnded, prod), false},
+		"PipeCD's event that it never sends":   {Route{}, about(deploy.EventOutOfSync, prod), true},
+		"what is for no route":                 {Route{}, about(deploy.EventPlanPreviewed, prod), false},
+	} {
+		if got := c.route.Matches(c.n); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestRoutedOnce: a receiver wants what any of its routes leads to it.
+func TestRoutedOnce(t *testing.T) {
+	r := Routed("hook", &fake{}, Route{Events: []deploy.EventType{deploy.EventFailed}}, Route{Groups: []deploy.EventGroup{deploy.GroupStage}})
+	for kind, want := range map[deploy.EventType]bool{deploy.EventFailed: true, deploy.EventStageFailed: true, deploy.EventSucceeded: false} {
+		if got := r.Wants(t.Context(), about(kind, nil)); got != want {
+			t.Errorf("%s: %v, want %v", kind, got, want)
+		}
+	}
+	if Routed("idle", &fake{}).Wants(t.Context(), about(deploy.EventFailed, nil)) {
+		t.Error("a receiver without routes wants something")
+	}
+}
+
+func TestGroupsFollowTheNumbers(t *testing.T) {
+	got := map[deploy.EventGroup][]deploy.EventType{}
+	for _, kind := range deploy.EventTypes() {
+		if kind.Own() {
+			got["own"] = append(got["own"], kind)
+		}
+		got[kind.Group()] = append(got[kind.Group()], kind)
+	}
+	want := map[deploy.EventGroup][]deploy.EventType{
+		deploy.GroupDeployment: {
+			deploy.EventTriggered, deploy.EventPlanned, deploy.EventApproved, deploy.EventRollingBack, deploy.EventSucceeded,
+			deploy.EventFailed, deploy.EventCancelled, deploy.EventWaitApproval, deploy.EventTriggerFailed, deploy.EventStarted,
+		},
+		deploy.GroupApplicationSync:   {deploy.EventSynced, deploy.EventOutOfSync, deploy.EventSelfHealStopped},
+		deploy.GroupApplicationHealth: {deploy.EventHealthy, deploy.EventDegraded},
+		deploy.GroupPiped:             {deploy.EventPipedStarted, deploy.EventPipedStopped},
+		deploy.GroupStage: {
+			deploy.EventStageStarted, deploy.EventStageSkipped, deploy.EventStageSucceeded, deploy.EventStageFailed, deploy.EventStageCancelled,
+		},
+		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded},
+		"own":               {deploy.EventSelfHealStopped, deploy.EventDegraded, deploy.EventRolloutEnded, deploy.EventScalingEnded},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
