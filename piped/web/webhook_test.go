@@ -2,13 +2,16 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +61,15 @@ func newLab(t *testing.T, change func(*limits)) *lab {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.looked = append(b.looked, repoID)
+		},
+		Preview: func(_ context.Context, repoID string, p githost.Proposal) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if p.Number == 13 {
+				return errors.New("the store is away")
+			}
+			b.looked = append(b.looked, fmt.Sprintf("%s#%d %s %s", repoID, p.Number, p.Head, p.Commit[:7]))
+			return nil
 		},
 	}, l)
 	if err != nil {
@@ -130,6 +142,36 @@ func (b *lab) send(method, path string, h http.Header, body io.Reader) (code int
 		b.t.Fatal(err)
 	}
 	return resp.StatusCode, string(data)
+}
+
+// TestPullRequests: a pull request is previewed for each watched branch that it is for,
+// and sent again when that cannot be asked for.
+func TestPullRequests(t *testing.T) {
+	b := newLab(t, func(*limits) {})
+	for name, c := range map[string]struct {
+		number     int
+		base, from string
+		code       int
+		answer     string
+		previewed  []string
+	}{
+		"for a watched branch":     {7, "main", "shop/config", http.StatusAccepted, "the pull request was announced\n", []string{"config#7 more a6ae82c", "config-again#7 more a6ae82c"}},
+		"for another branch":       {7, "old", "shop/config", http.StatusAccepted, "nothing to do: nothing here watches the branch that the pull request is for\n", nil},
+		"from a fork":              {7, "main", "ann/config", http.StatusAccepted, "nothing to do: this is no push to a branch\n", nil},
+		"that cannot be asked for": {13, "main", "shop/config", http.StatusServiceUnavailable, "the pull request cannot be previewed now: send it again later\n", nil},
+	} {
+		body := fmt.Sprintf(`{"action": "opened", "number": %d, "pull_request": {"head": {"ref": "more", "sha": "a6ae82c7b1a177c8d03f9e96e0adf2466113728f", "repo": {"full_name": %q}}, "base": {"ref": %q}},
+			"repository": {"full_name": "shop/config", "clone_url": "https://github.com/shop/config.git"}}`, c.number, c.from, c.base)
+		h := header(secret, body)
+		h.Set("X-GitHub-Event", "pull_request")
+		code, answer := b.send(http.MethodPost, "/webhooks/github", h, strings.NewReader(body))
+		if got := b.takeLooked(); code != c.code || answer != c.answer || !slices.Equal(got, c.previewed) {
+			t.Errorf("%s: %d %q, previewed %q", name, code, answer, got)
+		}
+	}
+	if !strings.Contains(b.log(), "the store is away") {
+		t.Error("the log does not say why")
+	}
 }
 
 func TestWebhook(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -56,6 +57,26 @@ func testPlanPreviews(t *testing.T, e *env) {
 	}
 	wantKind(t, e.store.AnswerPlanPreview(ctx, bad, deploy.CommandFailed), deploy.Conflict, "answered before")
 	wantKind(t, e.store.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "nobody"}, deploy.CommandFailed), deploy.NotFound, "nobody")
+
+	events, err := e.store.Events(ctx, 0, 0)
+	if err != nil || len(events) != 0 {
+		t.Errorf("nobody is to be told: %v, %v", events, err)
+	}
+	asked.PullRequest = 7
+	if _, err := e.store.CreateCommand(ctx, deploy.Command{ID: "told", Type: deploy.CommandBuildPlanPreview, PlanPreview: asked}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.AnswerPlanPreview(ctx, deploy.PlanPreview{CommandID: "told", At: at}, deploy.CommandSucceeded); err != nil {
+		t.Fatal(err)
+	}
+	event, err := deploy.PlanPreviewAnswered("told", *asked, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err = e.store.Events(ctx, 0, 0)
+	if diff := cmp.Diff([]deploy.Event{event}, events, cmpopts.IgnoreFields(deploy.Event{}, "Seq")); err != nil || diff != "" {
+		t.Errorf("%v, events (-want +got):\n%s", err, diff)
+	}
 
 	if err := e.store.RemovePlanPreviews(ctx, at.Add(time.Minute)); err != nil {
 		t.Fatal(err)
