@@ -1,0 +1,183 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/notify/notifytest"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// post has a sender deliver n to a server that answers as given, and returns what the
+// server got.
+func post(t *testing.T, secret string, n notify.Notice, answer http.HandlerFunc) (header http.Header, body []byte, err error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header
+		if body, _ = io.ReadAll(r.Body); answer != nil {
+			answer(w, r)
+		}
+	}))
+	defer server.Close()
+	s := New(Config{
+		URL: server.URL + "/hunter2", SignatureKey: "PipeCD-Signature", SignatureValue: secret, PipedID: "piped-1", ProjectID: "shop",
+		Now: func() time.Time { return notifytest.At },
+	})
+	err = s.Deliver(t.Context(), n)
+	return header, body, err
+}
+
+// TestMessages: each event is posted as its golden file says.
+func TestMessages(t *testing.T) {
+	for _, kind := range deploy.EventTypes() {
+		t.Run(string(kind), func(t *testing.T) {
+			_, body, err := post(t, "", notifytest.Notice(kind), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := json.Indent(&got, body, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			got.WriteString("\n")
+			file := filepath.Join("testdata", strings.ToLower(string(kind))+".golden.json")
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotKept: of a deployment that is not stored any more its ID is told.
+func TestWhatIsNotKept(t *testing.T) {
+	n := notifytest.Notice(deploy.EventStageFailed)
+	n.Deployment, n.Application, n.Stage = nil, nil, nil
+	n.Details.To = string(deploy.StageFailure)
+	_, body, err := post(t, "", n, nil)
+	want := `{"Type":403,"Metadata":{"deployment":{"id":"0123456789abcdef","application_id":"app-1","application_name":"web","piped_id":"piped-1",` +
+		`"project_id":"shop"},"stage":{"id":"stage-1","status":3}}}`
+	if err != nil || string(body) != want {
+		t.Errorf("posted %s, %v; want %s", body, err, want)
+	}
+}
+
+// genuine is the check that README shows.
+func genuine(header http.Header, body []byte, secret string) bool {
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s.%s", header.Get("Piped-Timestamp"), body)
+	return hmac.Equal([]byte(header.Get("Piped-Signature-256")), []byte("sha256="+hex.EncodeToString(mac.Sum(nil))))
+}
+
+func TestSignature(t *testing.T) {
+	header, body, err := post(t, "s3cret", notifytest.Notice(deploy.EventSucceeded), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, name := range []string{"Content-Type", "PipeCD-Signature", HeaderEvent, HeaderDelivery, HeaderTimestamp} {
+		got[name] = header.Get(name)
+	}
+	want := map[string]string{
+		"Content-Type": "application/json", "PipeCD-Signature": "s3cret", HeaderEvent: "DEPLOYMENT_SUCCEEDED",
+		HeaderDelivery: "key-DEPLOYMENT_SUCCEEDED", HeaderTimestamp: fmt.Sprint(notifytest.At.Unix()),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if !genuine(header, body, "s3cret") || genuine(header, body, "other") || genuine(header, append(body, ' '), "s3cret") {
+		t.Error("the signature does not tell a genuine message from a forged one")
+	}
+	header, _, err = post(t, "", notifytest.Notice(deploy.EventSucceeded), nil)
+	if _, sent := header["Pipecd-Signature"]; err != nil || !sent || header.Get(HeaderSignature) != "" {
+		t.Errorf("without a secret: %v, %v", header, err)
+	}
+}
+
+// TestAnswers: what an answer means for the next attempt. Neither the address nor the
+// answer is shown.
+func TestAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  int
+		after string
+		kind  deploy.Kind
+		at    time.Time
+		says  string
+	}{
+		"taken":                {204, "", deploy.Internal, time.Time{}, ""},
+		"broken":               {500, "", deploy.Unavailable, time.Time{}, "500 Internal Server Error"},
+		"busy for a while":     {503, "90", deploy.Unavailable, notifytest.At.Add(90 * time.Second), "503"},
+		"limited until":        {429, notifytest.At.Add(time.Hour).Format(http.TimeFormat), deploy.Unavailable, notifytest.At.Add(time.Hour), "429"},
+		"no time at all":       {429, "soon", deploy.Unavailable, time.Time{}, "429"},
+		"redirected":           {302, "", deploy.Denied, time.Time{}, "redirects are not followed"},
+		"not let in":           {403, "", deploy.Denied, time.Time{}, "is not accepted"},
+		"not there":            {404, "", deploy.Denied, time.Time{}, "nothing takes notifications"},
+		"gone for good":        {410, "", deploy.Invalid, time.Time{}, "remove the receiver"},
+		"larger than it takes": {413, "", deploy.Invalid, time.Time{}, "larger messages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := post(t, "s3cret", notifytest.Notice(deploy.EventSucceeded), func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", c.after)
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, "s3cret and more")
+			})
+			if c.says == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || deploy.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("error %v of kind %s, want %s and %q", err, deploy.KindOf(err), c.kind, c.says)
+			}
+			if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret is shown: %v", err)
+			}
+			var later interface{ RetryAt() time.Time }
+			if errors.As(err, &later) != !c.at.IsZero() || later != nil && !later.RetryAt().Equal(c.at) {
+				t.Errorf("to be tried again at %v, want %s", later, c.at)
+			}
+		})
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	s := New(Config{URL: server.URL + "/hunter2", SignatureKey: "X", Now: time.Now})
+	err := s.Deliver(t.Context(), notifytest.Notice(deploy.EventSucceeded))
+	if !deploy.IsKind(err, deploy.Unavailable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error %v of kind %s", err, deploy.KindOf(err))
+	}
+}
