@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -49,14 +50,27 @@ const (
 // test.
 func Start(t testing.TB, target *Exporter) *Server {
 	t.Helper()
+	return StartFor(t, Job{Name: "test", Target: target.Addr})
+}
+
+// Job is what a server scrapes.
+type Job struct {
+	Name   string
+	Target string   // host:port
+	Rules  []string // files with rules, which it evaluates as often as it scrapes
+}
+
+// StartFor is Start for a target that need be no exporter of this package.
+func StartFor(t testing.TB, job Job) *Server {
+	t.Helper()
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte(Password), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"prometheus.yml": fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %s}\nscrape_configs: [{job_name: test, static_configs: [{targets: [%q]}]}]\n",
-			Scrape, Scrape, target.Addr),
+		"prometheus.yml": fmt.Sprintf("global: {scrape_interval: %[1]s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%[2]s]\n"+
+			"scrape_configs: [{job_name: %[3]s, static_configs: [{targets: [%[4]q]}]}]\n", Scrape, strings.Join(job.Rules, ", "), job.Name, job.Target),
 		"web.yml":  fmt.Sprintf("basic_auth_users: {%s: %q}\n", Username, hash),
 		"username": Username + "\n",
 		"password": Password + "\n",
