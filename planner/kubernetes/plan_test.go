@@ -32,6 +32,9 @@ func describe(t *testing.T, p deploy.Plan) string {
 		b.WriteString(", only when asked for")
 	}
 	b.WriteString("\n")
+	if p.EnvironmentURL != "" {
+		b.WriteString("seen at " + p.EnvironmentURL + "\n")
+	}
 	for _, v := range p.Versions {
 		fmt.Fprintf(&b, "version %s %s %s %s\n", v.Kind, v.Name, v.Version, v.URL)
 	}

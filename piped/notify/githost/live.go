@@ -92,7 +92,7 @@ func headline(commit deploy.Commit, of []deploy.Deployment) string {
 func place(d deploy.Deployment) string {
 	text := code(environment(&d))
 	if url := d.Metadata[deploy.MetaEnvironmentURL]; url != "" {
-		text += " <" + url + ">"
+		text += " <" + strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(url) + ">"
 	}
 	return text
 }
