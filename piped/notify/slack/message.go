@@ -51,6 +51,7 @@ var titles = map[deploy.EventType]string{
 	deploy.EventHealthy:         "%q is healthy",
 	deploy.EventDegraded:        "%q is degraded",
 	deploy.EventRolloutEnded:    "A rollout of %q has ended",
+	deploy.EventScalingEnded:    "A scaling of %q has ended",
 	deploy.EventPipedStarted:    "A piped has been started",
 	deploy.EventPipedStopped:    "A piped has been stopped",
 }
@@ -113,7 +114,7 @@ func said(n notify.Notice) string {
 	case deploy.EventTriggered, deploy.EventStarted, deploy.EventWaitApproval, deploy.EventSucceeded,
 		deploy.EventStageStarted, deploy.EventPipedStarted, deploy.EventPipedStopped:
 		return ""
-	case deploy.EventRolloutEnded:
+	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		return strings.TrimSuffix(fmt.Sprintf("%s on %s: %s. %s", workload(p), p.Cluster, p.Phase, p.Reason), " ")
 	}
 	return p.Reason
@@ -141,7 +142,7 @@ func color(n notify.Notice) string {
 		return errorColor
 	case deploy.EventCancelled, deploy.EventStageCancelled, deploy.EventRollingBack, deploy.EventOutOfSync, deploy.EventWaitApproval:
 		return warnColor
-	case deploy.EventRolloutEnded:
+	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		switch n.Details.Phase {
 		case deploy.RolloutComplete, deploy.RolloutNoRollout:
 			return successColor
