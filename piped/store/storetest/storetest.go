@@ -105,6 +105,8 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"DeploymentRefusals", testDeploymentRefusals},
 		{"DeploymentPages", testDeploymentPages},
 		{"DeploymentsByID", testDeploymentsByID},
+		{"Load", testLoad},
+		{"EndedDeployments", testEndedDeployments},
 		{"DeploymentCommand", testDeploymentCommand},
 		{"Supersede", testSupersede},
 		{"Replace", testReplace},
