@@ -106,6 +106,26 @@ func TestReceiverSaysWhenToTryAgain(t *testing.T) {
 	})
 }
 
+// TestReceiverAsksForTooMuch: one that wants to be left alone for a year is tried all the
+// same, so that what follows is told or given up in time.
+func TestReceiverAsksForTooMuch(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		hook := &fake{name: "hook", answer: func(_ context.Context, n Notice) error {
+			if n.Key == "a1" {
+				return later{time.Now().AddDate(1, 0, 0)}
+			}
+			return nil
+		}}
+		l.run(hook)
+		l.tell("a", "a1", "a2")
+		l.pass(25 * time.Hour)
+		wantTold(t, hook, "a2")
+		if s := l.state("hook"); s.Dead != 1 || s.Pending != 0 || s.DeadLetters[0].Attempts != 13 {
+			t.Errorf("state: %+v", s)
+		}
+	})
+}
+
 // TestGivenUpAfterADay: what keeps failing is tried at growing intervals for a day, and
 // then what follows it has its turn.
 func TestGivenUpAfterADay(t *testing.T) {

@@ -235,15 +235,18 @@ func (w *worker) outcome(d deploy.Delivery, failure error) (store func(context.C
 const (
 	firstRetry    = time.Second
 	lastRetry     = 5 * time.Minute
+	longestWait   = 2 * time.Hour // that an error can ask for: limits of hosts are of an hour
 	leastAttempts = 5
 )
 
-// retryAt returns when to try again after an attempt failed: when the error says so,
-// else by back-off.
+// retryAt returns when to try again after an attempt failed: when the error says so, but
+// not so late that what follows would wait for ever, else by back-off.
 func (w *worker) retryAt(failure error, attempt int, now time.Time) time.Time {
 	var told interface{ RetryAt() time.Time }
 	if errors.As(failure, &told) {
-		if at := told.RetryAt(); at.After(now) {
+		if at, latest := told.RetryAt(), now.Add(longestWait); at.After(latest) {
+			return latest
+		} else if at.After(now) {
 			return at
 		}
 	}
