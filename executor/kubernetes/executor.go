@@ -50,14 +50,33 @@ type Config struct {
 	Analyzer Analyzer // for steps of K8S_TRAFFIC_ROUTING
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
+	Observer Observer       // nil: nobody is told
 	Now      func() time.Time
 }
+
+// Observer is told of what the stages do. Its method must be quick and safe for
+// concurrent use.
+type Observer interface {
+	// Marked tells how long it took to store that a rollout is complete, from hearing of
+	// the change that completed it.
+	Marked(after time.Duration)
+}
+
+// silent is an Observer that nobody asked for.
+type silent struct{}
+
+func (silent) Marked(time.Duration) {}
 
 // Executor makes the executors of the stages. It is safe for concurrent use.
 type Executor struct{ Config }
 
 // New returns an Executor.
-func New(c Config) *Executor { return &Executor{c} }
+func New(c Config) *Executor {
+	if c.Observer == nil {
+		c.Observer = silent{}
+	}
+	return &Executor{c}
+}
 
 // Stage runs one kind of stage. It implements scheduler.Executor.
 type Stage func(ctx context.Context, run deploy.StageRun) deploy.StageResult

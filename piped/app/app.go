@@ -201,7 +201,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	})
 	exec := kubernetes.New(kubernetes.Config{
 		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, Analyzer: analyses,
-		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Now: o.Now,
+		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Observer: a.metrics.rollouts, Now: o.Now,
 	})
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)

@@ -176,6 +176,9 @@ func (w *waiter) store(ctx context.Context, t *track, rec deploy.Rollout) error 
 	switch {
 	case err == nil:
 		t.rec, t.savedAt = stored, w.now()
+		if stored.Phase == deploy.RolloutComplete && t.woken > 0 && w.req.Marked != nil {
+			w.req.Marked(t.savedAt.Sub(w.started) - t.woken)
+		}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case deploy.IsKind(err, deploy.Conflict):

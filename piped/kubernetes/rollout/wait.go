@@ -47,6 +47,10 @@ type Request struct {
 	// what failed: the records still going are given up as if one of them had failed.
 	Abandon <-chan string
 
+	// Marked, when set, is told of each rollout whose completion was stored how long that
+	// took, from when the first change was heard of that had not been looked at before.
+	Marked func(after time.Duration)
+
 	// Now defaults to time.Now. A wall clock that is set does not disturb a wait.
 	Now func() time.Time
 }
@@ -104,7 +108,8 @@ type waiter struct {
 // track is one record while it is waited for.
 type track struct {
 	rec    deploy.Rollout
-	dirty  atomic.Bool
+	heard  atomic.Int64  // when a change was heard of first that was not looked at, in nanoseconds of the wait; 0 if there is none
+	woken  time.Duration // what heard was at the last look
 	cancel func()
 	line   string    // said last
 	since  time.Time // when watching began, or the cluster was back
@@ -144,7 +149,7 @@ func (w *waiter) subscribe() error {
 			continue
 		}
 		cancel, err := w.req.Observer.Subscribe(t.rec.Workload, func() {
-			t.dirty.Store(true)
+			t.heard.CompareAndSwap(0, max(1, int64(w.now().Sub(w.started))))
 			select {
 			case w.wake <- struct{}{}:
 			default:
@@ -197,8 +202,8 @@ func failed(p deploy.RolloutPhase) bool {
 // round looks at every record for which there is a reason to.
 func (w *waiter) round(ctx context.Context) error {
 	for _, t := range w.tracks {
-		woken := t.dirty.Swap(false)
-		if t.rec.Phase.Terminal() || !woken && w.now().Before(t.next) {
+		t.woken = time.Duration(t.heard.Swap(0))
+		if t.rec.Phase.Terminal() || t.woken == 0 && w.now().Before(t.next) {
 			continue
 		}
 		if err := w.step(ctx, t); err != nil {

@@ -192,6 +192,30 @@ func TestWaitEndsAtTheEvent(t *testing.T) {
 	})
 }
 
+// TestWaitTellsHowLongAMarkTook: from the event that completed the rollout, once.
+func TestWaitTellsHowLongAMarkTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		s.show("web", 0, 3)
+		req := s.request(s.applied("web"))
+		req.Save = func(ctx context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
+			time.Sleep(200 * time.Millisecond)
+			return s.save(ctx, rec)
+		}
+		var marked []time.Duration
+		req.Marked = func(after time.Duration) { marked = append(marked, after) }
+		result := startWait(t.Context(), req)
+		time.Sleep(10 * time.Second)
+		s.show("web", 3, 0)
+		if _, err := result(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]time.Duration{200 * time.Millisecond}, marked); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestWaitFindsTheEndWithoutEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
