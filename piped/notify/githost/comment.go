@@ -54,11 +54,14 @@ func (c comments) Deliver(ctx context.Context, n notify.Notice) error {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		return c.preview(ctx, previewed(n))
 	}
-	d, err := c.now(ctx, n)
-	if err != nil || d == nil {
+	d, err := c.Store.Deployment(ctx, n.Event.DeploymentID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return nil
+	}
+	if err != nil || d.Status.Completed() && n.Event.Type == deploy.EventTriggered { // its end is told, too
 		return err
 	}
-	return c.live(ctx, d)
+	return c.live(ctx, &d)
 }
 
 // preview tells an open pull request what it would deploy, unless it has a newer head
@@ -86,7 +89,7 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 // all have. When one of them begins anew the comment says so.
 func (c comments) live(ctx context.Context, d *deploy.Deployment) error {
 	of, ended, err := c.deploymentsOf(ctx, d)
-	if err != nil || !ended && !(d.Status == deploy.Pending && told(of, d)) {
+	if err != nil || !ended && (d.Status.Completed() || !told(of, d)) {
 		return err
 	}
 	merged, err := c.API.MergedBy(ctx, d.Git.Remote, d.Git.Branch, d.Trigger.Commit.Hash)
