@@ -37,6 +37,12 @@ func TestGetStatus(t *testing.T) {
 		Clusters: []*controlv1.ClusterStatus{
 			{Name: "dev", Version: "v1.36.3", Reachable: true, WatchedKinds: 4, WatchedObjects: 120}, {Name: "prod", Error: "connection refused", FailingSinceMs: start},
 		},
+		Receivers: []*controlv1.ReceiverStatus{{
+			Name: "team", Pending: 3, OldestPendingSinceMs: start, Error: "no answer", DeadLetterCount: 21,
+			DeadLetters: []*controlv1.DeadLetter{{
+				Key: "d1//SUCCESS", Event: "DEPLOYMENT_SUCCEEDED", DeploymentId: "d1", Attempts: 300, Error: "the answer is 404 Not Found", GivenUpAtMs: start + minute,
+			}},
+		}},
 		Store: &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: got.Store.SchemaVersion, SizeBytes: got.Store.SizeBytes},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

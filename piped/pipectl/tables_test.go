@@ -235,7 +235,12 @@ func TestTables(t *testing.T) {
 				}, {Name: "prod"}},
 				SyncStates: []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 7}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
 				Store:      &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: 12, SizeBytes: 3 << 20},
-				Receivers:  []*controlv1.ReceiverStatus{{Name: "slack", Pending: 1, DeadLetterCount: 2}},
+				Receivers: []*controlv1.ReceiverStatus{{
+					Name: "slack", Pending: 1, OldestPendingSinceMs: ago(5 * time.Minute), DeadLetterCount: 2, Error: "Slack answers not_in_channel",
+					DeadLetters: []*controlv1.DeadLetter{{
+						Key: "d1//FAILURE", Event: "DEPLOYMENT_FAILED", DeploymentId: "d1", Attempts: 300, Error: "Slack answers not_in_channel", GivenUpAtMs: ago(2 * time.Hour),
+					}},
+				}},
 			},
 		},
 	}

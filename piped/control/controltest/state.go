@@ -33,6 +33,13 @@ func (s status) State(ctx context.Context) deploy.AgentState {
 			{Name: "dev", Version: "v1.36.3", Reachable: true, WatchedKinds: 4, WatchedObjects: 120},
 			{Name: "prod", Error: "connection refused", FailingSince: Epoch},
 		},
+		Receivers: []deploy.ReceiverState{{
+			Name: "team", Pending: 3, OldestPending: Epoch, Error: "no answer", Dead: 21,
+			DeadLetters: []deploy.Delivery{{
+				Receiver: "team", Event: deploy.Event{Key: "d1//SUCCESS", Type: deploy.EventSucceeded, DeploymentID: "d1"},
+				Attempts: 300, Error: "the answer is 404 Not Found", GivenUpAt: Epoch.Add(time.Minute),
+			}},
+		}},
 		Store: s.store.State(ctx),
 	}
 }
