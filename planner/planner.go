@@ -179,7 +179,7 @@ func (p *Planner) work(ctx context.Context) {
 		err := p.planNext(ctx, app)
 		p.busy.Add(-1)
 		if err != nil && ctx.Err() == nil {
-			p.Logger.Warn("cannot plan now; trying again", "application", app, "error", err)
+			p.Logger.Warn("cannot plan now; trying again", "appID", app, "error", err)
 			p.queue.AddRateLimited(app)
 		} else {
 			p.queue.Forget(app)

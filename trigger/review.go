@@ -157,7 +157,7 @@ func (w *watcher) decideAdoption(ctx context.Context, head deploy.Commit, c depl
 	case refusal != "":
 		return w.refuse(ctx, c, refusal)
 	}
-	w.log.Info("taking over live objects was decided on", "app", c.ApplicationID, "accepted", c.Accept, "by", c.Commander)
+	w.log.Info("taking over live objects was decided on", "appID", c.ApplicationID, "accepted", c.Accept, "by", c.Commander)
 	w.settled = false
 	w.wake(nil) // it is deployed now, if it may be
 	return nil

@@ -107,11 +107,11 @@ func (w *watcher) question(ctx context.Context, pass time.Time, provider string,
 	switch {
 	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil:
 		if w.silent.begin(provider, err, pass, w.Now()) {
-			w.log.Warn("cannot look for what runs; applications that may run there are held", "provider", provider, "error", err)
+			w.log.Warn("cannot look for what runs; applications that may run there are held", "cluster", provider, "error", err)
 		}
 		return err, nil
 	case err == nil && w.silent.end(provider, pass):
-		w.log.Info("what runs can be looked for again", "provider", provider)
+		w.log.Info("what runs can be looked for again", "cluster", provider)
 	}
 	return nil, err
 }
