@@ -97,7 +97,7 @@ func (r *Remover) Run(ctx context.Context) error {
 
 // remove tries until the command is answered or ctx ends.
 func (r *Remover) remove(ctx context.Context, c deploy.Command) {
-	log := r.Logger.With("app", c.ApplicationID, "command", c.ID)
+	log := r.Logger.With("appID", c.ApplicationID, "command", c.ID)
 	for pause := r.RetryEvery; ; pause = min(2*pause, maxRetryPause) {
 		answered, err := r.attempt(ctx, c, log)
 		if answered || ctx.Err() != nil || deploy.IsKind(err, deploy.Conflict) { // a conflict: answered by somebody else
