@@ -189,24 +189,30 @@ func (s *Store) HurryDeliveries(ctx context.Context) error {
 }
 
 const forgottenEvents = `DELETE FROM outbox WHERE seq IN (SELECT o.seq FROM outbox o WHERE o.delivered_at > 0 AND o.delivered_at < ?
-	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT 1000)`
+	AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.seq = o.seq) ORDER BY o.delivered_at LIMIT ?)`
 
-// ForgetEvents deletes events, 1000 at most, that were led to their receivers 90 days
-// ago, what was given up 30 days ago, and what receivers noted 90 days ago.
+// forgottenAtOnce is how many events are forgotten in one transaction: others have
+// their turn in between.
+const forgottenAtOnce = 1000
+
+// ForgetEvents deletes events that were led to their receivers 90 days ago, what was
+// given up 30 days ago, and what receivers noted 90 days ago.
 func (s *Store) ForgetEvents(ctx context.Context) error {
+	now := s.now()
 	err := s.write(ctx, func(t *tx) error {
-		now := s.now()
-		for query, age := range map[string]time.Duration{
-			"DELETE FROM deliveries WHERE given_up_at > 0 AND given_up_at < ?": deadLettersFor,
-			"DELETE FROM receiver_notes WHERE updated_at < ?":                  notesFor,
-			forgottenEvents: eventsFor,
-		} {
-			if _, err := t.exec(ctx, query, toMilli(now.Add(-age))); err != nil {
-				return err
-			}
+		if _, err := t.exec(ctx, "DELETE FROM deliveries WHERE given_up_at > 0 AND given_up_at < ?", toMilli(now.Add(-deadLettersFor))); err != nil {
+			return err
 		}
-		return nil
+		_, err := t.exec(ctx, "DELETE FROM receiver_notes WHERE updated_at < ?", toMilli(now.Add(-notesFor)))
+		return err
 	})
+	for left := true; left && err == nil; {
+		err = s.write(ctx, func(t *tx) error {
+			n, err := t.exec(ctx, forgottenEvents, toMilli(now.Add(-eventsFor)), forgottenAtOnce)
+			left = n == forgottenAtOnce
+			return err
+		})
+	}
 	return s.fail(err, "forget what was told long ago")
 }
 

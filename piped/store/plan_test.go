@@ -55,7 +55,7 @@ func TestListsUseIndices(t *testing.T) {
 		"retained commands":      "SELECT id FROM commands WHERE handled_at > 0 AND handled_at < 5 ORDER BY handled_at",
 		"due deliveries":         selectDelivery + strings.NewReplacer("d.receiver = ?", "d.receiver = 'r'", "<= ?", "<= 5").Replace(dueDeliveries) + " LIMIT 10",
 		"next delivery":          strings.NewReplacer("receiver = ?", "receiver = 'r'", "> ?", "> 5").Replace(nextDelivery),
-		"forgotten events":       strings.Replace(forgottenEvents, "?", "5", 1),
+		"forgotten events":       strings.ReplaceAll(forgottenEvents, "?", "5"),
 		"retained events":        "SELECT seq FROM outbox WHERE delivered_at > 0 AND delivered_at < 5 ORDER BY delivered_at",
 	} {
 		steps, err := all(context.Background(), s, func(row scanner) (detail string, err error) {

@@ -213,6 +213,20 @@ func testForgetEvents(t *testing.T, e *env) {
 	if left := e.announce(t, "told"); len(left) != 1 { // nothing knows it any more
 		t.Errorf("the event is still there: %v", left)
 	}
+
+	many := make([]string, 2001) // more than two transactions take
+	for i := range many {
+		many[i] = fmt.Sprintf("many-%d", i)
+	}
+	e.announce(t, many...)
+	e.route(t, "many")
+	e.clock.ms.Add((91 * 24 * time.Hour).Milliseconds())
+	if err := e.store.ForgetEvents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if left := e.announce(t, many...); len(left) != len(many) {
+		t.Errorf("%d of %d events are still there", len(many)-len(left), len(many))
+	}
 }
 
 // testDeliveriesProperty: whatever is announced, led and handed over in whatever order,
