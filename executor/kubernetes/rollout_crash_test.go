@@ -108,7 +108,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 		t.Fatalf("told %+v, and again %+v", first, again)
 	}
 	for range 2 {
-		if err := l.Store.MarkDelivered(t.Context(), first[0].Seq); err != nil {
+		if err := l.Store.RouteEvents(t.Context(), []int64{first[0].Seq}); err != nil {
 			t.Fatal(err)
 		}
 	}

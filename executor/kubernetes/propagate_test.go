@@ -1,0 +1,400 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/deploy"
+	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// nudging runs a Nudger of the lab's cluster until the returned function is called.
+func (l *stageLab) nudging(t *testing.T) (stop func()) {
+	t.Helper()
+	c, release, err := l.Clusters.Hold("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := cluster.NewController(c.Cluster)
+	nudger := cluster.NewNudger(cluster.NudgerConfig{Cluster: c.Cluster, Controller: controller, Store: l.Store})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- nudger.Run(ctx) }()
+	go func() { ended <- controller.Run(ctx) }()
+	done := false
+	stop = func() {
+		if done {
+			return
+		}
+		done = true
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		release()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+const soon = "  configPropagation: {nudge: {delay: 100ms, repeatAfter: 1s}}\n"
+
+// configMap is a ConfigMap.
+func configMap(name, content string) string {
+	return "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}, data: {k: " + content + "}}\n"
+}
+
+// mounting is a Deployment that mounts ConfigMap files, and also reads some by its
+// environment.
+func mounting(replicas int, env ...string) string {
+	container := `{name: app, image: "web:v1", volumeMounts: [{name: v, mountPath: /v}]`
+	for _, name := range env {
+		container += ", envFrom: [{configMapRef: {name: " + name + "}}]"
+	}
+	return fmt.Sprintf("---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: %d, selector: {matchLabels: {app: web}}, "+
+		"template: {metadata: {labels: {app: web}}, spec: {containers: [%s}], volumes: [{name: v, configMap: {name: files}}]}}}}\n", replicas, container)
+}
+
+// toldPods returns what the annotation says on the pods that are not being deleted, by name.
+func (l *rolloutLab) toldPods(t *testing.T) map[string]string {
+	t.Helper()
+	list, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			out[pod.Name] = pod.Annotations[manifest.AnnotationConfigSync]
+		}
+	}
+	return out
+}
+
+// podPatches counts the writes to pods, and forgets all requests.
+func (l *stageLab) podPatches() (n int) {
+	for _, r := range l.writes() {
+		if strings.HasPrefix(r, "PATCH ") && strings.Contains(r, "/pods/") {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitDone waits until nothing is left to be told.
+func (l *rolloutLab) awaitDone(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		due, err := l.Store.Propagations(t.Context(), store.PropagationQuery{Due: true})
+		if err != nil {
+			return err.Error()
+		}
+		if len(due) > 0 {
+			return fmt.Sprintf("left: %+v", due)
+		}
+		return ""
+	})
+}
+
+// change deploys manifests and returns how the rollout of the Deployment ended.
+func (l *rolloutLab) change(t *testing.T, manifests string) (deploy.StageRun, deploy.RolloutPhase) {
+	t.Helper()
+	l.manifests = manifests
+	run := l.deployment("now")
+	l.mustSucceed(t, l.Sync(), run)
+	marks := l.marks(t, run)
+	if len(marks) != 1 {
+		t.Fatalf("%d rollouts", len(marks))
+	}
+	return run, marks[0].Phase
+}
+
+// TestPodsThatMountAChangedConfigMapAreTold: each pod is annotated, twice, and nothing
+// rolls out; the log says which. The rollback tells them again, and who runs the stage
+// again tells nobody.
+func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += soon
+	stop := l.nudging(t)
+	l.succeed(t, configMap("files", "a")+mounting(2))
+	l.awaitAvailable(t, 2)
+	if patches := l.podPatches(); patches > 0 {
+		t.Errorf("the first deployment told %d pods", patches)
+	}
+	before := l.sets(t)
+	generation := l.generation(t)
+
+	run, phase := l.change(t, configMap("files", "b")+mounting(2))
+	if phase != deploy.RolloutNoRollout || l.generation(t) != generation {
+		t.Errorf("the rollout ended %s, generation %d to %d", phase, generation, l.generation(t))
+	}
+	first := l.toldPods(t)
+	values := map[string]bool{}
+	for name, value := range first {
+		values[strings.TrimSuffix(value, ".2")] = true
+		if !strings.Contains(l.said(), name) {
+			t.Errorf("the log does not name %s:\n%s", name, l.said())
+		}
+	}
+	if len(first) != 2 || len(values) != 1 || values[""] {
+		t.Fatalf("told: %v\n%s", first, l.said())
+	}
+	if want := "ConfigMap NS/files has changed: 2 pods of Deployment NS/web that mount it told to look: "; !strings.Contains(l.said(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, l.said())
+	}
+	l.awaitDone(t)
+	for name, value := range l.toldPods(t) {
+		if !strings.HasSuffix(value, ".2") || !values[strings.TrimSuffix(value, ".2")] {
+			t.Errorf("%s was not told again: %q", name, value)
+		}
+	}
+	if patches := l.podPatches(); patches != 4 {
+		t.Errorf("%d writes to pods, want 4", patches)
+	}
+
+	run.Resumed = true
+	l.mustSucceed(t, l.Sync(), run)
+	stop()
+	l.nudging(t) // the agent is started again
+	l.rollBack(t, run)
+	l.awaitDone(t)
+	for name, value := range l.toldPods(t) {
+		if !strings.HasSuffix(value, ".2") || values[strings.TrimSuffix(value, ".2")] {
+			t.Errorf("%s was not told of the rollback: %q", name, value)
+		}
+	}
+	if patches := l.podPatches(); patches != 4 {
+		t.Errorf("%d writes to pods, want 4", patches)
+	}
+	if diff := gocmp.Diff(names(before), names(l.sets(t))); diff != "" || l.generation(t) != generation {
+		t.Errorf("telling pods rolled out something:\n%s", diff)
+	}
+}
+
+func names[T any, P interface {
+	*T
+	GetName() string
+}](all []T) (out []string) {
+	for i := range all {
+		out = append(out, P(&all[i]).GetName())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (l *rolloutLab) generation(t *testing.T) int64 {
+	t.Helper()
+	d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Generation
+}
+
+// TestWhatIsReadByTheEnvironmentRollsOut, and what is mounted beside it is told.
+func TestWhatIsReadByTheEnvironmentRollsOut(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += soon
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
+	l.awaitAvailable(t, 1)
+	if _, phase := l.change(t, configMap("files", "a")+configMap("settings", "b")+mounting(1, "settings")); phase != deploy.RolloutComplete {
+		t.Errorf("the environment changed, and the rollout ended %s", phase)
+	}
+	if patches := l.podPatches(); patches != 0 || len(l.sets(t)) != 2 {
+		t.Errorf("%d writes to pods, %d ReplicaSets", patches, len(l.sets(t)))
+	}
+}
+
+// TestModeNudgeSaysWhatItCannotDo: nothing restarts, and the log says that pods keep what
+// they read.
+func TestModeNudgeSaysWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {mode: nudge}\n"
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
+	if _, phase := l.change(t, configMap("files", "a")+configMap("settings", "b")+mounting(1, "settings")); phase != deploy.RolloutNoRollout {
+		t.Errorf("the rollout ended %s", phase)
+	}
+	const want = "ConfigMap NS/settings has changed, and the pods of Deployment NS/web keep what they have of it until they are restarted: they read it by its environment"
+	if !strings.Contains(l.said(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, l.said())
+	}
+}
+
+// TestImmutableConfigMapIsExplained: the API server refuses the change, and the reason
+// says what to do.
+func TestImmutableConfigMapIsExplained(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	immutable := func(content string) string {
+		return strings.Replace(configMap("files", content), ", data:", ", immutable: true, data:", 1)
+	}
+	l.succeed(t, immutable("a")+mounting(1))
+	l.manifests = immutable("b") + mounting(1)
+	result := l.Sync().Execute(t.Context(), l.deployment("now"))
+	if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "cannot be changed; undo the change, give the object a new name") {
+		t.Errorf("%s: %s", result.Status, result.Reason)
+	}
+}
+
+// TestKilledBeforePodsAreTold: the agent ends after the ConfigMap was written. Who runs
+// the stage again tells the pods, each as often as without that.
+func TestKilledBeforePodsAreTold(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += soon
+	l.succeed(t, configMap("files", "a")+mounting(2))
+	l.awaitAvailable(t, 2)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l.answered = func(r *http.Request) error {
+		if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || !strings.Contains(r.URL.Path, "/configmaps/") {
+			return nil
+		}
+		cancel(deploy.StopShutdown)
+		return errors.New("killed")
+	}
+	l.manifests = configMap("files", "b") + mounting(2)
+	run := l.deployment("now")
+	if result := l.Sync().Execute(ctx, run); result.Status == deploy.StageSuccess {
+		t.Fatal("the stage ended well")
+	}
+	l.answered = nil
+	if patches := l.podPatches(); patches != 0 {
+		t.Fatalf("%d writes to pods", patches)
+	}
+	l.nudging(t)
+	run.Resumed = true
+	l.mustSucceed(t, l.Sync(), run)
+	l.awaitDone(t)
+	if patches := l.podPatches(); patches != 4 {
+		t.Errorf("%d writes to pods, want 4\n%s", patches, l.said())
+	}
+}
+
+// TestPodsOfLaterAreNotTold: what is created after the change has the new content.
+func TestPodsOfLaterAreNotTold(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {nudge: {delay: 6s, repeatAfter: 0s}}\n"
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+mounting(1))
+	l.awaitAvailable(t, 1)
+	old := l.toldPods(t)
+	l.manifests = configMap("files", "b") + mounting(1)
+	run := l.deployment("now")
+	later := func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		eventually(t, func() string { // a second later by the cluster's clock, which pods are dated by
+			rows, err := l.Store.Propagations(t.Context(), store.PropagationQuery{Due: true})
+			if err != nil || len(rows) != 1 || time.Since(rows[0].ChangedAt) < 2*time.Second {
+				return fmt.Sprintf("%+v %v", rows, err)
+			}
+			return ""
+		})
+		l.scaleTo(t, 3)
+		l.awaitAvailable(t, 3)
+	}
+	if result := l.run(t, l.Sync(), run, "1 configured", later); result.Status != deploy.StageSuccess {
+		t.Fatalf("%s: %s", result.Status, result.Reason)
+	}
+	l.awaitDone(t)
+	for name, value := range l.toldPods(t) {
+		if _, wasThere := old[name]; (value != "") != wasThere {
+			t.Errorf("%s was there: %t, and was told %q", name, wasThere, value)
+		}
+	}
+	if patches := l.podPatches(); patches != 1 {
+		t.Errorf("%d writes to pods", patches)
+	}
+}
+
+// TestManyPodsAreToldInTime: no faster than the rate, and no more than asked for.
+func TestManyPodsAreToldInTime(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {nudge: {delay: 0s, repeatAfter: 0s, maxPods: 290, ratePerSecond: 100}}\n"
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+mounting(300))
+	l.podPatches()
+	began := time.Now()
+	l.change(t, configMap("files", "b")+mounting(300))
+	l.awaitDone(t)
+	if took := time.Since(began); took < 2800*time.Millisecond {
+		t.Errorf("290 pods were told within %s", took)
+	}
+	if patches := l.podPatches(); patches != 290 {
+		t.Errorf("%d writes to pods", patches)
+	}
+	if !strings.Contains(l.said(), "10 pods of Deployment NS/web were left out, for configPropagation.nudge.maxPods is 290") {
+		t.Errorf("the log does not say what was left out:\n%s", l.said())
+	}
+}
+
+// TestNamedObjects: a Secret that is not in Git is watched, and the pods that mount it
+// are told when its content has changed, and not for a label.
+func TestNamedObjects(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {scope: named, named: [{kind: ConfigMap, name: files}], nudge: {delay: 0s, repeatAfter: 0s}}\n"
+	files := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Data: map[string]string{"k": "a"}}
+	if _, err := l.client.CoreV1().ConfigMaps(l.ns).Create(t.Context(), files, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.nudging(t)
+	l.succeed(t, mounting(2))
+	l.awaitAvailable(t, 2)
+	patch := func(body string) {
+		t.Helper()
+		if _, err := l.client.CoreV1().ConfigMaps(l.ns).Patch(t.Context(), "files", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	versions := func() string {
+		rows, err := l.Store.Propagations(t.Context(), store.PropagationQuery{Named: true})
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%v %v", rows, err)
+		}
+		return fmt.Sprint(rows[0].Named)
+	}
+	seen := versions()
+	patch(`{"metadata":{"labels":{"a":"b"}}}`)
+	eventually(t, func() string {
+		if versions() == seen {
+			return "the change was not seen"
+		}
+		return ""
+	})
+	if patches := l.podPatches(); patches != 0 {
+		t.Errorf("%d pods were told of a label", patches)
+	}
+	patch(`{"data":{"k":"b"}}`)
+	eventually(t, func() string {
+		for name, value := range l.toldPods(t) {
+			if value == "" {
+				return name + " was not told"
+			}
+		}
+		return ""
+	})
+	if patches := l.podPatches(); patches != 2 || len(l.sets(t)) != 1 {
+		t.Errorf("%d writes to pods, %d ReplicaSets", patches, len(l.sets(t)))
+	}
+}
