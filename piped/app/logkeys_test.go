@@ -112,20 +112,20 @@ func keysOfCall(n ast.Node) (keys []string) {
 		return nil
 	}
 	if on, ok := method.X.(*ast.Ident); ok && on.Name == "slog" && len(call.Args) > 1 {
-		return text(call.Args[0])
+		return literalText(call.Args[0])
 	}
 	before, ok := logCalls[method.Sel.Name]
 	if !ok || len(call.Args) < before+2 || (len(call.Args)-before)%2 != 0 {
 		return nil
 	}
 	for i := before; i < len(call.Args); i += 2 {
-		keys = append(keys, text(call.Args[i])...)
+		keys = append(keys, literalText(call.Args[i])...)
 	}
 	return keys
 }
 
-// text returns the text that an expression is, if it is one.
-func text(e ast.Expr) []string {
+// literalText returns the text that an expression is, if it is one.
+func literalText(e ast.Expr) []string {
 	literal, ok := e.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {
 		return nil
