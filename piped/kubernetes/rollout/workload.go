@@ -255,18 +255,19 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
 	}
 	for _, entry := range m.ManagedFields {
-		if entry.Time == nil {
-			continue
-		}
-		if entry.Time.After(w.ManagedAt) {
-			w.ManagedAt = entry.Time.Time
+		var at time.Time // what was written through the scale subresource may have none
+		if entry.Time != nil {
+			at = entry.Time.Time
 		}
 		template, replicas := owns(entry.FieldsV1)
-		if template && !entry.Time.Time.Before(w.TemplateManagedAt) {
-			w.TemplateManager, w.TemplateManagedAt = entry.Manager, entry.Time.Time
+		if replicas && !at.Before(w.ScaledAt) {
+			w.ScaledBy, w.ScaledAt = entry.Manager, at
 		}
-		if replicas && !entry.Time.Time.Before(w.ScaledAt) {
-			w.ScaledBy, w.ScaledAt = entry.Manager, entry.Time.Time
+		if at.After(w.ManagedAt) {
+			w.ManagedAt = at
+		}
+		if template && entry.Time != nil && !at.Before(w.TemplateManagedAt) {
+			w.TemplateManager, w.TemplateManagedAt = entry.Manager, at
 		}
 	}
 	return w
