@@ -88,6 +88,9 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 // live tells the pull requests that brought a commit how its deployments ended, once
 // all have. When one of them begins anew the comment says so.
 func (c comments) live(ctx context.Context, d *deploy.Deployment) error {
+	if early, err := c.early(ctx, d); err != nil || early {
+		return err
+	}
 	of, ended, err := c.deploymentsOf(ctx, d)
 	if err != nil || !ended && (d.Status.Completed() || !told(of, d)) {
 		return err
@@ -111,12 +114,42 @@ func (c comments) live(ctx context.Context, d *deploy.Deployment) error {
 	return errors.Join(errs...)
 }
 
+// early reports whether there is nothing to be said of d's commit before another of its
+// deployments ends, whose event tells it then: so that a commit of many applications
+// costs one comment, and a list of them only then.
+func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error) {
+	ended, err := c.lastOf(ctx, d, deploy.Success, deploy.Failure, deploy.Cancelled)
+	if err != nil || !d.Status.Completed() {
+		return ended == nil, err
+	}
+	if ended != nil && sameCommit(ended, d) && ended.CompletedAt.After(d.CompletedAt) {
+		return true, nil
+	}
+	open, err := c.lastOf(ctx, d, deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack)
+	return open != nil && sameCommit(open, d), err
+}
+
+// lastOf returns the deployment of d's commit that entered one of these statuses last;
+// nil if there is none.
+func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...deploy.Status) (*deploy.Deployment, error) {
+	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash, Statuses: statuses, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// sameCommit reports whether f brings the commit of d, in the same repository.
+func sameCommit(f, d *deploy.Deployment) bool {
+	return f.Git.RepoID == d.Git.RepoID && f.Trigger.Kind != deploy.OnOutOfSync && !f.Trigger.TakeOver
+}
+
 // deploymentsOf returns all deployments of the repository's commit that d deploys, and
 // whether each application's newest has ended.
 func (c comments) deploymentsOf(ctx context.Context, d *deploy.Deployment) (of []deploy.Deployment, ended bool, err error) {
 	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash})
 	for _, f := range found {
-		if f.Git.RepoID == d.Git.RepoID && f.Trigger.Kind != deploy.OnOutOfSync && !f.Trigger.TakeOver {
+		if sameCommit(&f, d) {
 			of = append(of, f)
 		}
 	}

@@ -2,6 +2,7 @@ package githost
 
 import (
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,6 +102,29 @@ func TestLiveCommentOfAll(t *testing.T) {
 		}
 	}
 	golden(t, "live", l.github.Comments(7)[0].Body)
+}
+
+// TestACommitOfManyApplications costs a few questions at the host, not some for each.
+func TestACommitOfManyApplications(t *testing.T) {
+	l := newLab(t)
+	l.host.CommitStatus, l.host.Deployments = false, false
+	l.run()
+	l.merged(7, commitA)
+	const many = 50
+	for i := range many {
+		id := fmt.Sprintf("d%02d", i)
+		l.create(id, l.app(id, id, nil), commitA)
+	}
+	for i := range many {
+		l.move(fmt.Sprintf("d%02d", i), plan(""), start, end(deploy.Success, ""))
+	}
+	l.told()
+	if got := l.github.Comments(7); len(got) != 1 || !strings.Contains(got[0].Body, "is live\n") || got[0].Edits != 0 {
+		t.Errorf("comments: %v", got)
+	}
+	if calls := l.github.Calls(); len(calls) > 8 {
+		t.Errorf("%d calls: %q", len(calls), calls)
+	}
 }
 
 // TestACommentWhoseAnswerWasLost is not made twice, also by another run of the agent.
