@@ -33,7 +33,7 @@ func TestPushWebhookWakesTheAgent(t *testing.T) {
 	deliver := func(secret string, want int) {
 		t.Helper()
 		payload := fmt.Sprintf(`{"ref": "refs/heads/main", "after": %q, "repository": {"clone_url": %q}}`, repo.Head(), server.URL)
-		if got := post(t, "http://"+agent.app.WebAddr()+"/webhooks/github", payload, secret); got != want {
+		if got := post(t, "http://"+agent.app.WebAddr()+"/webhooks/github", "push", payload, secret); got != want {
 			t.Fatalf("a delivery signed with %q is answered %d, want %d", secret, got, want)
 		}
 	}
@@ -51,8 +51,8 @@ func TestPushWebhookWakesTheAgent(t *testing.T) {
 	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 }
 
-// post sends a push event as GitHub does and returns the status code.
-func post(t *testing.T, url, payload, secret string) int {
+// post sends an event as GitHub does and returns the status code.
+func post(t *testing.T, url, event, payload, secret string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewBufferString(payload))
 	if err != nil {
@@ -61,7 +61,7 @@ func post(t *testing.T, url, payload, secret string) int {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(payload))
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-GitHub-Event", "push")
+	req.Header.Set("X-GitHub-Event", event)
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {

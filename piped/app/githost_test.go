@@ -1,0 +1,191 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/githost/githosttest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// gitHubLines returns lines of the agent's configuration that have it tell a GitHub
+// of repositories on 127.0.0.1, and take its webhooks.
+func gitHubLines(apiURL, credential string) string {
+	return fmt.Sprintf("  gitHosts: [{host: 127.0.0.1, type: GITHUB, apiURL: %q, %s, deployments: true, comments: true}]\n", apiURL, credential) +
+		"  webhooks: [{name: github, type: GITHUB, secret: webhook-secret}]\n"
+}
+
+// eventually waits until a test's condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// stateOf returns the states of a commit's statuses in a context, each once where it
+// repeats, and the last description.
+func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says string) {
+	for _, s := range g.Statuses(commit) {
+		if s.Context == name {
+			states, says = append(states, s.State), s.Description
+		}
+	}
+	return slices.Compact(states), says
+}
+
+// TestAGitHubIsTold pushes a pull request and its merge: GitHub announces the pull
+// request, is told in a comment what it would deploy, and once it is merged in the
+// status of the commit, in a deployment and in the same comment where it is live. The
+// agent authenticates as a GitHub App.
+func TestAGitHubIsTold(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	ns, repo := cluster.Namespace(t), newRepo(t)
+	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))
+	g, key := githosttest.NewGitHubApp(t, pathOf(remote))
+	agent := runReloading(t, spec{
+		dataDir: t.TempDir(), repositories: map[string]string{"apps": remote}, providers: map[string]string{"local": cluster.Kubeconfig()},
+		more: gitHubLines(g.URL, fmt.Sprintf("app: {appID: %d, privateKey: %q}", githosttest.AppID, key)),
+	}, time.Second)
+	files := merged(webApp(ns, "v1", ""), simple("settings", ns, "hello"))
+	files["web/app.pipecd.yaml"] = strings.Replace(files["web/app.pipecd.yaml"], "spec:\n", "spec:\n  environmentURL: https://shop.example.com\n  labels: {env: production}\n", 1)
+	first := repo.Push(t, "begin", files)
+	agent.mustEnd(appID("web"), first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	eventually(t, "the first commit is told", func() bool {
+		_, says := stateOf(g, first, "piped/web")
+		return strings.HasPrefix(says, "live: rollout took ")
+	})
+	if states, _ := stateOf(g, first, "piped/web"); !slices.Equal(states, []string{"pending", "success"}) {
+		t.Errorf("states of the first commit: %q", states)
+	}
+
+	change := merged(map[string]string{"web/app.yaml": webApp(ns, "v2", "")["web/app.yaml"]}, simple("settings", ns, "hello again"))
+	head, err := repo.CommitOn("more", "a pull request", func(r *gittest.Repo) error { return r.Write(change) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.SetPull(githosttest.PullRequest{Number: 7, State: "open", Head: githosttest.Ref{Ref: "more", SHA: head}, Base: githosttest.Ref{Ref: "main"}})
+	payload := fmt.Sprintf(`{"action": "opened", "number": 7, "pull_request": {"head": {"ref": "more", "sha": %q, "repo": {"full_name": "a/b"}}, "base": {"ref": "main"}},
+		"repository": {"full_name": "a/b", "clone_url": %q}}`, head, remote)
+	if code := post(t, "http://"+agent.app.WebAddr()+"/webhooks/github", "pull_request", payload, "webhook-secret"); code != http.StatusAccepted {
+		t.Fatalf("the webhook is answered %d", code)
+	}
+	eventually(t, "the pull request is told what it would deploy", func() bool { return len(g.Comments(7)) == 1 })
+	preview := g.Comments(7)[0].Body
+	mustContain(t, preview, "Plan preview of `"+head[:7]+"` into `main`", "**`web`** in `web`: QUICK_SYNC", "+      - image: registry.example/web:v2", "**`settings`**")
+
+	commit := repo.Push(t, "merge the pull request", change)
+	now := time.Now()
+	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
+	agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	agent.mustEnd(appID("settings"), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	eventually(t, "the pull request is told that it is live", func() bool { return strings.Contains(g.Comments(7)[0].Body, "`"+commit[:7]+"` is live") })
+	if all := g.Comments(7); len(all) != 1 || all[0].Edits != 1 {
+		t.Errorf("comments: %v", all)
+	}
+	mustContain(t, g.Comments(7)[0].Body, "| `web` | `production` <https://shop.example.com> | **live** | rollout took ", "| `settings` | `test` | **live** | ")
+	for _, name := range []string{"piped/web", "piped/settings"} {
+		eventually(t, "the status "+name+" is told", func() bool {
+			states, _ := stateOf(g, commit, name)
+			return slices.Equal(states, []string{"pending", "success"})
+		})
+	}
+	eventually(t, "the deployments are told", func() bool {
+		states := map[string]string{}
+		for _, d := range g.Deployments() {
+			if n := len(d.Statuses); n > 0 {
+				states[d.SHA+" "+d.Environment] = d.Statuses[n-1].State + d.Statuses[n-1].EnvironmentURL
+			}
+		}
+		return len(states) == 4 && states[first+" production/web"] == "inactive" && states[commit+" production/web"] == "successhttps://shop.example.com" &&
+			states[commit+" test/settings"] == "success"
+	})
+}
+
+// below serves a repository in a folder, as GitHub does that of its owner.
+func below(t *testing.T, folder string, s *gittest.HTTPServer) (remote string) {
+	t.Helper()
+	to, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := to.Path
+	to.Path = ""
+	proxy := httptest.NewServer(http.StripPrefix("/"+folder, httputil.NewSingleHostReverseProxy(to)))
+	t.Cleanup(proxy.Close)
+	return proxy.URL + "/" + folder + path
+}
+
+// pathOf returns the path of a remote on its host.
+func pathOf(remote string) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(remote, "http://"), "/")
+	return strings.TrimSuffix(path, ".git")
+}
+
+// TestKilledWhileAGitHubIsTold kills the agent with SIGKILL when GitHub has a comment
+// and the agent does not know it yet, and tells it after the restart what it missed:
+// nothing is said twice, nothing is missing, and nothing pending follows the end.
+func TestKilledWhileAGitHubIsTold(t *testing.T) {
+	cluster := clustertest.Shared(t)
+	repo := newRepo(t)
+	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))
+	g := githosttest.NewGitHub(t)
+	commented := make(chan struct{}, 1)
+	g.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/comments") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(httptest.NewRecorder(), r)
+		commented <- struct{}{}
+		<-r.Context().Done()
+	})
+	commit := repo.Push(t, "add web", webApp(cluster.Namespace(t), "v1", ""))
+	now := time.Now()
+	g.SetPull(githosttest.PullRequest{Number: 7, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
+	p := startProcess(t, agenttest.Options{Remote: remote, Kubeconfig: cluster.Kubeconfig(), More: gitHubLines(g.URL, "token: "+githosttest.Token)})
+	select {
+	case <-commented:
+	case <-time.After(patience):
+		t.Fatal("nothing was commented")
+	}
+	p.Kill()
+	g.SetFault(nil)
+	if err := p.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "everything is told", func() bool {
+		states, _ := stateOf(g, commit, "piped/web")
+		deployments := g.Deployments()
+		return slices.Equal(states, []string{"pending", "success"}) && len(deployments) == 1 && slices.ContainsFunc(deployments[0].Statuses, func(s githosttest.DeploymentState) bool { return s.State == "success" }) &&
+			slices.Contains(g.Calls()[lastPost(g):], "GET "+commentsPath(remote))
+	})
+	if all := g.Comments(7); len(all) != 1 || !strings.Contains(all[0].Body, "`"+commit[:7]+"` is live") {
+		t.Errorf("comments: %v", all)
+	}
+}
+
+func commentsPath(remote string) string { return "/repos/" + pathOf(remote) + "/issues/7/comments" }
+
+// lastPost returns the index behind the call by which the comment was made.
+func lastPost(g *githosttest.GitHub) int {
+	calls := g.Calls()
+	for i, call := range slices.Backward(calls) {
+		if strings.HasPrefix(call, "POST ") && strings.HasSuffix(call, "/comments") {
+			return i + 1
+		}
+	}
+	return len(calls)
+}
