@@ -336,9 +336,10 @@ func (r *applyRun) objects() []*unstructured.Unstructured {
 	return out
 }
 
-// selectChanged decides which objects are sent: all but those whose desired
-// digest (of a workload, its configuration left out unless it restarts for it), UID and owned fields are as they were recorded after the last apply, and
-// that nobody has written since without leaving their values.
+// selectChanged decides which objects are sent: all but those whose desired digest, UID
+// and owned fields are as they were recorded after the last apply, and that nobody has
+// written since without leaving their values. A workload is not sent for what changes of
+// its configuration unless its pods are restarted for that.
 func (r *applyRun) selectChanged(context.Context) error {
 	for _, t := range r.targets {
 		if r.req.HookRun != "" && RunsToEnd(t.desired) {
