@@ -1,0 +1,204 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// posted is one message that a receiver was sent.
+type posted struct {
+	key, event, deployment string
+	taken                  bool
+}
+
+// hook is a receiver of webhooks that fails or not.
+type hook struct {
+	*httptest.Server
+	arrived chan string // the names of events, as they arrive
+
+	mu    sync.Mutex
+	fails bool
+	got   []posted
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{arrived: make(chan string, 1000)}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var m struct {
+		Metadata struct {
+			Deployment struct {
+				ID string `json:"id"`
+			} `json:"deployment"`
+		}
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(body, &m) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	event := r.Header.Get("Piped-Event")
+	h.got = append(h.got, posted{r.Header.Get("Piped-Delivery"), event, m.Metadata.Deployment.ID, !h.fails})
+	if h.fails {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	h.arrived <- event
+}
+
+func (h *hook) fail(fails bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fails = fails
+}
+
+// taken returns what was taken, each key once, as it came first, and how many came
+// again.
+func (h *hook) taken() (once []posted, again int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[string]bool{}
+	for _, p := range h.got {
+		switch {
+		case !p.taken:
+		case seen[p.key]:
+			again++
+		default:
+			seen[p.key] = true
+			once = append(once, p)
+		}
+	}
+	return once, again
+}
+
+// eventsOf returns the events of a deployment, in the order in which they were taken.
+func eventsOf(all []posted, deployment string) (events []string) {
+	for _, p := range all {
+		if p.deployment == deployment {
+			events = append(events, p.event)
+		}
+	}
+	return events
+}
+
+// TestNothingIsLeftUntold: a receiver fails while the agent works and is killed, and
+// again while it tells: all that happened is told once the receiver is well, in the
+// order of each deployment, and what is told again has the key it had.
+func TestNothingIsLeftUntold(t *testing.T) {
+	t.Parallel()
+	cluster, h := clustertest.Shared(t), newHook(t)
+	ns, repo := cluster.Namespace(t), newRepo(t)
+	h.fail(true)
+	p := startProcess(t, agenttest.Options{Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig(), More: fmt.Sprintf(`  notifications:
+    routes: [{receiver: hook}, {receiver: hook, groups: [ROLLOUT]}]
+    receivers: [{name: hook, webhook: {url: %q, signatureValue: secret}}]
+`, h.URL)})
+	agent := dial(t, p.Address, filepath.Dir(p.KeyFile))
+	web := appID("web")
+	first := agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	restart(t, p)
+	for len(h.arrived) > 0 {
+		<-h.arrived
+	}
+	h.fail(false)
+	<-h.arrived // it is telling
+	restart(t, p)
+	second := agent.mustEnd(web, repo.Push(t, "change web", webApp(ns, "v2", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	awaitToldAll(t, p)
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	all, again := h.taken()
+	want := []string{
+		"DEPLOYMENT_TRIGGERED", "DEPLOYMENT_PLANNED", "DEPLOYMENT_STARTED", "STAGE_STARTED", "ROLLOUT_ENDED", "STAGE_SUCCEEDED", "DEPLOYMENT_SUCCEEDED",
+	}
+	for _, d := range []*modelv1.Deployment{first, second} {
+		if diff := cmp.Diff(want, eventsOf(all, d.GetId())); diff != "" {
+			t.Errorf("told of deployment %s (-want +got):\n%s", d.GetId(), diff)
+		}
+	}
+	counts := map[string]int{}
+	for _, p := range all {
+		counts[p.event]++
+	}
+	if counts["PIPED_STARTED"] != 3 || counts["PIPED_STOPPED"] != 1 { // it was killed twice, and stopped once
+		t.Errorf("told of %d starts and %d stops, want 3 and 1", counts["PIPED_STARTED"], counts["PIPED_STOPPED"])
+	}
+	if again > 4 { // what was being handed over when the agent was killed
+		t.Errorf("%d were told again", again)
+	}
+}
+
+// awaitToldAll waits until no notification waits: for as long as one that has failed may.
+func awaitToldAll(t *testing.T, p *agenttest.Agent) {
+	t.Helper()
+	err := p.Await(t.Context(), "all notifications to be delivered", 6*time.Minute, func(ctx context.Context) (bool, error) {
+		s, err := p.Control.GetStatus(ctx, &controlv1.GetStatusRequest{})
+		if err != nil {
+			return false, err
+		}
+		told := func(r *controlv1.ReceiverStatus) bool { return r.GetPending() == 0 && r.GetDeadLetterCount() == 0 }
+		return len(s.GetReceivers()) > 0 && !slices.ContainsFunc(s.GetReceivers(), func(r *controlv1.ReceiverStatus) bool { return !told(r) }),
+			fmt.Errorf("receivers: %v", s.GetReceivers())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHangingReceiverSlowsNoDeployment: with a receiver that never answers, deployments
+// take no longer than without one.
+func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
+	t.Parallel()
+	cluster := clustertest.Shared(t)
+	over := make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hangs.Close)
+	t.Cleanup(func() { close(over) })
+	fastest := func(more string) (best time.Duration) {
+		ns, repo := cluster.Namespace(t), newRepo(t)
+		p := startProcess(t, agenttest.Options{Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig(), More: more})
+		agent := dial(t, p.Address, filepath.Dir(p.KeyFile))
+		for i := range 4 {
+			d := agent.mustEnd(appID("web"), repo.Push(t, fmt.Sprint("version ", i), webApp(ns, fmt.Sprint("v", i), "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+			took := time.Duration(d.GetCompletedAtMs()-d.GetCreatedAtMs()) * time.Millisecond
+			if best == 0 || took < best {
+				best = took
+			}
+		}
+		return best
+	}
+	without := fastest("")
+	with := fastest(fmt.Sprintf("  notifications:\n    routes: [{receiver: hangs}]\n    receivers: [{name: hangs, webhook: {url: %q}}]\n", hangs.URL))
+	t.Logf("without a receiver %s, with one that hangs %s", without, with)
+	if with > 2*without+500*time.Millisecond {
+		t.Errorf("a deployment took %s with a receiver that hangs, %s without", with, without)
+	}
+}
