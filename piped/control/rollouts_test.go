@@ -30,7 +30,8 @@ func rollouts(t *testing.T, agent *controltest.Agent) {
 	for _, r := range []deploy.Rollout{
 		{
 			ID: "r1", ApplicationID: web.ID, DeploymentID: "d1", StageID: "sync", Cluster: "dev", Workload: workload("web"), UID: "u1",
-			Phase: deploy.RolloutComplete, Reason: "web: 3 of 3", Revision: 7, Images: "web:2 log:1", ReplicasBefore: 2, DesiredAtStart: 3,
+			Phase: deploy.RolloutComplete, Reason: "web: 3 of 3", Revision: 7, Images: "web:2 log:1", ReplicasBefore: 2, ReplicasAfter: 3,
+			TargetName: "web-7d9f", SupersededBy: "kubectl", Parts: deploy.RolloutParts{Schedule: deploy.Took{Measured: true}, Ready: deploy.Took{Measured: true, Time: 2 * time.Second}},
 		},
 		{ID: "r2", ApplicationID: api.ID, DeploymentID: "d2", StageID: "sync", Cluster: "dev", Workload: workload("api"), Phase: deploy.RolloutHeld},
 		{
@@ -95,6 +96,7 @@ func TestListRollouts(t *testing.T) {
 		Workload: &modelv1.ObjectRef{Cluster: "dev", Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Uid: "u1"},
 		Revision: 7, Commit: "0123456789abcdef0123456789abcdef01234567", Images: []string{"web:2", "log:1"},
 		Outcome: modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE, Reason: "web: 3 of 3", FromReplicas: 2, ToReplicas: 3,
+		RevisionName: "web-7d9f", SupersededBy: "kubectl", ScheduleMs: new(int64(0)), ReadyMs: new(int64(2000)),
 		StartedAtMs: began(5), CompletedAtMs: began(5), MarkedAtMs: began(5),
 	}}
 	if diff := cmp.Diff(want, rest.Rollouts, protocmp.Transform()); diff != "" {
@@ -107,6 +109,30 @@ func TestListRollouts(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, page.Rollouts[1:], protocmp.Transform()); diff != "" {
 		t.Errorf("an external rollout (-want +got):\n%s", diff)
+	}
+}
+
+// TestListRolloutsScalings: scalings stand beside the rollouts, and alone when they are
+// asked for.
+func TestListRolloutsScalings(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	rollouts(t, agent)
+	_, err := agent.Store.SaveRollout(t.Context(), deploy.Rollout{
+		ID: "s1", Kind: deploy.RolloutKindScaling, ApplicationID: "app-web", Cluster: "dev", Phase: deploy.RolloutComplete, ChangedBy: "kube-controller-manager",
+		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}, ReplicasBefore: 2, ReplicasAfter: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	for kind, want := range map[modelv1.RolloutKind]int{0: 4, modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT: 3, modelv1.RolloutKind_ROLLOUT_KIND_SCALING: 1} {
+		resp, err := client.ListRollouts(as(t, agent.ReadOnly), &controlv1.ListRolloutsRequest{Kind: kind})
+		if err != nil || len(resp.Rollouts) != want {
+			t.Fatalf("%s: %d rollouts, %v; want %d", kind, len(resp.GetRollouts()), err, want)
+		}
+		if s := resp.Rollouts[0]; want == 1 && (s.Kind != kind || s.ApplicationName != "web" || s.FromReplicas != 2 || s.ToReplicas != 5 || s.CausedBy != "kube-controller-manager" || s.Commit != "") {
+			t.Errorf("a scaling: %v", s)
+		}
 	}
 }
 
