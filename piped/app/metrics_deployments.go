@@ -125,8 +125,11 @@ const (
 	byOther = "other"
 )
 
-// RolloutEnded implements store.Observer.
+// RolloutEnded implements store.Observer. What an autoscaler does is no rollout.
 func (f *rolloutFigures) RolloutEnded(r deploy.Rollout) {
+	if r.Kind == deploy.RolloutKindScaling {
+		return
+	}
 	by := byAgent
 	if r.External() {
 		by = byOther
