@@ -120,6 +120,9 @@ func TestPipedEveryField(t *testing.T) {
 		AppSelector: map[string]string{"env": "dev"},
 		Telemetry:   Telemetry{OTLPEndpoint: "collector:4317", Insecure: true, Headers: map[string]strict.Secret{"authorization": secret}, SampleRatio: 0.5},
 		Debug:       Debug{PprofAddress: "localhost:6060"},
+		RolloutExport: RolloutExport{BigQuery: &BigQuery{
+			Project: "shop-data", Dataset: "delivery", Table: "rollouts", CredentialsFile: "/etc/piped/bigquery.json", Endpoint: "http://localhost:9050",
+		}},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "/etc/piped/piped.yaml", string(text))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
