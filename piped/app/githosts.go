@@ -31,7 +31,17 @@ func planGitHost(c config.GitHost) (h gitHost, err error) {
 }
 
 func (h gitHost) same(o gitHost) bool {
-	return reflect.DeepEqual(h.config, o.config) && h.credential.Equal(o.credential)
+	return reflect.DeepEqual(h.open(), o.open()) && h.credential.Equal(o.credential)
+}
+
+// open returns the configuration without secrets, which only compare by themselves.
+func (h gitHost) open() config.GitHost {
+	out := h.config
+	if out.Token = (strict.Secret{}); out.App != nil {
+		app := *out.App
+		app.PrivateKey, out.App = strict.Secret{}, &app
+	}
+	return out
 }
 
 // gitHostReceivers returns what tells the Git hosts of the configuration in effect what

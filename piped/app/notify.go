@@ -36,10 +36,13 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 	for _, r := range cfg.Notifications.Receivers {
 		var secret strict.Secret
 		var err error
-		if r.Slack != nil {
-			secret, err = r.Slack.Load()
-		} else {
+		switch {
+		case r.Slack == nil:
 			secret, err = r.Webhook.Load()
+		case !r.Slack.HookURL.IsEmpty():
+			secret = r.Slack.HookURL
+		default:
+			secret, err = r.Slack.Load()
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("receiver %q: %w", r.Name, err))
@@ -56,7 +59,28 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 }
 
 func (n *notifications) same(o *notifications) bool {
-	return reflect.DeepEqual(n.config, o.config) && reflect.DeepEqual(n.export, o.export) && n.exportSecret.Equal(o.exportSecret) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
+	return reflect.DeepEqual(n.open(), o.open()) && reflect.DeepEqual(n.export, o.export) && n.exportSecret.Equal(o.exportSecret) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
+}
+
+// open returns the receivers and routes without secrets, which only compare by
+// themselves.
+func (n *notifications) open() config.Notifications {
+	out := n.config
+	out.Receivers = slices.Clone(out.Receivers)
+	for i := range out.Receivers {
+		r := &out.Receivers[i]
+		if r.Slack != nil {
+			s := *r.Slack
+			s.HookURL, s.OAuthToken, s.OAuthTokenData = strict.Secret{}, strict.Secret{}, strict.Secret{}
+			r.Slack = &s
+		}
+		if r.Webhook != nil {
+			w := *r.Webhook
+			w.SignatureValue = strict.Secret{}
+			r.Webhook = &w
+		}
+	}
+	return out
 }
 
 // receivers makes the configured receivers. One that no route leads to is told
