@@ -331,8 +331,8 @@ func (w *work) record(obj manifest.Object) deploy.Rollout {
 		return rec
 	}
 	return deploy.Rollout{
-		ID: id, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: w.run.Stage.ID,
-		Cluster: w.cluster.Name(), Workload: manifest.Ref(obj.Unstructured), CreatedAt: w.Now(),
+		ID: id, ApplicationID: d.ApplicationID, ApplicationName: d.ApplicationName, DeploymentID: d.ID, StageID: w.run.Stage.ID,
+		Commit: w.set.Commit, Cluster: w.cluster.Name(), Workload: manifest.Ref(obj.Unstructured), CreatedAt: w.Now(),
 	}
 }
 
