@@ -1,0 +1,283 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
+)
+
+// TestInstalledAgent installs examples/install and runs an agent as exactly its service
+// account, which deploys examples/apps and whatever else the roles are for. With rights
+// in the whole cluster nothing is refused, and no right is given that was not needed;
+// with rights in one namespace the same applications are deployed there.
+func TestInstalledAgent(t *testing.T) {
+	t.Parallel()
+	cluster := progressiveCluster(t)
+	t.Run("in one namespace", func(in *testing.T) { installedInOneNamespace(in, t, cluster) })
+	t.Run("in the whole cluster", func(in *testing.T) { installedInTheCluster(in, t, cluster) })
+}
+
+func installedInTheCluster(t, parent *testing.T, cluster *clustertest.Cluster) {
+	ns, class := cluster.Namespace(t), lazyClass(t, cluster)
+	objects := installManifests(t, "cluster", ns)
+	installed(t, parent, cluster, objects)
+	repo := newRepo(t)
+	agent := startInstalled(t, cluster, installSpec(t, repo))
+	agent.deployExamples(repo, ns)
+	agent.routeTraffic(cluster, repo, ns)
+	agent.deployOwnKinds(cluster, repo, ns, class)
+
+	created := simple("elsewhere", ns+"-new, autoCreateNamespace: true", "hello")
+	t.Cleanup(func() {
+		if err := cluster.Client(t).CoreV1().Namespaces().Delete(context.Background(), ns+"-new", metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove the namespace that the agent created: %v", err)
+		}
+	})
+	agent.mustEnd(appID("elsewhere"), repo.Push(t, "another namespace", created), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	for _, app := range []string{"istio", "httproute"} {
+		agent.removeWithObjects(app)
+	}
+	if refused := agent.requests.forbidden(); len(refused) > 0 {
+		t.Errorf("refused: %q", refused)
+	}
+	if unused := agent.requests.unused(t, objects); len(unused) > 0 {
+		t.Errorf("rights that nothing needs: %q", unused)
+	}
+}
+
+func installedInOneNamespace(t, parent *testing.T, cluster *clustertest.Cluster) {
+	ns, elsewhere := cluster.Namespace(t), cluster.Namespace(t)
+	objects := installManifests(t, "namespaced", ns)
+	installed(t, parent, cluster, objects)
+	repo := newRepo(t)
+	agent := startInstalled(t, cluster, installSpec(t, repo))
+	agent.deployExamples(repo, ns)
+	agent.routeTraffic(cluster, repo, ns)
+	agent.deployOwnKinds(cluster, repo, ns, boundClass(t, cluster, ns))
+	for _, app := range []string{"istio", "httproute"} {
+		agent.removeWithObjects(app)
+	}
+	for _, refused := range agent.requests.forbidden() {
+		if verb, _, _ := strings.Cut(refused, " "); verb != "watch" && verb != "list" && refused != "get customresourcedefinitions.apiextensions.k8s.io" || strings.Contains(refused, ns) {
+			t.Errorf("refused: %s", refused)
+		}
+	}
+	if unused := agent.requests.unused(t, objects); len(unused) > 0 {
+		t.Errorf("rights that nothing needs: %q", unused)
+	}
+
+	d := agent.mustEnd(appID("there"), repo.Push(t, "where it may not", simple("there", elsewhere, "hello")), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), `User "system:serviceaccount:piped:piped" cannot `,
+		"; to permit it, add to a Role in namespace "+elsewhere+", or a ClusterRole, of ServiceAccount piped/piped the rule {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"")
+	files := simple("wide", ns, "hello")
+	files["wide/role.yaml"] = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + ns + "}\nrules: []\n"
+	d = agent.mustEnd(appID("wide"), repo.Push(t, "without a namespace", files), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(t, d.GetStatusReason(), "; to permit it, add to a ClusterRole of ServiceAccount piped/piped the rule {apiGroups: [\"rbac.authorization.k8s.io\"], resources: [\"clusterroles\"], verbs: [\"")
+}
+
+// installSpec configures an agent that has the examples' keys.
+func installSpec(t *testing.T, repo *gittest.Repo) spec {
+	t.Helper()
+	keys, err := filepath.Abs("../../examples/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec{
+		dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir},
+		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+	}
+}
+
+// lazyClass makes a class whose claims wait for their first user.
+func lazyClass(t *testing.T, cluster *clustertest.Cluster) string {
+	t.Helper()
+	classes, lazily := cluster.Client(t).StorageV1().StorageClasses(), storagev1.VolumeBindingWaitForFirstConsumer
+	class, err := classes.Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "lazy-"}, Provisioner: "example.com/none", VolumeBindingMode: &lazily,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove the class: %v", err)
+		}
+	})
+	return class.Name
+}
+
+// boundClass makes a volume for the claim of ownKinds, and returns its class: the claim
+// is bound at once, which is all that an agent without rights on classes can tell.
+func boundClass(t *testing.T, cluster *clustertest.Cluster, ns string) string {
+	t.Helper()
+	volumes, name := cluster.Client(t).CoreV1().PersistentVolumes(), "own-"+ns
+	_, err := volumes.Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+		StorageClassName: name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		ClaimRef:               &corev1.ObjectReference{Namespace: ns, Name: "own"},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/none"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := volumes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("remove the volume: %v", err)
+		}
+	})
+	return name
+}
+
+// deployExamples deploys examples/apps, and finds and heals by a sync what was changed
+// by hand.
+func (i *installation) deployExamples(repo *gittest.Repo, ns string) {
+	i.t.Helper()
+	files, apps := exampleApps(i.t, ns)
+	commit := repo.Push(i.t, "the examples", files)
+	for _, app := range apps {
+		i.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+	for _, app := range apps {
+		i.awaitSyncState(appID(app), modelv1.ApplicationSyncStatus_SYNCED)
+		resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: appID(app), Children: true})
+		if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
+			i.t.Errorf("the live state of %s: %v, %v", app, resp.GetLiveState().GetIncompleteReason(), err)
+		}
+	}
+}
+
+// routeTraffic brings another version of the applications that route traffic through
+// their pipelines.
+func (i *installation) routeTraffic(cluster *clustertest.Cluster, repo *gittest.Repo, ns string) {
+	i.t.Helper()
+	routed := []string{"httproute", "istio"}
+	all, _ := exampleApps(i.t, ns)
+	acceptRoute(i.t, cluster, ns, "httproute")
+	commit := repo.Push(i.t, "a new version", examplesAt(all, routed, "v1.1.0"))
+	for _, app := range routed {
+		i.approve(i.awaitStage(appID(app), commit, examplePipelines[app].approved))
+	}
+	for _, app := range routed {
+		i.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	}
+}
+
+// deployOwnKinds creates, changes, breaks and rolls back, and prunes an object of each
+// kind of the roles.
+func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittest.Repo, ns, class string) {
+	i.t.Helper()
+	own, client := appID("own"), cluster.Client(i.t)
+	at := func(version string) map[string]string { return ownKinds(ns, class, version) }
+	push := func(version string, want modelv1.DeploymentStatus) *modelv1.Deployment {
+		i.t.Helper()
+		return i.mustEnd(own, repo.Push(i.t, "own kinds "+version, at(version)), want)
+	}
+	push("v1", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+	bad := at("v2")
+	bad["own/app.pipecd.yaml"] += "  timeout: 20s\n"
+	bad["own/set.yaml"] = strings.ReplaceAll(bad["own/set.yaml"], ":v2", ":crash")
+	d := i.mustEnd(own, repo.Push(i.t, "a version that crashes", bad), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
+	mustContain(i.t, d.GetStatusReason(), "rolled back to commit")
+	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+
+	i.awaitSyncState(own, modelv1.ApplicationSyncStatus_SYNCED)
+	resp, err := i.control.GetLiveState(i.ctx, &controlv1.GetLiveStateRequest{ApplicationId: own, Children: true})
+	if err != nil || resp.GetLiveState().GetIncompleteReason() != "" {
+		i.t.Errorf("the live state: %v, %v", resp.GetLiveState().GetIncompleteReason(), err)
+	}
+	_, err = client.CoreV1().Services(ns).Patch(i.t.Context(), "own", types.MergePatchType, []byte(`{"metadata":{"annotations":{"version":"by hand"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.awaitSyncState(own, modelv1.ApplicationSyncStatus_OUT_OF_SYNC)
+	if command := i.sync(own); command.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		i.t.Fatalf("sync: %v", command)
+	}
+	i.awaitSyncState(own, modelv1.ApplicationSyncStatus_SYNCED)
+
+	for _, file := range []string{"own/policies.yaml", "own/kinds.yaml"} {
+		if err := repo.Remove(file); err != nil {
+			i.t.Fatal(err)
+		}
+		d := i.mustEnd(own, repo.Push(i.t, "without "+file, nil), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
+		mustContain(i.t, i.logs(d.GetId()), "deleted ")
+	}
+	i.removeWithObjects("own")
+}
+
+// removeWithObjects deletes an application with its objects.
+func (i *installation) removeWithObjects(app string) {
+	i.t.Helper()
+	did := i.deleteApplication(&controlv1.DeleteApplicationRequest{ApplicationId: appID(app), Cascade: true})
+	if command := i.answer(did.GetCommandId()); command.GetStatus() != modelv1.CommandStatus_COMMAND_SUCCEEDED {
+		i.t.Errorf("delete %s: %v", app, command)
+	}
+}
+
+// TestInstalledConfigurationIsValid: the configuration among the manifests is one, its
+// addresses are those of the ports, and the files it names are mounted.
+func TestInstalledConfigurationIsValid(t *testing.T) {
+	for _, variant := range []string{"cluster", "namespaced"} {
+		t.Run(variant, func(t *testing.T) {
+			var text string
+			var pod corev1.PodSpec
+			for _, o := range installManifests(t, variant, "demo") {
+				switch o.GetKind() {
+				case "ConfigMap":
+					text, _, _ = unstructured.NestedString(o.Object, "data", "piped.yaml")
+				case "Deployment":
+					var d appsv1.Deployment
+					if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+						t.Fatal(err)
+					}
+					pod = d.Spec.Template.Spec
+				}
+			}
+			cfg, warnings, err := config.ParsePiped("/etc/piped/piped.yaml", []byte(text))
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("%v, %q", err, warnings)
+			}
+			_, api, _ := strings.Cut(cfg.API.Address, ":")
+			_, web, _ := strings.Cut(cfg.Web.Address, ":")
+			var ports, mounted []string
+			for _, p := range pod.Containers[0].Ports {
+				ports = append(ports, fmt.Sprintf("%s %d", p.Name, p.ContainerPort))
+			}
+			for _, m := range pod.Containers[0].VolumeMounts {
+				mounted = append(mounted, m.MountPath)
+			}
+			if diff := cmp.Diff([]string{"api " + api, "web " + web}, ports); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+			for _, file := range []string{cfg.DataDir, cfg.Git.SSHKeyFile, cfg.Git.KnownHostsFile} {
+				if !slices.ContainsFunc(mounted, func(dir string) bool { return file == dir || strings.HasPrefix(file, dir+"/") }) {
+					t.Errorf("%s is in none of %q", file, mounted)
+				}
+			}
+			if p := cfg.Providers; len(p) != 1 || p[0].Kubernetes.KubeConfigPath != "" || p[0].Kubernetes.MasterURL != "" {
+				t.Errorf("not the pod's own cluster: %+v", p)
+			}
+		})
+	}
+}
