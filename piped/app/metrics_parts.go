@@ -85,7 +85,7 @@ type webhookFigures struct{ deliveries *prometheus.CounterVec }
 
 func newWebhookFigures(auto promauto.Factory) *webhookFigures {
 	return &webhookFigures{counters(auto, "webhook", "deliveries_total",
-		"Deliveries to webhooks, by what became of them: used, unused, busy or refused.", "webhook", "result")}
+		"Deliveries to webhooks, by what became of them: accepted, unproven, refused or busy.", "webhook", "result")}
 }
 
 // Delivered implements web.Observer.

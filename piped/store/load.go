@@ -14,7 +14,7 @@ type Load struct {
 	Commands    Backlog
 	Events      Backlog // registered ones, which are to be written into Git
 	Outbox      Backlog // what is to be told
-	Rollouts    Backlog // those that are followed
+	Rollouts    Backlog // those that are followed; scalings are no work
 }
 
 // Load counts the work that is not done. It reads nothing of what is done.
@@ -43,7 +43,7 @@ func (s *Store) Load(ctx context.Context) (Load, error) {
 		{"commands", "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM commands WHERE status = 'NOT_HANDLED_YET'", &l.Commands},
 		{"registered events", "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM registered_events WHERE status = 'NOT_HANDLED'", &l.Events},
 		{"outbox", "SELECT COUNT(*), COALESCE(MIN(at), 0) FROM outbox WHERE delivered_at = 0", &l.Outbox},
-		{"rollouts", "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM rollouts WHERE terminal = FALSE", &l.Rollouts},
+		{"rollouts", "SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM rollouts WHERE terminal = FALSE AND kind || '' = 'ROLLOUT'", &l.Rollouts},
 	} {
 		if *part.into, _, err = one(ctx, s, scanBacklog, part.query); err != nil {
 			return l, s.fail(err, fmt.Sprintf("count what waits of the %s", part.what))

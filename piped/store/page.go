@@ -54,6 +54,14 @@ func (f *filter) equal(column, value string) {
 	}
 }
 
+// sift is equal in a way that SQLite does not search an index by: nearly all rows have
+// the value, or others of the conditions leave few.
+func (f *filter) sift(column, value string) {
+	if value != "" {
+		f.add(column+" || '' = ?", value)
+	}
+}
+
 // in adds "column IN (…)" unless the list is empty.
 func in[S ~string](f *filter, column string, list []S) {
 	if len(list) > 0 {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // TestListsUseIndices asks SQLite how it would run the queries that are run
@@ -70,6 +72,42 @@ func TestListsUseIndices(t *testing.T) {
 			if whole || strings.Contains(step, "TEMP B-TREE") {
 				t.Errorf("%s: %s", name, strings.Join(steps, "; "))
 			}
+		}
+	}
+}
+
+// TestRolloutsAreSearchedByWhatIsRare: each question that is asked again and again, or of
+// all that an agent has recorded, is answered by the index that leaves the fewest.
+func TestRolloutsAreSearchedByWhatIsRare(t *testing.T) {
+	s, err := Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	web := deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	for name, c := range map[string]struct {
+		q    RolloutQuery
+		want string
+	}{
+		"open, of others":      {RolloutQuery{Cluster: "c", External: true, OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},
+		"open scalings":        {RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: "c", WorkloadKind: "StatefulSet", OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},
+		"open, of a stage":     {RolloutQuery{DeploymentID: "d", StageID: "s", OpenOnly: true}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=? AND stage_id=?)"},
+		"of a deployment":      {RolloutQuery{DeploymentID: "d"}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=?)"},
+		"of a workload":        {RolloutQuery{Cluster: "c", Workload: web, Limit: 5}, "SEARCH rollouts USING INDEX rollouts_workload (cluster=? AND workload=? AND kind=?)"},
+		"any of a kind":        {RolloutQuery{Cluster: "c", WorkloadKind: "StatefulSet", Limit: 1}, "SEARCH rollouts USING INDEX rollouts_workload (cluster=? AND workload>?)"},
+		"any on a new cluster": {RolloutQuery{Cluster: "c", Limit: 1}, "SEARCH rollouts USING INDEX rollouts_workload (cluster=?)"},
+	} {
+		f := c.q.filter()
+		steps, err := all(t.Context(), s, func(row scanner) (detail string, err error) {
+			var id, parent, unused int
+			return detail, row.Scan(&id, &parent, &unused, &detail)
+		}, "EXPLAIN QUERY PLAN "+selectRollout+f.where()+" ORDER BY created_at DESC, id", f.args...)
+		if err != nil || len(steps) == 0 || steps[0] != c.want {
+			t.Errorf("%s: %v, %q, want %q", name, err, steps, c.want)
 		}
 	}
 }

@@ -251,26 +251,37 @@ type RolloutQuery struct {
 	Limit         int              // 0: no limit
 }
 
-// Rollouts returns rollout records, the newest first, then by ID.
-func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout, error) {
-	var f filter
-	f.equal("kind", string(cmp.Or(q.Kind, deploy.RolloutKindRollout)))
-	f.equal("deployment_id", q.DeploymentID)
-	f.equal("stage_id", q.StageID)
-	f.equal("application_id", q.ApplicationID)
-	f.equal("cluster", q.Cluster)
-	if q.Workload != (deploy.ObjectRef{}) {
-		f.equal("workload", q.Workload.Key())
-	}
-	if q.WorkloadKind != "" {
-		f.add("workload LIKE ?", "apps/"+q.WorkloadKind+"/%")
-	}
-	if q.External {
-		f.add("deployment_id IS NULL")
-	}
+// filter returns the conditions. Each is written so that SQLite searches the index that
+// leaves the fewest: what has not ended is few of all there is, nearly all is of one
+// kind, and of one cluster.
+func (q RolloutQuery) filter() (f filter) {
+	kind, broad := f.sift, f.equal
 	if q.OpenOnly {
 		f.add("terminal = FALSE")
+		broad = f.sift
 	}
+	if q.Workload != (deploy.ObjectRef{}) {
+		f.equal("workload", q.Workload.Key())
+		kind = f.equal // of the workload's index
+	}
+	kind("kind", string(cmp.Or(q.Kind, deploy.RolloutKindRollout)))
+	f.equal("deployment_id", q.DeploymentID)
+	f.equal("stage_id", q.StageID)
+	broad("application_id", q.ApplicationID)
+	broad("cluster", q.Cluster)
+	if q.WorkloadKind != "" {
+		prefix := "apps/" + q.WorkloadKind + "/"
+		f.add("workload > ? AND workload LIKE ?", prefix, prefix+"%") // an index is searched for the first
+	}
+	if q.External {
+		f.add("COALESCE(deployment_id, '') = ''")
+	}
+	return f
+}
+
+// Rollouts returns rollout records, the newest first, then by ID.
+func (s *Store) Rollouts(ctx context.Context, q RolloutQuery) ([]deploy.Rollout, error) {
+	f := q.filter()
 	query := f.limit(selectRollout+f.where()+" ORDER BY created_at DESC, id", q.Limit)
 	rs, err := all(ctx, s, scanRollout, query, f.args...)
 	return rs, s.fail(err, "list rollouts")

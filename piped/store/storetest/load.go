@@ -36,6 +36,10 @@ func testLoad(t *testing.T, e *env) {
 	})
 	must(t, err)
 	want.Rollouts = store.Backlog{Count: 1, Since: r.CreatedAt}
+	_, err = e.store.SaveRollout(ctx, deploy.Rollout{ // an autoscaler's, for which nobody waits
+		ID: "s1", Kind: deploy.RolloutKindScaling, ApplicationID: a.ID, Workload: r.Workload, Phase: deploy.RolloutProgressing,
+	})
+	must(t, err)
 	events, err := e.store.Events(ctx, 0, 0)
 	must(t, err)
 	want.Outbox = store.Backlog{Count: len(events), Since: events[0].At}
