@@ -50,8 +50,8 @@ func (t Telemetry) complete(d *strict.Document) Telemetry {
 		d.Problemf("telemetry.sampleRatio", "expected a number from 0 to 1, found %v", t.SampleRatio)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		if name != strings.ToLower(name) || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.HasPrefix(name, "grpc-") {
-			d.Problemf("telemetry.headers", "%q cannot be the name of a header: use lower case letters, digits, -, _ and ., and nothing that begins with grpc-", name)
+		if lower := strings.ToLower(name); strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.HasPrefix(lower, "grpc-") {
+			d.Problemf("telemetry.headers", "%q cannot be the name of a header: use letters, digits, -, _ and ., and nothing that begins with grpc-", name)
 		}
 	}
 	return t
