@@ -90,9 +90,13 @@ func TestRolloutsAreSearchedByWhatIsRare(t *testing.T) {
 	})
 	web := deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for name, c := range map[string]struct {
-		q    RolloutQuery
+		q    interface{ filter() filter }
 		want string
 	}{
+		"list, of an app and a kind": {RolloutList{ApplicationIDs: []string{"a"}, Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_application (application_id=?)"},
+		"list, of a deployment":      {RolloutList{DeploymentID: "d", Kind: deploy.RolloutKindRollout}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=?)"},
+		"list, of a kind":            {RolloutList{Kind: deploy.RolloutKindScaling}, "SEARCH rollouts USING INDEX rollouts_kind (kind=?)"},
+
 		"open, of others":      {RolloutQuery{Cluster: "c", External: true, OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},
 		"open scalings":        {RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: "c", WorkloadKind: "StatefulSet", OpenOnly: true}, "SCAN rollouts USING INDEX rollouts_open"},
 		"open, of a stage":     {RolloutQuery{DeploymentID: "d", StageID: "s", OpenOnly: true}, "SEARCH rollouts USING INDEX rollouts_deployment (deployment_id=? AND stage_id=?)"},
@@ -101,11 +105,14 @@ func TestRolloutsAreSearchedByWhatIsRare(t *testing.T) {
 		"any of a kind":        {RolloutQuery{Cluster: "c", WorkloadKind: "StatefulSet", Limit: 1}, "SEARCH rollouts USING INDEX rollouts_workload (cluster=? AND workload>?)"},
 		"any on a new cluster": {RolloutQuery{Cluster: "c", Limit: 1}, "SEARCH rollouts USING INDEX rollouts_workload (cluster=?)"},
 	} {
-		f := c.q.filter()
+		f, order := c.q.filter(), " ORDER BY created_at DESC, id"
+		if _, list := c.q.(RolloutList); list {
+			order = " ORDER BY started_at DESC, id LIMIT 10"
+		}
 		steps, err := all(t.Context(), s, func(row scanner) (detail string, err error) {
 			var id, parent, unused int
 			return detail, row.Scan(&id, &parent, &unused, &detail)
-		}, "EXPLAIN QUERY PLAN "+selectRollout+f.where()+" ORDER BY created_at DESC, id", f.args...)
+		}, "EXPLAIN QUERY PLAN "+selectRollout+f.where()+order, f.args...)
 		if err != nil || len(steps) == 0 || steps[0] != c.want {
 			t.Errorf("%s: %v, %q, want %q", name, err, steps, c.want)
 		}

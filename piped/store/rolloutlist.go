@@ -34,15 +34,17 @@ func scanListedRollout(row scanner) (r deploy.Rollout, err error) {
 	return r, err
 }
 
-// ListRollouts returns rollouts, those of deployments and external ones, and
-// scalings, the last that started first, then by ID, and the cursor of the next page: "" when there is
-// none. The error is Invalid for a cursor that no list gave.
-func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollout, string, error) {
-	var f filter
+// filter returns the conditions. An index of an application or a deployment leaves fewer
+// than that of a kind.
+func (q RolloutList) filter() (f filter) {
+	kind := f.equal
+	if len(q.ApplicationIDs) > 0 || q.DeploymentID != "" {
+		kind = f.sift
+	}
 	in(&f, "application_id", q.ApplicationIDs)
 	f.labels("application_labels", "application_id", "rollouts.application_id", q.Labels)
 	f.equal("deployment_id", q.DeploymentID)
-	f.equal("kind", string(q.Kind))
+	kind("kind", string(q.Kind))
 	in(&f, "phase", q.Phases)
 	if !q.From.IsZero() {
 		f.add("started_at >= ?", toMilli(q.From))
@@ -50,6 +52,14 @@ func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollo
 	if !q.To.IsZero() {
 		f.add("started_at < ?", toMilli(q.To))
 	}
+	return f
+}
+
+// ListRollouts returns rollouts, those of deployments and external ones, and
+// scalings, the last that started first, then by ID, and the cursor of the next page: "" when there is
+// none. The error is Invalid for a cursor that no list gave.
+func (s *Store) ListRollouts(ctx context.Context, q RolloutList) ([]deploy.Rollout, string, error) {
+	f := q.filter()
 	if err := f.afterBy("started_at", q.Cursor); err != nil {
 		return nil, "", err
 	}
