@@ -73,11 +73,23 @@ func (s sent) write(path string) error {
 		return err
 	}
 	fresh := path + ".new"
-	if err := os.WriteFile(fresh, data, 0o600); err != nil {
-		return fmt.Errorf("write which traces were sent: %w", err)
+	err = writeSynced(fresh, data)
+	if err == nil {
+		err = os.Rename(fresh, path)
 	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write which traces were sent: %w", err)
 	}
 	return nil
+}
+
+// writeSynced writes a file that is whole also after a loss of power: a damaged one keeps
+// the agent from starting.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
 }
