@@ -30,8 +30,6 @@ func (m measured) Figures(_ context.Context, q deploy.FiguresQuery) (deploy.Deli
 	return m.report, nil
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestGetDeliveryFigures(t *testing.T) {
 	var asked deploy.FiguresQuery
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {

@@ -39,8 +39,6 @@ func byHand(d deploy.DeploymentOutcome) deploy.DeploymentOutcome {
 	return d
 }
 
-func value[T any](v T) *T { return &v }
-
 func minutes(n float64) *time.Duration { return new(time.Duration(n * float64(time.Minute))) }
 
 // Total tells of one application what the application's own figures tell, so the

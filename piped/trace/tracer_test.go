@@ -366,10 +366,11 @@ func TestSampling(t *testing.T) {
 		tracer, n := Tracer{Config: Config{SampleRatio: ratio}}, 0
 		for i := range 4000 {
 			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
-			if tracer.sampled(id) {
+			first := tracer.sampled(id)
+			if first {
 				n++
 			}
-			if tracer.sampled(id) != tracer.sampled(id) {
+			if again := tracer.sampled(id); again != first {
 				t.Fatal("not the same")
 			}
 		}
