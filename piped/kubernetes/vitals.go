@@ -19,8 +19,10 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// lookAgain is how often the applications in trouble are looked at without an event.
-const lookAgain = 30 * time.Second
+const (
+	lookAgain   = 30 * time.Second       // the applications in trouble are looked at this often without an event
+	gatherPokes = 100 * time.Millisecond // what happens together is looked at once: much does while a cluster is in trouble
+)
 
 // VitalsConfig is what Vitals needs.
 type VitalsConfig struct {
@@ -92,6 +94,12 @@ func (v *Vitals) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-v.poked:
+			timer.Reset(gatherPokes)
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
 		case <-ends.C():
 			v.ended(ends.Take())
 		case <-timer.C:
