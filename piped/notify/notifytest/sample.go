@@ -68,7 +68,7 @@ func details(n *notify.Notice) {
 		p.Cluster, p.Phase, p.Reason = "prod", deploy.RolloutComplete, "all pods are available"
 		p.Workload = &deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	}
-	if n.Event.Type.Group() == deploy.GroupStage {
+	if n.Event.Type.Group() == deploy.GroupStage || n.Event.Type == deploy.EventWaitApproval {
 		n.Stage, n.Event.StageID = &n.Deployment.Stages[0], n.Deployment.Stages[0].ID
 	}
 }

@@ -111,13 +111,25 @@ func said(n notify.Notice) string {
 			return p.Reason
 		}
 		return by("Cancelled by ", p.Commander)
-	case deploy.EventTriggered, deploy.EventStarted, deploy.EventWaitApproval, deploy.EventSucceeded,
+	case deploy.EventWaitApproval:
+		return howToApprove(n)
+	case deploy.EventTriggered, deploy.EventStarted, deploy.EventSucceeded,
 		deploy.EventStageStarted, deploy.EventPipedStarted, deploy.EventPipedStopped:
 		return ""
 	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		return strings.TrimSuffix(fmt.Sprintf("%s on %s: %s. %s", workload(p), p.Cluster, p.Phase, p.Reason), " ")
 	}
 	return p.Reason
+}
+
+// howToApprove says what is waited for and what to do: the field with the deployment's
+// ID shows only its beginning.
+func howToApprove(n notify.Notice) string {
+	text := fmt.Sprintf("Look at it, then `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", n.Event.DeploymentID)
+	if n.Stage != nil && n.Stage.Desc != "" {
+		text = n.Stage.Desc + "\n" + text
+	}
+	return text
 }
 
 func by(text, who string) string {
