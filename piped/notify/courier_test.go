@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,8 +155,8 @@ func TestGivenUpAfterADay(t *testing.T) {
 // attempts all the same.
 func TestAgentWasOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
-		fails := true
-		hook := &fake{name: "hook", answer: failing(func(Notice) bool { return fails })}
+		var works atomic.Bool
+		hook := &fake{name: "hook", answer: failing(func(Notice) bool { return !works.Load() })}
 		l.run(hook)
 		l.tell("a", "a1")
 		l.end()
@@ -164,7 +165,7 @@ func TestAgentWasOff(t *testing.T) {
 		if s := l.state("hook"); s.Dead != 0 || s.Pending != 1 {
 			t.Fatalf("given up after %d attempts", len(hook.attempts))
 		}
-		fails = false
+		works.Store(true)
 		l.pass(10 * time.Second)
 		wantTold(t, hook, "a1")
 	})
