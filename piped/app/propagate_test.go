@@ -200,8 +200,19 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 	if diff := cmp.Diff(want, told); diff != "" || len(after) != len(before) {
 		w.t.Errorf("what pods were told (-want +got):\n%s\nthose that mount it: %v, before: %v", diff, after, before)
 	}
-	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: 2 pods of Deployment %[1]s/mounts that mount it told to look: ", w.ns),
-		"Deployment "+w.ns+"/mounts: nothing to roll out", "Deployment "+w.ns+"/reads: rollout complete")
+	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: 2 pods of Deployment %[1]s/mounts that mount it told to look: ", w.ns))
+	resp, err := agent.control.ListRollouts(agent.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.GetId()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	rollouts := map[string]modelv1.RolloutOutcome{}
+	for _, r := range resp.GetRollouts() {
+		rollouts[r.GetWorkload().GetName()] = r.GetOutcome()
+	}
+	ends := map[string]modelv1.RolloutOutcome{"mounts": modelv1.RolloutOutcome_ROLLOUT_OUTCOME_NO_ROLLOUT, "reads": modelv1.RolloutOutcome_ROLLOUT_OUTCOME_COMPLETE}
+	if diff := cmp.Diff(ends, rollouts); diff != "" || len(resp.GetRollouts()) != 2 {
+		w.t.Errorf("%d rollouts (-want +got):\n%s", len(resp.GetRollouts()), diff)
+	}
 	sets, err := w.kube.AppsV1().ReplicaSets(w.ns).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -276,19 +287,23 @@ func TestChangedConfigurationReachesPods(t *testing.T) {
 func TestKilledBeforePodsAreTold(t *testing.T) {
 	t.Parallel()
 	binary := buildAgent(t)
-	for name, kill := range map[string]func(*configWorld, *client, *agenttest.Agent) (commit string){
-		"the write is not answered": (*configWorld).killUnanswered,
-		"the nudge waits":           (*configWorld).killWaiting,
+	for _, c := range []struct {
+		name  string
+		delay time.Duration // of the nudge
+		kill  func(*configWorld, *client, *agenttest.Agent) (commit string)
+	}{
+		{"the write is not answered", 2 * time.Second, (*configWorld).killUnanswered},
+		{"the nudge waits", 7 * time.Second, (*configWorld).killWaiting}, // by then it has started again
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newConfigWorld(t, 4*time.Second)
+			w := newConfigWorld(t, c.delay)
 			p := startProcess(t, agenttest.Options{Binary: binary, Remote: w.repo.Dir, Kubeconfig: w.kubeconfig})
 			agent := dial(t, p.Address, filepath.Dir(p.KeyFile))
 			agent.mustEnd(w.app, w.push("hello"), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 			before := w.pods("mounts")
 
-			commit := kill(w, agent, p)
+			commit := c.kill(w, agent, p)
 			if _, told := w.taken(); len(told) > 0 || len(before) != 2 {
 				t.Fatalf("of %d pods, some were told before the agent was killed: %v", len(before), told)
 			}
