@@ -398,3 +398,25 @@ func TestNamedObjects(t *testing.T) {
 		t.Errorf("%d writes to pods, %d ReplicaSets", patches, len(l.sets(t)))
 	}
 }
+
+// TestNamedObjectsThatDoNotReachPods: the log of the stage that writes a workload names
+// what its pods would not see, and never says that it has changed.
+func TestNamedObjectsThatDoNotReachPods(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {scope: named, named: [{kind: ConfigMap, name: outside}], nudge: {delay: 0s, repeatAfter: 0s}}\n"
+	outside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "outside"}, Data: map[string]string{"k": "a"}}
+	if _, err := l.client.CoreV1().ConfigMaps(l.ns).Create(t.Context(), outside, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+mounting(1, "outside"))
+	const want = "ConfigMap NS/outside is not in Git: when it changes, the pods of Deployment NS/web keep what they have of it until they are restarted: they read it by its environment"
+	if !strings.Contains(l.said(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, l.said())
+	}
+	l.change(t, configMap("files", "b")+mounting(1, "outside"))
+	if said := l.said(); strings.Contains(said, "NS/outside has changed") || strings.Count(said, want) != 1 {
+		t.Errorf("of an object that has not changed the log says:\n%s", said)
+	}
+}

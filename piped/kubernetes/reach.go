@@ -128,7 +128,8 @@ func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error)
 }
 
 // sayKept tells of the configuration that has changed without its reaching the pods that
-// run.
+// run. Of what is not in Git, whose change no stage sees, it tells beforehand, with each
+// write of a workload that would not see it.
 func (r *applyRun) sayKept() {
 	written := map[deploy.ObjectRef]bool{}
 	for _, t := range r.targets {
@@ -137,12 +138,17 @@ func (r *applyRun) sayKept() {
 		}
 	}
 	for _, t := range r.targets {
-		if !t.isWorkload() || t.recorded == nil || stampOf(t.recorded.ConfigHash) == stampOf(t.config.all) {
+		if !t.isWorkload() {
 			continue
 		}
+		changed := t.recorded != nil && stampOf(t.recorded.ConfigHash) != stampOf(t.config.all)
 		for _, d := range t.config.decisions {
 			ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
-			if d.Action == propagate.None && (written[ref] || d.External) {
+			switch {
+			case d.Action != propagate.None:
+			case d.External && t.done != unchanged:
+				r.req.Log.Infof("%s is not in Git: when it changes, the pods of %s keep what they have of it until they are restarted: %s", ref, t.ref, d.Why)
+			case changed && written[ref]:
 				r.req.Log.Infof("%s has changed, and the pods of %s keep what they have of it until they are restarted: %s", ref, t.ref, d.Why)
 			}
 		}
