@@ -149,10 +149,10 @@ func (p podConfig) sameFor(recorded string) (same, sure bool) {
 		return true, true
 	case recorded == "":
 		return false, false
-	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs):
+	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs), !split:
+		// What is live does not tell which part an unsplit hash differs in: a deployment
+		// that failed half-way may have written it.
 		return false, true
-	case !split:
-		return false, false
 	}
 	return hash == p.hash, true
 }

@@ -311,14 +311,18 @@ func TestOnlyWhatIsMountedChanges(t *testing.T) {
 	}
 }
 
-// TestUpgradeAndMountedContentChange: an agent that knew no modes recorded one hash of all
-// content. It does not tell what changed, so what is live does: nothing restarts for
-// files, and what is read by the environment is not missed.
-func TestUpgradeAndMountedContentChange(t *testing.T) {
+// TestUpgradeAndContentChange: an agent that knew no modes recorded one hash of all content.
+// It does not tell what changed, and what is live does not either after a deployment that
+// ended between the ConfigMap and the workload: the workload restarts, once.
+func TestUpgradeAndContentChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		mounted, env string
+		written      bool // the ConfigMaps are live already
 		restarts     bool
-	}{"mounted": {"c", "b", false}, "environment": {"a", "d", true}} {
+	}{
+		"mounted": {"c", "b", false, true}, "environment": {"a", "d", false, true}, "environment, by what failed": {"a", "d", true, true},
+		"nothing": {"a", "b", true, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
@@ -330,11 +334,24 @@ func TestUpgradeAndMountedContentChange(t *testing.T) {
 				l.inventory[key] = item
 			}
 			l.mu.Unlock()
-			generation, _ := l.configHash(t, "Deployment")
+			if c.written {
+				_, err := l.Typed().CoreV1().ConfigMaps(l.ns).Patch(t.Context(), "settings", types.MergePatchType,
+					[]byte(`{"data":{"greeting":"`+c.env+`"}}`), metav1.PatchOptions{FieldManager: FieldManager})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, before := l.configHash(t, "Deployment")
 			l.mode = ""
 			l.apply(t, volumes(c.mounted, c.env, ""))
-			if g, _ := l.configHash(t, "Deployment"); (g > generation) != c.restarts {
-				t.Errorf("generation %d to %d", generation, g)
+			_, after := l.configHash(t, "Deployment")
+			if (after != before) != c.restarts {
+				t.Errorf("config-hash %q to %q", before, after)
+			}
+			l.apply(t, volumes(c.mounted, c.env, "note: x"))
+			l.apply(t, volumes("e", c.env, "note: x"))
+			if _, later := l.configHash(t, "Deployment"); later != after {
+				t.Errorf("restarted again: config-hash %q to %q", after, later)
 			}
 		})
 	}
