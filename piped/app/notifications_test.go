@@ -25,7 +25,7 @@ spec:
       - {receiver: hook, events: [DEPLOYMENT_FAILED], labels: {env: prod}}
       - {receiver: hook, groups: [ROLLOUT], ignoreApps: [api]}
     receivers:
-      - {name: hook, webhook: {url: "https://example.com", signatureValueFile: secret}}
+      - {name: hook, webhook: {url: "https://example.com", signatureValueFile: header, hmacSecretFile: secret}}
       - {name: idle, slack: {hookURL: "https://hooks.example.com"}}
 `
 
@@ -40,7 +40,10 @@ func planOfNotifications(t *testing.T, dir string) (*notifications, error) {
 
 func TestReceiversOfAConfiguration(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := planOfNotifications(t, dir); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), `receiver "hook": read the signature value`) {
+	if err := os.WriteFile(filepath.Join(dir, "header"), []byte("known\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planOfNotifications(t, dir); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), `receiver "hook": read the HMAC secret`) {
 		t.Errorf("without the file of a secret: %v", err)
 	}
 	write := func(secret string) *notifications {

@@ -24,6 +24,7 @@ import (
 type notifications struct {
 	config             config.Notifications
 	secrets            []strict.Secret // in the order of the receivers
+	signing            []strict.Secret // likewise: what webhooks are signed with
 	export             config.RolloutExport
 	exportSecret       strict.Secret // of BigQuery
 	pipedID, projectID string
@@ -34,11 +35,14 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 	n := &notifications{config: cfg.Notifications, export: cfg.RolloutExport, pipedID: cfg.PipedID, projectID: cfg.ProjectID}
 	var errs []error
 	for _, r := range cfg.Notifications.Receivers {
-		var secret strict.Secret
+		var secret, signing strict.Secret
 		var err error
 		switch {
 		case r.Slack == nil:
+			var unsigned error
 			secret, err = r.Webhook.Load()
+			signing, unsigned = r.Webhook.LoadHMAC()
+			err = errors.Join(err, unsigned)
 		case !r.Slack.HookURL.IsEmpty():
 			secret = r.Slack.HookURL
 		default:
@@ -47,7 +51,7 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("receiver %q: %w", r.Name, err))
 		}
-		n.secrets = append(n.secrets, secret)
+		n.secrets, n.signing = append(n.secrets, secret), append(n.signing, signing)
 	}
 	if b := n.export.BigQuery; b != nil {
 		var err error
@@ -59,7 +63,8 @@ func planNotifications(cfg *config.Piped) (*notifications, error) {
 }
 
 func (n *notifications) same(o *notifications) bool {
-	return reflect.DeepEqual(n.open(), o.open()) && reflect.DeepEqual(n.export, o.export) && n.exportSecret.Equal(o.exportSecret) && slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal)
+	return reflect.DeepEqual(n.open(), o.open()) && reflect.DeepEqual(n.export, o.export) && n.exportSecret.Equal(o.exportSecret) &&
+		slices.EqualFunc(n.secrets, o.secrets, strict.Secret.Equal) && slices.EqualFunc(n.signing, o.signing, strict.Secret.Equal)
 }
 
 // open returns the receivers and routes without secrets, which only compare by
@@ -76,7 +81,7 @@ func (n *notifications) open() config.Notifications {
 		}
 		if r.Webhook != nil {
 			w := *r.Webhook
-			w.SignatureValue = strict.Secret{}
+			w.SignatureValue, w.HMACSecret = strict.Secret{}, strict.Secret{}
 			r.Webhook = &w
 		}
 	}
@@ -97,7 +102,7 @@ func (n *notifications) receivers(st *store.Store, now func() time.Time) []notif
 		} else {
 			sender = webhooks.New(webhooks.Config{
 				URL: r.Webhook.URL, SignatureKey: r.Webhook.SignatureKey, SignatureValue: n.secrets[i].Reveal(),
-				PipedID: n.pipedID, ProjectID: n.projectID, Now: now,
+				HMACSecret: n.signing[i].Reveal(), PipedID: n.pipedID, ProjectID: n.projectID, Now: now,
 			})
 		}
 		out = append(out, notify.Routed(r.Name, sender, n.routes(r.Name)...))

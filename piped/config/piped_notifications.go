@@ -83,12 +83,15 @@ func (s SlackReceiver) Load() (strict.Secret, error) {
 	return s.OAuthToken, nil
 }
 
-// WebhookReceiver posts JSON to a URL, with a header that proves who sends it.
+// WebhookReceiver posts JSON to a URL: with PipeCD's header, whose value is sent as it
+// is, and with a signature by the HMAC secret, which is never sent.
 type WebhookReceiver struct {
 	URL                string        `yaml:"url"`
 	SignatureKey       string        `yaml:"signatureKey"` // the header's name
 	SignatureValue     strict.Secret `yaml:"signatureValue"`
 	SignatureValueFile string        `yaml:"signatureValueFile"`
+	HMACSecret         strict.Secret `yaml:"hmacSecret"`
+	HMACSecretFile     string        `yaml:"hmacSecretFile"`
 }
 
 // Load returns the value of the header, empty if none is configured. Errors are of kind
@@ -97,9 +100,19 @@ func (w WebhookReceiver) Load() (strict.Secret, error) {
 	if w.SignatureValueFile == "" {
 		return w.SignatureValue, nil
 	}
-	trim := func(text string) string { return strings.TrimRight(text, "\r\n") }
-	return readSecret(w.SignatureValueFile, trim, "the signature value of a webhook", "write the secret that the receiver knows into it")
+	return readSecret(w.SignatureValueFile, withoutLineEnd, "the signature value of a webhook", "write the secret that the receiver knows into it")
 }
+
+// LoadHMAC returns the secret that messages are signed with, empty if none is configured.
+// Errors are of kind deploy.Invalid and do not show the content of HMACSecretFile.
+func (w WebhookReceiver) LoadHMAC() (strict.Secret, error) {
+	if w.HMACSecretFile == "" {
+		return w.HMACSecret, nil
+	}
+	return readSecret(w.HMACSecretFile, withoutLineEnd, "the HMAC secret of a webhook", "write the secret that the receiver checks signatures with into it")
+}
+
+func withoutLineEnd(text string) string { return strings.TrimRight(text, "\r\n") }
 
 // Default implements strict.Defaulter.
 func (w *WebhookReceiver) Default() { w.SignatureKey = "PipeCD-Signature" }
@@ -145,7 +158,7 @@ func (n Notifications) files() []string {
 			out = append(out, r.Slack.OAuthTokenFile)
 		}
 		if r.Webhook != nil {
-			out = append(out, r.Webhook.SignatureValueFile)
+			out = append(out, r.Webhook.SignatureValueFile, r.Webhook.HMACSecretFile)
 		}
 	}
 	return out
@@ -184,4 +197,6 @@ func (w *WebhookReceiver) complete(d *strict.Document, r resolver, at string) {
 	}
 	exclusive(d, field{at + ".signatureValue", !w.SignatureValue.IsEmpty()}, field{at + ".signatureValueFile", w.SignatureValueFile != ""})
 	w.SignatureValueFile = r.path(at+".signatureValueFile", w.SignatureValueFile)
+	exclusive(d, field{at + ".hmacSecret", !w.HMACSecret.IsEmpty()}, field{at + ".hmacSecretFile", w.HMACSecretFile != ""})
+	w.HMACSecretFile = r.path(at+".hmacSecretFile", w.HMACSecretFile)
 }

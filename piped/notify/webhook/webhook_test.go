@@ -42,7 +42,7 @@ func post(t *testing.T, secret string, n notify.Notice, answer http.HandlerFunc)
 	}))
 	defer server.Close()
 	s := New(Config{
-		URL: server.URL + "/hunter2", SignatureKey: "PipeCD-Signature", SignatureValue: secret, PipedID: "piped-1", ProjectID: "shop",
+		URL: server.URL + "/hunter2", SignatureKey: "PipeCD-Signature", SignatureValue: "known", HMACSecret: secret, PipedID: "piped-1", ProjectID: "shop",
 		Now: func() time.Time { return notifytest.At },
 	})
 	err = s.Deliver(t.Context(), n)
@@ -95,7 +95,7 @@ func TestWhatIsNotKept(t *testing.T) {
 // genuine is the check that README shows.
 func genuine(header http.Header, body []byte, secret string) bool {
 	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%s.%s", header.Get("Piped-Timestamp"), body)
+	fmt.Fprintf(mac, "%s\n%s\n%s\n%s", header.Get("Piped-Timestamp"), header.Get("Piped-Delivery"), header.Get("Piped-Event"), body)
 	return hmac.Equal([]byte(header.Get("Piped-Signature-256")), []byte("sha256="+hex.EncodeToString(mac.Sum(nil))))
 }
 
@@ -109,17 +109,34 @@ func TestSignature(t *testing.T) {
 		got[name] = header.Get(name)
 	}
 	want := map[string]string{
-		"Content-Type": "application/json", "PipeCD-Signature": "s3cret", HeaderEvent: "DEPLOYMENT_SUCCEEDED",
+		"Content-Type": "application/json", "PipeCD-Signature": "known", HeaderEvent: "DEPLOYMENT_SUCCEEDED",
 		HeaderDelivery: "key-DEPLOYMENT_SUCCEEDED", HeaderTimestamp: fmt.Sprint(notifytest.At.Unix()),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if !genuine(header, body, "s3cret") || genuine(header, body, "other") || genuine(header, append(body, ' '), "s3cret") {
+	if !genuine(header, body, "s3cret") || genuine(header, body, "known") || genuine(header, append(body, ' '), "s3cret") {
 		t.Error("the signature does not tell a genuine message from a forged one")
 	}
-	header, _, err = post(t, "", notifytest.Notice(deploy.EventSucceeded), nil)
-	if _, sent := header["Pipecd-Signature"]; err != nil || !sent || header.Get(HeaderSignature) != "" {
+	for _, name := range []string{HeaderEvent, HeaderDelivery, HeaderTimestamp} {
+		forged := header.Clone()
+		forged.Set(name, header.Get(name)+"1")
+		if genuine(forged, body, "s3cret") {
+			t.Errorf("a message with another %s is taken for genuine", name)
+		}
+	}
+	for name, values := range header {
+		if strings.Contains(strings.Join(values, " "), "s3cret") {
+			t.Errorf("header %s has the secret that messages are signed with", name)
+		}
+	}
+}
+
+// TestNotSigned: without an HMAC secret nothing is signed, although PipeCD's header has a
+// value.
+func TestNotSigned(t *testing.T) {
+	header, _, err := post(t, "", notifytest.Notice(deploy.EventSucceeded), nil)
+	if err != nil || header.Get("PipeCD-Signature") != "known" || header.Get(HeaderSignature)+header.Get(HeaderTimestamp) != "" {
 		t.Errorf("without a secret: %v, %v", header, err)
 	}
 }
