@@ -142,7 +142,7 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 }
 
 func (c *Controller) newWatch(r Watched) (*Watch, error) {
-	w := &Watch{resource: r, controller: c, handlers: map[string]bool{}, badSince: c.cluster.now(), over: make(chan struct{})}
+	w := &Watch{resource: r, controller: c, handlers: map[string]keyQueue{}, badSince: c.cluster.now(), over: make(chan struct{})}
 	var err error
 	if w.informer, err = c.cluster.informer(r, w.asked); err != nil {
 		return nil, err
@@ -167,6 +167,9 @@ func (w *Watch) transform(obj any) (any, error) {
 	return w.resource.Transform(obj, kept)
 }
 
+// keyQueue holds the keys that a handler is to be called for.
+type keyQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
 // Watch is one watched resource of a cluster.
 type Watch struct {
 	resource   Watched
@@ -174,7 +177,7 @@ type Watch struct {
 	informer   cache.SharedIndexInformer
 
 	mu       sync.Mutex
-	handlers map[string]bool
+	handlers map[string]keyQueue
 	lastErr  string
 
 	// See State and End.
@@ -191,7 +194,7 @@ type Watch struct {
 func (w *Watch) Handle(name string, h Handler) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handlers[name] {
+	if w.handlers[name] != nil {
 		return nil
 	}
 	q := workqueue.NewTypedRateLimitingQueue(
@@ -208,13 +211,24 @@ func (w *Watch) Handle(name string, h Handler) error {
 		q.ShutDown()
 		return fmt.Errorf("handle %s with %s: %w", w.resource.Resource, name, err)
 	}
-	w.handlers[name] = true
+	w.handlers[name] = q
 	w.controller.start(w.untilEnd(func(ctx context.Context) { w.work(ctx, name, q, h) }))
 	return nil
 }
 
+// Again has the handler of a name called for a key although nothing was seen to happen
+// to it. A name that no handler has is passed over.
+func (w *Watch) Again(name string, key types.NamespacedName) {
+	w.mu.Lock()
+	q := w.handlers[name]
+	w.mu.Unlock()
+	if q != nil {
+		q.Add(key)
+	}
+}
+
 // work calls h for the keys of q until ctx ends.
-func (w *Watch) work(ctx context.Context, name string, q workqueue.TypedRateLimitingInterface[types.NamespacedName], h Handler) {
+func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
 	defer q.ShutDown() // ctx may be over before AfterFunc has come to it
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ type Nudger struct {
 	cfg  NudgerConfig
 	pace pace
 	slot chan struct{}
-	done chan struct{} // something that ran has ended
+	done chan struct{} // something that ran has ended, or a watch is filled
 
 	mu      sync.Mutex
 	running map[string]bool // by propagationID
@@ -82,16 +83,13 @@ func (n *Nudger) Run(ctx context.Context) error {
 // look begins what is due, and returns when to look again.
 func (n *Nudger) look(ctx context.Context, running *sync.WaitGroup) time.Duration {
 	due, err := n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Due: true})
-	if err == nil {
-		err = n.follow(ctx)
-	}
-	if err != nil {
-		if ctx.Err() == nil {
-			n.cfg.Logger.WarnContext(ctx, "what pods are to be told cannot be read, will try again", "error", err)
-		}
-		return nudgeRetry
-	}
 	next, now := nudgeScan, n.cfg.Now()
+	if err = errors.Join(err, n.follow(ctx)); err != nil {
+		if ctx.Err() == nil {
+			n.cfg.Logger.WarnContext(ctx, "not all that pods are to be told can be read, will try again", "error", err)
+		}
+		next = nudgeRetry
+	}
 	for _, p := range due {
 		if wait := p.NextAt.Sub(now); wait > 0 {
 			next = min(next, wait)
@@ -122,6 +120,11 @@ func (n *Nudger) end(p deploy.Propagation) {
 	n.mu.Lock()
 	delete(n.running, propagationID(p))
 	n.mu.Unlock()
+	n.poke()
+}
+
+// poke has Run look.
+func (n *Nudger) poke() {
 	select {
 	case n.done <- struct{}{}:
 	default:

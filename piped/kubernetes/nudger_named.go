@@ -50,7 +50,38 @@ func (n *Nudger) follow(ctx context.Context) error {
 			errs = append(errs, n.watch(at))
 		}
 	}
+	n.compare(rows)
 	return errors.Join(errs...)
+}
+
+// compare looks at the named objects of which another version is there than the rows
+// know. Of what happened after a row's version was read, and before the row was stored
+// or the watch filled, no event tells.
+func (n *Nudger) compare(rows []deploy.Propagation) {
+	for _, p := range rows {
+		for key, seen := range p.Named {
+			ref := propagate.Ref(key)
+			w := n.watched[namedPlace{ref.Kind, ref.Namespace}]
+			if w == nil {
+				continue
+			}
+			if _, err := w.State(); err != nil {
+				continue // what it holds may be long past
+			}
+			at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+			if versionIn(w, at) != seen {
+				w.Again(namedHandler, at)
+			}
+		}
+	}
+}
+
+// versionIn returns the version of an object that a watch holds, "" when there is none.
+func versionIn(w *Watch, key types.NamespacedName) string {
+	if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
+		return kept.ResourceVersion
+	}
+	return ""
 }
 
 func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
@@ -59,19 +90,20 @@ func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
 
 func (n *Nudger) watch(at namedPlace) error {
 	w, err := n.cfg.Controller.Watch(Watched{
-		GroupVersionResource: configResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion,
+		GroupVersionResource: configResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, Turned: n.poke,
 	})
 	if err != nil {
 		return err
 	}
-	n.watched[at] = w
-	return w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
-		version := ""
-		if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
-			version = kept.ResourceVersion
-		}
-		return n.changed(ctx, configRef(at.kind, key.Namespace, key.Name), version)
+	err = w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
+		return n.changed(ctx, configRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
 	})
+	if err != nil {
+		w.End() // the next one is another
+		return err
+	}
+	n.watched[at] = w
+	return nil
 }
 
 // keepVersion reduces an object's metadata to what is used of it.
@@ -94,7 +126,8 @@ func (n *Nudger) changed(ctx context.Context, ref deploy.ObjectRef, version stri
 		return err
 	}
 	for _, p := range rows {
-		if seen, ok := p.Named[key]; !ok || seen == version {
+		seen, ok := p.Named[key]
+		if !ok || seen == version {
 			continue
 		}
 		c := n.cfg.Cluster
@@ -106,6 +139,9 @@ func (n *Nudger) changed(ctx context.Context, ref deploy.ObjectRef, version stri
 		content, err := c.ReadConfig(ctx, ref)
 		if err != nil {
 			return err
+		}
+		if content.Version == seen {
+			continue // the watch is behind
 		}
 		if _, err = n.cfg.Store.SavePropagation(ctx, n.noted(p, key, content)); err != nil {
 			return err // one that was written meanwhile is read again
