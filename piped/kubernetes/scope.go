@@ -7,12 +7,20 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// scope is a watch of a namespaced resource in the whole cluster or, once the API server
-// has forbidden that, in each namespace that was asked for. It has the methods of Watch,
-// which concern all that is watched. It is safe for concurrent use.
+// How the whole cluster is tried again after that was forbidden, for a right may be given
+// a moment after the agent has started.
+const (
+	wholeAgain = 5 * time.Minute
+	wholeFills = time.Minute // given up for now if it takes longer
+)
+
+// scope is a watch of a namespaced resource in the whole cluster or, while the API server
+// forbids that, in each namespace that was asked for. It has the methods of Watch, which
+// concern all that is watched. It is safe for concurrent use.
 type scope struct {
 	controller *Controller
 	resource   Watched
@@ -58,20 +66,29 @@ func (s *scope) start() error {
 		if !s.begun || s.watches[namespace] != nil {
 			continue
 		}
-		r := s.resource
-		r.Namespace = namespace
-		w, err := s.controller.Watch(r)
+		w, err := s.watch(namespace)
 		if err != nil {
 			return err
-		}
-		for name, h := range s.handlers {
-			if err := w.Handle(name, h); err != nil {
-				return err
-			}
 		}
 		s.watches[namespace] = w
 	}
 	return nil
+}
+
+// watch starts to watch a namespace, "" for all, with the handlers there are. s.mu is held.
+func (s *scope) watch(namespace string) (*Watch, error) {
+	r := s.resource
+	r.Namespace = namespace
+	w, err := s.controller.Watch(r)
+	if err != nil {
+		return nil, err
+	}
+	for name, h := range s.handlers {
+		if err := w.Handle(name, h); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
 // all returns the watches there are.
@@ -194,4 +211,64 @@ func (s *scope) turned() {
 	if err := s.start(); err != nil {
 		log.Warn("cannot follow objects", "error", err)
 	}
+	s.controller.start(s.widening)
+}
+
+// widening tries now and then whether the whole cluster may be watched, until it may.
+func (s *scope) widening(ctx context.Context) {
+	again := time.NewTicker(wholeAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			if s.widen(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// widen has the whole cluster watched in place of namespaces, if that is permitted. They
+// are watched until its watch is filled.
+func (s *scope) widen(ctx context.Context) bool {
+	_, err := s.controller.cluster.metadata.Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	whole, err := s.watch("")
+	s.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	filling, cancel := context.WithTimeout(ctx, wholeFills)
+	defer cancel()
+	if err = whole.Filled(filling); err == nil {
+		_, err = whole.State()
+	}
+	if err != nil {
+		whole.End()
+		return false
+	}
+	s.controller.log.InfoContext(ctx, "a kind is watched in the whole cluster from now on", "resource", s.resource.Resource)
+	s.replace(whole)
+	s.turned() // it may have been forbidden meanwhile
+	return true
+}
+
+// replace puts the watch of the whole cluster in the place of those of namespaces.
+func (s *scope) replace(whole *Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, h := range s.handlers { // some may have come meanwhile
+		if err := whole.Handle(name, h); err != nil {
+			s.controller.log.Warn("cannot follow objects", "resource", s.resource.Resource, "error", err)
+		}
+	}
+	for _, w := range s.watches {
+		w.End()
+	}
+	s.apart, s.watches = false, map[string]*Watch{"": whole}
 }
