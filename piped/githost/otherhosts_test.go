@@ -69,6 +69,16 @@ func TestGitLabIsToldAStateTwice(t *testing.T) {
 	}
 }
 
+// TestMaintained: a page in place of the API's answer is nothing that lasts.
+func TestMaintained(t *testing.T) {
+	for _, kind := range []config.GitHostType{config.GitHostGitLab, config.GitHostGitea} {
+		api, _ := otherHost(t, kind, map[string]answer{"POST": {200, "<html>We are back soon</html>"}})
+		if err := api.SetStatus(t.Context(), remote, commit, Status{State: StatePending}); !deploy.IsKind(err, deploy.Unavailable) {
+			t.Errorf("%s: %v of kind %s", kind, err, deploy.KindOf(err))
+		}
+	}
+}
+
 // TestCommentsElsewhere edits the caller's own comment, and finds the pull request of
 // a commit.
 func TestCommentsElsewhere(t *testing.T) {

@@ -38,7 +38,9 @@ func (a restAPI) send(ctx context.Context, method, path string, body any) error 
 }
 
 // call sends body, unless it is nil, and reads the answer into answer. A status that
-// is no success is an error, but the one in known, which is returned.
+// is no success is an error, but the one in known, which is returned. A success that is
+// not JSON is an error of kind deploy.Unavailable: proxies answer so for a host that is
+// being maintained.
 func (a restAPI) call(ctx context.Context, method, path string, body, answer any, known int) (status int, err error) {
 	var sent io.Reader
 	if body != nil {
@@ -76,7 +78,7 @@ func (a restAPI) call(ctx context.Context, method, path string, body, answer any
 		return res.StatusCode, refusedBy(res.StatusCode, said)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return res.StatusCode, deploy.Errorf(deploy.Invalid, "what %s answers is not the JSON of the API that was configured; check type and apiURL", a.url)
+		return res.StatusCode, deploy.Errorf(deploy.Unavailable, "what %s answers is not the JSON of its API, but perhaps a page that says it is being maintained; if that lasts, check type and apiURL of spec.gitHosts", a.url)
 	}
 	return res.StatusCode, nil
 }
