@@ -3,18 +3,21 @@ package trace
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -50,8 +53,8 @@ func newExporter(c Config) (*exporter, error) {
 
 func (e *exporter) close() error { return e.conn.Close() }
 
-// send sends spans. An error of kind Invalid says that the collector will never take
-// them, one of kind Unavailable that it may later.
+// send sends spans, which are few enough for one request. An error of kind Invalid says
+// that the collector will never take them, one of kind Unavailable that it may later.
 func (e *exporter) send(ctx context.Context, spans []*otlp.Span) (rejected int64, err error) {
 	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(ctx, e.headers), sendTimeout)
 	defer cancel()
@@ -62,9 +65,49 @@ func (e *exporter) send(ctx context.Context, spans []*otlp.Span) (rejected int64
 	if err == nil {
 		return resp.GetPartialSuccess().GetRejectedSpans(), nil
 	}
-	kind := deploy.Unavailable
-	if status.Code(err) == codes.InvalidArgument {
-		kind = deploy.Invalid
+	kind := deploy.Invalid
+	if retryable(status.Convert(err)) {
+		kind = deploy.Unavailable
 	}
 	return 0, deploy.Errorf(kind, "send traces to %s: %w: check telemetry.otlpEndpoint, .insecure and .headers, and that the collector takes OTLP over gRPC", e.endpoint, err)
+}
+
+// retryable reports whether what was refused so may be taken later: what the
+// specification of OTLP (OTLP/gRPC, Failures) calls retryable, RESOURCE_EXHAUSTED only
+// if the collector says when. Refusals that are about the configuration and not about
+// these spans are, too, other than there: they end when it is corrected.
+func retryable(s *status.Status) bool {
+	switch s.Code() {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss,
+		codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+		return true
+	case codes.ResourceExhausted:
+		return slices.ContainsFunc(s.Details(), func(detail any) bool {
+			_, ok := detail.(*errdetails.RetryInfo)
+			return ok
+		})
+	}
+	return false
+}
+
+// maxRequest bounds the spans of a request in bytes: receivers of gRPC take 4 MiB
+// unless they are told otherwise.
+const maxRequest = 1 << 20
+
+// requests divides spans among requests, in their order.
+func requests(spans []*otlp.Span) [][]*otlp.Span {
+	var out [][]*otlp.Span
+	begin, size := 0, 0
+	for i, s := range spans {
+		n := proto.Size(s)
+		if i > begin && size+n > maxRequest {
+			out = append(out, spans[begin:i])
+			begin, size = i, 0
+		}
+		size += n
+	}
+	if begin < len(spans) {
+		out = append(out, spans[begin:])
+	}
+	return out
 }

@@ -154,11 +154,11 @@ func (t *Tracer) tell(ctx context.Context, ended []deploy.Deployment) error {
 		}
 		spans = append(spans, found.spans()...)
 	}
-	if len(spans) > 0 {
-		rejected, err := t.exporter.send(ctx, spans)
+	for _, request := range requests(spans) {
+		rejected, err := t.exporter.send(ctx, request)
 		switch {
 		case deploy.IsKind(err, deploy.Invalid) || rejected > 0:
-			t.Logger.Error("the collector refuses traces, which are lost", "spans", len(spans), "rejected", rejected, "error", err)
+			t.Logger.Error("the collector refuses traces, which are lost", "spans", len(request), "rejected", rejected, "error", err)
 		case err != nil:
 			return err
 		}

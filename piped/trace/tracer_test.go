@@ -19,10 +19,12 @@ import (
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -330,8 +332,56 @@ func TestCollectorAway(t *testing.T) {
 
 // TestCollectorRefuses: what a collector will never take is not tried for ever.
 func TestCollectorRefuses(t *testing.T) {
+	for _, code := range []codes.Code{codes.InvalidArgument, codes.ResourceExhausted} {
+		t.Run(code.String(), func(t *testing.T) { testRefused(t, code) })
+	}
+}
+
+// TestRetryable: what OTLP says that is to be tried again is, and what is wrong in the
+// configuration.
+func TestRetryable(t *testing.T) {
+	again, err := status.New(codes.ResourceExhausted, "").WithDetails(&errdetails.RetryInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, want := range map[*status.Status]bool{
+		again: true, status.New(codes.ResourceExhausted, ""): false, status.New(codes.Unavailable, ""): true, status.New(codes.DeadlineExceeded, ""): true,
+		status.New(codes.Internal, ""): false, status.New(codes.Unknown, ""): false, status.New(codes.Unauthenticated, ""): true,
+	} {
+		if got := retryable(s); got != want {
+			t.Errorf("%v with %v is tried again: %v", s.Code(), s.Details(), got)
+		}
+	}
+}
+
+// TestRequests: no request is too large, and each span is in one, in their order.
+func TestRequests(t *testing.T) {
+	var spans []*otlp.Span
+	var want []string
+	for i := range 25 {
+		want = append(want, fmt.Sprint(i, strings.Repeat("x", maxRequest/10)))
+		spans = append(spans, &otlp.Span{Name: want[i]})
+	}
+	spans[7].Name += strings.Repeat("y", maxRequest) // too large by itself
+	want[7] = spans[7].Name
+	var got []string
+	for _, request := range requests(spans) {
+		size := 0
+		for _, s := range request {
+			got, size = append(got, s.GetName()), size+proto.Size(s)
+		}
+		if size > maxRequest && len(request) > 1 {
+			t.Errorf("a request of %d spans has %d bytes", len(request), size)
+		}
+	}
+	if !slices.Equal(got, want) || len(requests(nil)) != 0 {
+		t.Errorf("%d spans are sent, want %d", len(got), len(want))
+	}
+}
+
+func testRefused(t *testing.T, code codes.Code) {
 	r := receive(t, "127.0.0.1:0")
-	r.refuse = status.Error(codes.InvalidArgument, "no such thing")
+	r.refuse = status.Error(code, "no such thing")
 	l := newLab(t, r.addr)
 	l.start()
 	refused := l.begin()
