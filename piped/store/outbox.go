@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -47,6 +49,23 @@ func (s *Store) Events(ctx context.Context, afterSeq int64, limit int) ([]deploy
 	query := f.limit(`SELECT seq, event_key, type, application_id, deployment_id, stage_id, payload, at FROM outbox`+f.where()+" ORDER BY seq", limit)
 	es, err := all(ctx, s, scanEvent, query, f.args...)
 	return es, s.fail(err, "read the outbox")
+}
+
+// EventsByKey returns the events with these keys that are kept, delivered or not, in the
+// order in which they were committed.
+func (s *Store) EventsByKey(ctx context.Context, keys ...string) ([]deploy.Event, error) {
+	const perQuery = 500
+	var out []deploy.Event
+	for chunk := range slices.Chunk(keys, perQuery) {
+		es, err := all(ctx, s, scanEvent, `SELECT seq, event_key, type, application_id, deployment_id, stage_id, payload, at FROM outbox
+	WHERE event_key IN (`+placeholders(len(chunk))+")", anys(chunk)...)
+		if err != nil {
+			return nil, s.fail(err, "read events of the outbox")
+		}
+		out = append(out, es...)
+	}
+	slices.SortFunc(out, func(a, b deploy.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	return out, nil
 }
 
 func scanEvent(row scanner) (e deploy.Event, err error) {

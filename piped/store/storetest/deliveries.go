@@ -172,6 +172,24 @@ func testReceiverNotes(t *testing.T, e *env) {
 	}
 }
 
+// testEventsByKey: events are found by their keys, whether they were delivered or not.
+func testEventsByKey(t *testing.T, e *env) {
+	ctx := context.Background()
+	announced := e.announce(t, "c", "a", "b")
+	must(t, e.store.RouteEvents(ctx, []int64{announced[0].Seq}))
+	keys := []string{"b", "c", "unknown"}
+	for i := range 1000 { // more than one query
+		keys = append(keys, fmt.Sprint("unknown ", i))
+	}
+	got, err := e.store.EventsByKey(ctx, keys...)
+	if diff := cmp.Diff([]deploy.Event{announced[0], announced[2]}, got); err != nil || diff != "" {
+		t.Errorf("events (-want +got): %s, %v", diff, err)
+	}
+	if got, err := e.store.EventsByKey(ctx); err != nil || len(got) != 0 {
+		t.Errorf("of no key: %v, %v", got, err)
+	}
+}
+
 func testForgetEvents(t *testing.T, e *env) {
 	ctx := t.Context()
 	e.registerReceivers(t, "hook")

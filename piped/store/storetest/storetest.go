@@ -151,6 +151,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Deliveries", testDeliveries},
 		{"RouteOnce", testRouteOnce},
 		{"ReceiverNotes", testReceiverNotes},
+		{"EventsByKey", testEventsByKey},
 		{"ForgetEvents", testForgetEvents},
 		{"DeliveriesProperty", testDeliveriesProperty},
 		{"Feed", testFeed},
