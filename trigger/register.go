@@ -39,7 +39,7 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 			puts = append(puts, app)
 		}
 		if problems[id] = problem; ok {
-			errs = append(errs, w.setValidity(ctx, app, problem, w.failure(app, problem)...))
+			errs = append(errs, w.setValidity(ctx, app, problem))
 		}
 		w.warn(app, e)
 	}
@@ -61,11 +61,7 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 	if refused != nil || err != nil {
 		return err
 	}
-	problem := missing(app, w.catalog.commit)
-	if app.Sync.Status == deploy.SyncInvalidConfig { // it is said anew at each commit, and told once
-		return w.setValidity(ctx, app, problem)
-	}
-	return w.setValidity(ctx, app, problem, w.failure(app, problem)...)
+	return w.setValidity(ctx, app, missing(app, w.catalog.commit))
 }
 
 // missing says that an application's configuration is not in the commit. One that
@@ -91,7 +87,7 @@ func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[s
 		if _, known := apps[app.ID]; !known {
 			w.log.Info("application registered", "app", app.Name, "path", app.Git.ConfigPath(), "commit", w.catalog.commit.Short())
 			if problem := problems[app.ID]; problem != nil {
-				errs[i] = w.setValidity(ctx, app, problem, w.failure(app, problem)...)
+				errs[i] = w.setValidity(ctx, app, problem)
 			}
 		}
 		apps[app.ID] = app
@@ -147,12 +143,20 @@ func (w *watcher) describe(known deploy.Application, e entry, id string) (app de
 }
 
 // setValidity states on a known application whether its configuration can be
-// used, and tells it where that is news.
-func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error, news ...deploy.Event) error {
+// used, and tells of a commit that concerns it that it cannot.
+func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error) error {
+	var news []deploy.Event
 	state := deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The configuration is valid again", At: w.Now()}
 	switch {
 	case problem != nil:
+		concerned, err := w.concerned(ctx, app)
+		if err != nil {
+			return fmt.Errorf("application %s: find out whether commit %s concerns it: %w", app.Name, w.catalog.commit.Short(), err)
+		}
 		state = w.invalid(problem)
+		if state.Commit = app.Sync.Commit; concerned {
+			state.Commit, news = w.catalog.commit.Hash, w.failure(app, problem)
+		}
 	case app.Sync.Status != deploy.SyncInvalidConfig:
 		return nil
 	}
@@ -166,15 +170,32 @@ func (w *watcher) setValidity(ctx context.Context, app deploy.Application, probl
 	return err
 }
 
+// concerned reports whether it is to be told of the commit that the configuration of an
+// application cannot be used: at the first such commit, and at each that has changed
+// something in the application's directory since it was told last. What the unusable
+// configuration says of other paths does not count.
+func (w *watcher) concerned(ctx context.Context, app deploy.Application) (bool, error) {
+	told := app.Sync.Commit
+	switch {
+	case app.Sync.Status != deploy.SyncInvalidConfig || told == "":
+		return true, nil
+	case told == w.catalog.commit.Hash:
+		return false, nil
+	}
+	changed, err := w.catalog.changes.since(ctx, told)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return true, nil // the branch was rewritten
+	}
+	_, touched := config.OnCommit{}.Touched(app.Git.Dir, changed)
+	return touched, err
+}
+
 // failure tells that the application cannot be deployed from the commit: once, however
 // often the commit is looked at.
 func (w *watcher) failure(app deploy.Application, problem error) []deploy.Event {
-	if problem == nil {
-		return nil
-	}
 	commit := w.catalog.commit
 	return []deploy.Event{{
-		Key: app.ID + "/trigger-failed/" + commit.Hash, Type: deploy.EventTriggerFailed, ApplicationID: app.ID, At: w.Now(),
+		Key: deploy.TriggerFailedKey(app.ID, commit.Hash), Type: deploy.EventTriggerFailed, ApplicationID: app.ID, At: w.Now(),
 		Payload: deploy.EventPayload{Application: app.Name, Commit: &commit, Reason: problem.Error()}.JSON(),
 	}}
 }

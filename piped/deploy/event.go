@@ -119,6 +119,12 @@ func newEvent(d *Deployment, t Transition, kind EventType, key string) Event {
 	}
 }
 
+// TriggerFailedKey returns the key of the event that tells that the configuration of
+// an application cannot be used at a commit, which is told once of each.
+func TriggerFailedKey(applicationID, commit string) string {
+	return applicationID + "/trigger-failed/" + commit
+}
+
 // EventPayload is what the payload of an event may say beside the event's own
 // fields. Payloads may hold more; what is empty does not concern the event.
 type EventPayload struct {
