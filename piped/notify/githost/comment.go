@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -39,14 +38,15 @@ func previewed(n notify.Notice) (p deploy.PlanPreviewed) {
 	return p
 }
 
-// Order keeps what is told of one commit, or of one open pull request, in its order.
+// Order keeps what is told of one repository in its order: only the host knows which
+// pull request brought a commit, and two that look for its comment at once would make
+// two.
 func (c comments) Order(n notify.Notice) string {
 	if n.Event.Type == deploy.EventPlanPreviewed {
-		asked := previewed(n).Request
-		return asked.RepoID + "#" + strconv.Itoa(asked.PullRequest)
+		return previewed(n).Request.RepoID
 	}
 	at, _ := c.about(n)
-	return at.RepoID + "/" + hashOf(n)
+	return at.RepoID
 }
 
 // Deliver writes the comment that is due.
@@ -61,7 +61,7 @@ func (c comments) Deliver(ctx context.Context, n notify.Notice) error {
 	if err != nil || d.Status.Completed() && n.Event.Type == deploy.EventTriggered { // its end is told, too
 		return err
 	}
-	return c.live(ctx, &d)
+	return c.live(ctx, &d, n.Attempt >= lastAsked)
 }
 
 // preview tells an open pull request what it would deploy, unless it has a newer head
@@ -86,20 +86,29 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 }
 
 // live tells the pull requests that brought a commit how its deployments ended, once
-// all have. When one of them begins anew the comment says so.
-func (c comments) live(ctx context.Context, d *deploy.Deployment) error {
+// all have and nothing more is to come. When one of them begins anew the comment says
+// so. With final nothing is waited for that has no deployment yet: it is named.
+func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) error {
 	if early, err := c.early(ctx, d); err != nil || early {
 		return err
 	}
 	of, ended, err := c.deploymentsOf(ctx, d)
-	if err != nil || !ended && (d.Status.Completed() || !told(of, d)) {
+	if err != nil || len(of) == 0 || !ended && (d.Status.Completed() || !told(of, d)) {
 		return err
+	}
+	without, err := c.missing(ctx, d, of)
+	if err != nil {
+		return err
+	}
+	if n := awaited(without); n > 0 && ended && !final {
+		return deploy.Errorf(deploy.Unavailable, "it is not decided yet whether commit %s deploys %d more applications: the comment is written once it is",
+			d.Trigger.Commit.Short(), n)
 	}
 	merged, err := c.API.MergedBy(ctx, d.Git.Remote, d.Git.Branch, d.Trigger.Commit.Hash)
 	if err != nil || len(merged) == 0 {
 		return err
 	}
-	text, err := c.liveText(ctx, d.Trigger.Commit, newest(of))
+	text, err := c.liveText(ctx, d.Trigger.Commit, newest(of), without)
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ func TestLiveCommentOfAll(t *testing.T) {
 	l.create("d2", l.app("other", "other", nil), commitB) // of no pull request
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
 	l.move("d2", plan(""), start, end(deploy.Success, ""))
+	l.evaluated(commitB, "web")
 	l.told()
 	for _, number := range []int{7, 8} {
 		if got := l.github.Comments(number); len(got) != 1 {

@@ -6,6 +6,7 @@
 //	status.go       one status for each application that a commit deploys
 //	environment.go  GitHub's deployments
 //	comment.go      which comment is due, of which pull request
+//	missing.go      what a commit was to deploy and has no deployment of
 //	live.go         its text once a pull request is merged
 //	preview.go      its text before
 //	text.go         what texts are made of

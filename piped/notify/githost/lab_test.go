@@ -135,16 +135,38 @@ func (l *lab) app(dir, name string, labels map[string]string) deploy.Application
 	return a
 }
 
+// evaluated says that the trigger has decided about applications, given by directory,
+// at a commit.
+func (l *lab) evaluated(commit string, dirs ...string) {
+	l.t.Helper()
+	bases := map[string]string{}
+	for _, dir := range dirs {
+		id := deploy.ApplicationID(deploy.GitPath{RepoID: "apps", Dir: dir, ConfigFile: "app.pipecd.yaml"})
+		a, err := l.store.Application(l.t.Context(), id)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		bases[id] = a.EvaluatedCommit
+	}
+	if err := l.store.SetEvaluatedCommit(l.t.Context(), commit, bases); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // create stores a new deployment, which supersedes those that wait.
 func (l *lab) create(id string, a deploy.Application, commit string) {
 	l.t.Helper()
-	_, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Supersede: true, Deployment: deploy.Deployment{
+	if _, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Supersede: true, Deployment: l.deployment(id, a, commit)}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// deployment returns a new deployment.
+func (l *lab) deployment(id string, a deploy.Application, commit string) deploy.Deployment {
+	return deploy.Deployment{
 		ID: id, ApplicationID: a.ID, ApplicationName: a.Name, Git: a.Git, Provider: a.Provider, Labels: a.Labels,
 		Status: deploy.Pending, StatusReason: "The deployment is waiting",
 		Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now(), Strategy: deploy.StrategyAuto, Commit: deploy.Commit{Hash: commit, Branch: "main", At: time.Now()}},
-	}})
-	if err != nil {
-		l.t.Fatal(err)
 	}
 }
 

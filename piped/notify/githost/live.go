@@ -33,15 +33,21 @@ func newest(of []deploy.Deployment) []deploy.Deployment {
 }
 
 // liveText is the comment of a merged pull request: where its commit is live. It says
-// so of the whole only when it is so of every application.
-func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deploy.Deployment) (string, error) {
+// so of the whole only when it is so of every application, those without a deployment
+// included.
+func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deploy.Deployment, without []missing) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n### %s\n\n| application | environment | state | rollout |\n|---|---|---|---|\n", c.marker(), headline(commit, of))
-	for i, d := range of {
-		if i == maxRows {
-			fmt.Fprintf(&b, "\nand %d more\n", len(of)-maxRows)
-			break
+	fmt.Fprintf(&b, "%s\n### %s\n\n| application | environment | state | rollout |\n|---|---|---|---|\n", c.marker(), headline(commit, of, len(without)))
+	all := len(of) + len(without)
+	for _, m := range without[:min(len(without), maxRows/2)] {
+		label, err := c.label(ctx, m.name, m.at)
+		if err != nil {
+			return "", err
 		}
+		fmt.Fprintf(&b, "| %s |  | %s |  |\n", code(label), m.state)
+	}
+	shown := min(len(without), maxRows/2)
+	for _, d := range of[:min(len(of), maxRows-shown)] {
 		label, err := c.label(ctx, d.ApplicationName, d.Git)
 		if err != nil {
 			return "", err
@@ -57,6 +63,9 @@ func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deplo
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(label), place(d), state, rollout)
 	}
+	if shown += min(len(of), maxRows-shown); shown < all {
+		fmt.Fprintf(&b, "\nand %d more\n", all-shown)
+	}
 	return b.String(), nil
 }
 
@@ -66,7 +75,9 @@ var liveStates = map[deploy.Status]string{
 	deploy.Success: "**live**", deploy.Failure: "failed", deploy.Cancelled: "cancelled",
 }
 
-func headline(commit deploy.Commit, of []deploy.Deployment) string {
+// headline says it in a line; without is how many have no deployment.
+func headline(commit deploy.Commit, of []deploy.Deployment, without int) string {
+	all := len(of) + without
 	live, ended := 0, 0
 	for _, d := range of {
 		if d.Status == deploy.Success {
@@ -79,13 +90,13 @@ func headline(commit deploy.Commit, of []deploy.Deployment) string {
 	name := code(commit.Short())
 	switch {
 	case ended < len(of):
-		return fmt.Sprintf("%s is being rolled out: %d of %d applications are done", name, ended, len(of))
-	case live == len(of):
+		return fmt.Sprintf("%s is being rolled out: %d of %d applications are done", name, ended, all)
+	case live == all:
 		return name + " is live"
 	case live == 0:
 		return name + " is not live"
 	}
-	return fmt.Sprintf("%s is live in %d of %d applications", name, live, len(of))
+	return fmt.Sprintf("%s is live in %d of %d applications", name, live, all)
 }
 
 // place names where a deployment goes, with the address at which that can be seen.

@@ -17,6 +17,8 @@ type Store interface {
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
 	ListDeployments(ctx context.Context, q store.DeploymentQuery) ([]deploy.Deployment, string, error)
 	Rollouts(ctx context.Context, q store.RolloutQuery) ([]deploy.Rollout, error)
+	EventsByKey(ctx context.Context, keys ...string) ([]deploy.Event, error)
+	Chain(ctx context.Context, id string) (deploy.Chain, error)
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)
 }
 
