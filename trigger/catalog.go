@@ -13,6 +13,7 @@ import (
 type catalog struct {
 	commit  deploy.Commit
 	entries map[string]entry // by application ID
+	changes changeCache      // up to the commit
 }
 
 // entry is one application configuration of the commit.
@@ -32,7 +33,7 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 	if err != nil {
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}
-	c := &catalog{commit: head, entries: make(map[string]entry, len(found))}
+	c := &catalog{commit: head, entries: make(map[string]entry, len(found)), changes: changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}}
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
 		if err := w.screen(ctx, &e, head.Hash); err != nil {

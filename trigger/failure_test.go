@@ -31,7 +31,8 @@ func (l *lab) failures(dir, reason string) (commits []string) {
 }
 
 // TestTriggerFailed: that a configuration cannot be used is told once for each commit
-// that says so, also of an application that is new, and not again for others.
+// that changes the application's directory and leaves it so, also when it is the same
+// that is wrong, and of an application that is new; not for other commits.
 func TestTriggerFailed(t *testing.T) {
 	l := newLab(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "new/app.pipecd.yaml": appFile("new", "  nonsense: true")})
@@ -40,7 +41,9 @@ func TestTriggerFailed(t *testing.T) {
 	l.push("worse", map[string]string{"web/app.pipecd.yaml": appFile("web", "  more: true", "  nonsense: true")})
 	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
 	l.push("break again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
-	if diff := cmp.Diff([]string{"break", "worse", "break again"}, l.failures("web", "nonsense")); diff != "" {
+	l.push("change beside it", map[string]string{"web/service.yaml": "# nothing yet"})
+	l.push("elsewhere again", map[string]string{"readme.md": "hello again"})
+	if diff := cmp.Diff([]string{"break", "worse", "break again", "change beside it"}, l.failures("web", "nonsense")); diff != "" {
 		t.Errorf("told of web (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"begin"}, l.failures("new", "nonsense")); diff != "" {

@@ -55,14 +55,17 @@ type SyncState struct {
 	HeadDeploymentID string     `json:"headDeploymentID,omitempty"`
 	// LeftOver: all that is out of sync is what healing does not mend: objects that
 	// Git does not have any more, and commits whose deployment has not succeeded.
-	LeftOver bool      `json:"leftOver,omitempty"`
-	At       time.Time `json:"at"`
+	LeftOver bool `json:"leftOver,omitempty"`
+	// Commit is the last one of which it was told that the configuration cannot be
+	// used; only while it cannot.
+	Commit string    `json:"commit,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // SameAs reports whether s says the same as o, whenever it was said.
 func (s SyncState) SameAs(o SyncState) bool {
 	return s.Status == o.Status && s.ShortReason == o.ShortReason && s.Reason == o.Reason && s.HeadDeploymentID == o.HeadDeploymentID &&
-		s.LeftOver == o.LeftOver
+		s.LeftOver == o.LeftOver && s.Commit == o.Commit
 }
 
 // DeploymentRef is what an application remembers of one of its deployments.
