@@ -67,6 +67,8 @@ type Courier struct {
 	changed chan struct{} // holds a signal when the receivers are others
 	ready   chan struct{} // closed once the first ones are served
 
+	unreadable sync.Map // by ID: of what it was logged that it cannot be read
+
 	mu        sync.Mutex
 	receivers []Receiver
 	version   int // goes up with each SetReceivers

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 )
 
 func wantTold(t *testing.T, f *fake, want ...string) {
@@ -215,6 +218,40 @@ func TestReceiversChange(t *testing.T) {
 		wantTold(t, goes)
 		if s := l.state("goes"); s.Pending != 0 {
 			t.Errorf("what was dropped is back: %+v", s)
+		}
+	})
+}
+
+// damaged is a store in which one deployment cannot be read.
+type damaged struct{ *store.Store }
+
+func (d damaged) Deployment(ctx context.Context, id string) (deploy.Deployment, error) {
+	if id == "broken" {
+		return deploy.Deployment{}, deploy.Errorf(deploy.Internal, "read deployment %s: unexpected end of JSON input", id)
+	}
+	return d.Store.Deployment(ctx, id)
+}
+
+// TestDamagedDeployment: what is about a deployment that cannot be read is told with what
+// the event knows, and holds up nothing else; the log says it once.
+func TestDamagedDeployment(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		var said strings.Builder
+		hook := &fake{name: "hook"}
+		l.run(hook)
+		l.end()
+		l.courier = New(Config{Store: damaged{l.store}, Logger: slog.New(slog.NewTextHandler(&said, nil)), Now: time.Now})
+		l.courier.SetReceivers(hook)
+		ctx, stop := context.WithCancel(context.Background())
+		l.stop, l.ends = stop, make(chan error, 1)
+		go func() { l.ends <- l.courier.Run(ctx) }()
+		l.tell("broken", "b1")
+		l.tell("a", "a1")
+		l.tell("broken", "b2")
+		wantTold(t, hook, "b1", "a1", "b2")
+		l.end()
+		if got := strings.Count(said.String(), "cannot be read"); got != 1 {
+			t.Errorf("it was logged %d times: %s", got, said.String())
 		}
 	})
 }

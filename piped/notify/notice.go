@@ -112,25 +112,28 @@ func distinct(list []string) []string {
 	return out
 }
 
-// library reads what events are about, each thing once.
+// library reads what events are about, each thing once. What is stored and cannot be
+// read, such as a damaged row, is as if it were not stored: one such thing holds up no
+// notifications.
 type library struct {
 	store        Store
+	unreadable   func(id string, err error)
 	applications map[string]*deploy.Application
 	deployments  map[string]*deploy.Deployment
 }
 
 func (c *Courier) newLibrary() *library {
-	return &library{store: c.Store, applications: map[string]*deploy.Application{}, deployments: map[string]*deploy.Deployment{}}
+	return &library{store: c.Store, unreadable: c.sayUnreadable, applications: map[string]*deploy.Application{}, deployments: map[string]*deploy.Deployment{}}
 }
 
 // notice returns e as it is told.
 func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Notice, error) {
 	n := Notice{Event: e, Key: e.Key, Attempt: attempt, Details: e.Details()}
 	var err error
-	if n.Application, err = found(ctx, l.applications, e.ApplicationID, l.store.Application); err != nil {
+	if n.Application, err = found(ctx, l, l.applications, e.ApplicationID, l.store.Application); err != nil {
 		return n, err
 	}
-	d, err := found(ctx, l.deployments, e.DeploymentID, l.store.Deployment)
+	d, err := found(ctx, l, l.deployments, e.DeploymentID, l.store.Deployment)
 	if err != nil {
 		return n, err
 	}
@@ -139,7 +142,7 @@ func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Noti
 	}
 	about := d
 	if about == nil && n.Application != nil && n.Application.LastTriggered != nil {
-		about, err = found(ctx, l.deployments, n.Application.LastTriggered.DeploymentID, l.store.Deployment)
+		about, err = found(ctx, l, l.deployments, n.Application.LastTriggered.DeploymentID, l.store.Deployment)
 	}
 	if about != nil {
 		n.Mentions = mentionsOf(about)
@@ -147,19 +150,27 @@ func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Noti
 	return n, err
 }
 
+// sayUnreadable logs once of each thing that it cannot be read.
+func (c *Courier) sayUnreadable(id string, err error) {
+	if _, said := c.unreadable.LoadOrStore(id, struct{}{}); !said {
+		c.Logger.Error("notifications tell only in part what this is about, for it cannot be read", "id", id, "error", err)
+	}
+}
+
 // found reads what has an ID unless it was read before; nil if there is no such
-// thing.
-func found[T any](ctx context.Context, known map[string]*T, id string, read func(context.Context, string) (T, error)) (*T, error) {
+// thing that can be read. An error says that the store is not there.
+func found[T any](ctx context.Context, l *library, known map[string]*T, id string, read func(context.Context, string) (T, error)) (*T, error) {
 	v, ok := known[id]
 	if id == "" || ok {
 		return v, nil
 	}
-	got, err := read(ctx, id)
-	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
-		return nil, err
-	}
-	if err == nil {
+	switch got, err := read(ctx, id); {
+	case err == nil:
 		v = &got
+	case deploy.IsKind(err, deploy.Internal):
+		l.unreadable(id, err)
+	case !deploy.IsKind(err, deploy.NotFound):
+		return nil, err
 	}
 	known[id] = v
 	return v, nil
