@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -200,5 +201,43 @@ func TestHangingReceiverSlowsNoDeployment(t *testing.T) {
 	t.Logf("without a receiver %s, with one that hangs %s", without, with)
 	if with > 2*without+500*time.Millisecond {
 		t.Errorf("a deployment took %s with a receiver that hangs, %s without", with, without)
+	}
+}
+
+// TestReceiversComeAndGo: a receiver whose address changes, and one that is added, are
+// told what happens from then on, without a restart.
+func TestReceiversComeAndGo(t *testing.T) {
+	t.Parallel()
+	first, second, repo := newHook(t), newHook(t), newRepo(t)
+	told := func(hooks ...*hook) string {
+		var routes, receivers []string
+		for i, h := range hooks {
+			routes = append(routes, fmt.Sprintf("{receiver: hook-%d, events: [DEPLOYMENT_TRIGGER_FAILED]}", i))
+			receivers = append(receivers, fmt.Sprintf("{name: hook-%d, webhook: {url: %q}}", i, h.URL))
+		}
+		return fmt.Sprintf("  notifications:\n    routes: [%s]\n    receivers: [%s]\n", strings.Join(routes, ", "), strings.Join(receivers, ", "))
+	}
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, more: told(first)}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	breaks := func(text string) { // so that it is told once more
+		repo.Push(t, text, map[string]string{"web/app.pipecd.yaml": "nonsense: " + text + "\n"})
+	}
+	breaks("one")
+	<-first.arrived
+
+	s.more = told(second)
+	agent.write(s, inEffect, "changed=notifications")
+	breaks("two")
+	<-second.arrived
+
+	s.more = told(second, first)
+	agent.write(s, inEffect, "changed=notifications")
+	breaks("three")
+	<-second.arrived
+	<-first.arrived
+	for name, h := range map[string]*hook{"the first": first, "the second": second} {
+		if got, again := h.taken(); len(got) != 2 || again != 0 {
+			t.Errorf("%s address was told %v, and %d times again", name, got, again)
+		}
 	}
 }
