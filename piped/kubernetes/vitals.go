@@ -38,8 +38,9 @@ type VitalsConfig struct {
 // healthy again: the event APPLICATION_DEGRADED or APPLICATION_HEALTHY, once for each
 // change (health.Pulse says when one is told). The health of an application is the
 // worst of its live Deployments, StatefulSets and DaemonSets, as Observer's watches
-// hold them; what is missing is for drift to tell, and an application without any has
-// none. What was told last is stored, so that a restart repeats nothing.
+// hold them; what is missing is for drift to tell. An application without any is in no
+// trouble: one that was degraded is told to be healthy when the last of them is gone. What
+// was told last is stored, so that a restart repeats nothing.
 //
 // Nothing is asked of the cluster beyond these watches. In memory are the applications
 // that are not plainly healthy.
@@ -207,10 +208,8 @@ func (v *Vitals) look(ctx context.Context) (next time.Duration, err error) {
 // look again, the zero time for no time of its own.
 func (v *Vitals) judge(ctx context.Context, id string) (next time.Time, err error) {
 	workloads, p, now := v.cfg.Observer.workloadsOf(id), v.pulses[id], v.cfg.Now()
-	if len(workloads) == 0 {
-		if !p.Degraded() {
-			v.drop(id)
-		}
+	if len(workloads) == 0 && !p.Degraded() {
+		v.drop(id)
 		return time.Time{}, nil
 	}
 	worst := worstOf(workloads)
@@ -236,7 +235,7 @@ func (v *Vitals) tell(ctx context.Context, id string, p *health.Pulse, h deploy.
 		return time.Time{}, nil
 	case err != nil:
 		return time.Time{}, err
-	case app.Deploying || app.Deleted || app.Disabled || app.Provider != v.cfg.Observer.cluster.Name():
+	case app.Deploying || app.Deleted && worst.of > 0 || app.Disabled || app.Provider != v.cfg.Observer.cluster.Name():
 		p.Deploys(now)
 		return time.Time{}, nil
 	}
@@ -282,9 +281,12 @@ type finding struct {
 	of     int    // how many there are
 }
 
-// worstOf returns the worst of workloads, which are not none.
+// worstOf returns the worst of workloads. None are healthy.
 func worstOf(workloads []*keptWorkload) finding {
 	f := finding{of: len(workloads)}
+	if f.of == 0 {
+		f.health = deploy.Healthy
+	}
 	for _, w := range workloads {
 		h, why := health.Workload(w.workload)
 		switch {
@@ -302,6 +304,8 @@ func worstOf(workloads []*keptWorkload) finding {
 // was, for that long.
 func (f finding) reason(h deploy.Health, lasted time.Duration) string {
 	switch {
+	case h == deploy.Healthy && f.of == 0:
+		return "it has no workloads any more"
 	case h == deploy.Healthy && f.of == 1:
 		return "its workload is healthy again"
 	case h == deploy.Healthy:

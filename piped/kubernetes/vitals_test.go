@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/health"
@@ -138,6 +139,30 @@ func TestVitals(t *testing.T) {
 	check("later")
 	if len(l.vitals.pulses)+len(l.vitals.followed) != 0 {
 		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
+	}
+
+	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
+	l.await(t, deploy.HealthDegraded)
+	l.look(t, 30*time.Second)
+	told := l.told(t)
+	if len(told) != 3 || !strings.HasPrefix(told[2], "APPLICATION_DEGRADED: ") { // why depends on how far it is
+		t.Fatalf("degraded again: told %v", told)
+	}
+	want = told
+	if err := l.Typed().AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the workload is gone", func() bool { return len(l.observer.workloadsOf("app-1")) == 0 })
+	l.look(t, 0)
+	l.look(t, 29*time.Second)
+	check("before its workloads have been gone for long")
+	l.look(t, time.Second)
+	l.look(t, 0)
+	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: it has no workloads any more")
+	check("its workloads are gone")
+	degraded, err := l.store.DegradedApplications(t.Context())
+	if err != nil || len(degraded)+len(l.vitals.pulses)+len(l.vitals.followed) != 0 {
+		t.Errorf("of an application without workloads there is kept %v, %v, %v", degraded, l.vitals.pulses, err)
 	}
 }
 
