@@ -29,6 +29,7 @@ func newPipelineLab(t *testing.T, spec, manifests string, pipeline ...string) *p
 		l.spec += "    - " + s + "\n"
 	}
 	l.succeed(t, strings.ReplaceAll(manifests, "NS", l.ns))
+	l.nudging(t) // stages wait for it
 	l.plan(t, deploy.StrategyPipeline)
 	return l
 }

@@ -100,7 +100,7 @@ func TestARegisteredEventIsDeployed(t *testing.T) {
 	first := repo.Push(t, "applications", merged(withRule(ns), reviewed))
 	agent := runAgent(t, settings{
 		dataDir: t.TempDir(), remote: server.URL, kubeconfig: cluster.Kubeconfig(),
-		more: fmt.Sprintf("  git: {username: robot, email: robot@example.com}\n  gitHosts: [{host: 127.0.0.1, type: GITLAB, apiURL: %q, token: s3cr3t}]\n", host.URL),
+		more: fmt.Sprintf("  git: {username: robot, email: robot@example.com}\n  gitHosts: [{host: 127.0.0.1, type: GITLAB, apiURL: %q, token: s3cr3t, commitStatus: false}]\n", host.URL),
 	})
 	web := appID("web")
 	agent.mustEnd(web, first, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
