@@ -61,7 +61,8 @@ func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(dataDir, "piped.db"), store.Options{Key: key})
+	dsn := "sqlite://" + filepath.Join(dataDir, "piped.db")
+	st, err := store.Open(t.Context(), dsn, store.Options{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +79,7 @@ func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
 	for _, d := range deployments {
 		e.deployments[d.ID] = d
 	}
-	events, err := st.Events(t.Context(), 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range events {
+	for _, event := range outbox(t, dsn) {
 		if event.Type == deploy.EventRolloutEnded {
 			e.ended[event.Key]++
 		}

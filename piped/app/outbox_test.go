@@ -1,0 +1,40 @@
+package app
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// outbox returns the key and the type of all that the outbox of a store holds, told or
+// not. It asks the database, for the store gives out only what is still to be told.
+func outbox(t *testing.T, dsn string) (events []deploy.Event) {
+	t.Helper()
+	driver, source := "pgx", dsn
+	if path, ok := strings.CutPrefix(dsn, "sqlite://"); ok {
+		driver, source = "sqlite", path
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT event_key, type FROM outbox ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e deploy.Event
+		if err := rows.Scan(&e.Key, &e.Type); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
