@@ -189,7 +189,8 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune"}
+	common := []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+		"PlanPreview.PullRequest"} // which is told by a comment
 	without := func(told ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(told, field) })
 	}
@@ -202,6 +203,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			want: []string{
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
+				"Sync.Commit",   // told by the event of a configuration that cannot be used
 				"Sync.LeftOver", // told object by object in the drift report
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
@@ -215,7 +217,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.LeftOver"}, // told again once it is over
+			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver"}, // told again once it is over
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),

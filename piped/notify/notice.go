@@ -153,7 +153,7 @@ func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Noti
 // sayUnreadable logs once of each thing that it cannot be read.
 func (c *Courier) sayUnreadable(id string, err error) {
 	if _, said := c.unreadable.LoadOrStore(id, struct{}{}); !said {
-		c.Logger.Error("notifications tell only in part what this is about, for it cannot be read", "id", id, "error", err)
+		c.Logger.Error("notifications tell only in part what this is about, for it cannot be read", "subject", id, "error", err)
 	}
 }
 
