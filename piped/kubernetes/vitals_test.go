@@ -91,9 +91,9 @@ func (l *vitalsLab) told(t *testing.T) (told []string) {
 }
 
 // TestVitals follows an application on a real cluster: what is told, once each, and
-// over a restart.
+// over a restart. It is not run beside others, whose workloads are of the same
+// application.
 func TestVitals(t *testing.T) {
-	t.Parallel()
 	l := newVitalsLab(t)
 	l.wait(t, l.apply(t, "s1", workloadText(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
 	l.await(t, deploy.Healthy)
