@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2/google"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/deploy/rolloutrow"
 	"github.com/c785c783/piped/piped/notify"
 )
 
@@ -85,8 +86,8 @@ type request struct {
 }
 
 type element struct {
-	InsertID string `json:"insertId"`
-	JSON     row    `json:"json"`
+	InsertID string         `json:"insertId"`
+	JSON     rolloutrow.Row `json:"json"`
 }
 
 type problem struct {
