@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
+	"time"
 )
 
 // ports are the loopback ports of a cluster by name. They are chosen once, so
@@ -48,7 +50,7 @@ func loadPorts(d dir) (ports, error) {
 func choosePorts(file string) (ports, error) {
 	chosen := ports{}
 	for _, name := range portNames {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := listenAnywhere()
 		if err != nil {
 			return nil, fmt.Errorf("choosing a port for %s: %w", name, err)
 		}
@@ -65,11 +67,41 @@ func choosePorts(file string) (ports, error) {
 	return chosen, nil
 }
 
+// Ports are chosen below those that Linux gives to outgoing connections unless it is told
+// otherwise: one that is kept while the cluster is down would else be any program's.
+const (
+	lowestPort  = 20000
+	highestPort = 32767
+)
+
+// listenAnywhere listens on a port that nobody uses.
+func listenAnywhere() (l net.Listener, err error) {
+	for range 100 {
+		l, err = listen(lowestPort + rand.IntN(highestPort-lowestPort+1))
+		if err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
+// freedWithin is how long the components of a killed cluster may still hold their ports:
+// a process is gone when the last of its threads is.
+const freedWithin = 10 * time.Second
+
 // checkFree says which port another program took meanwhile, before a
 // component fails on it with a less helpful message.
 func (p ports) checkFree(d dir) error {
+	until := time.Now().Add(freedWithin)
 	for _, name := range portNames {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p[name])))
+		l, err := listen(p[name])
+		for ; err != nil && time.Now().Before(until); l, err = listen(p[name]) {
+			time.Sleep(50 * time.Millisecond)
+		}
 		if err != nil {
 			return fmt.Errorf("port %d, kept for %s, is taken: %w; end the program that uses it, or remove %s and %s to have ports chosen anew",
 				p[name], name, err, d.path("state.json"), d.kubeconfig())

@@ -132,14 +132,19 @@ func (c *testCluster) pids(t *testing.T) map[string]int {
 	return pids
 }
 
-// alive reports whether a process exists and is no zombie.
+// alive reports whether a process exists and is no zombie. One whose first thread has
+// ended is a zombie, too, but holds its files until the others have.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return false
+	}
 	_, rest, _ := strings.Cut(string(raw), ") ")
-	return !strings.HasPrefix(rest, "Z")
+	return !strings.HasPrefix(rest, "Z") || len(threads) > 1
 }
 
 // eventually polls until check returns nil, and fails with its last error.
