@@ -304,6 +304,19 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestAWorkerKnowsItsReceiverBeforeItRuns: what waits since the last start is delivered
+// at once.
+func TestAWorkerKnowsItsReceiverBeforeItRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.run()
+		ws := newWorkers(t.Context(), l.courier)
+		defer ws.end(0)
+		if w := ws.start(&fake{name: "slack"}); w.receiver.Load() == nil {
+			t.Error("a worker runs that does not know its receiver")
+		}
+	})
+}
+
 // TestLastWords: what is written before the courier is to end is told within its grace,
 // and no longer.
 func TestLastWords(t *testing.T) {

@@ -35,10 +35,11 @@ func (ws *workers) serve(receivers []Receiver) {
 		w := gone[r.Name()]
 		delete(gone, r.Name())
 		if w == nil {
-			w = ws.start(r.Name())
+			w = ws.start(r)
+		} else {
+			w.receiver.Store(&r)
+			signal(w.look)
 		}
-		w.receiver.Store(&r)
-		signal(w.look)
 		ws.byName[r.Name()] = w
 	}
 	for _, w := range gone {
@@ -46,12 +47,13 @@ func (ws *workers) serve(receivers []Receiver) {
 	}
 }
 
-func (ws *workers) start(name string) *worker {
+func (ws *workers) start(r Receiver) *worker {
 	ctx, cancel := context.WithCancel(ws.ctx)
 	w := &worker{
-		Courier: ws.courier, name: name, cancel: cancel, look: make(chan struct{}, 1), closing: make(chan struct{}),
+		Courier: ws.courier, name: r.Name(), cancel: cancel, look: make(chan struct{}, 1), closing: make(chan struct{}),
 		done: make(chan int64), busy: map[int64]bool{},
 	}
+	w.receiver.Store(&r) // before it runs: what waits since the last start is delivered at once
 	ws.group.Go(func() { w.run(ctx) })
 	return w
 }

@@ -50,7 +50,7 @@ func (e environments) Deliver(ctx context.Context, n notify.Notice) error {
 	if err != nil {
 		return err
 	}
-	said := cmp.Or(d.StatusReason, d.Summary)
+	said := cmp.Or(causeFirst(d.StatusReason), d.Summary)
 	if d.Status == deploy.Success {
 		if said, err = e.took(ctx, d.ID); err != nil {
 			return err

@@ -73,7 +73,7 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 	case deploy.Running:
 		out.Description = underWay(d)
 	case deploy.RollingBack:
-		out.Description = "rolling back: " + d.StatusReason
+		out.Description = "rolling back: " + causeFirst(d.StatusReason)
 	case deploy.Success:
 		seconds, err := s.took(ctx, d.ID)
 		if err != nil {
@@ -81,7 +81,7 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 		}
 		out.Description, out.TargetURL = "live: "+seconds, d.Metadata[deploy.MetaEnvironmentURL]
 	default:
-		out.Description = d.StatusReason
+		out.Description = causeFirst(d.StatusReason)
 	}
 	return out, nil
 }

@@ -131,6 +131,9 @@ func TestOtherEnds(t *testing.T) {
 	l.move("back", plan(""), start, func(d *deploy.Deployment) error {
 		return d.BeginRollback(deploy.Failure, "stage sync has failed", time.Now())
 	})
+	l.create("bad", l.app("job", "job", nil), commitA)
+	l.move("bad", plan(""), start, end(deploy.Failure, "Stage sync failed: Deployment shop/job: new pods do not start: 0 of 3 new pods available, 3 old pods left; "+
+		"pod job-7d9f-x2x4z, container app: ImagePullBackOff: the image cannot be pulled (job:2). Everything was rolled back."))
 	err := l.store.Announce(t.Context(), deploy.Event{
 		Key: "invalid", Type: deploy.EventTriggerFailed, ApplicationID: db.ID, At: time.Now(),
 		Payload: deploy.EventPayload{Application: "db", Commit: &deploy.Commit{Hash: commitA}, Reason: "db/app.pipecd.yaml:4: spec.nonsense: unknown field"}.JSON(),
@@ -142,6 +145,7 @@ func TestOtherEnds(t *testing.T) {
 	want := []string{
 		"piped/api pending: rolling back: stage sync has failed",
 		"piped/db failure: db/app.pipecd.yaml:4: spec.nonsense: unknown field",
+		"piped/job failure: pod job-7d9f-x2x4z, container app: ImagePullBackOff: the image cannot be pulled (job:2). Everything was rolled back. Stage sync failed: Dep…",
 		"piped/web error: Superseded by the newer deployment new of commit b6ae82c",
 	}
 	if diff := cmp.Diff(want, l.last(commitA)); diff != "" {

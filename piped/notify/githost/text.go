@@ -35,6 +35,18 @@ func (c Config) took(ctx context.Context, deploymentID string) (string, error) {
 	return "rollout took " + inWords(ended.Sub(began)), nil
 }
 
+// causeFirst returns the reason of a failure with what is wrong with the pods at its
+// beginning, where it has such a part: hosts cut off the end of what they are told.
+func causeFirst(reason string) string {
+	const part = "; pod "
+	at := strings.Index(reason, part)
+	if at < 0 {
+		return reason
+	}
+	cause := strings.TrimRight(reason[at+len("; "):], ". ")
+	return cause + ". " + reason[:at]
+}
+
 // inWords returns a time as people say it, such as 42 s or 3 min 5 s.
 func inWords(d time.Duration) string {
 	seconds := int(d.Round(time.Second) / time.Second)
