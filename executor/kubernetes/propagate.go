@@ -122,7 +122,10 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 	if err != nil {
 		return err
 	}
-	next := maps.Clone(rows)
+	next, restored := maps.Clone(rows), map[string]bool{}
+	for key, content := range result.Contents {
+		restored[key] = content.Restored
+	}
 	for _, r := range result.Reach {
 		key := r.Workload.Key()
 		if next[key], err = w.settled(ctx, rows[key], r); err != nil {
@@ -130,7 +133,7 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(next)) {
-		p, changed := propagate.Note(next[key], holding(next[key].Configs, result.Contents))
+		p, changed := propagate.Note(next[key], holding(next[key].Configs, result.Contents), restored)
 		switch {
 		case changed && failed:
 			p.Phase, p.NextAt = deploy.PropagationDone, time.Time{}

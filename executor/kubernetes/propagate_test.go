@@ -187,6 +187,34 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	}
 }
 
+// TestPodsOfARestoredConfigMapAreTold: who mounts it has seen what somebody wrote by hand,
+// and does not wait for the kubelet to see that it was put back, although the pods were
+// told of the same content before.
+func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += soon
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+mounting(1))
+	l.awaitAvailable(t, 1)
+	run, _ := l.change(t, configMap("files", "b")+mounting(1))
+	l.awaitDone(t)
+
+	byHand := []byte(`{"data":{"k":"by hand"}}`)
+	if _, err := l.client.CoreV1().ConfigMaps(l.ns).Patch(t.Context(), "files", types.MergePatchType, byHand, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+		t.Fatal(err)
+	}
+	run.Resumed = true
+	for _, want := range []int{2, 0} { // the second time there is nothing to put back
+		l.podPatches() // forgets what was before
+		l.mustSucceed(t, l.Sync(), run)
+		l.awaitDone(t)
+		if patches := l.podPatches(); patches != want {
+			t.Errorf("%d writes to the pod, want %d:\n%s", patches, want, l.said())
+		}
+	}
+}
+
 func names[T any, P interface {
 	*T
 	GetName() string

@@ -163,7 +163,7 @@ func (n *Nudger) noted(p deploy.Propagation, key string, content Content) deploy
 	configs[key] = content.Hash
 	p.Named = maps.Clone(p.Named)
 	p.Named[key] = content.Version
-	next, changed := propagate.Note(p, configs)
+	next, changed := propagate.Note(p, configs, nil)
 	if !changed {
 		return next
 	}

@@ -19,7 +19,7 @@ func (l *externalLab) naming(t *testing.T, workload, config, version string) {
 	t.Helper()
 	key := configRef("ConfigMap", l.ns, config).Key()
 	_, err := l.store.SavePropagation(t.Context(), deploy.Propagation{
-		ApplicationID: "app-1", Cluster: l.Name(), Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: l.ns, Name: workload},
+		ApplicationID: l.app, Cluster: l.Name(), Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: l.ns, Name: workload},
 		Selector: "app=" + workload, Configs: map[string]string{key: "of " + version}, Named: map[string]string{key: version},
 		Settings: deploy.NudgeSettings{MaxPods: 1, RatePerSecond: 1},
 	})

@@ -34,6 +34,9 @@ type Content struct {
 	Hash    string    // of the content
 	Version string    // its resource version, of ReadConfig only
 	At      time.Time // when it was written, by the API server's clock, to the second
+	// Restored: it holds what it did after the last apply, and was written all the same,
+	// because somebody has changed the object meanwhile.
+	Restored bool
 }
 
 // reach returns the reach of the workloads among targets, and what the ConfigMaps and
@@ -46,7 +49,7 @@ func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Co
 			if at.IsZero() && t.live != nil {
 				at = lastWritten(t.live)
 			}
-			contents[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()] = Content{Hash: contentHash(t.desired), At: at}
+			contents[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()] = Content{Hash: contentHash(t.desired), At: at, Restored: t.same && t.done == configured}
 		}
 	}
 	hashes := map[string]string{}

@@ -23,6 +23,7 @@ import (
 type rolloutLab struct {
 	*Cluster
 	ns       string
+	app      string // the ID of its application, of no other lab
 	observer *Observer
 	policy   rollout.Policy
 	records  *records
@@ -49,8 +50,9 @@ func newRolloutLab(t *testing.T) *rolloutLab {
 		}
 		c.Close()
 	})
+	ns := shared.Namespace(t)
 	return &rolloutLab{
-		Cluster: c, ns: shared.Namespace(t), observer: NewObserver(c, controller),
+		Cluster: c, ns: ns, app: "app-" + ns, observer: NewObserver(c, controller),
 		records: &records{stored: map[string]deploy.Rollout{}, marks: map[string]int{}},
 		policy:  rollout.Policy{PodsAfter: 300 * time.Millisecond, FailFastAfter: 3 * time.Second, FailureGrace: 2 * time.Second, WatchdogGrace: 5 * time.Second},
 	}
@@ -95,7 +97,7 @@ func (l *rolloutLab) apply(t *testing.T, stage, text string) deploy.Rollout {
 	ctx := t.Context()
 	obj := parse(t, "web.yaml", text)[0].Unstructured
 	obj.SetNamespace(l.ns)
-	obj.SetLabels(map[string]string{manifest.LabelApplication: "app-1"})
+	obj.SetLabels(map[string]string{manifest.LabelApplication: l.app})
 	client := l.Dynamic().Resource(workloadResources[obj.GetKind()]).Namespace(l.ns)
 
 	ref := manifest.Ref(obj)

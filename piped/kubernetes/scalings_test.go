@@ -95,7 +95,7 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 			stop := l.watchScalings(t, policy)
 			l.scale(t, kind, 2)
 			up := l.awaitScaling(t, "1 to 2 by kube-controller-manager: Complete")
-			if took := up.CompletedAt.Sub(up.StartedAt); took < time.Second || took > 15*time.Second || up.ApplicationID != "app-1" || up.ApplicationName != "web" || up.DeploymentID != "" {
+			if took := up.CompletedAt.Sub(up.StartedAt); took < time.Second || took > 15*time.Second || up.ApplicationID != l.app || up.ApplicationName != "web" || up.DeploymentID != "" {
 				t.Errorf("a scaling of %s: %+v", took, up)
 			}
 			l.scale(t, kind, 4)
@@ -146,12 +146,12 @@ func TestFlappingAutoscalersDoNotFloodTheStore(t *testing.T) {
 	l := newExternalLab(t)
 	deployments := l.Typed().AppsV1().Deployments(l.ns)
 	for i := range workloads {
-		d, err := deployments.Create(t.Context(), flapping(i), metav1.CreateOptions{})
+		d, err := deployments.Create(t.Context(), flapping(l.app, i), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.store.SaveRollout(t.Context(), deploy.Rollout{
-			ID: fmt.Sprint("own-", i), ApplicationID: "app-1", DeploymentID: "d", StageID: "s", Cluster: l.Name(), UID: string(d.UID), Phase: deploy.RolloutComplete,
+			ID: fmt.Sprint("own-", i), ApplicationID: l.app, DeploymentID: "d", StageID: "s", Cluster: l.Name(), UID: string(d.UID), Phase: deploy.RolloutComplete,
 			Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: rollout.KindDeployment, Namespace: l.ns, Name: d.Name},
 		})
 		if err != nil {
@@ -172,7 +172,7 @@ func TestFlappingAutoscalersDoNotFloodTheStore(t *testing.T) {
 	stop := l.watchScalings(t, rollout.ScalePolicy{})
 	for n := range flaps {
 		for i := range workloads {
-			_, err := deployments.Patch(t.Context(), flapping(i).Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 2-n%2),
+			_, err := deployments.Patch(t.Context(), flapping(l.app, i).Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 2-n%2),
 				metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
 			if err != nil {
 				t.Fatal(err)
@@ -196,10 +196,10 @@ func TestFlappingAutoscalersDoNotFloodTheStore(t *testing.T) {
 	}
 }
 
-func flapping(i int) *appsv1.Deployment {
+func flapping(app string, i int) *appsv1.Deployment {
 	labels := map[string]string{"app": fmt.Sprint("flapping-", i)}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Labels: map[string]string{manifest.LabelApplication: "app-1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Labels: map[string]string{manifest.LabelApplication: app}},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "web:1"}}}},

@@ -48,8 +48,18 @@ func (l *vitalsLab) start(t *testing.T) {
 // await waits until the caches show the application in a health, and looks.
 func (l *vitalsLab) await(t *testing.T, want deploy.Health) {
 	t.Helper()
+	l.shown(t, want)
+	l.vitals.mu.Lock()
+	l.vitals.dirty[l.app] = true // as the handler does, which may be about to
+	l.vitals.mu.Unlock()
+	l.look(t, 0)
+}
+
+// shown waits until the caches show the application in a health.
+func (l *vitalsLab) shown(t *testing.T, want deploy.Health) {
+	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); ; {
-		found := l.observer.workloadsOf("app-1")
+		found := l.observer.workloadsOf(l.app)
 		if len(found) == 1 && worstOf(found).health == want {
 			break
 		}
@@ -58,10 +68,6 @@ func (l *vitalsLab) await(t *testing.T, want deploy.Health) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	l.vitals.mu.Lock()
-	l.vitals.dirty["app-1"] = true // as the handler does, which may be about to
-	l.vitals.mu.Unlock()
-	l.look(t, 0)
 }
 
 // look lets time pass and has Vitals look.
@@ -91,9 +97,9 @@ func (l *vitalsLab) told(t *testing.T) (told []string) {
 }
 
 // TestVitals follows an application on a real cluster: what is told, once each, and
-// over a restart. It is not run beside others, whose workloads are of the same
-// application.
+// over a restart.
 func TestVitals(t *testing.T) {
+	t.Parallel()
 	l := newVitalsLab(t)
 	l.wait(t, l.apply(t, "s1", workloadText(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
 	l.await(t, deploy.Healthy)
@@ -130,7 +136,7 @@ func TestVitals(t *testing.T) {
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", l.now) }); err != nil {
 		t.Fatal(err)
 	}
-	l.vitals.ended([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: "app-1", Status: deploy.Cancelled}})
+	l.vitals.ended([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: l.app, Status: deploy.Cancelled}})
 	l.look(t, 2*time.Second)
 	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: its workload is healthy again")
 	check("at the end of the deployment")
@@ -152,7 +158,7 @@ func TestVitals(t *testing.T) {
 	if err := l.Typed().AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the workload is gone", func() bool { return len(l.observer.workloadsOf("app-1")) == 0 })
+	eventually(t, "the workload is gone", func() bool { return len(l.observer.workloadsOf(l.app)) == 0 })
 	l.look(t, 0)
 	l.look(t, 29*time.Second)
 	check("before its workloads have been gone for long")
@@ -163,6 +169,39 @@ func TestVitals(t *testing.T) {
 	degraded, err := l.store.DegradedApplications(t.Context())
 	if err != nil || len(degraded)+len(l.vitals.pulses)+len(l.vitals.followed) != 0 {
 		t.Errorf("of an application without workloads there is kept %v, %v, %v", degraded, l.vitals.pulses, err)
+	}
+}
+
+// TestVitalsRun has the component hear by itself of a workload that breaks and of a
+// deployment that ends, upon which it tells at once.
+func TestVitalsRun(t *testing.T) {
+	t.Parallel()
+	l := newVitalsLab(t)
+	l.wait(t, l.apply(t, "s1", workloadText(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
+	l.shown(t, deploy.Healthy)
+	l.vitals.cfg.Now = time.Now
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan bool)
+	go func() { l.vitals.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+
+	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
+	l.shown(t, deploy.HealthDegraded)
+	eventually(t, "the broken application is followed", func() bool {
+		l.vitals.mu.Lock()
+		defer l.vitals.mu.Unlock()
+		return l.vitals.followed[l.app]
+	})
+	broken := time.Now()
+	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is told", func() bool { return len(l.told(t)) > 0 })
+	if took := time.Since(broken); took > 20*time.Second {
+		t.Errorf("told %s after the end of the deployment, want at once", took)
+	}
+	if told := l.told(t); len(told) != 1 || !strings.HasPrefix(told[0], "APPLICATION_DEGRADED: web is DEGRADED: ") {
+		t.Errorf("told %q", told)
 	}
 }
 

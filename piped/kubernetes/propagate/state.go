@@ -31,12 +31,13 @@ const shown = 10
 const repeated = ".2"
 
 // Note returns p with what the content of its ConfigMaps and Secrets is now, by key of
-// the object, and tells whether that is a change. Objects that p did not know yet are
-// taken as told. Nobody is told of it; see Begin.
-func Note(p deploy.Propagation, configs map[string]string) (_ deploy.Propagation, changed bool) {
+// the object, and tells whether that is a change: it is also one for those that were
+// restored, whose other content pods may have seen meanwhile. Objects that p did not know
+// yet are taken as told. Nobody is told of it; see Begin.
+func Note(p deploy.Propagation, configs map[string]string, restored map[string]bool) (_ deploy.Propagation, changed bool) {
 	var keys []string
 	for key, hash := range configs {
-		if before, known := p.Configs[key]; known && before != hash {
+		if before, known := p.Configs[key]; known && (before != hash || restored[key]) {
 			keys = append(keys, key)
 		}
 	}

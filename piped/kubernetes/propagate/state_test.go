@@ -25,16 +25,19 @@ func row() deploy.Propagation {
 
 func TestNote(t *testing.T) {
 	for name, c := range map[string]struct {
-		configs map[string]string
-		changed []string
+		configs  map[string]string
+		changed  []string
+		restored map[string]bool
 	}{
-		"the same":                      {map[string]string{settings: "a"}, nil},
-		"other content":                 {map[string]string{settings: "b"}, []string{settings}},
-		"gone":                          {map[string]string{settings: ""}, []string{settings}},
-		"one that was not known before": {map[string]string{settings: "a", tls: "t"}, nil},
-		"not used any more":             {map[string]string{}, nil},
+		"the same":                      {map[string]string{settings: "a"}, nil, nil},
+		"other content":                 {map[string]string{settings: "b"}, []string{settings}, nil},
+		"gone":                          {map[string]string{settings: ""}, []string{settings}, nil},
+		"one that was not known before": {map[string]string{settings: "a", tls: "t"}, nil, nil},
+		"not used any more":             {map[string]string{}, nil, nil},
+		"put back":                      {map[string]string{settings: "a"}, []string{settings}, map[string]bool{settings: true}},
+		"another was put back":          {map[string]string{settings: "a"}, nil, map[string]bool{tls: true}},
 	} {
-		p, changed := Note(row(), c.configs)
+		p, changed := Note(row(), c.configs, c.restored)
 		if diff := cmp.Diff(c.configs, p.Configs); diff != "" || changed != (c.changed != nil) {
 			t.Errorf("%s: changed %t\n%s", name, changed, diff)
 		}
@@ -46,7 +49,7 @@ func TestNote(t *testing.T) {
 
 // TestLife: told, told once more with another value, done.
 func TestLife(t *testing.T) {
-	p, _ := Note(row(), map[string]string{settings: "b"})
+	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p = Begin(p, noon, noon.Add(100*time.Millisecond))
 	if p.Phase != deploy.PropagationNudge || !p.NextAt.Equal(noon.Add(1100*time.Millisecond)) || len(p.Value) != shown {
 		t.Fatalf("begun: %+v", p)
@@ -60,13 +63,13 @@ func TestLife(t *testing.T) {
 	if p.Phase != deploy.PropagationDone || !p.NextAt.IsZero() || p.Outcome.Pods != 1 {
 		t.Fatalf("done: %+v", p)
 	}
-	if again, changed := Note(p, map[string]string{settings: "b"}); changed || !again.NextAt.IsZero() {
+	if again, changed := Note(p, map[string]string{settings: "b"}, nil); changed || !again.NextAt.IsZero() {
 		t.Fatalf("told again: %+v", again)
 	}
 }
 
 func TestBeginOff(t *testing.T) {
-	p, _ := Note(row(), map[string]string{settings: "b"})
+	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p.Off = true
 	if p = Begin(p, noon, noon); p.Phase != deploy.PropagationDone || !p.NextAt.IsZero() || p.Configs[settings] != "b" {
 		t.Errorf("%+v", p)
@@ -77,9 +80,9 @@ func TestBeginOff(t *testing.T) {
 func TestChangesWhileOneIsTold(t *testing.T) {
 	p := row()
 	p.Configs[tls] = "t"
-	p, _ = Note(p, map[string]string{settings: "b", tls: "t"})
+	p, _ = Note(p, map[string]string{settings: "b", tls: "t"}, nil)
 	p = Begin(p, noon, noon)
-	p, changed := Note(p, map[string]string{settings: "b", tls: "u"})
+	p, changed := Note(p, map[string]string{settings: "b", tls: "u"}, nil)
 	if diff := cmp.Diff([]string{settings, tls}, p.Changed); diff != "" || !changed {
 		t.Errorf("changed %t\n%s", changed, diff)
 	}
@@ -87,7 +90,7 @@ func TestChangesWhileOneIsTold(t *testing.T) {
 
 // TestFailures are tried again, later each time, and not for ever.
 func TestFailures(t *testing.T) {
-	p, _ := Note(row(), map[string]string{settings: "b"})
+	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p = Begin(p, noon, noon)
 	failed, now, tries := deploy.NudgeOutcome{Problem: "refused"}, noon.Add(time.Second), 0
 	for last := time.Duration(0); p.Phase != deploy.PropagationDone; tries++ {
