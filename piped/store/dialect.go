@@ -36,6 +36,12 @@ type dialect interface {
 
 	goose() goose.Dialect
 	migrationOptions() ([]goose.ProviderOption, error)
+	// lockSchema keeps others from migrating until the transaction ends.
+	lockSchema(ctx context.Context, t *sql.Tx) error
+	// countTables is a query for how many tables have a name.
+	countTables() string
+	// snapshot makes a transaction that reads everything as it is at one moment.
+	snapshot() *sql.TxOptions
 
 	// rewrite turns `?` placeholders into the engine's. Queries hold no other
 	// question mark.
@@ -161,17 +167,22 @@ func (d sqliteDialect) openError(op string, err error) error {
 
 func (d sqliteDialect) damaged(err error) error {
 	return deploy.Errorf(deploy.Invalid, "the database file %[1]s is damaged or no SQLite database, and is left as it is (%[2]w). "+
-		"Stop piped and copy %[1]s, %[1]s-wal and %[1]s-shm somewhere safe; then put a backup in their place, "+
-		"or save what is readable with `sqlite3 %[1]s .recover | sqlite3 recovered.db`, "+
-		"or move the three files away to start with an empty database: applications are found again in Git, the history is lost", d.path, err)
+		"Stop piped and copy %[1]s, %[1]s-wal and %[1]s-shm somewhere safe; then save what is readable with "+
+		"`sqlite3 %[1]s .recover | sqlite3 recovered.db`, or move the three files away and bring back a backup with `piped restore`, "+
+		"or move them away to start with an empty database: applications are found again in Git, the history is lost", d.path, err)
 }
 
 func (sqliteDialect) goose() goose.Dialect                              { return goose.DialectSQLite3 }
 func (sqliteDialect) migrationOptions() ([]goose.ProviderOption, error) { return nil, nil }
-func (sqliteDialect) rewrite(query string) string                       { return query }
-func (sqliteDialect) forUpdate() string                                 { return "" } // the writer is alone
-func (sqliteDialect) oneWriter() bool                                   { return true }
-func (sqliteDialect) cacheStatements() bool                             { return true }
+func (sqliteDialect) lockSchema(context.Context, *sql.Tx) error         { return nil } // the writer is alone
+func (sqliteDialect) countTables() string {
+	return "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+}
+func (sqliteDialect) snapshot() *sql.TxOptions    { return &sql.TxOptions{ReadOnly: true} }
+func (sqliteDialect) rewrite(query string) string { return query }
+func (sqliteDialect) forUpdate() string           { return "" } // the writer is alone
+func (sqliteDialect) oneWriter() bool             { return true }
+func (sqliteDialect) cacheStatements() bool       { return true }
 func (sqliteDialect) unique(err error) bool {
 	return sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_UNIQUE || sqliteCode(err) == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 }
@@ -263,6 +274,19 @@ func (postgresDialect) migrationOptions() ([]goose.ProviderOption, error) {
 		return nil, err
 	}
 	return []goose.ProviderOption{goose.WithSessionLocker(locker)}, nil
+}
+
+func (d postgresDialect) lockSchema(ctx context.Context, t *sql.Tx) error {
+	_, err := t.ExecContext(ctx, d.rewrite("SELECT pg_advisory_xact_lock(?)"), lock.DefaultLockID) // what migrationOptions takes
+	return err
+}
+
+func (postgresDialect) countTables() string {
+	return "SELECT COUNT(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?"
+}
+
+func (postgresDialect) snapshot() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
 func (postgresDialect) rewrite(query string) string {

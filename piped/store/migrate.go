@@ -16,24 +16,19 @@ import (
 var migrations embed.FS
 
 // migrate brings the schema up to date, refuses one that is newer than this
-// program or, if it must exist, is not this program's, and returns its version.
+// program or, if it must exist, is not this program's, and one that is being
+// restored, and returns its version.
 func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version int64, err error) {
-	files, err := fs.Sub(migrations, "migrations")
+	p, err := newProvider(d, db)
 	if err != nil {
-		return 0, deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
-	}
-	options, err := d.migrationOptions()
-	if err != nil {
-		return 0, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
-	}
-	options = append(options, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
-	p, err := goose.NewProvider(d.goose(), db, files, options...)
-	if err != nil {
-		return 0, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+		return 0, err
 	}
 	current, target, err := p.GetVersions(ctx)
 	if err != nil {
 		return 0, d.openError("read the schema version", err)
+	}
+	if err := whole(ctx, d, db); err != nil {
+		return 0, err
 	}
 	if current > target {
 		return 0, deploy.Errorf(deploy.Invalid, "%s was written by a newer version of piped (schema %d, this one knows %d): "+
@@ -49,5 +44,42 @@ func migrate(ctx context.Context, d dialect, db *sql.DB, existing bool) (version
 	if _, err := p.Up(ctx); err != nil {
 		return 0, d.openError("migrate the schema", err)
 	}
-	return target, nil
+	return target, whole(ctx, d, db) // one may have begun before the schema was locked
+}
+
+// newProvider returns what runs the migrations.
+func newProvider(d dialect, db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "read the embedded migrations: %w", err)
+	}
+	options, err := d.migrationOptions()
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+	}
+	options = append(options, goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	p, err := goose.NewProvider(d.goose(), db, files, options...)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Internal, "prepare the schema migration: %w", err)
+	}
+	return p, nil
+}
+
+// rowQuerier is a database or a transaction.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// schemaOf returns the version of the schema, 0 of an empty database that has a table of
+// versions.
+func schemaOf(ctx context.Context, q rowQuerier) (version int64, err error) {
+	err = q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied = TRUE").Scan(&version)
+	return version, err
+}
+
+// hasTable reports whether there is a table of that name.
+func hasTable(ctx context.Context, d dialect, q rowQuerier, name string) (bool, error) {
+	var n int
+	err := q.QueryRowContext(ctx, d.rewrite(d.countTables()), name).Scan(&n)
+	return n > 0, err
 }

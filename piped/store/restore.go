@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// restoreMark is a table that a database has for as long as a restore of it has not come
+// to its end. It is made before anything else and goes in the transaction that brings all
+// rows: with it, a database holds nothing that anybody could miss.
+const restoreMark = "unfinished_restore"
+
+// Put stores a row of a table, its values in the order of the table's columns. It keeps
+// the row.
+type Put func(t Table, row []any) error
+
+// Restore fills the database that dsn names, which must be empty, and brings its schema
+// up to date. It is created where that is possible. Load is called once, with a database
+// of the given version of the schema, and puts all rows, those of Tables in their order;
+// they are stored when it returns nil, in one transaction, or not at all.
+//
+// Until they are, no store can be opened on the database. Whatever a restore is ended by,
+// another one goes on in its place. Exists when the database is not empty; nothing was
+// changed then.
+func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error) (err error) {
+	tables, err := Tables(ctx, schema)
+	if err != nil {
+		return err
+	}
+	d, err := dialectFor(dsn)
+	if err != nil {
+		return err
+	}
+	s := &Store{dialect: d, told: silent{}}
+	if s.writer, s.reader, err = d.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	p, err := newProvider(d, s.writer)
+	if err != nil {
+		return err
+	}
+	if _, _, err := p.GetVersions(ctx); err != nil { // makes the table of versions, too
+		return d.openError("read the schema version of", err)
+	}
+	if err := s.fail(s.beginRestore(ctx, schema), "begin to restore"); err != nil {
+		return err
+	}
+	if _, err := p.UpTo(ctx, schema); err != nil {
+		return s.fail(err, "make the schema of "+d.name())
+	}
+	if err := s.fail(s.fill(ctx, schema, tables, load), "restore the rows"); err != nil {
+		return err
+	}
+	_, err = p.Up(ctx)
+	return s.fail(err, "migrate the schema of "+d.name())
+}
+
+// beginRestore marks an empty database as one that is being restored. One that is marked
+// already may have got its schema.
+func (s *Store) beginRestore(ctx context.Context, schema int64) error {
+	sqlTx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
+	if err := s.dialect.lockSchema(ctx, sqlTx); err != nil {
+		return err
+	}
+	marked, err := hasTable(ctx, s.dialect, sqlTx, restoreMark)
+	if err != nil {
+		return err
+	}
+	current, err := schemaOf(ctx, sqlTx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case marked && current > schema:
+		return deploy.Errorf(deploy.Exists, "a restore of %s did not come to its end, and it was of a newer backup (schema %d, this one has %d): "+
+			"repeat it with that backup, or empty the database first", s.dialect.name(), current, schema)
+	case marked:
+		return nil
+	case current > 0:
+		return deploy.Errorf(deploy.Exists, "%s is not empty (schema %d), and a backup is restored into an empty one only: "+
+			"point store.dsn at another one, or move away what is there", s.dialect.name(), current)
+	}
+	if _, err := sqlTx.ExecContext(ctx, "CREATE TABLE "+restoreMark+" (id BIGINT)"); err != nil {
+		return err
+	}
+	return sqlTx.Commit()
+}
+
+// fill puts all rows into the tables and takes the mark away, in one transaction.
+func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load func(Put) error) error {
+	sqlTx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
+	t := &tx{store: s, sql: sqlTx}
+	// First, so that of two restores one waits here for the other, and then fails.
+	if _, err := t.exec(ctx, "DROP TABLE "+restoreMark); err != nil {
+		return err
+	}
+	if current, err := schemaOf(ctx, sqlTx); err != nil {
+		return err
+	} else if current != schema { // by one that started when the restore did
+		return deploy.Errorf(deploy.Conflict, "%s was migrated to schema %d by another process: stop it, empty the database and repeat the restore", s.dialect.name(), current)
+	}
+	for _, table := range slices.Backward(tables) { // what migrations put into them is in the backup
+		if _, err := t.exec(ctx, "DELETE FROM "+table.Name); err != nil {
+			return err
+		}
+	}
+	f := &filler{tx: t}
+	if err := load(func(table Table, row []any) error { return f.put(ctx, table, row) }); err != nil {
+		return err
+	}
+	if err := f.flush(ctx); err != nil {
+		return err
+	}
+	return sqlTx.Commit()
+}
+
+// filler inserts many rows of a table with one statement.
+type filler struct {
+	tx    *tx
+	table Table
+	rows  [][]any
+	size  int // of what the rows hold
+}
+
+// maxFill bounds what is held before it is inserted.
+const maxFill = 1 << 20
+
+func (f *filler) put(ctx context.Context, t Table, row []any) error {
+	if t.Name != f.table.Name {
+		if err := f.flush(ctx); err != nil {
+			return err
+		}
+		f.table = t
+	}
+	f.rows = append(f.rows, row)
+	for _, v := range row {
+		switch v := v.(type) {
+		case string:
+			f.size += len(v)
+		case []byte:
+			f.size += len(v)
+		}
+	}
+	if len(f.rows) < rowsPerInsert && f.size < maxFill {
+		return nil
+	}
+	return f.flush(ctx)
+}
+
+func (f *filler) flush(ctx context.Context) error {
+	rows := f.rows
+	f.rows, f.size = nil, 0
+	if err := f.tx.insert(ctx, f.table.Name, f.table.columns(), "", rows); err != nil {
+		return f.tx.store.fail(err, "restore table "+f.table.Name)
+	}
+	return nil
+}
+
+// whole refuses a database of which a restore has not come to its end.
+func whole(ctx context.Context, d dialect, db *sql.DB) error {
+	marked, err := hasTable(ctx, d, db, restoreMark)
+	if err != nil {
+		return d.openError("look for an unfinished restore of", err)
+	}
+	if marked {
+		return deploy.Errorf(deploy.Invalid, "%s is not whole: a restore of it goes on, or did not come to its end. Repeat it with piped restore, or empty the database", d.name())
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"iter"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Snapshot is what a store holds at one moment.
+type Snapshot struct {
+	Schema int64   // the version of the schema
+	Tables []Table // each after those it refers to
+
+	store *Store
+	tx    *sql.Tx
+}
+
+// Snapshot calls fn with what the store holds now: all rows are read as they are at one
+// moment, while others go on writing. The snapshot is of no use after fn. Conflict when
+// another version of piped has migrated the schema since the store was opened.
+func (s *Store) Snapshot(ctx context.Context, fn func(Snapshot) error) error {
+	tables, err := Tables(ctx, s.schema)
+	if err != nil {
+		return err
+	}
+	sqlTx, err := s.reader.BeginTx(ctx, s.dialect.snapshot())
+	if err != nil {
+		return s.fail(err, "begin to read everything")
+	}
+	defer sqlTx.Rollback()              //nolint:errcheck // nothing was written
+	schema, err := schemaOf(ctx, sqlTx) // the first read is the moment
+	if err != nil {
+		return s.fail(err, "read the schema version")
+	}
+	if schema != s.schema {
+		return deploy.Errorf(deploy.Conflict, "%s was migrated from schema %d to %d meanwhile: try again with the version of piped that did it", s.dialect.name(), s.schema, schema)
+	}
+	return fn(Snapshot{Schema: schema, Tables: tables, store: s, tx: sqlTx})
+}
+
+// Rows reads the rows of a table, in no order, holding one at a time. A row is good until
+// the next one is read.
+func (n Snapshot) Rows(ctx context.Context, t Table) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		failed := func(err error) { yield(nil, n.store.fail(err, "read table "+t.Name)) }
+		rows, err := n.tx.QueryContext(ctx, "SELECT "+t.columns()+" FROM "+t.Name)
+		if err != nil {
+			failed(err)
+			return
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err reports what matters
+		row, into := make([]any, len(t.Columns)), make([]any, len(t.Columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				failed(err)
+				return
+			}
+			for i, c := range t.Columns {
+				row[i] = c.value(row[i])
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			failed(err)
+		}
+	}
+}
+
+// value returns a value of the column as either engine should give it: SQLite has numbers
+// for truths, and nothing for no bytes.
+func (c Column) value(v any) any {
+	switch v := v.(type) {
+	case int64:
+		if c.Type == Boolean {
+			return v != 0
+		}
+	case []byte:
+		if v == nil {
+			return []byte{}
+		}
+	}
+	return v
+}
+
+// columns returns the names of the columns as a statement lists them.
+func (t Table) columns() string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
+}
