@@ -1,27 +1,17 @@
 package app
 
 import (
-	"database/sql"
-	"strings"
 	"testing"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store/storetest"
 )
 
 // outbox returns the key and the type of all that the outbox of a store holds, told or
 // not. It asks the database, for the store gives out only what is still to be told.
 func outbox(t *testing.T, dsn string) (events []deploy.Event) {
 	t.Helper()
-	driver, source := "pgx", dsn
-	if path, ok := strings.CutPrefix(dsn, "sqlite://"); ok {
-		driver, source = "sqlite", path
-	}
-	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	rows, err := db.QueryContext(t.Context(), "SELECT event_key, type FROM outbox ORDER BY seq")
+	rows, err := storetest.Raw(t, dsn).QueryContext(t.Context(), "SELECT event_key, type FROM outbox ORDER BY seq")
 	if err != nil {
 		t.Fatal(err)
 	}

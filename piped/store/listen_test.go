@@ -110,7 +110,7 @@ func TestDisabledKeysAreToldToOthers(t *testing.T) {
 func TestABrokenListenerMissesNothing(t *testing.T) {
 	dsn := postgres.NewDSN(t)
 	mine, theirs := storetest.Open(t, dsn, nil), storetest.Open(t, dsn, nil)
-	raw := rawDB(t, dsn)
+	raw := storetest.Raw(t, dsn)
 	w := mine.Watch(deploy.TopicApplication)
 	defer w.Close()
 	put(t, theirs, "first")

@@ -17,7 +17,7 @@ import (
 func TestEarlierSchemasAreMigrated(t *testing.T) {
 	engines(t, func(t *testing.T, dsn string) {
 		ctx := t.Context()
-		db, dialect := rawDB(t, dsn), goose.DialectPostgres
+		db, dialect := storetest.Raw(t, dsn), goose.DialectPostgres
 		if strings.HasPrefix(dsn, "sqlite://") {
 			dialect = goose.DialectSQLite3
 		}

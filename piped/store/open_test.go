@@ -3,7 +3,6 @@ package store_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"io/fs"
 	"net"
 	"os"
@@ -119,31 +118,12 @@ func fill(t *testing.T, dsn string) {
 func TestOpenRefusesANewerSchema(t *testing.T) {
 	engines(t, func(t *testing.T, dsn string) {
 		fill(t, dsn)
-		raw := rawDB(t, dsn)
+		raw := storetest.Raw(t, dsn)
 		if _, err := raw.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)"); err != nil {
 			t.Fatal(err)
 		}
 		refused(t, dsn, store.Options{}, deploy.Invalid, "written by a newer version of piped (schema 9999, this one knows ", "run that version")
 	})
-}
-
-// rawDB opens the database behind a store's back.
-func rawDB(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	driver, source := "pgx", dsn
-	if path, ok := strings.CutPrefix(dsn, "sqlite://"); ok {
-		driver, source = "sqlite", path
-	}
-	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
 }
 
 func TestSeveralProcessesMayStartAtOnce(t *testing.T) {

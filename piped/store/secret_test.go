@@ -32,7 +32,7 @@ func TestAppliedSetsAreUnreadableWithoutTheirKey(t *testing.T) {
 			t.Fatalf("read back: %s, %v", got.Objects, err)
 		}
 
-		raw := rawDB(t, dsn)
+		raw := storetest.Raw(t, dsn)
 		var sealed []byte
 		if err := raw.QueryRow("SELECT sealed FROM applied_sets").Scan(&sealed); err != nil {
 			t.Fatal(err)
