@@ -165,7 +165,7 @@ func testAgent(t *testing.T, e *env) {
 	e.create(t, "d1", app)
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
