@@ -22,6 +22,7 @@ func TestListsUseIndices(t *testing.T) {
 		}
 	})
 	const byUpdate = " ORDER BY updated_at DESC, id LIMIT 10"
+	oldest := OldDeployments{}.filter()
 	for name, query := range map[string]string{
 		"page of applications":                 selectApplication + " WHERE disabled = FALSE AND deleted = FALSE" + byUpdate,
 		"next page":                            selectApplication + " WHERE updated_at <= 5 AND (updated_at < 5 OR id > 'x')" + byUpdate,
@@ -53,8 +54,10 @@ func TestListsUseIndices(t *testing.T) {
 		"what ended in a range":  selectOutcome + " WHERE completed_at > 0 AND completed_at >= 5 AND completed_at < 9",
 		"what ended, of an app":  selectOutcome + " WHERE completed_at > 0 AND completed_at >= 5 AND completed_at < 9 AND application_id IN ('x', 'y')",
 		"first success after it": strings.ReplaceAll(selectDelivered, "?", "5") + " WHERE id IN ('x', 'y')",
-		"retained deployments":   "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < 5 ORDER BY completed_at",
-		"retained commands":      "SELECT id FROM commands WHERE handled_at > 0 AND handled_at < 5 ORDER BY handled_at",
+		"old deployments":        strings.ReplaceAll(selectOldDeployment+oldest.where(), "?", "5") + " ORDER BY d.completed_at, d.id LIMIT 10",
+		"old deployments, again": strings.ReplaceAll(selectOldDeployment+oldest.where(), "?", "5") + " AND d.id IN ('x', 'y')",
+		"old stage logs":         strings.ReplaceAll(loggedDeployments, "?", "5"),
+		"old commands":           strings.ReplaceAll(oldCommands, "?", "5"),
 		"due deliveries":         selectDelivery + strings.NewReplacer("d.receiver = ?", "d.receiver = 'r'", "<= ?", "<= 5").Replace(dueDeliveries) + " LIMIT 10",
 		"next delivery":          strings.NewReplacer("receiver = ?", "receiver = 'r'", "> ?", "> 5").Replace(nextDelivery),
 		"forgotten events":       strings.ReplaceAll(forgottenEvents, "?", "5"),

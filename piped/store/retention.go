@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// loggedDeployments are those whose logs are old and still there.
+const loggedDeployments = "SELECT id FROM deployments WHERE completed_at > 0 AND completed_at < ? AND logs_removed = FALSE ORDER BY completed_at LIMIT ?"
+
+// RemoveStageLogs removes logs of deployments that ended before a time, in one
+// transaction and at most so many blocks, and returns how many it has removed and whether
+// there may be more to do. Each stage that ran is left a log of one line, instead.
+func (s *Store) RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error) {
+	ids, err := all(ctx, s, scanText, loggedDeployments, toMilli(before), batchSize)
+	if err == nil && len(ids) > 0 {
+		err = s.write(ctx, func(t *tx) (err error) {
+			removed, err = t.removeLogs(ctx, ids, instead, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return 0, false, s.fail(err, "remove old stage logs")
+	}
+	return removed, removed == limit || len(ids) == batchSize, nil
+}
+
+func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit int) (removed int, err error) {
+	for _, id := range ids {
+		n, err := t.exec(ctx, `DELETE FROM stage_logs WHERE (deployment_id, stage_id, position) IN (
+			SELECT deployment_id, stage_id, position FROM stage_logs WHERE deployment_id = ? ORDER BY stage_id, position LIMIT ?)`, id, limit-removed)
+		removed += int(n)
+		if err != nil || removed == limit { // there may be more of this one
+			return removed, err
+		}
+		if _, err := t.exec(ctx, `INSERT INTO stage_logs (deployment_id, stage_id, position, severity, log, at)
+			SELECT deployment_id, id, 0, ?, ?, ? FROM stages WHERE deployment_id = ? AND started_at > 0 ON CONFLICT DO NOTHING`,
+			string(deploy.SeverityInfo), instead, toMilli(t.store.now()), id); err != nil {
+			return removed, err
+		}
+		if _, err := t.exec(ctx, "UPDATE deployments SET logs_removed = TRUE WHERE id = ?", id); err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// OldDeployments selects deployments to be removed, at least one of each application
+// left out.
+type OldDeployments struct {
+	Before time.Time // they ended before it
+	Keep   int       // the last so many of each application to end are left out; 1 or more
+	Limit  int       // how many are removed in one transaction; 1 or more
+	Cursor string    // that RemoveDeployments returned: those behind it
+}
+
+// unneeded is the condition on a deployment @ that nothing needs: it ended before a
+// time, others of its application ended after it or the application is gone, and nothing
+// that is read again names it. The reference of what was triggered last is JSON, in which
+// the ID stands in quotes.
+//
+// What it applied and is still there is named by the inventory: by the rollouts of its
+// deployment the agent tells changes of others from its own.
+const unneeded = `@.completed_at > 0 AND @.completed_at < ?
+	AND ((SELECT n.completed_at FROM deployments n WHERE n.application_id = @.application_id AND n.completed_at > 0 AND n.completed_at > @.completed_at
+			ORDER BY n.completed_at LIMIT 1 OFFSET ?) IS NOT NULL
+		OR EXISTS (SELECT 1 FROM applications a WHERE a.id = @.application_id AND a.deleted = TRUE
+			AND NOT EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = a.id)))
+	AND NOT EXISTS (SELECT 1 FROM applications a WHERE a.id = @.application_id
+		AND (a.last_successful_id = @.id OR a.last_triggered LIKE '%"' || @.id || '"%'))
+	AND NOT EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = @.application_id AND i.deployment_id = @.id)
+	AND NOT EXISTS (SELECT 1 FROM rollouts r WHERE r.deployment_id = @.id AND r.terminal = FALSE)
+	AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.deployment_id = @.id AND c.deployment_id <> '' AND (c.handled_at = 0 OR c.handled_at >= ?))
+	AND @.id NOT IN (SELECT o.deployment_id FROM outbox o WHERE o.delivered_at = 0)
+	AND @.id NOT IN (SELECT o.deployment_id FROM deliveries v JOIN outbox o ON o.seq = v.seq WHERE v.given_up_at = 0)`
+
+// chainEnded is the condition on a deployment d that its chain, if it has one, can go as a
+// whole: nothing needs any of its deployments, and none is still to be made.
+const chainEnded = `(d.chain_id = '' OR NOT EXISTS (SELECT 1 FROM deployments s WHERE s.chain_id = d.chain_id AND s.chain_id <> '' AND NOT (#))
+	AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.status = 'NOT_HANDLED_YET' AND c.body LIKE '%"' || d.chain_id || '"%'))`
+
+// filter returns the conditions on a deployment d.
+func (q OldDeployments) filter() (f filter) {
+	args := []any{toMilli(q.Before), q.Keep - 1, toMilli(q.Before)}
+	f.add(strings.ReplaceAll(unneeded, "@", "d"), args...)
+	f.add(strings.ReplaceAll(chainEnded, "#", strings.ReplaceAll(unneeded, "@", "s")), args...)
+	return f
+}
+
+const selectOldDeployment = "SELECT d.id, d.chain_id, d.completed_at FROM deployments d"
+
+// oldDeployment is a row to be removed.
+type oldDeployment struct {
+	id, chain   string
+	completedAt int64
+}
+
+func scanOldDeployment(row scanner) (d oldDeployment, err error) {
+	return d, row.Scan(&d.id, &d.chain, &d.completedAt)
+}
+
+// RemoveDeployments removes some of the deployments that q selects and that nothing needs
+// any more, in one transaction and those that ended first first, with everything that
+// belongs to them: stages, logs, transitions, rollouts, samples of analyses, applied sets,
+// what was asked of them, and chains of which no deployment is left. It returns how many
+// it has removed and the cursor behind them, "" when there are no more.
+//
+// Left are the last success of an application and what was triggered last; what applied an
+// object of the inventory; what has a rollout that goes on; of what somebody is still to be
+// told, or has asked something since q.Before; and the deployments of a chain until all of
+// them can go. An application that is deleted and has nothing in the inventory has no last
+// deployments that are left for their number.
+func (s *Store) RemoveDeployments(ctx context.Context, q OldDeployments) (removed int, next string, err error) {
+	if q.Keep < 1 || q.Limit < 1 {
+		return 0, "", deploy.Errorf(deploy.Internal, "remove old deployments: at least 1 is kept and 1 removed, not %d and %d", q.Keep, q.Limit)
+	}
+	// They are looked for outside of the transaction: that reads all that is old and left.
+	old, err := s.oldDeployments(ctx, q)
+	if err != nil || len(old) == 0 {
+		return 0, "", s.fail(err, "find old deployments")
+	}
+	err = s.write(ctx, func(t *tx) (err error) {
+		removed, err = t.removeDeployments(ctx, q, old)
+		return err
+	})
+	if err != nil {
+		return 0, "", s.fail(err, "remove old deployments")
+	}
+	if len(old) == q.Limit {
+		last := old[len(old)-1]
+		next = cursorAt(fromMilli(last.completedAt), last.id)
+	}
+	return removed, next, nil
+}
+
+func (s *Store) oldDeployments(ctx context.Context, q OldDeployments) ([]oldDeployment, error) {
+	f := q.filter()
+	if q.Cursor != "" {
+		p, err := parseCursor(q.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		f.add("d.completed_at >= ? AND (d.completed_at > ? OR d.id > ?)", p.UpdatedAt, p.UpdatedAt, p.ID)
+	}
+	query := f.limit(selectOldDeployment+f.where()+" ORDER BY d.completed_at, d.id", q.Limit)
+	return all(ctx, s, scanOldDeployment, query, f.args...)
+}
+
+// removeDeployments removes those of found that are still not needed.
+func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []oldDeployment) (removed int, err error) {
+	ids := make([]string, len(found))
+	for i, d := range found {
+		ids[i] = d.id
+	}
+	f := q.filter()
+	in(&f, "d.id", ids)
+	old, err := all(ctx, t, scanOldDeployment, selectOldDeployment+f.where(), f.args...)
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	ids = nil
+	var chains []string
+	for _, d := range old {
+		ids = append(ids, d.id)
+		if d.chain != "" && !slices.Contains(chains, d.chain) {
+			chains = append(chains, d.chain)
+		}
+	}
+	if err := t.deleteIn(ctx, "deployments", "id", ids); err != nil {
+		return 0, err
+	}
+	if err := t.deleteIn(ctx, "commands", "deployment_id <> '' AND deployment_id", ids); err != nil {
+		return 0, err
+	}
+	return len(old), t.removeChains(ctx, chains)
+}
+
+// removeChains removes those of the chains of which no deployment is left, with the
+// commands that asked for their deployments.
+func (t *tx) removeChains(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	ended, err := all(ctx, t, scanChain, "SELECT id, body, created_at FROM chains WHERE id IN ("+placeholders(len(ids))+`)
+		AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.chain_id = chains.id AND d.chain_id <> '')`, anys(ids)...)
+	if err != nil {
+		return err
+	}
+	var chains, commands []string
+	for _, row := range ended {
+		chains = append(chains, row.chain.ID)
+		for _, n := range slices.Concat(row.blocks...) {
+			commands = append(commands, n.CommandID)
+		}
+	}
+	if err := t.deleteIn(ctx, "chains", "id", chains); err != nil {
+		return err
+	}
+	return t.deleteIn(ctx, "commands", "id", commands)
+}
+
+// deleteIn deletes the rows of a table whose column has one of these values.
+func (t *tx) deleteIn(ctx context.Context, table, column string, values []string) error {
+	const perStatement = 500
+	for chunk := range slices.Chunk(values, perStatement) {
+		if _, err := t.exec(ctx, "DELETE FROM "+table+" WHERE "+column+" IN ("+placeholders(len(chunk))+")", anys(chunk)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oldCommands are those that were answered long ago. What a chain asked for goes with it.
+const oldCommands = `DELETE FROM commands WHERE id IN (
+	SELECT id FROM commands WHERE handled_at > 0 AND handled_at < ? AND type <> ? ORDER BY handled_at LIMIT ?)`
+
+// RemoveCommands removes commands that were answered before a time, in one transaction
+// and at most so many, and returns how many it has removed.
+func (s *Store) RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, oldCommands, toMilli(before), string(deploy.CommandChainSync), limit)
+		removed = int(n)
+		return err
+	})
+	if err != nil {
+		return 0, s.fail(err, "remove old commands")
+	}
+	return removed, nil
+}
