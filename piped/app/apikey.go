@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/c785c783/piped/piped/config"
@@ -32,10 +29,8 @@ func CreateAPIKey(ctx context.Context, cfg *config.Piped, name, subject string, 
 	if role != deploy.ReadOnly && role != deploy.ReadWrite {
 		return "", deploy.Errorf(deploy.Invalid, "there is no role %q of API keys: use %s or %s", role, deploy.ReadOnly, deploy.ReadWrite)
 	}
-	if _, err := os.Stat(filepath.Join(cfg.DataDir, storeKeyFile)); errors.Is(err, fs.ErrNotExist) {
-		return "", deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", cfg.DataDir, ownerKeyFile)
-	} else if err != nil {
-		return "", deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+	if err := hasRun(cfg.DataDir); err != nil {
+		return "", err
 	}
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})
 	if err != nil {

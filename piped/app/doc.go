@@ -7,6 +7,7 @@
 //	parts.go         running, stopping and releasing what it is built of
 //	datadir.go       the data directory, which one agent has for itself
 //	secrets.go       the keys in it
+//	backup.go        all that is kept, written into one file and brought back
 //	live.go          what the configuration decides and a reload changes:
 //	clusters.go        the clusters of the platform providers
 //	repositories.go    the mirrors of the repositories

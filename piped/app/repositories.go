@@ -15,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -131,6 +132,34 @@ func (r *repositories) watchable() (out []trigger.Repository, problems map[strin
 		out = append(out, trigger.Repository{Config: c.config, Git: c.mirror})
 	}
 	return out, problems
+}
+
+// fetched returns run, begun when the mirrors are filled that deployments which have not
+// ended are of: after a restore, or in place of a damaged one, a mirror begins with nothing,
+// and what goes on would find that its commit is gone. A remote that does not answer is
+// not waited for longer than one attempt takes.
+func (r *repositories) fetched(st *store.Store, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		unfinished, err := st.DeploymentsIn(ctx, deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack)
+		if err != nil {
+			r.logger.Warn("cannot read which mirrors are needed first", "error", err)
+		}
+		tried := map[*git.Repo]bool{nil: true}
+		for _, d := range unfinished {
+			mirror := r.opened(d.Git.RepoID)
+			if tried[mirror] {
+				continue
+			}
+			tried[mirror] = true
+			if _, ok := mirror.Head(); ok {
+				continue
+			}
+			if _, _, err := mirror.Sync(ctx); err != nil {
+				r.logger.Warn("a mirror holds nothing, and deployments that go on need it", "repo", d.Git.RepoID, "error", err)
+			}
+		}
+		return run(ctx)
+	}
 }
 
 // describe returns the configured repositories, whether they can be watched or not.

@@ -64,7 +64,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), versionCommand(stdout))
+	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+		restoreCommand(stderr), versionCommand(stdout))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // TestScripts runs the program as people do in their CI.
@@ -14,10 +21,55 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Values[agentKey{}] = new(*process)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"bare": bare},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"bare": bare, "agent": agent, "deployed": deployed},
 	})
+}
+
+// inScript makes a script a tester.
+type inScript struct{ *testscript.TestScript }
+
+func (inScript) Helper()               {}
+func (s inScript) Fatal(args ...any)   { s.Fatalf("%s", fmt.Sprint(args...)) }
+func (s inScript) Cleanup(then func()) { s.Defer(then) }
+
+// agentKey is where a script keeps the agent that it runs.
+type agentKey struct{}
+
+// agent runs an agent beside the script, with its owner's key for pipectl, or kills it:
+// agent start configuration, agent kill.
+func agent(ts *testscript.TestScript, _ bool, args []string) {
+	running := ts.Value(agentKey{}).(**process)
+	if args[0] == "kill" {
+		(*running).signal(os.Kill)
+		(*running).wait()
+		return
+	}
+	var address string
+	*running, address = start(inScript{ts}, ts.MkAbs(args[1]))
+	ts.Setenv("PIPECTL_ADDRESS", address)
+	ts.Setenv("PIPECTL_INSECURE", "true")
+}
+
+// deployed writes a deployment that has ended into the store of an agent, which may run:
+// deployed configuration id.
+func deployed(ts *testscript.TestScript, _ bool, args []string) {
+	cfg, _, err := config.LoadPiped(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ctx := context.Background()
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})
+	ts.Check(err)
+	defer st.Close() //nolint:errcheck // what was written is committed
+	_, err = st.PutApplication(ctx, deploy.Application{ID: "app-web", Name: "web", Kind: deploy.KindKubernetes})
+	ts.Check(err)
+	d := deploy.Deployment{ID: args[1], ApplicationID: "app-web", ApplicationName: "web", Status: deploy.Pending,
+		Trigger: deploy.Trigger{Kind: deploy.OnCommand, At: time.Now(), Commit: deploy.Commit{Hash: "c0ffee"}}}
+	_, err = st.CreateDeployment(ctx, store.NewDeployment{Deployment: d})
+	ts.Check(err)
+	_, err = st.UpdateDeployment(ctx, d.ID, func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) })
+	ts.Check(err)
 }
 
 // bare makes a bare repository of files: bare repository file...

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/c785c783/piped/piped/pipectl"
 )
 
 // asMain, in the environment of the test program, makes it the agent.
@@ -25,18 +28,28 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
 		main()
 	}
-	testscript.Main(m, map[string]func(){"piped": main})
+	testscript.Main(m, map[string]func(){"piped": main, "pipectl": func() {
+		os.Exit(pipectl.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}})
+}
+
+// tester is what a test and a script have in common.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(func())
 }
 
 // process is the agent as a program of its own.
 type process struct {
-	t     *testing.T
+	t     tester
 	cmd   *exec.Cmd
 	lines chan map[string]any // of its log
 }
 
 // start starts the agent and returns once it runs, with its API's address.
-func start(t *testing.T, config string) (p *process, api string) {
+func start(t tester, config string) (p *process, api string) {
 	t.Helper()
 	p = &process{t: t, cmd: exec.Command(os.Args[0], "run", "--config", config, "--log-format", "json"), lines: make(chan map[string]any, 1000)}
 	p.cmd.Env = append(os.Environ(), asMain+"=yes")

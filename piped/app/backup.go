@@ -1,0 +1,114 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/c785c783/piped/piped/backup"
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// keptFiles are the files of the data directory that cannot be made again. Mirrors,
+// charts and the directories of scripts are; a trace that was not sent is no loss.
+var keptFiles = []string{storeKeyFile, ownerKeyFile}
+
+// Backup writes all that an agent keeps to w, as it is at one moment. The agent may be
+// running. What was written is of no use when it returns an error.
+func Backup(ctx context.Context, cfg *config.Piped, version string, now time.Time, w io.Writer) (c backup.Contents, err error) {
+	if err := hasRun(cfg.DataDir); err != nil {
+		return c, err
+	}
+	src := backup.Source{Files: map[string][]byte{}, Version: version, At: now}
+	for _, name := range keptFiles {
+		data, err := os.ReadFile(filepath.Join(cfg.DataDir, name))
+		if errors.Is(err, fs.ErrNotExist) { // the owner's key may have been removed
+			continue
+		}
+		if err != nil {
+			return c, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+		}
+		src.Files[name] = data
+	}
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	src.Store = st
+	return backup.Write(ctx, w, src)
+}
+
+// Restore brings back what Backup wrote, read from in, into an empty store and a data
+// directory without other keys, which no agent uses. Everything in the backup is checked
+// before anything is changed. Whatever ends it early, no agent starts on what it leaves,
+// and another Restore goes on in its place.
+func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup.Contents, err error) {
+	if c, err = backup.Read(ctx, in, func(store.Table, []any) error { return nil }); err != nil {
+		return c, err
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return c, fmt.Errorf("read the backup again: %w", err)
+	}
+	unlock, err := lockDataDir(cfg.DataDir)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	missing, err := missingFiles(cfg.DataDir, c.Files)
+	if err != nil {
+		return c, err
+	}
+	return c, store.Restore(ctx, cfg.Store.DSN.Reveal(), c.Schema, func(put store.Put) error {
+		for _, name := range missing {
+			if err := writeSecret(filepath.Join(cfg.DataDir, name), c.Files[name]); err != nil {
+				return fmt.Errorf("write %s into the data directory: %w", name, err)
+			}
+		}
+		_, err := backup.Read(ctx, in, put)
+		return err
+	})
+}
+
+// missingFiles returns which files of a backup the data directory lacks. One that is
+// there has to be the same: it may be all that opens another store.
+func missingFiles(dataDir string, files map[string][]byte) (missing []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !slices.Contains(keptFiles, name) {
+			return nil, deploy.Errorf(deploy.Invalid, "the backup has a file %s, which this version of piped does not know: use the one that wrote it", name)
+		}
+		path := filepath.Join(dataDir, name)
+		there, err := os.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, name)
+		case err != nil:
+			return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+		case !bytes.Equal(there, files[name]):
+			return nil, deploy.Errorf(deploy.Exists, "%s is not that of the backup: move it away, or give the agent another spec.dataDir", path)
+		}
+	}
+	return missing, nil
+}
+
+// hasRun refuses a data directory in which no agent has run.
+func hasRun(dataDir string) error {
+	_, err := os.Stat(filepath.Join(dataDir, storeKeyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return deploy.Errorf(deploy.Invalid, "no agent has run in the data directory %s (spec.dataDir): its first start writes a key to %s there", dataDir, ownerKeyFile)
+	}
+	if err != nil {
+		return deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w: run this as the agent's user", err)
+	}
+	return nil
+}
