@@ -34,6 +34,7 @@ type live struct {
 	remotes      *git.Remotes   // set before plan is called
 	charts       *helm.Renderer // set before plan is called
 	limits       atomic.Pointer[scheduler.Limits]
+	retention    atomic.Pointer[config.Retention]
 	name         atomic.Pointer[string]
 	events       atomic.Pointer[events]
 
@@ -57,6 +58,7 @@ type setup struct {
 	interval     time.Duration
 	review       bool // of what is taken over
 	limits       scheduler.Limits
+	retention    config.Retention
 	identity     *control.Identity // nil without TLS
 	rateLimit    control.RateLimit
 	webhooks     []webhook
@@ -87,6 +89,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
+	s.retention = cfg.Retention
 	var errs [8]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
@@ -115,6 +118,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
 	l.charts.Use(s.charts.repositories, s.charts.registries)
 	l.limits.Store(&s.limits)
+	l.retention.Store(&s.retention)
 	l.name.Store(&s.name)
 	l.events.Store(s.events)
 	l.follower.set(l.newTrigger(s.interval, s.review))
@@ -190,6 +194,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		l.limits.Store(&next.limits)
 		l.scheduler.Look()
 	}
+	if was.retention != next.retention {
+		changed = append(changed, "retention")
+		l.retention.Store(&next.retention)
+	}
 	webhooks := !slices.EqualFunc(was.webhooks, next.webhooks, webhook.same)
 	if webhooks {
 		changed = append(changed, "webhooks")
@@ -217,6 +225,9 @@ func (l *live) unusable() bool {
 
 // Limits are those of the scheduler.
 func (l *live) Limits() scheduler.Limits { return *l.limits.Load() }
+
+// Retention says how long what is over is kept.
+func (l *live) Retention() config.Retention { return *l.retention.Load() }
 
 func rateLimit(cfg *config.Piped) control.RateLimit {
 	return control.RateLimit{PerSecond: cfg.API.RateLimit.PerSecond, Burst: cfg.API.RateLimit.Burst}

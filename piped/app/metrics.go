@@ -56,6 +56,7 @@ type metrics struct {
 	deployments *deploymentFigures
 	rollouts    *rolloutFigures
 	told        *notificationFigures
+	retention   *retentionFigures
 
 	stored *storedFigures // nil until follow, as is live
 	live   *live
@@ -72,7 +73,7 @@ func newMetrics(log *slog.Logger) *metrics {
 		registry: registry, log: log,
 		drift: newDriftFigures(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
 		calls: newCallFigures(auto), webhooks: newWebhookFigures(auto), analyses: newAnalysisFigures(auto),
-		deployments: newDeploymentFigures(auto), rollouts: rollouts, told: newNotificationFigures(auto),
+		deployments: newDeploymentFigures(auto), rollouts: rollouts, told: newNotificationFigures(auto), retention: newRetentionFigures(auto),
 	}
 }
 

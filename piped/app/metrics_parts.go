@@ -92,3 +92,15 @@ func newWebhookFigures(auto promauto.Factory) *webhookFigures {
 func (f *webhookFigures) Delivered(webhook string, result web.Delivery) {
 	f.deliveries.WithLabelValues(webhook, string(result)).Inc()
 }
+
+// retentionFigures are those of what is removed because it is old. They implement
+// retention.Observer.
+type retentionFigures struct{ deployments prometheus.Counter }
+
+func newRetentionFigures(auto promauto.Factory) *retentionFigures {
+	return &retentionFigures{counters(auto, "retention", "removed_deployments_total",
+		"Deployments that were removed because they ended longer ago than they are kept.").WithLabelValues()}
+}
+
+// Removed implements retention.Observer.
+func (f *retentionFigures) Removed(deployments int) { f.deployments.Add(float64(deployments)) }

@@ -321,10 +321,13 @@ func TestCertificateIsRotated(t *testing.T) {
 func TestSignalReloadsAtOnce(t *testing.T) {
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, time.Hour)
-	s.more = "  limits: {deployments: 2, perCluster: 1}\n"
+	s.more = "  limits: {deployments: 2, perCluster: 1}\n  retention: {keepPerApplication: 3}\n"
 	replaceFile(t, agent.path, s.text())
 	agent.signal <- syscall.SIGHUP
-	agent.awaitLog("told to reload", inEffect, "changed=limits")
+	agent.awaitLog("told to reload", inEffect, "changed=\"limits, retention\"")
+	if got := agent.app.live.Retention().KeepPerApplication; got != 3 {
+		t.Errorf("%d deployments of each application are kept, want 3", got)
+	}
 }
 
 // TestHalfWrittenFileIsLeftAlone: what differs from one look to the next is

@@ -55,6 +55,12 @@ type reloading struct {
 // runReloading runs an agent inside the test process until the test ends.
 func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 	t.Helper()
+	return runReloadingWith(t, s, Options{ReloadEvery: every})
+}
+
+// runReloadingWith is runReloading with further options.
+func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
+	t.Helper()
 	r := &reloading{path: filepath.Join(t.TempDir(), "piped.yaml"), signal: make(chan os.Signal), log: &logText{}}
 	replaceFile(t, r.path, s.text())
 	cfg, _, err := config.LoadPiped(r.path)
@@ -62,9 +68,8 @@ func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	r.app, err = New(ctx, cfg, Options{
-		Version: "test", Logger: slog.New(slog.NewTextHandler(r.log, nil)), ConfigFile: r.path, ReloadEvery: every, Reload: r.signal,
-	})
+	o.Version, o.Logger, o.ConfigFile, o.Reload = "test", slog.New(slog.NewTextHandler(r.log, nil)), r.path, r.signal
+	r.app, err = New(ctx, cfg, o)
 	if err != nil {
 		stop()
 		t.Fatal(err)

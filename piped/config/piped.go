@@ -45,6 +45,7 @@ type Piped struct {
 	// Notifications say who is told what.
 	Notifications Notifications
 	RolloutExport RolloutExport
+	Retention     Retention
 	Telemetry     Telemetry
 	Debug         Debug
 

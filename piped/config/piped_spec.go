@@ -42,6 +42,7 @@ type pipedSpec struct {
 	SecretManagement  SecretManagement   `yaml:"secretManagement"`
 	EventWatcher      EventWatcher       `yaml:"eventWatcher"`
 	PlanPreview       PlanPreview        `yaml:"planPreview"`
+	Retention         Retention          `yaml:"retention"`
 	Telemetry         Telemetry          `yaml:"telemetry"`
 	Debug             Debug              `yaml:"debug"`
 	AppSelector       map[string]string  `yaml:"appSelector"`
@@ -59,6 +60,7 @@ func defaultPipedSpec() pipedSpec {
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
 		PlanPreview:  defaultPlanPreview(),
+		Retention:    defaultRetention(),
 		Telemetry:    Telemetry{SampleRatio: 1},
 	}
 }
@@ -134,6 +136,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		SecretManagement:  s.SecretManagement.complete(d, r),
 		EventWatcher:      s.EventWatcher.complete(d),
 		PlanPreview:       s.PlanPreview.complete(d),
+		Retention:         s.Retention.complete(d),
 		Telemetry:         s.Telemetry.complete(d),
 		Debug:             s.Debug.complete(d),
 		AppSelector:       s.AppSelector,

@@ -37,6 +37,7 @@ func TestPipedDefaults(t *testing.T) {
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
 		PlanPreview:  PlanPreview{WorkerNum: 3, CommandHandleTimeout: 5 * time.Minute},
+		Retention:    Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour},
 		Telemetry:    Telemetry{SampleRatio: 1},
 	}
 	if diff := cmp.Diff(want, parsePiped(t, "piped.yaml", pipedHead+"  {}\n")); diff != "" {
@@ -117,6 +118,7 @@ func TestPipedEveryField(t *testing.T) {
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},
 		PlanPreview: PlanPreview{WorkerNum: 1, CommandHandleTimeout: 4 * time.Second},
+		Retention:   Retention{Disabled: true, Deployments: 720 * time.Hour, KeepPerApplication: 3, StageLogs: 48 * time.Hour},
 		AppSelector: map[string]string{"env": "dev"},
 		Telemetry:   Telemetry{OTLPEndpoint: "collector:4317", Insecure: true, Headers: map[string]strict.Secret{"authorization": secret}, SampleRatio: 0.5},
 		Debug:       Debug{PprofAddress: "localhost:6060"},
@@ -133,6 +135,14 @@ func TestRelativeStoreIsRelativeToTheFile(t *testing.T) {
 	p := parsePiped(t, "/etc/piped/piped.yaml", pipedHead+"  dataDir: /d\n  store: {dsn: \"sqlite://state/piped.db\"}\n")
 	if got, want := p.Store.DSN.Reveal(), "sqlite:///etc/piped/state/piped.db"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLogsAreNotKeptLongerThanTheirDeployment(t *testing.T) {
+	p := parsePiped(t, "piped.yaml", pipedHead+"  dataDir: /d\n  retention: {deployments: 720h}\n")
+	want := Retention{Deployments: 720 * time.Hour, KeepPerApplication: 20, StageLogs: 720 * time.Hour}
+	if diff := cmp.Diff(want, p.Retention); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"time"
+
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// Retention is spec.retention: how long what is over is kept.
+type Retention struct {
+	// Disabled keeps everything.
+	Disabled bool `yaml:"disabled"`
+	// Deployments is how long deployments are kept after their end.
+	Deployments time.Duration `yaml:"deployments"`
+	// KeepPerApplication is how many of each application are kept however old they are.
+	KeepPerApplication int `yaml:"keepPerApplication"`
+	// StageLogs is how long the logs of a deployment are kept after its end.
+	StageLogs time.Duration `yaml:"stageLogs"`
+}
+
+// What is younger is looked at by others: traces are sent and notifications are tried
+// again for a day, and what a commit led to is told on its pull request until all of it
+// has ended.
+const (
+	leastDeployments = 7 * 24 * time.Hour
+	leastStageLogs   = 24 * time.Hour
+)
+
+func defaultRetention() Retention {
+	return Retention{Deployments: 365 * 24 * time.Hour, KeepPerApplication: 20, StageLogs: 90 * 24 * time.Hour}
+}
+
+// complete shortens the default of logs to what is kept of deployments.
+func (r Retention) complete(d *strict.Document) Retention {
+	const everything = "retention.disabled: true keeps everything"
+	if r.Deployments < leastDeployments {
+		d.Problemf("retention.deployments", "expected %s or more, found %s; %s", leastDeployments, r.Deployments, everything)
+	}
+	if r.KeepPerApplication < 1 {
+		d.Problemf("retention.keepPerApplication", "expected 1 or more, found %d", r.KeepPerApplication)
+	}
+	if !d.Has("retention.stageLogs") {
+		r.StageLogs = min(r.StageLogs, r.Deployments)
+	}
+	switch {
+	case r.StageLogs < leastStageLogs && d.Has("retention.stageLogs"):
+		d.Problemf("retention.stageLogs", "expected %s or more, found %s; %s", leastStageLogs, r.StageLogs, everything)
+	case r.StageLogs > r.Deployments:
+		d.Problemf("retention.stageLogs", "logs go with their deployment: expected no more than deployments, which is %s, found %s", r.Deployments, r.StageLogs)
+	}
+	return r
+}

@@ -1,0 +1,217 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	"github.com/c785c783/piped/piped/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// heap is a Store that has so many batches of everything, and notes what it is asked.
+type heap struct {
+	began                       time.Time
+	logs, deployments, commands int
+	asked                       []string
+	fails                       error
+}
+
+func (h *heap) ask(format string, args ...any) {
+	h.asked = append(h.asked, fmt.Sprintf("%s "+format, append([]any{time.Since(h.began)}, args...)...))
+}
+
+func (h *heap) RemoveStageLogs(_ context.Context, before time.Time, instead string, limit int) (int, bool, error) {
+	h.ask("logs of %s ago: %s", time.Since(before), instead)
+	if h.logs == 0 {
+		return 0, false, h.fails
+	}
+	h.logs--
+	return limit, h.logs > 0, nil
+}
+
+func (h *heap) RemoveDeployments(_ context.Context, q store.OldDeployments) (int, string, error) {
+	h.ask("deployments of %s ago but %d, behind %q", time.Since(q.Before), q.Keep, q.Cursor)
+	if h.deployments == 0 {
+		return 0, "", nil
+	}
+	if h.deployments--; h.deployments == 0 {
+		return q.Limit, "", nil
+	}
+	return q.Limit, fmt.Sprintf("%d more", h.deployments), nil
+}
+
+func (h *heap) RemoveCommands(_ context.Context, before time.Time, limit int) (int, error) {
+	h.ask("commands of %s ago", time.Since(before))
+	if h.commands == 0 {
+		return 3, nil
+	}
+	h.commands--
+	return limit, nil
+}
+
+// counted is an Observer.
+type counted int
+
+func (c *counted) Removed(deployments int) { *c += counted(deployments) }
+
+// run runs the component on a store for a time, and returns what was counted and said.
+func run(t *testing.T, st Store, settings func() config.Retention, lasting time.Duration) (removed counted, said string) {
+	t.Helper()
+	var log bytes.Buffer
+	r := New(Config{Store: st, Settings: settings, Observer: &removed, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))})
+	ctx, stop := context.WithTimeout(t.Context(), lasting)
+	defer stop()
+	if err := r.Run(ctx); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	return removed, log.String()
+}
+
+func settings() config.Retention {
+	return config.Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour}
+}
+
+// TestOrderAndPauses: logs, deployments and commands go one after the other, with a pause
+// between two batches, soon after the start and then every hour.
+func TestOrderAndPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heap{began: time.Now(), logs: 2, deployments: 3, commands: 1}
+		removed, said := run(t, h, settings, 90*time.Minute)
+		const instead = "The log was removed: logs are kept for 90 days after the end of their deployment (retention.stageLogs)"
+		want := []string{
+			"5m0s logs of 2160h0m0s ago: " + instead,
+			"5m0.2s logs of 2160h0m0.2s ago: " + instead,
+			"5m0.2s deployments of 8760h0m0.2s ago but 20, behind \"\"",
+			"5m0.4s deployments of 8760h0m0.4s ago but 20, behind \"2 more\"",
+			"5m0.6s deployments of 8760h0m0.6s ago but 20, behind \"1 more\"",
+			"5m0.6s commands of 8760h0m0.6s ago",
+			"5m0.8s commands of 8760h0m0.8s ago",
+			"1h5m0.8s logs of 2160h0m0s ago: " + instead,
+			"1h5m0.8s deployments of 8760h0m0s ago but 20, behind \"\"",
+			"1h5m0.8s commands of 8760h0m0s ago",
+		}
+		if diff := cmp.Diff(want, h.asked); diff != "" {
+			t.Errorf("asked (-want +got):\n%s", diff)
+		}
+		if removed != 150 {
+			t.Errorf("%d deployments were counted", removed)
+		}
+		lines := `level=INFO msg="removed what is older than it is kept" deployments=150 commands=503 lines=4000 took=800ms
+level=INFO msg="removed what is older than it is kept" deployments=0 commands=3 lines=0 took=0s
+`
+		if diff := cmp.Diff(lines, said); diff != "" {
+			t.Errorf("said (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestSettingsOfTheMoment: each run asks how long things are kept by then.
+func TestSettingsOfTheMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heap{began: time.Now()}
+		_, said := run(t, h, func() config.Retention {
+			s := settings()
+			s.Disabled = time.Since(h.began) < time.Hour
+			s.StageLogs = 36 * time.Hour
+			return s
+		}, 90*time.Minute)
+		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are kept for 36h0m0s") {
+			t.Errorf("asked: %q", h.asked)
+		}
+		if strings.Count(said, "\n") != 1 {
+			t.Errorf("said: %s", said)
+		}
+	})
+}
+
+// TestFailure: what fails is said, ends the run, and is tried again.
+func TestFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heap{began: time.Now(), fails: errors.New("the disk is full")}
+		_, said := run(t, h, settings, 90*time.Minute)
+		if len(h.asked) != 2 || !strings.HasPrefix(h.asked[1], "1h5m0s logs") {
+			t.Errorf("asked: %q", h.asked)
+		}
+		want := `level=WARN msg="cannot remove what is old; trying again in an hour" error="the disk is full"` + "\n"
+		if said != want+want {
+			t.Errorf("said: %s", said)
+		}
+	})
+}
+
+// TestStopsBetweenBatches: an end that comes in a pause is not waited for.
+func TestStopsBetweenBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heap{began: time.Now(), logs: 1000}
+		_, said := run(t, h, settings, defaultFirst+time.Second+pause/2)
+		if len(h.asked) != 6 || time.Since(h.began) != defaultFirst+time.Second+pause/2 {
+			t.Errorf("asked %d times, ended after %s", len(h.asked), time.Since(h.began))
+		}
+		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "lines=12000") {
+			t.Errorf("said: %s", said)
+		}
+	})
+}
+
+// TestOnAStore removes what a store holds.
+func TestOnAStore(t *testing.T) {
+	ctx := t.Context()
+	now := time.Now()
+	st := storetest.New(t, func() time.Time { now = now.Add(time.Millisecond); return now })
+	app := deploy.Application{ID: "web", Name: "web", Kind: deploy.KindKubernetes}
+	if _, err := st.PutApplication(ctx, app); err != nil {
+		t.Fatal(err)
+	}
+	const all = 130
+	for i := range all {
+		d := deploy.Deployment{ID: fmt.Sprintf("d-%03d", i), ApplicationID: app.ID, ApplicationName: app.Name, Status: deploy.Pending,
+			Trigger: deploy.Trigger{Kind: deploy.OnCommand, At: now, Commit: deploy.Commit{Hash: "c0ffee"}}}
+		if _, err := st.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.UpdateDeployment(ctx, d.ID, func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", now) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events, err := st.Events(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int64
+	for _, e := range events {
+		seqs = append(seqs, e.Seq)
+	}
+	if err := st.RouteEvents(ctx, seqs); err != nil {
+		t.Fatal(err)
+	}
+	var removed counted
+	r := New(Config{Store: st, Settings: settings, Observer: &removed, Now: func() time.Time { return now.Add(8761 * time.Hour) }})
+	if err := r.clean(ctx); err != nil {
+		t.Fatal(err)
+	}
+	left, _, err := st.ListDeployments(ctx, store.DeploymentQuery{})
+	if err != nil || len(left) != 20 || removed != all-20 || left[0].ID != "d-129" || left[19].ID != "d-110" {
+		t.Errorf("%d are left, %d were removed, %v", len(left), removed, err)
+	}
+}
