@@ -170,8 +170,8 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("capabilities", src.serves.Run)
 	a.parts.add("trigger", live.follower.Run)
-	a.parts.add("planner", plans.Run)
-	a.parts.add("scheduler", live.scheduler.Run)
+	a.parts.add("planner", live.repositories.fetched(st, plans.Run))
+	a.parts.add("scheduler", live.repositories.fetched(st, live.scheduler.Run))
 	return plans, nil
 }
 
