@@ -25,6 +25,7 @@ import (
 	"github.com/c785c783/piped/piped/figures"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/preview"
+	"github.com/c785c783/piped/piped/retention"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web"
@@ -59,6 +60,10 @@ type Options struct {
 	// SweepEvery is how often every object is compared with Git although nothing was
 	// heard of it; default 6 h.
 	SweepEvery time.Duration
+
+	// RemoveAfter is how soon after the start what is old is removed for the first time;
+	// default 5 min.
+	RemoveAfter time.Duration
 }
 
 // App is one agent. Run it once.
@@ -190,6 +195,10 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Store: st, Clusters: live.clusters, Tenancy: live.tenants, PipedID: cfg.PipedID, Logger: o.Logger.With("component", "removal"), Now: o.Now,
 	})
 	a.parts.add("removal", remover.Run)
+	a.parts.add("retention", retention.New(retention.Config{
+		Store: st, Settings: live.Retention, Observer: a.metrics.retention, First: o.RemoveAfter,
+		Logger: o.Logger.With("component", "retention"), Now: o.Now,
+	}).Run)
 	return remover
 }
 
