@@ -103,6 +103,9 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
 	t := &tx{store: s, sql: sqlTx}
+	if err := s.dialect.lockSchema(ctx, sqlTx); err != nil {
+		return err
+	}
 	// First, so that of two restores one waits here for the other, and then fails.
 	if _, err := t.exec(ctx, "DROP TABLE "+restoreMark); err != nil {
 		return err

@@ -37,6 +37,9 @@ func (t *tx) removeLogs(ctx context.Context, ids []string, instead string, limit
 		if err != nil || removed == limit { // there may be more of this one
 			return removed, err
 		}
+		if more, _, err := one(ctx, t, scanNumber, "SELECT COUNT(*) FROM (SELECT 1 FROM stage_logs WHERE deployment_id = ? LIMIT 1) found", id); err != nil || more > 0 {
+			return removed, err // another agent is about it
+		}
 		if _, err := t.exec(ctx, `INSERT INTO stage_logs (deployment_id, stage_id, position, severity, log, at)
 			SELECT deployment_id, id, 0, ?, ?, ? FROM stages WHERE deployment_id = ? AND started_at > 0 ON CONFLICT DO NOTHING`,
 			string(deploy.SeverityInfo), instead, toMilli(t.store.now()), id); err != nil {
@@ -60,14 +63,17 @@ type OldDeployments struct {
 
 // unneeded is the condition on a deployment @ that nothing needs: it ended before a
 // time, others of its application ended after it or the application is gone, and nothing
-// that is read again names it. The reference of what was triggered last is JSON, in which
-// the ID stands in quotes.
+// that is read again names it. A success has two others after it: one may be gone back to
+// from the last. The reference of what was triggered last is JSON, in which the ID stands
+// in quotes.
 //
 // What it applied and is still there is named by the inventory: by the rollouts of its
 // deployment the agent tells changes of others from its own.
 const unneeded = `@.completed_at > 0 AND @.completed_at < ?
 	AND ((SELECT n.completed_at FROM deployments n WHERE n.application_id = @.application_id AND n.completed_at > 0 AND n.completed_at > @.completed_at
 			ORDER BY n.completed_at LIMIT 1 OFFSET ?) IS NOT NULL
+		AND (@.status <> 'SUCCESS' OR (SELECT n.completed_at FROM deployments n WHERE n.application_id = @.application_id AND n.completed_at > 0
+			AND n.completed_at > @.completed_at AND n.status = 'SUCCESS' ORDER BY n.completed_at LIMIT 1 OFFSET 1) IS NOT NULL)
 		OR EXISTS (SELECT 1 FROM applications a WHERE a.id = @.application_id AND a.deleted = TRUE
 			AND NOT EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = a.id)))
 	AND NOT EXISTS (SELECT 1 FROM applications a WHERE a.id = @.application_id
@@ -109,7 +115,7 @@ func scanOldDeployment(row scanner) (d oldDeployment, err error) {
 // what was asked of them, and chains of which no deployment is left. It returns how many
 // it has removed and the cursor behind them, "" when there are no more.
 //
-// Left are the last success of an application and what was triggered last; what applied an
+// Left are the last two successes of an application and what was triggered last; what applied an
 // object of the inventory; what has a rollout that goes on; of what somebody is still to be
 // told, or has asked something since q.Before; and the deployments of a chain until all of
 // them can go. An application that is deleted and has nothing in the inventory has no last
@@ -173,7 +179,7 @@ func (t *tx) removeDeployments(ctx context.Context, q OldDeployments, found []ol
 	if err := t.deleteIn(ctx, "deployments", "id", ids); err != nil {
 		return 0, err
 	}
-	if err := t.deleteIn(ctx, "commands", "deployment_id <> '' AND deployment_id", ids); err != nil {
+	if err := t.deleteIn(ctx, "commands", "handled_at > 0 AND deployment_id <> '' AND deployment_id", ids); err != nil {
 		return 0, err
 	}
 	return len(old), t.removeChains(ctx, chains)

@@ -30,15 +30,28 @@ func (s *Store) Snapshot(ctx context.Context, fn func(Snapshot) error) error {
 	if err != nil {
 		return s.fail(err, "begin to read everything")
 	}
-	defer sqlTx.Rollback()              //nolint:errcheck // nothing was written
-	schema, err := schemaOf(ctx, sqlTx) // the first read is the moment
+	defer sqlTx.Rollback()                           //nolint:errcheck // nothing was written
+	if err := s.sameSchema(ctx, sqlTx); err != nil { // the first read is the moment
+		return err
+	}
+	if err := fn(Snapshot{Schema: s.schema, Tables: tables, store: s, tx: sqlTx}); err != nil {
+		return err
+	}
+	// On PostgreSQL a table that was made anew meanwhile is empty for who reads what was.
+	return s.sameSchema(ctx, s.reader)
+}
+
+// sameSchema refuses a database that another version of piped has migrated since the
+// store was opened.
+func (s *Store) sameSchema(ctx context.Context, q rowQuerier) error {
+	schema, err := schemaOf(ctx, q)
 	if err != nil {
 		return s.fail(err, "read the schema version")
 	}
 	if schema != s.schema {
 		return deploy.Errorf(deploy.Conflict, "%s was migrated from schema %d to %d meanwhile: try again with the version of piped that did it", s.dialect.name(), s.schema, schema)
 	}
-	return fn(Snapshot{Schema: schema, Tables: tables, store: s, tx: sqlTx})
+	return nil
 }
 
 // Rows reads the rows of a table, in no order, holding one at a time. A row is good until

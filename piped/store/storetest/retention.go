@@ -74,7 +74,8 @@ type reason struct {
 	begins func(t *testing.T, e *env, old string, a deploy.Application)
 	// later happens when it has.
 	later func(t *testing.T, e *env, old string, a deploy.Application)
-	keep  int // deployments of each application; 0 is 1
+	keep  int  // deployments of each application; 0 is 1
+	good  bool // the old one succeeds
 	left  bool
 	// over ends the reason; the deployment goes then.
 	over func(t *testing.T, e *env, old string, a deploy.Application)
@@ -122,6 +123,12 @@ func reasons() []reason {
 			e.fail(t, "later-"+old)
 			e.route(t, "")
 		}},
+		{name: "it is the success before the last", good: true, left: true, over: func(t *testing.T, e *env, old string, a deploy.Application) {
+			e.create(t, "later-"+old, a)
+			e.run(t, "later-"+old)
+			e.succeed(t, "later-"+old)
+			e.route(t, "")
+		}},
 		{name: "what was asked of it waits", begins: command, left: true, over: answeredLater},
 		{name: "something was asked of it lately", begins: command, later: answer, left: true, over: func(_ *testing.T, e *env, _ string, _ deploy.Application) {
 			e.pass(limit + time.Hour)
@@ -167,7 +174,12 @@ func testOldDeployments(t *testing.T, e *env) {
 			old := numbered("old", i)
 			a := e.putApp(t, old)
 			e.create(t, old, a)
-			e.fail(t, old)
+			if r.good {
+				e.run(t, old)
+				e.succeed(t, old)
+			} else {
+				e.fail(t, old)
+			}
 			e.create(t, "last-"+old, a)
 			e.run(t, "last-"+old)
 			e.succeed(t, "last-"+old)
@@ -285,7 +297,7 @@ func testOldChains(t *testing.T, e *env) {
 func testWholeDeployments(t *testing.T, e *env) {
 	ctx := t.Context()
 	a := e.putApp(t, "web")
-	for _, id := range []string{"old", "new"} {
+	for _, id := range []string{"old", "next", "new"} { // the last two successes stay
 		e.create(t, id, a)
 		e.run(t, id)
 		must(t, e.store.AppendStageLogs(ctx, []deploy.LogBlock{{DeploymentID: id, StageID: "sync", Log: "said", At: e.clock.now()}}))
@@ -582,16 +594,20 @@ func (w *past) needed(rt *rapid.T, keep int) (ids []string) {
 	}
 	own := func(d drawnDeployment) bool {
 		this, app := stored[d.id], apps[d.app]
-		later := 0
+		later, successes := 0, 0
 		for _, other := range stored {
 			if other.ApplicationID == d.app && other.CompletedAt.After(this.CompletedAt) {
 				later++
+				if other.Status == deploy.Success {
+					successes++
+				}
 			}
 		}
+		returnable := this.Status == deploy.Success && successes < 2
 		command, err := w.env.store.Command(context.Background(), "of-"+d.id)
 		lately := err == nil && !command.HandledAt.Before(before)
 		last := app.LastSuccessful != nil && app.LastSuccessful.DeploymentID == d.id || app.LastTriggered.DeploymentID == d.id
-		return !this.Status.Completed() || !this.CompletedAt.Before(before) || later < keep && (!app.Deleted || inUse[d.app]) ||
+		return !this.Status.Completed() || !this.CompletedAt.Before(before) || (later < keep || returnable) && (!app.Deleted || inUse[d.app]) ||
 			last || d.Applied || d.RollsOn || d.Asked || lately || d.Untold
 	}
 	chains := map[string]bool{}
