@@ -132,7 +132,7 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.onClose("data directory", unlock)
-	key, err := storeKey(cfg.DataDir)
+	key, made, err := storeKey(cfg.DataDir)
 	if err != nil {
 		return nil, "", err
 	}
@@ -141,6 +141,11 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		return nil, "", err
 	}
 	a.parts.onClose("store", st.Close)
+	if made {
+		if err := keepStoreKey(cfg.DataDir, key); err != nil {
+			return nil, "", err
+		}
+	}
 	a.parts.add("store", st.Run)
 	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // it exists from its first start on
 		return nil, "", err
@@ -175,7 +180,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	a.parts.add("clusters", live.clusters.Run)
 	a.parts.add("capabilities", src.serves.Run)
 	a.parts.add("trigger", live.follower.Run)
-	a.parts.add("planner", live.repositories.fetched(st, plans.Run))
+	a.parts.add("planner", plans.Run)
 	a.parts.add("scheduler", live.repositories.fetched(st, live.scheduler.Run))
 	return plans, nil
 }

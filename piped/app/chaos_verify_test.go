@@ -29,7 +29,7 @@ type evidence struct {
 
 // verify checks everything and returns the figures. The agent has stopped.
 func (c *chaos) verify(t *testing.T, dsn, dataDir string) string {
-	key, err := storeKey(dataDir)
+	key, _, err := storeKey(dataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func progressiveCluster(t *testing.T) *clustertest.Cluster {
 // openStore opens the store of an agent, which may run.
 func openStore(t *testing.T, dataDir string) *store.Store {
 	t.Helper()
-	key, err := storeKey(dataDir)
+	key, _, err := storeKey(dataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

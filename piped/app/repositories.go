@@ -134,32 +134,63 @@ func (r *repositories) watchable() (out []trigger.Repository, problems map[strin
 	return out, problems
 }
 
-// fetched returns run, begun when the mirrors are filled that deployments which have not
-// ended are of: after a restore, or in place of a damaged one, a mirror begins with nothing,
-// and what goes on would find that its commit is gone. A remote that does not answer is
-// not waited for longer than one attempt takes.
+// How what goes on after a start waits for mirrors that hold nothing.
+const (
+	mirrorPatience = time.Minute // for all of them
+	mirrorRetry    = 2 * time.Second
+)
+
+// fetched returns run, begun when the mirrors are filled that deployments need which were
+// begun: after a restore, or in place of a damaged one, a mirror begins with nothing, and
+// what goes on could not read its commit. Remotes that do not answer are not waited for
+// longer than mirrorPatience, for other deployments wait with those.
 func (r *repositories) fetched(st *store.Store, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		unfinished, err := st.DeploymentsIn(ctx, deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack)
-		if err != nil {
+		begun, err := st.DeploymentsIn(ctx, deploy.Planned, deploy.Running, deploy.RollingBack)
+		if err != nil && ctx.Err() == nil {
 			r.logger.Warn("cannot read which mirrors are needed first", "error", err)
 		}
-		tried := map[*git.Repo]bool{nil: true}
-		for _, d := range unfinished {
+		waiting, cancel := context.WithTimeout(ctx, mirrorPatience)
+		defer cancel()
+		var group sync.WaitGroup
+		seen := map[string]bool{}
+		for _, d := range begun {
 			mirror := r.opened(d.Git.RepoID)
-			if tried[mirror] {
+			if mirror == nil || seen[d.Git.RepoID] || hasBeenRead(mirror) {
 				continue
 			}
-			tried[mirror] = true
-			if _, ok := mirror.Head(); ok {
-				continue
-			}
-			if _, _, err := mirror.Sync(ctx); err != nil {
-				r.logger.Warn("a mirror holds nothing, and deployments that go on need it", "repo", d.Git.RepoID, "error", err)
-			}
+			seen[d.Git.RepoID] = true
+			group.Go(func() { r.fill(waiting, d.Git.RepoID, mirror) })
 		}
+		group.Wait()
 		return run(ctx)
 	}
+}
+
+// fill reads a repository into its mirror, and tries again until ctx ends.
+func (r *repositories) fill(ctx context.Context, repoID string, mirror *git.Repo) {
+	for {
+		_, _, err := mirror.Sync(ctx)
+		if err == nil {
+			return
+		}
+		timer := time.NewTimer(mirrorRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				r.logger.Warn("a mirror holds nothing, and deployments that go on need it", "repo", repoID, "error", err)
+			}
+			return
+		}
+	}
+}
+
+// hasBeenRead reports whether a mirror holds anything.
+func hasBeenRead(mirror *git.Repo) bool {
+	_, ok := mirror.Head()
+	return ok
 }
 
 // describe returns the configured repositories, whether they can be watched or not.
@@ -176,7 +207,7 @@ func (r *repositories) describe() []deploy.AgentRepository {
 // Tree returns the files of a commit in the mirror of its repository. It is the
 // agent's source.Tree.
 func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
-	mirror, err := r.mirror(repoID)
+	mirror, err := r.read(repoID)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +217,7 @@ func (r *repositories) Tree(repoID, commit string) (fs.FS, error) {
 // Changed returns the paths that differ between two commits of an application's
 // repository. It is the scheduler's Changes.
 func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to string) ([]string, error) {
-	mirror, err := r.mirror(p.RepoID)
+	mirror, err := r.read(p.RepoID)
 	if err != nil {
 		return nil, err
 	}
@@ -196,11 +227,21 @@ func (r *repositories) Changed(ctx context.Context, p deploy.GitPath, from, to s
 // CommitObject returns the bytes of a commit object in the mirror of its
 // repository.
 func (r *repositories) CommitObject(repoID, commit string) ([]byte, error) {
-	mirror, err := r.mirror(repoID)
+	mirror, err := r.read(repoID)
 	if err != nil {
 		return nil, err
 	}
 	return mirror.CommitObject(commit)
+}
+
+// read returns the mirror of a repository. Unavailable while it holds nothing: no commit
+// is missing in it for good.
+func (r *repositories) read(repoID string) (*git.Repo, error) {
+	mirror, err := r.mirror(repoID)
+	if err == nil && !hasBeenRead(mirror) {
+		return nil, deploy.Errorf(deploy.Unavailable, "repository %q has not been read yet: see in the log why", repoID)
+	}
+	return mirror, err
 }
 
 // mirror returns the open mirror of a repository.

@@ -57,7 +57,7 @@ func (e rolloutEvidence) compare(seen map[string]*oracleDeployment, commits map[
 }
 
 func readRollouts(t *testing.T, dataDir string) rolloutEvidence {
-	key, err := storeKey(dataDir)
+	key, _, err := storeKey(dataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

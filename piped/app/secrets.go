@@ -21,22 +21,32 @@ const (
 	ownerKeyFile = "owner.key" // the first API key
 )
 
-// storeKey returns the key of the data directory, making it at the first start.
-func storeKey(dataDir string) ([]byte, error) {
+// storeKey returns the key of the data directory; at the first start one that was just
+// made, which is to be kept once the store is open: a directory without a key is one that
+// a backup may be restored into.
+func storeKey(dataDir string) (key []byte, made bool, err error) {
 	path := filepath.Join(dataDir, storeKeyFile)
-	key, err := os.ReadFile(path)
+	key, err = os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, 32)
 		rand.Read(key) // never fails
-		err = writeSecret(path, key)
+		return key, true, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key of the data directory: %w", err)
+		return nil, false, fmt.Errorf("key of the data directory: %w", err)
 	}
 	if len(key) != 32 {
-		return nil, deploy.Errorf(deploy.Invalid, "%s must hold 32 bytes, it holds %d: restore it from a backup, or remove it and lose the states to roll back to", path, len(key))
+		return nil, false, deploy.Errorf(deploy.Invalid, "%s must hold 32 bytes, it holds %d: restore it from a backup, or remove it and lose the states to roll back to", path, len(key))
 	}
-	return key, nil
+	return key, false, nil
+}
+
+// keepStoreKey writes the key into the data directory.
+func keepStoreKey(dataDir string, key []byte) error {
+	if err := writeSecret(filepath.Join(dataDir, storeKeyFile), key); err != nil {
+		return fmt.Errorf("key of the data directory: %w", err)
+	}
+	return nil
 }
 
 // ensureOwnerKey writes the owner's API key at the first start. After the

@@ -67,8 +67,8 @@ configuration names, which must be empty, and a data directory that has no other
 keys. It may have been of another engine and an older version of piped.
 
 Run it as the agent's user, before the agent is started. All of BACKUP is checked
-before anything is changed. When it is interrupted, no agent starts on what is there:
-run it again.`,
+before anything is changed. When it is interrupted, run it again: until all rows are
+there no agent starts on the database, and from then on it is not empty.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := config.LoadPiped(path)
 			if err != nil {

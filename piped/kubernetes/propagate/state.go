@@ -61,7 +61,11 @@ func Begin(p deploy.Propagation, changedAt, now time.Time) deploy.Propagation {
 		p.Phase, p.NextAt = deploy.PropagationDone, time.Time{}
 		return p
 	}
-	p.Phase, p.NextAt, p.Value = deploy.PropagationNudge, now.Add(p.Settings.Delay), valueOf(p.Configs)
+	value := valueOf(p.Configs, time.Time{})
+	if value == p.Value { // what was put back: a nudge with the value that pods have is none
+		value = valueOf(p.Configs, changedAt)
+	}
+	p.Phase, p.NextAt, p.Value = deploy.PropagationNudge, now.Add(p.Settings.Delay), value
 	return p
 }
 
@@ -71,11 +75,14 @@ func Ref(key string) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: parts[1], Namespace: parts[2], Name: parts[3]}
 }
 
-// valueOf names contents.
-func valueOf(configs map[string]string) string {
+// valueOf names contents, and a time at which they were there if it is not zero.
+func valueOf(configs map[string]string, at time.Time) string {
 	text, err := json.Marshal(configs) // sorts keys
 	if err != nil {
 		panic("propagate: hash of texts: " + err.Error()) // unreachable
+	}
+	if !at.IsZero() {
+		text = at.UTC().AppendFormat(text, time.RFC3339Nano)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:shown]

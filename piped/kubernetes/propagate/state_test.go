@@ -68,6 +68,24 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestPutBackWithoutRepeat: pods have the value of the content that is put back, and are
+// told another; when that is put back, the first.
+func TestPutBackWithoutRepeat(t *testing.T) {
+	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
+	p.Settings.RepeatAfter = 0
+	p = Begin(p, noon, noon)
+	had := Wanted(p)
+	for range 2 {
+		p = Passed(p, deploy.NudgeOutcome{}, noon)
+		var changed bool
+		p, changed = Note(p, map[string]string{settings: "b"}, map[string]bool{settings: true})
+		if p = Begin(p, noon.Add(time.Minute), noon.Add(time.Minute)); !changed || Wanted(p) == had || len(p.Value) != shown {
+			t.Fatalf("changed %t, pods have %q and are told %q", changed, had, Wanted(p))
+		}
+		had = Wanted(p)
+	}
+}
+
 func TestBeginOff(t *testing.T) {
 	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
 	p.Off = true
