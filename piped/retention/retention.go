@@ -81,6 +81,7 @@ func (r *Remover) Run(ctx context.Context) error {
 }
 
 // clean removes all that is old now: logs first, so that a deployment that goes is small.
+// When the settings change it ends, and they count from the next run on.
 func (r *Remover) clean(ctx context.Context) error {
 	keep, began := r.Settings(), r.Now()
 	if keep.Disabled {
@@ -90,19 +91,22 @@ func (r *Remover) clean(ctx context.Context) error {
 	instead := fmt.Sprintf("The log was removed: logs are kept for %s after the end of their deployment (retention.stageLogs)", inDays(keep.StageLogs))
 	old := store.OldDeployments{Before: before, Keep: keep.KeepPerApplication, Limit: deploymentsAtOnce}
 
-	lines, err := drain(ctx, func() (removed int, more bool, err error) {
+	drain := func(batch func() (removed int, more bool, err error)) (total int, err error) {
+		return drain(ctx, func() bool { return r.Settings() == keep }, batch)
+	}
+	lines, err := drain(func() (removed int, more bool, err error) {
 		return r.Store.RemoveStageLogs(ctx, logs, instead, blocksAtOnce)
 	})
 	var deployments, commands int
 	if err == nil {
-		deployments, err = drain(ctx, func() (removed int, more bool, err error) {
+		deployments, err = drain(func() (removed int, more bool, err error) {
 			removed, old.Cursor, err = r.Store.RemoveDeployments(ctx, old)
 			r.Observer.Removed(removed)
 			return removed, old.Cursor != "", err
 		})
 	}
 	if err == nil {
-		commands, err = drain(ctx, func() (removed int, more bool, err error) {
+		commands, err = drain(func() (removed int, more bool, err error) {
 			removed, err = r.Store.RemoveCommands(ctx, before, commandsAtOnce)
 			return removed, removed == commandsAtOnce, err
 		})
@@ -113,8 +117,9 @@ func (r *Remover) clean(ctx context.Context) error {
 	return err
 }
 
-// drain removes batch after batch until there is no more, and returns how much that was.
-func drain(ctx context.Context, batch func() (removed int, more bool, err error)) (total int, err error) {
+// drain removes batch after batch as long as it may and until there is no more, and
+// returns how much that was.
+func drain(ctx context.Context, may func() bool, batch func() (removed int, more bool, err error)) (total int, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -122,6 +127,9 @@ func drain(ctx context.Context, batch func() (removed int, more bool, err error)
 		case <-ctx.Done():
 			return total, context.Cause(ctx)
 		case <-timer.C:
+		}
+		if !may() {
+			return total, nil
 		}
 		removed, more, err := batch()
 		total += removed

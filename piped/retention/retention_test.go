@@ -145,6 +145,24 @@ func TestSettingsOfTheMoment(t *testing.T) {
 	})
 }
 
+// TestChangedSettingsEndARun: who has everything kept does not wait for what was begun.
+func TestChangedSettingsEndARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heap{began: time.Now(), logs: 1, deployments: 1000, commands: 1}
+		removed, said := run(t, h, func() config.Retention {
+			s := settings()
+			s.Disabled = h.deployments < 998
+			return s
+		}, 90*time.Minute)
+		if h.deployments != 997 || h.commands != 1 || removed != 150 {
+			t.Errorf("%d batches of deployments and %d of commands are left, %d deployments were counted", h.deployments, h.commands, removed)
+		}
+		if !strings.Contains(said, "deployments=150 commands=0 lines=2000") {
+			t.Errorf("said: %s", said)
+		}
+	})
+}
+
 // TestFailure: what fails is said, ends the run, and is tried again.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
