@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 
 	"github.com/c785c783/piped/piped/backup"
 	"github.com/c785c783/piped/piped/deploy"
@@ -23,14 +22,7 @@ import (
 
 var postgres pgtest.Server
 
-func TestMain(m *testing.M) {
-	code := postgres.Main(m)
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
 var engines = map[string]func(testing.TB) string{"SQLite": storetest.SQLite, "PostgreSQL": postgres.NewDSN}
 

@@ -13,7 +13,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -25,14 +24,7 @@ import (
 
 var postgres pgtest.Server
 
-func TestMain(m *testing.M) {
-	code := postgres.Main(m)
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
 // TestFiguresAreThoseOfTheTransitionLog makes a history by chance and computes the
 // figures of ranges and applications by chance once more, from nothing but the log of

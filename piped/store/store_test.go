@@ -1,27 +1,16 @@
 package store_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/c785c783/piped/piped/store/pgtest"
 	"github.com/c785c783/piped/piped/store/storetest"
-	"go.uber.org/goleak"
 )
 
 var postgres pgtest.Server
 
-func TestMain(m *testing.M) {
-	code := postgres.Main(m)
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
 func TestSQLite(t *testing.T) { storetest.Run(t, storetest.SQLite) }
 

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 )
 
 // Server is a PostgreSQL server of one test process. Its zero value is ready;
@@ -53,8 +54,17 @@ const (
 )
 
 // Main runs the tests, then stops the server if one was started, and returns
-// the exit code.
+// the exit code: that of the tests, or 1 when they leave a goroutine behind.
 func (s *Server) Main(m *testing.M) int {
+	code := s.run(m)
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+func (s *Server) run(m *testing.M) int {
 	defer s.stop() // also when a test ends the process by a panic in this goroutine
 	return m.Run()
 }
