@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// raceFlags instrument everything for the race detector but the SQLite engine: C that was
+// translated to Go, which locks by itself, shares no memory with us, and is several
+// times slower when each of its accesses is observed. Package plugin, which Kustomize
+// imports, would have every test program linked by the C compiler.
+var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false", "-ldflags=-linkmode=internal"}
+
+// plan makes the steps of a check.
+type plan struct {
+	bin, logs string
+	base      string // commit that a change is compared with
+	env       []string
+}
+
+// all returns the steps of everything that must pass. What compiles the control plane
+// runs beside the tests that need none.
+func (p plan) all() ([]*step, error) {
+	packages, err := listPackages()
+	if err != nil {
+		return nil, err
+	}
+	var light, cluster []string
+	for _, pkg := range packages {
+		if pkg.endToEnd() {
+			cluster = append(cluster, pkg.ImportPath)
+		} else if pkg.tested() {
+			light = append(light, pkg.ImportPath)
+		}
+	}
+	devcluster, build := p.make("devcluster"), p.make("build")
+	lint := p.make("lint")
+	lint.needs = []*step{build} // it uses what that has compiled
+	own := p.make("devcluster-test")
+	own.needs = []*step{devcluster}
+	tests, endToEnd := p.goTest("tests", 2, light), p.goTest("end-to-end tests", 3, cluster)
+	endToEnd.needs = []*step{devcluster, build}
+	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
+}
+
+// change returns the steps for the packages that differ from the base commit, and those
+// that depend on them.
+func (p plan) change() ([]*step, error) {
+	packages, err := listPackages()
+	if err != nil {
+		return nil, err
+	}
+	files, err := changedFiles(p.base)
+	if err != nil {
+		return nil, err
+	}
+	build, lint := p.make("build"), p.make("lint")
+	lint.needs = []*step{build}
+	steps := []*step{build, lint}
+	if reached := reach(packages, files); len(reached) > 0 {
+		steps = append(steps, p.goTest("tests", 2, reached))
+	}
+	return steps, nil
+}
+
+// make returns a step that makes a target of the Makefile.
+func (p plan) make(target string) *step {
+	return &step{name: target, args: []string{"make", "-s", target}, env: p.env, log: logFile(p.logs, target)}
+}
+
+// goTest returns a step that tests packages, a number of them at a time: more than there
+// are cores, for tests wait more than they compute.
+func (p plan) goTest(name string, atOnce int, packages []string) *step {
+	args := append([]string{"go", "test", "-json", "-timeout=40m", fmt.Sprintf("-p=%d", atOnce)}, raceFlags...)
+	return &step{
+		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1"), log: logFile(p.logs, name),
+		tests: &tests{dir: filepath.Join(p.logs, "failed")},
+	}
+}

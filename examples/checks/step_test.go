@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shell returns a step that runs a script in a scratch directory.
+func shell(t *testing.T, s scratch, name, script string, needs ...*step) *step {
+	return &step{name: name, args: []string{"sh", "-c", script}, env: append(os.Environ(), "TMPDIR="+s.dir), log: filepath.Join(t.TempDir(), name), needs: needs}
+}
+
+func testScratch(t *testing.T) scratch {
+	t.Helper()
+	s, err := newScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.remove() })
+	return s
+}
+
+// TestStepsWaitForTheirNeeds: a step runs after what it needs, and not at all when that
+// failed.
+func TestStepsWaitForTheirNeeds(t *testing.T) {
+	s := testScratch(t)
+	file := filepath.Join(t.TempDir(), "made")
+	first := shell(t, s, "first", "sleep 0.1; touch "+file)
+	second := shell(t, s, "second", "ls "+file, first)
+	broken := shell(t, s, "broken", "echo no such luck; exit 3")
+	never := shell(t, s, "never", "rm "+file, broken)
+	steps := []*step{never, second, first, broken}
+	var out bytes.Buffer
+	runAll(t.Context(), steps, &out)
+	if first.err != nil || second.err != nil || broken.err == nil || !errors.Is(never.err, errLeftOut) {
+		t.Errorf("first %v, second %v, broken %v, never %v", first.err, second.err, broken.err, never.err)
+	}
+	report(&out, steps, s.end(t.Context()), 0, t.TempDir())
+	if text := out.String(); !strings.Contains(text, "FAILED broken: no such luck; log: "+broken.log) || strings.Contains(text, "never") {
+		t.Errorf("report:\n%s", text)
+	}
+	if verdict(steps, nil) == nil || verdict([]*step{first, second}, nil) != nil || verdict([]*step{first}, []string{"a file"}) == nil {
+		t.Error("wrong verdict")
+	}
+}
+
+// TestLeftoversAreFoundAndRemoved: a process that left its parent and a file are named
+// and removed; what belongs to others is not touched.
+func TestLeftoversAreFoundAndRemoved(t *testing.T) {
+	s, other := testScratch(t), testScratch(t)
+	one := shell(t, s, "leaves", "touch $TMPDIR/file; setsid sleep 600 >/dev/null 2>&1 &")
+	stays := shell(t, other, "stays", "setsid sleep 600 >/dev/null 2>&1 &")
+	runAll(t.Context(), []*step{one, stays}, &bytes.Buffer{})
+	left := s.endAfter(t.Context(), 300*time.Millisecond)
+	if len(left) != 2 || !strings.HasSuffix(left[0], ": sleep 600") || left[1] != "file "+filepath.Join(s.dir, "file") {
+		t.Errorf("left: %q", left)
+	}
+	if running := s.processes(); len(running) > 0 {
+		t.Errorf("still running: %v", running)
+	}
+	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
+	}
+	if running := other.processes(); len(running) != 1 {
+		t.Errorf("the process of another run: %v", running)
+	}
+	other.endAfter(t.Context(), 0)
+}
+
+// TestAnInterruptEndsEverything: steps get the signal of a terminal, and what they
+// leave is removed.
+func TestAnInterruptEndsEverything(t *testing.T) {
+	s := testScratch(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := filepath.Join(t.TempDir(), "begun")
+	one := shell(t, s, "long", "trap 'exit 1' INT; touch $TMPDIR/file "+begun+"; sleep 600 & wait")
+	go func() {
+		for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+	}()
+	runAll(ctx, []*step{one}, &bytes.Buffer{})
+	if one.err == nil {
+		t.Error("an interrupted step passed")
+	}
+	if left := s.endAfter(ctx, time.Second); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if running := s.processes(); len(running) > 0 {
+		t.Errorf("still running: %v", running)
+	}
+}

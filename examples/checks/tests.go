@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// tests reads the events that `go test -json` writes. It passes the text on to a log,
+// shows the result of each package, and writes the output of each test that failed to a
+// file of its own.
+type tests struct {
+	dir     string // receives the output of failed tests
+	log     io.Writer
+	out     *lines
+	rest    []byte // of a line that is not complete yet
+	outputs map[testID]*bytes.Buffer
+	failed  []failure
+	ended   []duration
+	passed  int
+	skipped int
+}
+
+// testID names a test; Test is empty for the package itself.
+type testID struct{ Package, Test string }
+
+// failure is a test or package that failed.
+type failure struct {
+	testID
+	why string // the first line that says so
+	log string // the file with its output
+}
+
+// duration is how long a test took, pauses for other tests included.
+type duration struct {
+	testID
+	took time.Duration
+}
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action, Package, ImportPath, Test, Output string
+	Elapsed                                   float64 // seconds
+}
+
+func (t *tests) begin(log io.Writer, out *lines) {
+	t.log, t.out, t.outputs = log, out, map[testID]*bytes.Buffer{}
+}
+
+// Write takes a piece of the events. It fails only when the log cannot be written.
+func (t *tests) Write(p []byte) (int, error) {
+	t.rest = append(t.rest, p...)
+	for {
+		line, rest, complete := bytes.Cut(t.rest, []byte("\n"))
+		if !complete {
+			return len(p), nil
+		}
+		t.rest = rest
+		if err := t.line(line); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (t *tests) line(line []byte) error {
+	var e event
+	if json.Unmarshal(line, &e) != nil || e.Action == "" { // the go command's own words
+		_, err := fmt.Fprintf(t.log, "%s\n", line)
+		return err
+	}
+	if e.Package == "" {
+		e.Package, _, _ = strings.Cut(e.ImportPath, " ") // of a build
+	}
+	id := testID{e.Package, e.Test}
+	switch e.Action {
+	case "output", "build-output":
+		return t.output(id, e.Output)
+	case "pass", "fail", "skip", "build-fail":
+		return t.end(id, e)
+	}
+	return nil
+}
+
+// output keeps the text of a test until it is known how the test ends.
+func (t *tests) output(id testID, text string) error {
+	if t.outputs[id] == nil {
+		t.outputs[id] = &bytes.Buffer{}
+	}
+	t.outputs[id].WriteString(text)
+	if id.Test == "" && (strings.HasPrefix(text, "ok  \t") || strings.HasPrefix(text, "FAIL\t")) {
+		t.out.printf("%s", text)
+	}
+	_, err := io.WriteString(t.log, text)
+	return err
+}
+
+func (t *tests) end(id testID, e event) error {
+	text := t.outputs[id]
+	delete(t.outputs, id)
+	if id.Test != "" {
+		t.ended = append(t.ended, duration{id, time.Duration(e.Elapsed * float64(time.Second))})
+	}
+	switch {
+	case e.Action == "skip" && id.Test != "":
+		t.skipped++
+	case e.Action == "pass" && id.Test != "":
+		t.passed++
+	case e.Action == "fail", e.Action == "build-fail":
+		return t.fail(id, text)
+	}
+	return nil
+}
+
+// fail records a failure, unless it only repeats that of a subtest or of a test of the
+// package.
+func (t *tests) fail(id testID, text *bytes.Buffer) error {
+	for _, f := range t.failed {
+		if f.Package == id.Package && (id.Test == "" || strings.HasPrefix(f.Test, id.Test+"/")) {
+			return nil
+		}
+	}
+	if text == nil {
+		text = &bytes.Buffer{}
+	}
+	f := failure{testID: id, why: reason(text.String()), log: filepath.Join(t.dir, fileName(id)+".log")}
+	t.failed = append(t.failed, f)
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(f.log, text.Bytes(), 0o644)
+}
+
+// fileName makes a file name of a test's name.
+func fileName(id testID) string {
+	name := strings.Trim(strings.TrimPrefix(id.Package, module)+"."+id.Test, "./")
+	return strings.Map(func(r rune) rune {
+		if r == '/' || r == ' ' || r == ':' {
+			return '_'
+		}
+		return r
+	}, name)
+}
+
+// reason returns the first line of a test's output that says why it failed: of a panic or
+// a data race, else the first message of the test, else the first line there is.
+func reason(output string) string {
+	first, message := "", ""
+	for line := range strings.Lines(output) {
+		text := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(text, "panic:"), strings.HasPrefix(text, "WARNING: DATA RACE"), strings.HasPrefix(text, "fatal error:"):
+			return text
+		case text == "", text == "PASS", strings.HasPrefix(text, "==="), strings.HasPrefix(text, "---"), strings.HasPrefix(text, "FAIL"), strings.HasPrefix(text, "exit status"):
+		case first == "":
+			first = text
+			fallthrough
+		default:
+			if message == "" && isMessage(text) {
+				message = text
+			}
+		}
+	}
+	if message != "" {
+		return message
+	}
+	return first
+}
+
+// isMessage reports whether a line is one that t.Error wrote: file.go:12: text.
+func isMessage(line string) bool {
+	file, rest, ok := strings.Cut(line, ".go:")
+	return ok && !strings.ContainsAny(file, " \t") && rest != "" && rest[0] >= '0' && rest[0] <= '9'
+}
