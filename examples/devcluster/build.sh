@@ -69,7 +69,7 @@ v=k8s.io/component-base/version
 new=$cache/devcluster-new.$$
 trap 'rm -f "$new" "$new.failed"' EXIT
 {
-    go build -v -trimpath -o "$new" -ldflags "-s -w -X $v.gitVersion=v1.36.3 -X $v.gitMajor=1 -X $v.gitMinor=36 -X $v.gitTreeState=clean" . 2>&1 9>&- ||
+    go build -v -o "$new" -ldflags "-s -w -X $v.gitVersion=v1.36.3 -X $v.gitMajor=1 -X $v.gitMinor=36 -X $v.gitTreeState=clean" . 2>&1 9>&- ||
         : >"$new.failed"
 } | progress "$total"
 if [ -e "$new.failed" ]; then
