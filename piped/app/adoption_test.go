@@ -173,6 +173,7 @@ func TestReviewedTakeOver(t *testing.T) {
 // TestRejectedTakeOver: what was rejected stays as it is, and the application is
 // disabled; enabled again, it is asked for anew.
 func TestRejectedTakeOver(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

@@ -28,7 +28,7 @@ import (
 
 // TestMain runs more tests at a time than there are cores: they wait for pods.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", "10"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // settings are what a test's agent is configured with.
 type settings struct {

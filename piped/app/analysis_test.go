@@ -61,6 +61,7 @@ func (c *client) awaitStageLog(deployment, text string) {
 // provider is configured, and one that turns bad in the middle: within 5 s of the
 // verdict everything is as before.
 func TestAnalysis(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -118,6 +119,7 @@ func strictly(files map[string]string) map[string]string {
 
 // TestSameAnalysisProviders: a change of any part is one.
 func TestSameAnalysisProviders(t *testing.T) {
+	t.Parallel()
 	one := func(c any) []config.AnalysisProvider { return []config.AnalysisProvider{{Name: "p", Config: c}} }
 	datadog := func(key string) *config.Datadog {
 		return &config.Datadog{Address: "datadoghq.com", APIKeyData: strict.NewSecret(key), ApplicationKeyFile: "f"}

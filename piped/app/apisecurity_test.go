@@ -83,6 +83,7 @@ func loadPair(t *testing.T, dir string) tls.Certificate {
 // TestCertificateOfASecretIsRotated: by an exchanged link, and by files of which
 // one comes before the other; between these the old pair stays, which is told once.
 func TestCertificateOfASecretIsRotated(t *testing.T) {
+	t.Parallel()
 	mount := newCertificates(t)
 	agent := runReloading(t, spec{dataDir: t.TempDir(), more: fmt.Sprintf(
 		"  api: {address: \"127.0.0.1:0\", tlsCertFile: %[1]s/tls.crt, tlsKeyFile: %[1]s/tls.key}\n", mount.dir)}, 10*time.Millisecond)
@@ -123,6 +124,7 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 
 // TestClientAuthorityIsRotated, and asked for or not any more, without a restart.
 func TestClientAuthorityIsRotated(t *testing.T) {
+	t.Parallel()
 	server, clients, others := t.TempDir(), t.TempDir(), t.TempDir()
 	controltest.Certificate(t, server)
 	controltest.Certificate(t, clients)
@@ -151,6 +153,7 @@ func TestClientAuthorityIsRotated(t *testing.T) {
 
 // TestRateLimitIsReloaded, and that the audit file is not is told.
 func TestRateLimitIsReloaded(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir(), more: "  api: {address: \"127.0.0.1:0\", rateLimit: {perSecond: 1, burst: 1}}\n"}
 	agent := runReloading(t, s, 10*time.Millisecond)
 	refused := func() bool {
@@ -175,6 +178,7 @@ func TestRateLimitIsReloaded(t *testing.T) {
 // TestKeysAreMadeWithoutOne: for whoever has the files of an agent, whether it runs
 // or not.
 func TestKeysAreMadeWithoutOne(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "piped.yaml")
 	replaceFile(t, path, s.text())

@@ -86,6 +86,7 @@ func TestRestoredIntoAWorldThatMovedOn(t *testing.T) {
 
 // TestBackupAndRestoreRefuse: what would mix two agents, or is of another.
 func TestBackupAndRestoreRefuse(t *testing.T) {
+	t.Parallel()
 	source := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, providers: "[]"}
 	cfg := source.loaded(t)
 	if _, err := Backup(t.Context(), cfg, "test", time.Now(), &bytes.Buffer{}); !deploy.IsKind(err, deploy.Invalid) {

@@ -34,6 +34,7 @@ func (c *client) awaitEvaluated(app, commit string) {
 // TestOneBadApplicationSpoilsNoOther has applications with every kind of mistake
 // beside a good one, and mends one of them.
 func TestOneBadApplicationSpoilsNoOther(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -73,6 +74,7 @@ func TestOneBadApplicationSpoilsNoOther(t *testing.T) {
 }
 
 func TestProviderMustBeUnambiguous(t *testing.T) {
+	t.Parallel()
 	kubeconfig := clustertest.Shared(t).Kubeconfig()
 	for name, c := range map[string]struct {
 		providers string
@@ -139,6 +141,7 @@ func (c *client) mustBeHeld(app string, why ...string) {
 // neither the agent nor another provider. Nothing was done, so nothing is rolled
 // back.
 func TestUnusableProviderHoldsItsApplicationsOnly(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -160,6 +163,7 @@ func TestUnusableProviderHoldsItsApplicationsOnly(t *testing.T) {
 }
 
 func TestWrongAPIKeyIsRefused(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()})
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "API-KEY someone.wrong")
@@ -172,6 +176,7 @@ func TestWrongAPIKeyIsRefused(t *testing.T) {
 // TestUnreachableRepository starts on a remote that is not there, and expects
 // the agent to run, to refuse syncs with the cause and to follow once it is there.
 func TestUnreachableRepository(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -201,6 +206,7 @@ func TestUnreachableRepository(t *testing.T) {
 
 // TestRefusalsAtStart lists what New refuses, with what the user is told.
 func TestRefusalsAtStart(t *testing.T) {
+	t.Parallel()
 	repo := newRepo(t)
 	kubeconfig := clustertest.Shared(t).Kubeconfig()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -250,6 +256,7 @@ func mustContain(t *testing.T, text string, wants ...string) {
 // TestCloseReleasesAnAgentThatNeverRan: its addresses and its data directory can
 // be taken again.
 func TestCloseReleasesAnAgentThatNeverRan(t *testing.T) {
+	t.Parallel()
 	s := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()}
 	cfg, _, err := config.LoadPiped(s.configFile(t))
 	if err != nil {

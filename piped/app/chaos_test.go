@@ -25,6 +25,7 @@ type chaosSize struct{ kills, deployments, applications int }
 // the transition log, the outbox, the commands, what the scripts wrote and what
 // is live against what must be true however often an agent dies.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	size := chaosSize{kills: 8, deployments: 20, applications: 6}
 	if text := os.Getenv("PIPED_CHAOS"); text != "" {
 		if _, err := fmt.Sscanf(text, "kills=%d,deployments=%d,applications=%d", &size.kills, &size.deployments, &size.applications); err != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,11 +16,17 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// buildAgent builds the agent as a program and returns its path.
+// buildAgent returns the path of the agent as a program: $PIPED_BINARY, which the
+// Makefile has built once for all tests, else one that it builds for this test.
 func buildAgent(t *testing.T) string {
 	t.Helper()
+	if path := os.Getenv("PIPED_BINARY"); path != "" {
+		return path
+	}
 	path := filepath.Join(t.TempDir(), "agent")
-	if out, err := exec.Command("go", "build", "-o", path, module+"piped/cmd/piped").CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-o", path, module+"piped/cmd/piped")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // a program that is only driven needs no race detector
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v\n%s", err, out)
 	}
 	return path

@@ -15,6 +15,7 @@ import (
 
 // TestCommitBecomesDeployment follows commits of one application to their ends.
 func TestCommitBecomesDeployment(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
@@ -115,6 +116,7 @@ func TestFailedRolloutIsRolledBack(t *testing.T) {
 
 // TestEveryWorkloadIsWaitedFor deploys a Deployment, a StatefulSet and a DaemonSet.
 func TestEveryWorkloadIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

@@ -227,15 +227,7 @@ func TestDriftOverRestarts(t *testing.T) {
 // is its own: its controllers do not survive so long an outage.
 func TestDriftOverAnAPIServersRestart(t *testing.T) {
 	t.Parallel()
-	cluster, err := clustertest.Start(t.Context(), clustertest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := clustertest.Own(t)
 	w := newPeriodWorldIn(t, cluster)
 	w.deploy("v1", "", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	w.want(synced)

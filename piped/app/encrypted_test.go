@@ -21,6 +21,7 @@ import (
 // key, then another one's, then its own: the key's file is followed, and nothing
 // the agent says or logs shows the secret.
 func TestSecretsAreDecrypted(t *testing.T) {
+	t.Parallel()
 	const password = "hunter2-hunter2"
 	cluster := clustertest.Shared(t)
 	ns, api := cluster.Namespace(t), cluster.Client(t)
@@ -66,6 +67,7 @@ func TestSecretsAreDecrypted(t *testing.T) {
 // TestRefusedSecretsAreNotShown: what the API server, or the parser, quotes of a
 // manifest that cannot be applied holds the decrypted value.
 func TestRefusedSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
 	const password = "Hunter2 is no name"
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)

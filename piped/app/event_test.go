@@ -84,6 +84,7 @@ func gitOf(t *testing.T, repo *gittest.Repo, args ...string) string {
 // and expects it in Git and in the cluster; then two at once, of which the newest
 // stays, and one that becomes a merge request.
 func TestARegisteredEventIsDeployed(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, kube := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
@@ -153,6 +154,7 @@ func TestARegisteredEventIsDeployed(t *testing.T) {
 // has the commit and the agent does not know it yet. After the restart there is one
 // commit of the event.
 func TestKilledBetweenThePushAndItsAnswer(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)
 	server := repo.HTTP(t, gittest.HTTPOptions{Push: true})

@@ -84,6 +84,7 @@ func newDisk(t *testing.T, dir string) disk {
 // TestFaultDiskFull lets the disk run full during a rollout, under the database
 // and under the mirror.
 func TestFaultDiskFull(t *testing.T) {
+	t.Parallel()
 	binary := buildAgent(t)
 	for name, newDisk := range map[string]func(*testing.T, string) disk{
 		"small disk":    newDisk,
@@ -94,7 +95,7 @@ func TestFaultDiskFull(t *testing.T) {
 			disk := newDisk(t, filepath.Join(dir, "piped"))
 			repo := newRepo(t)
 			var process *agenttest.Agent
-			s := newFaultScene(t, repo, func() *client {
+			s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 				process = startProcess(t, agenttest.Options{Binary: binary, Dir: dir, Remote: repo.Dir, Kubeconfig: clustertest.Shared(t).Kubeconfig()})
 				return dial(t, process.Address, filepath.Dir(process.KeyFile))
 			})
@@ -114,6 +115,7 @@ func TestFaultDiskFull(t *testing.T) {
 // TestFaultDatabaseCorrupt starts an agent on a damaged database file: it refuses
 // and says what to do, and leaves the file as it is.
 func TestFaultDatabaseCorrupt(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)
 	damages := map[string]func([]byte){

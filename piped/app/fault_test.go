@@ -53,9 +53,9 @@ func appFiles(dir, namespace, image, podAnnotations string) map[string]string {
 }
 
 // newFaultScene prepares the scene with an agent that start runs.
-func newFaultScene(t *testing.T, repo *gittest.Repo, start func() *client) *faultScene {
+func newFaultScene(t *testing.T, cluster *clustertest.Cluster, repo *gittest.Repo, start func() *client) *faultScene {
 	t.Helper()
-	s := &faultScene{namespace: clustertest.Shared(t).Namespace(t), repo: repo}
+	s := &faultScene{namespace: cluster.Namespace(t), repo: repo}
 	files := appFiles("busy", s.namespace, "v1", "")
 	for path, text := range appFiles("calm", s.namespace, "v1", "") {
 		files[path] = text
@@ -106,9 +106,10 @@ func (s *faultScene) mustHaveLostNothing(t *testing.T, calmCommit string) {
 // TestFaultAPIServerStopped stops the API server during a rollout; another
 // deployment starts while it is away.
 func TestFaultAPIServerStopped(t *testing.T) {
-	cluster := clustertest.Shared(t)
+	t.Parallel()
+	cluster := clustertest.Own(t)
 	repo := newRepo(t)
-	s := newFaultScene(t, repo, func() *client {
+	s := newFaultScene(t, cluster, repo, func() *client {
 		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
 	})
 	if err := cluster.StopComponent(t.Context(), "apiserver"); err != nil {
@@ -126,6 +127,7 @@ func TestFaultAPIServerStopped(t *testing.T) {
 // TestFaultAPIServerSilent lets the network to the API server drop everything,
 // so that nothing is refused and nothing answered.
 func TestFaultAPIServerSilent(t *testing.T) {
+	t.Parallel()
 	proxy, err := agenttest.ServeAPI(clustertest.Shared(t).Kubeconfig(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestFaultAPIServerSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	repo := newRepo(t)
-	s := newFaultScene(t, repo, func() *client {
+	s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: kubeconfig})
 	})
 	proxy.Silence()
@@ -154,11 +156,12 @@ func TestFaultAPIServerSilent(t *testing.T) {
 // TestFaultGitRemoteGone takes the Git remote away during a rollout: the rollout
 // ends meanwhile, and what is pushed meanwhile is deployed afterwards.
 func TestFaultGitRemoteGone(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"refuses", "hangs"} {
 		t.Run(name, func(t *testing.T) {
 			repo := newRepo(t)
 			remote := repo.HTTP(t, gittest.HTTPOptions{})
-			s := newFaultScene(t, repo, func() *client {
+			s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 				return runAgent(t, settings{dataDir: t.TempDir(), remote: remote.URL, kubeconfig: clustertest.Shared(t).Kubeconfig()})
 			})
 			back := make(chan struct{})
@@ -198,12 +201,13 @@ func holdUntil(back <-chan struct{}) gittest.Fault {
 // deployment while one rolls out and another waits, and then the other way:
 // nothing ends early, nothing hangs.
 func TestFaultClockJumps(t *testing.T) {
+	t.Parallel()
 	for _, by := range []time.Duration{7 * time.Hour, -7 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			var offset atomic.Int64
 			now := func() time.Time { return time.Now().Round(0).Add(time.Duration(offset.Load())) }
 			repo := newRepo(t)
-			s := newFaultScene(t, repo, func() *client {
+			s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 				return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), now: now})
 			})
 			offset.Store(int64(by))
@@ -230,10 +234,11 @@ func TestFaultClockJumps(t *testing.T) {
 
 // TestFaultPostgreSQLRestarted takes the database away during a rollout.
 func TestFaultPostgreSQLRestarted(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	dsn := server.NewDSN(t)
 	repo := newRepo(t)
-	s := newFaultScene(t, repo, func() *client {
+	s := newFaultScene(t, clustertest.Shared(t), repo, func() *client {
 		return runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: clustertest.Shared(t).Kubeconfig(), dsn: dsn})
 	})
 	calm := s.push(t)

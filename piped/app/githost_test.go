@@ -51,6 +51,7 @@ func stateOf(g *githosttest.GitHub, commit, name string) (states []string, says 
 // status of the commit, in a deployment and in the same comment where it is live. The
 // agent authenticates as a GitHub App.
 func TestAGitHubIsTold(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, repo := cluster.Namespace(t), newRepo(t)
 	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))
@@ -141,6 +142,7 @@ func pathOf(remote string) string {
 // and the agent does not know it yet, and tells it after the restart what it missed:
 // nothing is said twice, nothing is missing, and nothing pending follows the end.
 func TestKilledWhileAGitHubIsTold(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)
 	remote := below(t, "shop", repo.HTTP(t, gittest.HTTPOptions{}))

@@ -238,6 +238,7 @@ func (i *installation) removeWithObjects(app string) {
 // TestInstalledConfigurationIsValid: the configuration among the manifests is one, its
 // addresses are those of the ports, and the files it names are mounted.
 func TestInstalledConfigurationIsValid(t *testing.T) {
+	t.Parallel()
 	for _, variant := range []string{"cluster", "namespaced"} {
 		t.Run(variant, func(t *testing.T) {
 			var text string

@@ -43,6 +43,7 @@ type goPackage struct {
 }
 
 func TestImportsFollowTheLayers(t *testing.T) {
+	t.Parallel()
 	pkgs := listPackages(t)
 	if len(pkgs) < 15 {
 		t.Fatalf("go list found only %d packages", len(pkgs))
@@ -54,6 +55,7 @@ func TestImportsFollowTheLayers(t *testing.T) {
 
 // TestReversedArrowIsFound shows that the check above can fail.
 func TestReversedArrowIsFound(t *testing.T) {
+	t.Parallel()
 	cases := map[string]goPackage{
 		"up a layer":              {module + "piped/store", []string{module + "trigger"}},
 		"neighbour in a layer":    {module + "trigger", []string{module + "planner"}},

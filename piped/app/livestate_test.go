@@ -141,6 +141,7 @@ func (c *client) wantRollouts(app string, want ...string) {
 // TestLiveStateTellsNoSecret: what was decrypted for the objects is not told, even
 // if the cluster repeats it.
 func TestLiveStateTellsNoSecret(t *testing.T) {
+	t.Parallel()
 	ref := deploy.ObjectRef{Group: "example.com", Version: "v1", Kind: "Database", Namespace: "shop", Name: "main"}
 	kept := keptSets{{Objects: []deploy.ObjectRef{ref}, Redactor: secret.NewRedactor(map[string]string{"password": "correct-horse-battery"})}}
 	state := deploy.LiveState{Incomplete: "refused correct-horse-battery", Objects: []deploy.LiveObject{{
@@ -156,6 +157,7 @@ func TestLiveStateTellsNoSecret(t *testing.T) {
 // TestLiveStateOfAProviderThatIsGone: what is left in a cluster that the application
 // is not deployed to any more does not keep the rest from being told.
 func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
+	t.Parallel()
 	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), store.Options{Key: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +190,7 @@ func TestLiveStateOfAProviderThatIsGone(t *testing.T) {
 // TestLiveStateOfVariants: what of a variant is missing counts, and is not declared;
 // and before anything was kept everything of the primary is.
 func TestLiveStateOfVariants(t *testing.T) {
+	t.Parallel()
 	object := func(name, variant string, health deploy.Health) deploy.LiveObject {
 		return deploy.LiveObject{Object: deploy.ObjectRef{Kind: "Deployment", Name: name}, Variant: variant, Health: health}
 	}

@@ -35,6 +35,7 @@ var logCalls = map[string]int{
 
 // TestLogKeys: the same thing has the same key in every line of the log.
 func TestLogKeys(t *testing.T) {
+	t.Parallel()
 	used := map[string]string{} // where, by key
 	for _, room := range []string{"piped", "trigger", "planner", "scheduler", "executor"} {
 		err := filepath.WalkDir("../../"+room, func(path string, e fs.DirEntry, err error) error {
@@ -64,6 +65,7 @@ func TestLogKeys(t *testing.T) {
 
 // TestLogKeysAreFound shows that the search finds keys, and calls that are none.
 func TestLogKeysAreFound(t *testing.T) {
+	t.Parallel()
 	const source = `package p
 func f() {
 	log.With("app", 1).Warn("said", "reason", err, "took", took)

@@ -15,6 +15,7 @@ import (
 
 // TestVerbs: requests count under the verb that Kubernetes would give them.
 func TestVerbs(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ method, target, want string }{
 		{"GET", "/api/v1/namespaces/shop/configmaps/web", "get"},
 		{"GET", "/api/v1/namespaces/shop", "get"},
@@ -46,6 +47,7 @@ func TestVerbs(t *testing.T) {
 // TestCountedRequests: what a cluster answers is counted by its class, what was given up
 // is not, and the transport below can be reached.
 func TestCountedRequests(t *testing.T) {
+	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/pods/none" {
 			http.NotFound(w, r)

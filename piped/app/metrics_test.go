@@ -83,6 +83,7 @@ func following(st *store.Store) *metrics {
 
 // TestMetrics: what the store holds is told as it is, what happens is counted.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	st := storetest.New(t, nil)
 	m := following(st)
 	server := httptest.NewServer(m.handler())
@@ -181,6 +182,7 @@ func toldOnce(t *testing.T, st *store.Store) *metrics {
 // TestReadmeHasEveryMetric: its table names all of the agent's own metrics, with their
 // labels and types, and no other.
 func TestReadmeHasEveryMetric(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +217,7 @@ func TestReadmeHasEveryMetric(t *testing.T) {
 
 // TestMetricsWithoutTheStore: what does not come from it is told nevertheless.
 func TestMetricsWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	st, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key()})
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,7 @@ func promtool(t *testing.T, input io.Reader, args ...string) {
 
 // TestAlertRules: the rules are sound, and fire when they should and only then.
 func TestAlertRules(t *testing.T) {
+	t.Parallel()
 	promtool(t, nil, "check", "rules", "rules.yaml")
 	promtool(t, nil, "test", "rules", "rules_test.yaml")
 }

@@ -39,6 +39,7 @@ func planOfNotifications(t *testing.T, dir string) (*notifications, error) {
 }
 
 func TestReceiversOfAConfiguration(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "header"), []byte("known\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -184,6 +184,7 @@ func TestCancelAtTheGate(t *testing.T) {
 // TestRunningScriptSurvivesAReload: while a script runs, everything about its
 // deployment that a reload can change is changed; it runs to its end, once.
 func TestRunningScriptSurvivesAReload(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo, other := newRepo(t), newRepo(t)

@@ -12,6 +12,7 @@ import (
 // TestEveryPackageHasOneDoc walks the repository: each package says once what it
 // owns.
 func TestEveryPackageHasOneDoc(t *testing.T) {
+	t.Parallel()
 	docs := map[string][]string{} // directory -> files with a package doc
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -82,6 +82,7 @@ func merged(files ...map[string]string) map[string]string {
 // what they change, add, remove and break; conflicts; and branches that nobody
 // watches.
 func TestPlanPreview(t *testing.T) {
+	t.Parallel()
 	const password = "hunter2-hunter2"
 	cluster := clustertest.Shared(t)
 	ns, repo, own := cluster.Namespace(t), newRepo(t), ageIdentity(t)
@@ -206,6 +207,7 @@ func wantNoSecret(t *testing.T, said, secret string) {
 // TestGetPlanTellsDifferences: what a sync would change, and what a deployment
 // changes, object by object and without secrets.
 func TestGetPlanTellsDifferences(t *testing.T) {
+	t.Parallel()
 	const password = "hunter2-hunter2"
 	cluster := clustertest.Shared(t)
 	ns, repo, own := cluster.Namespace(t), newRepo(t), ageIdentity(t)

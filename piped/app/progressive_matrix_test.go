@@ -24,6 +24,7 @@ import (
 // cancel and a timeout the cluster equals the last good commit; after a kill the
 // deployment goes on and ends as it would have.
 func TestEveryStageIsInterrupted(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	m.deployGood(t)
 	m.begin(t)

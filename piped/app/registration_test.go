@@ -21,6 +21,7 @@ import (
 // TestRegistrationThroughTheAPI follows a configuration that discover does not
 // select through everything that a client can do to its registration.
 func TestRegistrationThroughTheAPI(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
@@ -73,6 +74,7 @@ func TestRegistrationThroughTheAPI(t *testing.T) {
 // TestDisabledAgent: nothing is triggered, also after a restart, until the agent is
 // enabled; then what was missed is deployed.
 func TestDisabledAgent(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -111,6 +113,7 @@ func TestDisabledAgent(t *testing.T) {
 // TestWhatEncryptMakesIsDecrypted deploys secrets that the API has encrypted, one
 // of them in base64 first.
 func TestWhatEncryptMakesIsDecrypted(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

@@ -24,6 +24,7 @@ import (
 // TestBadConfigurationIsRefused: the reason is told once, what ran before goes
 // on, and a mended file is taken.
 func TestBadConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -79,6 +80,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 // TestRepositoriesComeAndGo: the applications of a repository that is added are
 // deployed; those of one that is removed are known and no longer synced.
 func TestRepositoriesComeAndGo(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	first, second := newRepo(t), newRepo(t)
@@ -108,6 +110,7 @@ func TestRepositoriesComeAndGo(t *testing.T) {
 // TestRunningStageSurvivesTheReplacementOfItsCluster: while a rollout is waited
 // for, its provider's kubeconfig is replaced and then the provider removed.
 func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -151,6 +154,7 @@ func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 // TestMirrorsAreTriedAgain: no file of the configuration changes when what stood
 // in the way of a mirror goes.
 func TestMirrorsAreTriedAgain(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -208,6 +212,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 // TestKeyFileIsRotated exchanges the SSH key the way Kubernetes exchanges the
 // files of a Secret: by a link to another directory.
 func TestKeyFileIsRotated(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
@@ -254,6 +259,7 @@ func TestKeyFileIsRotated(t *testing.T) {
 // and another's mirror cannot be made. The agent runs, says why, and deploys from
 // the one that is sound; the missing key, once there, is taken up.
 func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo, sound := newRepo(t), newRepo(t)
@@ -283,6 +289,7 @@ func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 
 // TestCertificateIsRotated: the API shows the new certificate to new connections.
 func TestCertificateIsRotated(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := controltest.Certificate(t, dir)
 	agent := runReloading(t, spec{
@@ -319,6 +326,7 @@ func TestCertificateIsRotated(t *testing.T) {
 
 // TestSignalReloadsAtOnce: nothing is waited for, not even a second look.
 func TestSignalReloadsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, time.Hour)
 	s.more = "  limits: {deployments: 2, perCluster: 1}\n  retention: {keepPerApplication: 3}\n"
@@ -333,6 +341,7 @@ func TestSignalReloadsAtOnce(t *testing.T) {
 // TestHalfWrittenFileIsLeftAlone: what differs from one look to the next is
 // still being written.
 func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, time.Hour)
 	cfg, _, err := config.LoadPiped(agent.path)
@@ -364,6 +373,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 
 // TestWhatNeedsARestartIsNamed: everything else of the change is in effect.
 func TestWhatNeedsARestartIsNamed(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, 10*time.Millisecond)
 	s.dataDir = t.TempDir()

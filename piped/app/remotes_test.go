@@ -15,6 +15,7 @@ import (
 // TestCredentialsOfRemotes: a host that may be asked sees the agent's credentials
 // only if a repository is there, or git.host names it.
 func TestCredentialsOfRemotes(t *testing.T) {
+	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("charts"), 0o600); err != nil {
 		t.Fatal(err)

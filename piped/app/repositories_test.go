@@ -14,6 +14,7 @@ import (
 // TestSameRepository: a repository is watched anew only if something about it
 // has changed, however often its configuration is read.
 func TestSameRepository(t *testing.T) {
+	t.Parallel()
 	read := func(more, git string) repository {
 		t.Helper()
 		text := "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  repositories: [{repoId: apps, remote: \"/apps.git\", " + more + "}]\n" + git
@@ -51,6 +52,7 @@ func TestSameRepository(t *testing.T) {
 
 // TestSilentRemoteHoldsUpNoReload: what waits for an answer is not waited for.
 func TestSilentRemoteHoldsUpNoReload(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

@@ -12,6 +12,7 @@ import (
 
 // TestOldDeploymentsGo: an agent removes what its configuration does not keep, and counts it.
 func TestOldDeploymentsGo(t *testing.T) {
+	t.Parallel()
 	s := spec{dataDir: t.TempDir(), more: "  retention: {deployments: 168h, keepPerApplication: 2}\n"}
 	fillWithOld(t, "sqlite://"+filepath.Join(s.dataDir, "piped.db"), 5)
 	agent := runReloadingWith(t, s, Options{RemoveAfter: time.Millisecond})

@@ -10,6 +10,7 @@ import (
 // TestRolloutChaosFindsFaults: what the chaos of rollouts looks for it finds, and
 // it finds nothing where all is well.
 func TestRolloutChaosFindsFaults(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 	commits := map[string]rolloutCommit{

@@ -30,6 +30,7 @@ const rolloutChaosLimit = 15 * time.Minute
 // Every rollout it saw must have one end in the agent's records, and none that
 // the pods do not bear out.
 func TestRolloutChaos(t *testing.T) {
+	t.Parallel()
 	size := rolloutChaosSize{rollouts: 40, applications: 12}
 	if text := os.Getenv("PIPED_ROLLOUT_CHAOS"); text != "" {
 		if _, err := fmt.Sscanf(text, "rollouts=%d,applications=%d", &size.rollouts, &size.applications); err != nil {

@@ -12,6 +12,7 @@ import (
 // to the deployment that follows. Whether something of others is in its place is not
 // known.
 func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
+	t.Parallel()
 	for name, tree := range map[string]source.Tree{
 		"the commit is gone": func(string, string) (fs.FS, error) { return nil, deploy.Errorf(deploy.NotFound, "no such commit") },
 		"it panics":          func(string, string) (fs.FS, error) { panic("nil map") },

@@ -16,6 +16,7 @@ import (
 // TestStatus: the agent tells what it knows of its repositories, clusters and store,
 // and since when what does not.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	began := time.Now().UnixMilli()
 	cluster := clustertest.Shared(t)
 	repo := newRepo(t)

@@ -19,6 +19,7 @@ import (
 // what an earlier one deployed without restarting a pod, and then deploys what
 // the branch has brought since by comparing with it.
 func TestLostDatabaseIsMadeGood(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, kube := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)

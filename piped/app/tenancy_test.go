@@ -20,6 +20,7 @@ import (
 // those that are, says of the others why not, and takes up a head that a key added
 // later makes good.
 func TestOnlySignedCommitsAreDeployed(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo, web := newRepo(t), appID("web")
@@ -58,6 +59,7 @@ func TestOnlySignedCommitsAreDeployed(t *testing.T) {
 // TestTenancyFollowsTheConfiguration: rules that come while the agent runs refuse
 // the next deployment with their name.
 func TestTenancyFollowsTheConfiguration(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo, web := newRepo(t), appID("web")
@@ -81,6 +83,7 @@ func TestTenancyFollowsTheConfiguration(t *testing.T) {
 }
 
 func TestTenancyOfUnreadableKeysEndsTheStart(t *testing.T) {
+	t.Parallel()
 	_, err := planTenancy(config.Tenancy{{Name: "signed", VerifyCommits: &config.VerifyCommits{SSH: []string{filepath.Join(t.TempDir(), "none")}}}})
 	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), `tenancy "signed": read the SSH keys in`) {
 		t.Errorf("got %v", err)
@@ -91,6 +94,7 @@ func TestTenancyOfUnreadableKeysEndsTheStart(t *testing.T) {
 // and only for applications that a rule is for; what could not be read is read
 // again.
 func TestVerdictsAreRemembered(t *testing.T) {
+	t.Parallel()
 	ann := gittest.NewSSHSigner(t, "ann")
 	object := "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ncommitter A <a@x> 1000000000 +0000\n\nm\n"
 	armored, err := ann.Sign([]byte(object))

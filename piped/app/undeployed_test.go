@@ -89,6 +89,7 @@ func webMap(text string) string {
 }
 
 func TestUndeployed(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	first := l.push("web", map[string]string{"web/app.pipecd.yaml": webFile(""), "web/map.yaml": webMap("one"), "other/x": "1"})
 	l.want("what is deployed", first, first)
@@ -107,6 +108,7 @@ func TestUndeployed(t *testing.T) {
 }
 
 func TestUndeployedCountsWhatTheTriggerCounts(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	first := l.push("web", map[string]string{
 		"web/app.pipecd.yaml":     webFile("  trigger: {onCommit: {paths: [base], ignores: [web/*.md, web/skipped.yaml]}}\n"),
@@ -123,6 +125,7 @@ func TestUndeployedCountsWhatTheTriggerCounts(t *testing.T) {
 }
 
 func TestUndeployedTellsTheNewestFifty(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	first := l.push("web", map[string]string{"web/app.pipecd.yaml": webFile(""), "web/map.yaml": webMap("begin")})
 	var want []string
@@ -134,6 +137,7 @@ func TestUndeployedTellsTheNewestFifty(t *testing.T) {
 }
 
 func TestUndeployedAfterTheBranchWasRewritten(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	begin := l.repo.Head()
 	deployed := l.push("web", map[string]string{"web/app.pipecd.yaml": webFile(""), "web/map.yaml": webMap("one")})
@@ -150,6 +154,7 @@ func TestUndeployedAfterTheBranchWasRewritten(t *testing.T) {
 }
 
 func TestUndeployedCannotBeTold(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	good := l.push("web", map[string]string{"web/app.pipecd.yaml": webFile(""), "web/map.yaml": webMap("one")})
 	broken := l.push("a broken object", map[string]string{"web/map.yaml": "{apiVersion: v1, kind: ConfigMap}\n"})
@@ -185,6 +190,7 @@ func TestUndeployedCannotBeTold(t *testing.T) {
 // TestUndeployedComparesOnce: applications that ask about the same commits share the
 // comparison.
 func TestUndeployedComparesOnce(t *testing.T) {
+	t.Parallel()
 	l := newUndeployedLab(t)
 	files := map[string]string{"base/map.yaml": webMap("one")}
 	for i := range 30 {

@@ -20,6 +20,7 @@ import (
 // the branch is looked at once an hour, one signed otherwise to nothing, and a
 // secret that is changed counts from then on.
 func TestPushWebhookWakesTheAgent(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)

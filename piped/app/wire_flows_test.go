@@ -132,6 +132,7 @@ func (p peer) is(want string, path ...protowire.Number) func([]byte) bool {
 // TestFlowsOfPipectl plays what pipectl's commands do on the wire: sync with
 // wait-status, logs, event register, encrypt, plan-preview.
 func TestFlowsOfPipectl(t *testing.T) {
+	t.Parallel()
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
@@ -246,6 +247,7 @@ func (p peer) awaitPreview(command string) []byte {
 // TestListsOfAThousandApplications follows cursors through 1,000 applications, as
 // transfer backup does: first the enabled, then the disabled ones, then their agents.
 func TestListsOfAThousandApplications(t *testing.T) {
+	t.Parallel()
 	const count, disabled = 1000, 7
 	cluster, repo := clustertest.Shared(t), newRepo(t)
 	files, want := map[string]string{}, []string{}

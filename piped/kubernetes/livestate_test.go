@@ -177,7 +177,7 @@ func (l *lab) awaitLive(t *testing.T, req LiveRequest, want string) []deploy.Liv
 	t.Helper()
 	want = strings.TrimPrefix(want, "\n")
 	var got string
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		objects, problems, err := l.LiveState(t.Context(), req)
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("live state: %v, %v", problems, err)

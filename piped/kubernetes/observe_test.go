@@ -97,20 +97,25 @@ func restartWeb(t *testing.T, l *rolloutLab) {
 		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
 }
 
+// slowly has the pods of a workload take a time until they are ready.
+func slowly(workload, delay string) string {
+	return strings.Replace(workload, "labels: {app: web}}, spec", "labels: {app: web}, annotations: {devcluster.piped.dev/ready-delay: "+delay+"}}, spec", 1)
+}
+
 func TestNothingIsDecidedWhileTheAPIServerIsDown(t *testing.T) {
-	shared := clustertest.Shared(t)
-	l := newRolloutLab(t)
+	t.Parallel()
+	own := clustertest.Own(t)
+	l := newRolloutLabIn(t, own)
 	text := func(image string) string {
-		return strings.Replace(workloadText(rollout.KindStatefulSet, image, "replicas: 2"), "labels: {app: web}}, spec",
-			`labels: {app: web}, annotations: {devcluster.piped.dev/ready-delay: 500ms}}, spec`, 1)
+		return slowly(workloadText(rollout.KindStatefulSet, image, "replicas: 2"), "500ms")
 	}
 	l.wait(t, l.apply(t, "a", text("web:1")), nil)
 	rec := l.apply(t, "b", text("web:2"))
-	if err := shared.StopComponent(t.Context(), "apiserver"); err != nil {
+	if err := own.StopComponent(t.Context(), "apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	started := make(chan error, 1)
-	restart := time.AfterFunc(4*time.Second, func() { started <- shared.StartComponent(context.Background(), "apiserver") })
+	restart := time.AfterFunc(4*time.Second, func() { started <- own.StartComponent(context.Background(), "apiserver") })
 	defer restart.Stop()
 	rec = l.wait(t, rec, nil)
 	if err := <-started; err != nil {
@@ -122,10 +127,12 @@ func TestNothingIsDecidedWhileTheAPIServerIsDown(t *testing.T) {
 }
 
 // TestInterruptedWaitsMarkOnce ends the wait again and again in the middle of
-// rollouts, while a scaler flaps, and goes on from what was stored.
+// rollouts, while a scaler flaps, and goes on from what was stored. The pods take
+// longer to be ready than each wait lasts, so that none ends before it is interrupted.
 func TestInterruptedWaitsMarkOnce(t *testing.T) {
+	t.Parallel()
 	l := newRolloutLab(t)
-	text := func(image string) string { return workloadText(rollout.KindDeployment, image, "") }
+	text := func(image string) string { return slowly(workloadText(rollout.KindDeployment, image, ""), "300ms") }
 	l.wait(t, l.apply(t, "first", text("web:0")), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

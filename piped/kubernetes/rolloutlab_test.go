@@ -34,8 +34,13 @@ type rolloutLab struct {
 
 func newRolloutLab(t *testing.T) *rolloutLab {
 	t.Helper()
-	shared := clustertest.Shared(t)
-	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
+	return newRolloutLabIn(t, clustertest.Shared(t))
+}
+
+// newRolloutLabIn is newRolloutLab in a cluster of the caller's choice.
+func newRolloutLabIn(t *testing.T, cluster *clustertest.Cluster) *rolloutLab {
+	t.Helper()
+	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: cluster.Kubeconfig()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +55,7 @@ func newRolloutLab(t *testing.T) *rolloutLab {
 		}
 		c.Close()
 	})
-	ns := shared.Namespace(t)
+	ns := cluster.Namespace(t)
 	return &rolloutLab{
 		Cluster: c, ns: ns, app: "app-" + ns, observer: NewObserver(c, controller),
 		records: &records{stored: map[string]deploy.Rollout{}, marks: map[string]int{}},

@@ -58,7 +58,7 @@ func (l *vitalsLab) await(t *testing.T, want deploy.Health) {
 // shown waits until the caches show the application in a health.
 func (l *vitalsLab) shown(t *testing.T, want deploy.Health) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		found := l.observer.workloadsOf(l.app)
 		if len(found) == 1 && worstOf(found).health == want {
 			break

@@ -54,7 +54,7 @@ func Main(m *testing.M) {
 }
 
 // Shared returns the test process's cluster and starts it for the first caller.
-// A test that stops components must start them again, or Start its own cluster.
+// A test that stops components uses its Own: others run beside it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -69,6 +69,22 @@ func Shared(t testing.TB) *Cluster {
 		t.Fatal(shared.err)
 	}
 	return shared.cluster
+}
+
+// Own starts a cluster for one test, which may stop its components, and stops it
+// when the test ends.
+func Own(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := Start(context.Background(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }
 
 // RESTConfig returns a client configuration without a limit of its own.
