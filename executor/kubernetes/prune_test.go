@@ -258,7 +258,7 @@ func TestSurvivorsStayInTheInventory(t *testing.T) {
 // eventually waits until wrong returns "".
 func eventually(t *testing.T, wrong func() string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		what := wrong()
 		if what == "" {
 			return

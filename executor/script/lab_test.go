@@ -33,7 +33,7 @@ func (l *lines) printed() []string {
 // await waits until the script has printed a line.
 func (l *lines) await(t *testing.T, line string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if slices.Contains(l.Lines(), line) {
 			return
 		}

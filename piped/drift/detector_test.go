@@ -65,7 +65,7 @@ func TestWhatWakes(t *testing.T) {
 	if err := l.store.DeleteApplication(t.Context(), "web"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); !slices.Contains(l.periods(), "period-3 ABANDONED"); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !slices.Contains(l.periods(), "period-3 ABANDONED"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("periods of a deleted application: %v", l.periods())
 		}
@@ -195,7 +195,7 @@ func TestNothingIsWrittenInVain(t *testing.T) {
 	}
 	l.cluster().write("a", taken)
 	l.detector.Wake("web")
-	for end := time.Now().Add(10 * time.Second); len(l.cluster().takeCompared()) == 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); len(l.cluster().takeCompared()) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("an object that was written is not compared")
 		}

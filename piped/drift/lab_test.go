@@ -389,7 +389,7 @@ func (l *lab) wantState(app, want string) {
 // await waits until the stored sync state is this one.
 func (l *lab) await(app, want string) {
 	l.t.Helper()
-	for end := time.Now().Add(10 * time.Second); l.state(app) != want; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); l.state(app) != want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			l.t.Fatalf("the state of %s is %q, want %q", app, l.state(app), want)
 		}

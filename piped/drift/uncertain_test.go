@@ -58,7 +58,7 @@ func TestTheSameOutageIsStoredOnce(t *testing.T) {
 		asked := l.git.asked
 		l.git.err = fmt.Errorf("connection reset: port %d", i)
 		l.mu.Unlock()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(3 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			l.mu.Lock()
 			again := l.git.asked > asked
 			l.mu.Unlock()
@@ -92,7 +92,7 @@ func TestDeletedApplicationsAreForgotten(t *testing.T) {
 	l.await("web", "SYNCED")
 	remembered := func(want bool) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); l.detector.Remembers("web") != want; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(3 * time.Minute); l.detector.Remembers("web") != want; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("it is remembered: %t", !want)
 			}

@@ -34,7 +34,7 @@ func waitFor(t *testing.T, w *store.Watch, ids ...string) {
 	for _, id := range ids {
 		missing[id] = true
 	}
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for len(missing) > 0 {
 		select {
 		case <-w.C():
@@ -142,7 +142,7 @@ func TestOwnChangesAreNotEchoed(t *testing.T) {
 	put(t, mine, "own")
 	waitFor(t, w, "own")
 	put(t, theirs, "theirs") // its notification follows that of "own"
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for seen := ""; !strings.Contains(seen, "theirs"); {
 		select {
 		case <-w.C():

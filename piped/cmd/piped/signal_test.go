@@ -78,7 +78,7 @@ func (p *process) read(stderr io.Reader) {
 // await returns the next line of the log with a message that contains text.
 func (p *process) await(text string) map[string]any {
 	p.t.Helper()
-	for timeout := time.After(30 * time.Second); ; {
+	for timeout := time.After(3 * time.Minute); ; {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {

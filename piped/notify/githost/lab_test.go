@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 const (
 	remote  = "git@git.example.com:shop/config.git"
