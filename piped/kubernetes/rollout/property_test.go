@@ -93,6 +93,9 @@ func proven(rec deploy.Rollout, s Snapshot, p Policy) bool {
 			return false
 		}
 	}
+	if w.Replicas == 0 && (target.Desired != 0 || target.Total != 0) {
+		return false
+	}
 	wanted := float64(min(rec.DesiredAtStart, w.Replicas)) * float64(p.ReadyThreshold) / 100
 	if w.Replicas > 0 && (target.Available < 1 || float64(target.Available) < wanted) {
 		return false

@@ -203,12 +203,16 @@ func (s *simulation) alone() error {
 	return nil
 }
 
-// proven reports whether enough pods of the template are available.
+// proven reports whether enough pods of the template are available, and none runs when
+// none is wanted.
 func (s *simulation) proven(rec deploy.Rollout) error {
 	need := min(rec.DesiredAtStart, s.w.Replicas)
 	for _, set := range s.sets {
 		if set.Template == s.w.Template && set.up < min(need, set.Desired) {
 			return fmt.Errorf("%d pods are available, want %d", set.up, need)
+		}
+		if rec.Phase == deploy.RolloutComplete && s.w.Replicas == 0 && set.pods > 0 {
+			return fmt.Errorf("%d pods run, want none", set.pods)
 		}
 	}
 	return nil

@@ -67,15 +67,22 @@ func (e *evaluation) deployment() state {
 	current := e.w.ObservedGeneration >= e.w.Generation
 	s.settled = seen && (s.available >= e.need(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
 	s.unsure = alone && !s.settled && (!seen || ended && !current)
-	s.complete = seen && s.observed &&
+	s.complete = seen && s.observed && e.scaledDown(target) &&
 		s.available >= e.need(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
 		(!e.p.WaitTermination || e.w.Terminating == 0)
 	if s.complete {
-		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, no old pod left", s.available, e.w.Replicas, target.Name)
+		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, no old pod left", min(s.available, e.w.Replicas), e.w.Replicas, target.Name)
 	}
 	s.refused = e.refused(target)
 	s.line = e.deploymentLine(s)
 	return s
+}
+
+// scaledDown reports whether a Deployment of which no pod is wanted has none left. The
+// ReplicaSet follows the Deployment later, and its status later still. Of a Deployment
+// with pods, those that are too many prove the template as well as the others.
+func (e *evaluation) scaledDown(target *Revision) bool {
+	return e.w.Replicas > 0 || target.Desired == 0 && target.Total == 0
 }
 
 // split finds the ReplicaSet of the awaited template as the Deployment
@@ -137,7 +144,10 @@ func (e *evaluation) deploymentLine(s state) string {
 	case s.target == nil:
 		return "waiting for the new ReplicaSet"
 	}
-	line := fmt.Sprintf("%d of %s available", s.available, count(e.w.Replicas, "new pod"))
+	line := fmt.Sprintf("%d of %s available", min(s.available, e.w.Replicas), count(e.w.Replicas, "new pod"))
+	if more := s.target.Total - e.w.Replicas; more > 0 {
+		line += fmt.Sprintf(", %d more than wanted", more)
+	}
 	if s.ready > s.available && e.w.MinReady > 0 {
 		line += fmt.Sprintf(", %d ready and counting %s of minReadySeconds", s.ready-s.available, e.w.MinReady)
 	}
