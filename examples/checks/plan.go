@@ -11,6 +11,10 @@ import (
 // imports, would have every test program linked by the C compiler.
 var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false", "-ldflags=-linkmode=internal"}
 
+// testExec starts a test program. GOTMPDIR is for what the go command builds: a test that
+// sees it makes its own directories there.
+const testExec = "env -u GOTMPDIR"
+
 // plan makes the steps of a check.
 type plan struct {
 	bin, logs string
@@ -39,6 +43,7 @@ func (p plan) all() ([]*step, error) {
 	own := p.make("devcluster-test")
 	own.needs = []*step{devcluster}
 	tests, endToEnd := p.goTest("tests", 2, light), p.goTest("end-to-end tests", 3, cluster)
+	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
 	endToEnd.needs = []*step{devcluster, build}
 	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
 }
@@ -71,7 +76,7 @@ func (p plan) make(target string) *step {
 // goTest returns a step that tests packages, a number of them at a time: more than there
 // are cores, for tests wait more than they compute.
 func (p plan) goTest(name string, atOnce int, packages []string) *step {
-	args := append([]string{"go", "test", "-json", "-timeout=40m", fmt.Sprintf("-p=%d", atOnce)}, raceFlags...)
+	args := append([]string{"go", "test", "-json", "-timeout=40m", fmt.Sprintf("-p=%d", atOnce), "-exec=" + testExec}, raceFlags...)
 	return &step{
 		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1"), log: logFile(p.logs, name),
 		tests: &tests{dir: filepath.Join(p.logs, "failed")},

@@ -270,9 +270,8 @@ func TestListsOfAThousandApplications(t *testing.T) {
 		p.call("DisableApplication", text(1, id))
 	}
 	for _, limit := range []uint64{500, 37} {
-		enabled, off := p.sweep(0, number(7, limit)), p.sweep(1, number(7, limit))
-		mustEqual(t, want[disabled:], slices.Sorted(slices.Values(enabled)))
-		mustEqual(t, want[:disabled], slices.Sorted(slices.Values(off)))
+		p.mustList(want[disabled:], 0, number(7, limit))
+		p.mustList(want[:disabled], 1, number(7, limit))
 	}
 	label := text(6, string(slices.Concat(text(1, "half"), text(2, "1"))))
 	if n := len(p.sweep(0, label, number(7, 100))) + len(p.sweep(1, label, number(7, 100))); n != count/2 {
@@ -283,6 +282,20 @@ func TestListsOfAThousandApplications(t *testing.T) {
 	agent := p.call("GetPiped", text(1, agents[0]))
 	if p.value(agent, 1, 1) != "test" || p.value(agent, 1, 10, 1) != "apps" || p.value(agent, 1, 14) == "" {
 		t.Errorf("the agent is %q", agent)
+	}
+}
+
+// mustList waits until the pages hold exactly the wanted applications. An application
+// that changes between two pages moves to the first one, which was read already: the
+// pages are complete once the agent has evaluated every application and none changes.
+func (p peer) mustList(want []string, disabled uint64, conditions ...[]byte) {
+	p.t.Helper()
+	diff := "nothing was listed"
+	for end := time.Now().Add(patience); diff != "" && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		diff = cmp.Diff(want, slices.Sorted(slices.Values(p.sweep(disabled, conditions...))))
+	}
+	if diff != "" {
+		p.t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -128,13 +128,14 @@ func TestNothingIsDecidedWhileTheAPIServerIsDown(t *testing.T) {
 
 // TestInterruptedWaitsMarkOnce ends the wait again and again in the middle of
 // rollouts, while a scaler flaps, and goes on from what was stored. The pods take
-// longer to be ready than each wait lasts, so that none ends before it is interrupted.
+// longer to be ready than the first wait lasts, so that none ends before it is
+// interrupted; each further wait is longer, for a busy machine reads slowly.
 func TestInterruptedWaitsMarkOnce(t *testing.T) {
 	t.Parallel()
 	l := newRolloutLab(t)
 	text := func(image string) string { return slowly(workloadText(rollout.KindDeployment, image, ""), "300ms") }
 	l.wait(t, l.apply(t, "first", text("web:0")), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	interrupted := 0
 	for i := range 6 {
@@ -142,7 +143,7 @@ func TestInterruptedWaitsMarkOnce(t *testing.T) {
 		rec := l.apply(t, stage, text(fmt.Sprintf("web:%d", i+1)))
 		for n := int32(0); !rec.Phase.Terminal(); n++ {
 			l.patch(t, rollout.KindDeployment, "scaler", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 2+n%4), "scale")
-			short, stop := context.WithTimeoutCause(ctx, 150*time.Millisecond, deploy.StopShutdown)
+			short, stop := context.WithTimeoutCause(ctx, time.Duration(n+1)*150*time.Millisecond, deploy.StopShutdown)
 			ended, err := rollout.Wait(short, rollout.Request{Records: []deploy.Rollout{rec}, Observer: l.observer, Policy: l.policy, Save: l.records.save})
 			stop()
 			if err != nil && !errors.Is(err, deploy.StopShutdown) || ctx.Err() != nil {
