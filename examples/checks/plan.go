@@ -22,8 +22,8 @@ type plan struct {
 	env       []string
 }
 
-// all returns the steps of everything that must pass. What compiles the control plane
-// runs beside the tests that need none.
+// all returns the steps of everything that must pass. The control plane is compiled
+// beside the tests that need none. One package with a control plane keeps two cores busy.
 func (p plan) all() ([]*step, error) {
 	packages, err := listPackages()
 	if err != nil {
@@ -42,9 +42,10 @@ func (p plan) all() ([]*step, error) {
 	lint.needs = []*step{build} // it uses what that has compiled
 	own := p.make("devcluster-test")
 	own.needs = []*step{devcluster}
-	tests, endToEnd := p.goTest("tests", 2, light), p.goTest("end-to-end tests", 3, cluster)
+	tests, endToEnd := p.goTest("tests", 2, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
-	endToEnd.needs = []*step{devcluster, build}
+	endToEnd.needs, endToEnd.after = []*step{devcluster, build}, []*step{tests, lint}
+	own.after = []*step{endToEnd}
 	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
 }
 

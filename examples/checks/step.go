@@ -18,13 +18,15 @@ import (
 // killed.
 const stopTimeout = 20 * time.Second
 
-// step is one command of a check. It runs once the steps that it needs have passed.
+// step is one command of a check. It runs once the steps that it needs have passed, and
+// those that it follows have ended.
 type step struct {
 	name  string
 	args  []string
 	env   []string
 	log   string  // the file that receives its output
 	needs []*step // they must have passed
+	after []*step // they must have ended: both at once are more than the machine can do
 	tests *tests  // not nil for `go test -json`: its output is read, not only written
 
 	done chan struct{} // closed when it has ended or was left out
@@ -70,6 +72,9 @@ func (s *step) runAfterNeeds(ctx context.Context, out *lines) error {
 		if need.err != nil {
 			return errLeftOut
 		}
+	}
+	for _, other := range s.after {
+		<-other.done
 	}
 	return s.run(ctx, out)
 }

@@ -27,7 +27,7 @@ func testScratch(t *testing.T) scratch {
 }
 
 // TestStepsWaitForTheirNeeds: a step runs after what it needs, and not at all when that
-// failed.
+// failed; after what it only follows it runs however that ended.
 func TestStepsWaitForTheirNeeds(t *testing.T) {
 	s := testScratch(t)
 	file := filepath.Join(t.TempDir(), "made")
@@ -35,11 +35,13 @@ func TestStepsWaitForTheirNeeds(t *testing.T) {
 	second := shell(t, s, "second", "ls "+file, first)
 	broken := shell(t, s, "broken", "echo no such luck; exit 3")
 	never := shell(t, s, "never", "rm "+file, broken)
-	steps := []*step{never, second, first, broken}
+	late := shell(t, s, "late", "grep luck "+broken.log)
+	late.after = []*step{broken}
+	steps := []*step{late, never, second, first, broken}
 	var out bytes.Buffer
 	runAll(t.Context(), steps, &out)
-	if first.err != nil || second.err != nil || broken.err == nil || !errors.Is(never.err, errLeftOut) {
-		t.Errorf("first %v, second %v, broken %v, never %v", first.err, second.err, broken.err, never.err)
+	if first.err != nil || second.err != nil || broken.err == nil || late.err != nil || !errors.Is(never.err, errLeftOut) {
+		t.Errorf("first %v, second %v, broken %v, late %v, never %v", first.err, second.err, broken.err, late.err, never.err)
 	}
 	report(&out, steps, s.end(t.Context()), 0, t.TempDir())
 	if text := out.String(); !strings.Contains(text, "FAILED broken: no such luck; log: "+broken.log) || strings.Contains(text, "never") {
