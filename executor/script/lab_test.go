@@ -94,8 +94,11 @@ func (l *lab) newExecutor(dir string) *Executor {
 // wantNothingLeft fails if a process or a file of a run is left.
 func (l *lab) wantNothingLeft() {
 	l.t.Helper()
-	if left := markedProcesses([]byte(markVariable + "=" + l.executor.Dir)); len(left) != 0 {
-		l.t.Errorf("processes %v of the script are left", left)
+	left := func() []int { return markedProcesses([]byte(markVariable + "=" + l.executor.Dir)) }
+	for end := time.Now().Add(20 * time.Second); len(left()) != 0; time.Sleep(5 * time.Millisecond) { // a killed process ends a moment later
+		if time.Now().After(end) {
+			l.t.Fatalf("processes %v of the script are left", left())
+		}
 	}
 	entries, err := os.ReadDir(l.executor.Dir)
 	if err != nil || len(entries) != 0 {
