@@ -239,7 +239,7 @@ func TestStopsWhileARepositoryHangs(t *testing.T) {
 	began := time.Now()
 	stop()
 	must(t, <-ended)
-	if took := time.Since(began); took > 800*time.Millisecond {
+	if took := time.Since(began); took > 20*time.Second { // the remote is given a minute
 		t.Errorf("stopping took %s", took)
 	}
 	if got := l.command(id); got.Status != deploy.CommandOpen {

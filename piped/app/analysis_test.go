@@ -106,7 +106,7 @@ func TestAnalysis(t *testing.T) {
 	mustHaveStages(t, d, "canary SUCCESS", "baseline SUCCESS", "analysis FAILURE", "primary NOT_STARTED_YET", "clean-canary NOT_STARTED_YET", "clean-baseline NOT_STARTED_YET", "Rollback SUCCESS")
 	mustContain(t, d.GetStatusReason(), "errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: 0.25 (expected at most 0.01", "rolled back to commit "+second[:7])
 	good.Assert(t)
-	if took := time.Duration(d.GetCompletedAt()-stageOf(t, d, "analysis").GetCompletedAt()) * time.Second; took > 5*time.Second {
+	if took := time.Duration(d.GetCompletedAt()-stageOf(t, d, "analysis").GetCompletedAt()) * time.Second; took > time.Minute { // the analysis would go on for an hour
 		t.Errorf("the rollback took %s from the verdict", took)
 	}
 }

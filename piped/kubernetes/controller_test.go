@@ -355,7 +355,7 @@ func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
 	})
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("stopped after %s", took)
 	}
 }
