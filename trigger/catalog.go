@@ -29,7 +29,7 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 	if err != nil {
 		return nil, err
 	}
-	found, err := source.Candidates(tree)
+	found, err := source.Candidates(ctx, tree)
 	if err != nil {
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}

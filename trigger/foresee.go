@@ -31,7 +31,7 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 	if err != nil {
 		return nil, err
 	}
-	found, err := source.Candidates(m.FS())
+	found, err := source.Candidates(ctx, m.FS())
 	if err != nil {
 		return nil, err
 	}

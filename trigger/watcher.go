@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 )
 
 // maxSlowDown bounds how much longer than the interval a failing repository is
@@ -52,6 +54,8 @@ type watcher struct {
 	warned   map[string][]string  // by application ID: the warnings that were logged last
 	silent   silences             // clusters whose applications are held
 	reviewAt time.Time            // when to look again at what awaits a decision; zero: nothing does
+	refused  error                // why the head is not looked at, but the one before
+	unread   unreadHead           // the head that could not be read last
 	failures int                  // looks that failed in a row
 	lastErr  string               // what was logged last, so that an outage is logged once
 }
@@ -180,7 +184,7 @@ func (w *watcher) look(ctx context.Context) {
 			err = w.evaluate(ctx, head)
 		}
 	}
-	w.report(ctx, lookup, err)
+	w.report(ctx, lookup, errors.Join(w.refused, err))
 	if ctx.Err() != nil {
 		return // open commands are handed over again after the restart
 	}
@@ -209,21 +213,50 @@ func (w *watcher) note(drifted []string) {
 	}
 }
 
-// refresh brings the mirror to the branch's head and the catalog to that commit.
+// refresh brings the mirror to the branch's head and the catalog to that commit. While
+// the head is beyond the bounds of what is read, both stay at the last good one, and
+// w.refused says why.
 func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	head, _, err := w.repo.Git.Sync(ctx)
+	w.refused = nil
+	if good, ok := w.repo.Git.Head(); ok && errors.Is(err, git.ErrRefused) {
+		w.refused, head, err = err, good, nil
+	}
 	if err != nil {
 		return deploy.Commit{}, err
 	}
 	if w.catalog != nil && w.catalog.commit.Hash == head.Hash {
 		return head, nil
 	}
+	if w.unread.commit == head.Hash {
+		return w.stay(w.unread.why)
+	}
 	catalog, err := w.readCatalog(ctx, head)
+	if deploy.IsKind(err, deploy.Invalid) {
+		w.unread = unreadHead{head.Hash, err}
+		return w.stay(err)
+	}
 	if err != nil {
 		return deploy.Commit{}, err
 	}
 	w.catalog, w.settled = catalog, false
 	return head, nil
+}
+
+// unreadHead is a head whose applications are beyond the bounds of what is read.
+type unreadHead struct {
+	commit string
+	why    error
+}
+
+// stay goes on with the commit of the catalog, if there is one, because the head cannot
+// be read.
+func (w *watcher) stay(why error) (deploy.Commit, error) {
+	if w.catalog == nil {
+		return deploy.Commit{}, why
+	}
+	w.refused = errors.Join(w.refused, fmt.Errorf("%w; commit %s stays in effect", why, w.catalog.commit.Short()))
+	return w.catalog.commit, nil
 }
 
 // evaluate decides for every application of the repository what the head and the

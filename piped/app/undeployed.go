@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -141,6 +142,9 @@ func (u *undeployed) touching(ctx context.Context, mirror *git.Repo, rule config
 	}
 	for _, s := range steps[:min(len(steps), maxLookedAt)] {
 		touched, err := u.touched(ctx, mirror, rule, at, s.Parent, s.Commit)
+		if errors.Is(err, git.ErrBeyond) {
+			touched, err = true, nil // a commit that is too large to be compared may touch anything
+		}
 		if err != nil {
 			return nil, err
 		}

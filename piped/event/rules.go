@@ -14,6 +14,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -59,7 +60,7 @@ func (w *Watcher) readRules(ctx context.Context, repo Repository, head deploy.Co
 		return nil, err
 	}
 	s := &ruleSet{commit: head, files: files}
-	if err := w.readShared(repo, s); err != nil {
+	if err := w.readShared(ctx, repo, s); err != nil {
 		return nil, fmt.Errorf("read the event rules of repository %s at commit %s: %w", repo.ID, head.Short(), err)
 	}
 	apps, err := w.applications(ctx, repo.ID)
@@ -74,16 +75,38 @@ func (w *Watcher) readRules(ctx context.Context, repo Repository, head deploy.Co
 	return s, nil
 }
 
+// Bounds of the files that event rules are read from.
+const (
+	maxRuleFiles = 1000
+	maxRuleBytes = 16 << 20 // of all of them
+)
+
 // readShared reads PipeCD's older form.
-func (w *Watcher) readShared(repo Repository, s *ruleSet) error {
-	err := fs.WalkDir(s.files, config.SharedDir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) ||
-			!repo.Files.Reads(strings.TrimPrefix(name, config.SharedDir+"/")) {
-			return err
+func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) error {
+	everywhere := func(string) bool { return true }
+	isRuleFile := func(name string) bool { return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) }
+	names, err := source.FindFiles(ctx, s.files, config.SharedDir, everywhere, isRuleFile, maxRuleFiles)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no such directory
+	}
+	if err != nil {
+		return err
+	}
+	left := maxRuleBytes
+	for _, name := range names {
+		if !repo.Files.Reads(strings.TrimPrefix(name, config.SharedDir+"/")) {
+			continue
+		}
+		info, err := fs.Lstat(s.files, name)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // a symbolic link, which is not followed
 		}
 		data, err := fs.ReadFile(s.files, name)
 		if err != nil {
 			return err
+		}
+		if left -= len(data); left < 0 {
+			return deploy.Errorf(deploy.Invalid, "%s: the files of event rules have more than %d bytes; remove some", name, maxRuleBytes)
 		}
 		rules, err := config.ParseEventRules(name, data)
 		w.sayBroken(repo.ID, name, err)
@@ -91,12 +114,8 @@ func (w *Watcher) readShared(repo Repository, s *ruleSet) error {
 			r.Handler.Config.CommitMessage = repo.Files.CommitMessage
 			s.rules = append(s.rules, rule{EventRule: r, file: name, dir: "."})
 		}
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no such directory
 	}
-	return err
+	return nil
 }
 
 // applications returns the enabled applications of a repository by the paths of

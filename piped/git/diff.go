@@ -16,7 +16,8 @@ import (
 // whatever lies between them: files added, deleted, with another content or
 // mode, and both names of a renamed one. Paths are sorted and as they are in
 // Git, unquoted. The kind is NotFound when the mirror lacks one of the commits,
-// as after a force-push.
+// as after a force-push; the cause is ErrBeyond when one of them is beyond the bounds
+// of what the agent reads.
 func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	a, err := r.commit(from)
 	if err != nil {
@@ -26,9 +27,24 @@ func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := differ{ctx: ctx, objects: r.objects}
-	if err := d.trees("", a.TreeHash, b.TreeHash); err != nil {
+	paths, err := r.objects.changed(ctx, a.TreeHash, b.TreeHash)
+	if err != nil {
 		return nil, deploy.Errorf(deploy.Internal, "compare commits %s and %s of %s: %w", from, to, r.Remote(), err)
+	}
+	return paths, nil
+}
+
+// changed returns the paths that differ between two root directories, sorted. The cause
+// of the error is ErrBeyond when one of them is beyond the bounds.
+func (o *objects) changed(ctx context.Context, from, to plumbing.Hash) ([]string, error) {
+	for _, root := range []plumbing.Hash{from, to} {
+		if err := o.checkTree(ctx, root); err != nil {
+			return nil, err
+		}
+	}
+	d := differ{ctx: ctx, objects: o}
+	if err := d.trees("", from, to); err != nil {
+		return nil, err
 	}
 	slices.Sort(d.paths)
 	return d.paths, nil

@@ -50,6 +50,7 @@ func (r *Repo) redirect(ctx context.Context, next target) (last target, err erro
 	defer r.mu.Unlock()
 	if last.address.text != next.address.text || last.branch != next.branch {
 		r.head, _ = r.objects.ref(headRef(next.branch)) // zero if there is none
+		r.refused = refusedHead{}
 	}
 	r.target = next
 	return last, nil

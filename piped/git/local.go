@@ -28,7 +28,7 @@ func (d *localDialer) dial(context.Context) (session, error) {
 	for _, dir := range []string{d.path, filepath.Join(d.path, ".git")} {
 		if isRepository(dir) {
 			sto := filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(localCacheSize),
-				filesystem.Options{MaxOpenDescriptors: openPacks, AlternatesFS: osfs.New("/")})
+				filesystem.Options{MaxOpenDescriptors: openPacks, LargeObjectThreshold: largeObjectToDisk, AlternatesFS: osfs.New("/")})
 			return &localSession{dir: dir, sto: sto, batch: copyBatchSize}, nil
 		}
 	}
@@ -134,6 +134,9 @@ func (c *copier) tree(h plumbing.Hash) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	if n, err := c.from.EncodedObjectSize(h); err == nil && n > c.into.limits.meta {
+		return beyond("read tree %s: a directory of %d bytes; expected at most %d", h, n, c.into.limits.meta)
+	}
 	t, err := object.GetTree(c.from, h)
 	if err != nil {
 		return fmt.Errorf("read tree %s: %w", h, err)
@@ -166,6 +169,10 @@ func (c *copier) add(h plumbing.Hash) error {
 	if err != nil {
 		return fmt.Errorf("read object %s: %w", h, err)
 	}
+	if n > c.into.limits.blob {
+		c.into.partial = true
+		return nil // as a server's: it is left out
+	}
 	c.batch, c.bytes = append(c.batch, h), c.bytes+n
 	if c.bytes < c.limit {
 		return nil
@@ -180,7 +187,7 @@ func (c *copier) flush() error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	err := c.into.addPack(func(w io.Writer) error {
+	err := c.into.addPack(c.ctx, func(w io.Writer) error {
 		// No search for deltas: it costs more than it saves here.
 		if _, err := packfile.NewEncoder(w, c.from, false).Encode(c.batch, 0); err != nil {
 			return fmt.Errorf("copy objects: %w", err)

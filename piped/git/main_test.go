@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,12 @@ import (
 // TestMain gives the tests a home of their own: no keys, no known hosts, no ssh
 // agent of the developer's.
 func TestMain(m *testing.M) {
+	if bomb := strings.Fields(os.Getenv(bombVariable)); len(bomb) == 3 {
+		if err := bombChild(bomb[0], bomb[1], bomb[2]); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	home, err := os.MkdirTemp("", "home")
 	if err != nil {
 		panic(err)

@@ -1,14 +1,12 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +57,9 @@ func (r *Repo) Merge(ctx context.Context, branch, commit string) (_ *Merge, err 
 		return nil, err
 	}
 	o, err := r.beside()
+	if err == nil {
+		o.limits.pack = min(o.limits.pack, maxMergePack)
+	}
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Internal, "merge branch %s of %s: make room for it: %w", branch, r.Remote(), err)
 	}
@@ -116,12 +117,19 @@ func (r *Repo) fetchBranch(ctx context.Context, o *objects, branch string, commi
 	}
 	if !o.has(head) {
 		w.touch()
-		if err := s.fetch(w, head, o); err != nil {
-			return r.unavailable(w, "fetch branch "+branch, err)
+		err = s.fetch(w, head, o)
+	}
+	if err == nil {
+		w.rest() // the rest is our own work
+		if err = checkCommit(o, head); err != nil {
+			err = fmt.Errorf("the remote sent an incomplete history: %w", err)
 		}
 	}
-	if err := checkCommit(o, head); err != nil {
-		return r.unavailable(w, "fetch branch "+branch, fmt.Errorf("the remote sent an incomplete history: %w", err))
+	if errors.Is(err, ErrBeyond) {
+		return deploy.Errorf(deploy.Invalid, "fetch branch %s of %s: %w; correct that in a new commit", branch, r.Remote(), err)
+	}
+	if err != nil {
+		return r.unavailable(w, "fetch branch "+branch, err)
 	}
 	return r.contains(ctx, o, branch, head, commit)
 }
@@ -149,6 +157,14 @@ func (o *objects) mergeCommits(ctx context.Context, ours, theirs *object.Commit,
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
+	for _, c := range []*object.Commit{ours, theirs} {
+		if err := o.checkCommitTree(ctx, c.Hash); err != nil {
+			return plumbing.ZeroHash, refusedMerge(c, err)
+		}
+	}
+	if err := o.checkTree(ctx, base); err != nil {
+		return plumbing.ZeroHash, refusedMerge(ours, err)
+	}
 	m := &merger{ctx: ctx, objects: o}
 	tree, err := m.trees("", base, ours.TreeHash, theirs.TreeHash)
 	if err != nil {
@@ -160,7 +176,15 @@ func (o *objects) mergeCommits(ctx context.Context, ours, theirs *object.Commit,
 	if tree.IsZero() {
 		return o.put(&object.Tree{}) // as Git has it of a commit without files
 	}
-	return tree, nil
+	return tree, refusedMerge(theirs, o.checkTree(ctx, tree))
+}
+
+// refusedMerge gives the error about a commit that is beyond the bounds its kind.
+func refusedMerge(c *object.Commit, err error) error {
+	if errors.Is(err, ErrBeyond) {
+		return deploy.Errorf(deploy.Invalid, "commit %s: %w; correct that in a new commit", deploy.ShortHash(c.Hash.String()), err)
+	}
+	return err
 }
 
 func few(conflicts []string) string {
@@ -232,10 +256,9 @@ func (m *Merge) Changed(ctx context.Context, from string) ([]string, error) {
 	}
 	c, err := m.objects.commit(plumbing.NewHash(from))
 	if err == nil {
-		d := differ{ctx: ctx, objects: m.objects}
-		if err = d.trees("", c.TreeHash, m.tree); err == nil {
-			slices.Sort(d.paths)
-			return d.paths, nil
+		var paths []string
+		if paths, err = m.objects.changed(ctx, c.TreeHash, m.tree); err == nil {
+			return paths, nil
 		}
 	}
 	return nil, deploy.Errorf(deploy.Internal, "compare commit %s with the merge of %s: %w", from, m.Head.Hash, err)
@@ -258,7 +281,7 @@ func (r *Repo) beside() (*objects, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	o := openObjects(dir)
-	o.under, o.maxPack = r.objects, maxMergePack
+	o.under, o.limits = r.objects, r.objects.limits
 	return o, nil
 }
 
@@ -279,6 +302,3 @@ func removeMerges(mirror string) error {
 	}
 	return errors.Join(errs...)
 }
-
-// packLimit returns how many bytes a pack that is received may have.
-func (o *objects) packLimit(otherwise int64) int64 { return cmp.Or(o.maxPack, otherwise) }

@@ -43,18 +43,21 @@ type objects struct {
 	dir string
 
 	// What is not here is looked for in under, when it is not nil.
-	under   *objects
-	maxPack int64 // bytes of a pack that is received; 0 is no limit
+	under  *objects
+	limits bounds
+	// partial reports that files were left out of what was received, for who receives.
+	partial bool
 
-	mu      sync.Mutex
-	sto     *filesystem.Storage
-	trees   map[plumbing.Hash][]object.TreeEntry
-	entries int // held in trees
+	mu       sync.Mutex
+	sto      *filesystem.Storage
+	trees    map[plumbing.Hash][]object.TreeEntry
+	entries  int                          // held in trees
+	measures map[plumbing.Hash]treeExtent // of directories that are within the limits
 }
 
 func openObjects(dir string) *objects {
 	return &objects{
-		dir: dir,
+		dir: dir, limits: defaultBounds(),
 		sto: filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(objectCacheSize), filesystem.Options{
 			MaxOpenDescriptors: openPacks, LargeObjectThreshold: largeObjectToDisk,
 		}),
@@ -124,6 +127,8 @@ func (o *objects) commitsWith(ctx context.Context, digits string) ([]string, err
 	return slices.Compact(out), nil
 }
 
+var errName = errors.New("forbidden name")
+
 // tree returns a directory's entries sorted by name; the caller must not change
 // them. Names a file system could misread are refused.
 func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
@@ -133,6 +138,9 @@ func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 	if entries, ok := o.trees[h]; ok {
 		return entries, nil
 	}
+	if n, err := o.sto.EncodedObjectSize(h); err == nil && n > o.limits.meta {
+		return nil, beyond("read tree %s: a directory of %d bytes; expected at most %d", h, n, o.limits.meta)
+	}
 	t, err := object.GetTree(o.sto, h)
 	if err != nil {
 		return nil, fmt.Errorf("read tree %s: %w", h, err)
@@ -141,7 +149,7 @@ func (o *objects) tree(h plumbing.Hash) ([]object.TreeEntry, error) {
 	slices.SortFunc(entries, func(a, b object.TreeEntry) int { return cmp.Compare(a.Name, b.Name) })
 	for i, e := range entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.Contains(e.Name, "/") || strings.EqualFold(e.Name, ".git") {
-			return nil, fmt.Errorf("read tree %s: entry %q has a forbidden name", h, e.Name)
+			return nil, fmt.Errorf("read tree %s: entry %q has a %w", h, e.Name, errName)
 		}
 		if i > 0 && entries[i-1].Name == e.Name {
 			return nil, fmt.Errorf("read tree %s: entry %q stands twice", h, e.Name)
@@ -177,12 +185,16 @@ func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, 
 	o = o.holder(h)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	size, err := o.sto.EncodedObjectSize(h) // not of the object itself, which is held in memory while its size is asked for
+	if errors.Is(err, plumbing.ErrObjectNotFound) && of == plumbing.BlobObject {
+		return nil, beyond("%s is not in the mirror, which holds none of more than %d bytes", what, o.limits.blob)
+	}
+	if err == nil && size > limit {
+		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %d", what, size, limit)
+	}
 	obj, err := o.sto.EncodedObject(of, h)
 	if err != nil {
 		return nil, fmt.Errorf("read object %s: %w", h, err)
-	}
-	if obj.Size() > limit {
-		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %d", what, obj.Size(), limit)
 	}
 	r, err := obj.Reader()
 	if err != nil {
@@ -194,30 +206,6 @@ func (o *objects) content(of plumbing.ObjectType, what string, h plumbing.Hash, 
 		return nil, fmt.Errorf("read object %s: %w", h, err)
 	}
 	return data, nil
-}
-
-// addPack stores the pack that write produces, wholly or not at all. One caller
-// at a time; readers are held up only while the pack is opened and closed.
-func (o *objects) addPack(write func(io.Writer) error) error {
-	o.mu.Lock()
-	w, err := o.sto.PackfileWriter()
-	o.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("open a new pack: %w", err)
-	}
-	writeErr := write(w)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	err = w.Close()
-	if writeErr == nil && err == nil {
-		return nil
-	}
-	o.sto.Reindex() // the failed pack may be listed already
-	o.removeLeftovers()
-	if writeErr != nil {
-		return writeErr
-	}
-	return fmt.Errorf("index the received pack: %w", err)
 }
 
 // removeLeftovers removes what an interrupted fetch left behind: unfinished

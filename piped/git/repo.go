@@ -29,6 +29,8 @@ type Config struct {
 	Logger   *slog.Logger     // nil discards
 	Now      func() time.Time // nil is time.Now
 	Observer Observer         // nil: nobody is told
+
+	bounds *bounds // nil: those of defaultBounds
 }
 
 // Repo is a mirror of one branch of one remote. Its methods are safe for
@@ -43,6 +45,8 @@ type Repo struct {
 	head   plumbing.Hash // zero until the first Sync
 	stats  Stats
 	state  State // but for what target and head hold
+	// refused is the head that was refused last.
+	refused refusedHead
 }
 
 // target is what a Repo follows, and how it gets there.
@@ -80,6 +84,9 @@ func Open(c Config) (*Repo, error) {
 	}
 	if err := removeMerges(mirrorDir(c.Dir, c.ID)); err != nil {
 		c.Logger.Warn("what merges of an earlier process left behind cannot be removed", "repo", c.ID, "error", err)
+	}
+	if c.bounds != nil {
+		o.limits = *c.bounds
 	}
 	r := &Repo{cfg: c, target: t, objects: o, flights: newFlights()}
 	if h, err := o.ref(headRef(c.Branch)); err == nil {

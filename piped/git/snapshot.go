@@ -36,7 +36,7 @@ func OpenHead(dir string) (*Snapshot, error) {
 	sto := filesystem.NewStorageWithOptions(osfs.New(dir), cache.NewObjectLRU(objectCacheSize), filesystem.Options{
 		MaxOpenDescriptors: openPacks, LargeObjectThreshold: largeObjectToDisk, AlternatesFS: osfs.New(string(filepath.Separator)),
 	})
-	o := &objects{dir: dir, sto: sto, trees: map[plumbing.Hash][]object.TreeEntry{}}
+	o := &objects{dir: dir, limits: defaultBounds(), sto: sto, trees: map[plumbing.Hash][]object.TreeEntry{}}
 	s, err := o.head()
 	if err != nil {
 		return nil, errors.Join(deploy.Errorf(deploy.Invalid, "read HEAD of the Git repository %s: %w", dir, err), o.close())

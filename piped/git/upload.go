@@ -2,10 +2,8 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -43,7 +41,7 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 	req := packp.NewUploadPackRequestFromCapabilities(s.capabilities)
 	req.Wants = []plumbing.Hash{want}
 	req.Haves = into.haves()
-	_, err := s.receive(w, req, into, into.packLimit(math.MaxInt64))
+	_, err := s.receive(w, req, into, into.limits.pack)
 	return err
 }
 
@@ -62,7 +60,7 @@ func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into 
 	} else if req.Capabilities.Supports(capability.Sideband) {
 		pack = sideband.NewDemuxer(sideband.Sideband, pack)
 	}
-	return res.Shallows, into.addPack(func(to io.Writer) error {
+	return res.Shallows, into.addPack(w, func(to io.Writer) error {
 		n, err := io.Copy(to, pack)
 		w.rest() // indexing is our own work
 		if err == nil && n == 0 {
@@ -83,7 +81,7 @@ type touchingReader struct {
 	left int64
 }
 
-var errTooLarge = errors.New("the remote sent more than may be kept")
+var errTooLarge = fmt.Errorf("the remote sent more than may be kept: %w", ErrBeyond)
 
 func (t *touchingReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)

@@ -1,16 +1,19 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
+	"time"
 	"unicode/utf8"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/git"
 )
 
 // Candidate is one application configuration found in a tree. Config is nil
@@ -25,43 +28,103 @@ type Candidate struct {
 // Path returns the configuration file's path from the root of the tree.
 func (c Candidate) Path() string { return path.Join(c.Dir, c.ConfigFile) }
 
+// Bounds of the application configurations of one tree.
+const (
+	maxCandidates     = 10_000
+	maxCandidateBytes = 32 << 20 // of all of them
+	maxCandidateTime  = time.Minute
+)
+
+// finder is a tree that finds files in bounded time and memory, however often a
+// directory stands in it. Those of package git do.
+type finder interface {
+	Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error)
+}
+
 // Candidates returns every application configuration in the tree, ordered by
 // path. A file that cannot be read or does not parse carries its own error and
-// spoils no other; the error returned is for a tree that cannot be walked.
+// spoils no other; the error returned is for a tree that cannot be walked, and of kind
+// deploy.Invalid for one with more configurations than are read.
 // Other files are not opened. A directory whose name is not UTF-8 is passed over
 // with all that is in it: it has no path by which an application could be named.
-func Candidates(fsys fs.FS) ([]Candidate, error) {
-	var out []Candidate
-	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return fmt.Errorf("list %s: %w", name, err)
-		case entry.IsDir() && (entry.Name() == ".git" || !utf8.ValidString(entry.Name())):
-			return fs.SkipDir
-		case entry.IsDir() || !config.IsApplicationConfig(entry.Name()):
-			return nil
-		}
-		out = append(out, CandidateAt(fsys, name))
-		return nil
-	})
+func Candidates(ctx context.Context, fsys fs.FS) ([]Candidate, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxCandidateTime, deploy.Errorf(deploy.Invalid,
+		"reading them takes longer than %s; remove application configurations, or split the repository", maxCandidateTime))
+	defer cancel()
+	names, err := FindFiles(ctx, fsys, ".", func(dir string) bool { return dir != ".git" && utf8.ValidString(dir) }, config.IsApplicationConfig, maxCandidates)
 	if err != nil {
 		return nil, fmt.Errorf("look for application configurations: %w", err)
 	}
+	out := make([]Candidate, 0, len(names))
+	left := int64(maxCandidateBytes)
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("read application configurations: %w", context.Cause(ctx))
+		}
+		c, size := candidateAt(fsys, name)
+		if left -= size; left < 0 {
+			return nil, deploy.Errorf(deploy.Invalid, "%s: the application configurations of the commit have more than %d bytes; remove some, or split the repository", name, maxCandidateBytes)
+		}
+		out = append(out, c)
+	}
 	return out, nil
+}
+
+// FindFiles returns the paths of all files below dir that are wanted by their base
+// names, ordered as by fs.WalkDir; directories that enter refuses by theirs are left
+// out. The kind is deploy.Invalid when there are more than most of them.
+func FindFiles(ctx context.Context, fsys fs.FS, dir string, enter, wanted func(name string) bool, most int) ([]string, error) {
+	if f, ok := fsys.(finder); ok {
+		names, err := f.Find(ctx, dir, enter, wanted, most)
+		if errors.Is(err, git.ErrBeyond) {
+			return nil, deploy.Errorf(deploy.Invalid, "%w; remove files, or split the repository", err)
+		}
+		return names, err
+	}
+	var out []string
+	err := fs.WalkDir(fsys, dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("list %s: %w", name, err)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case entry.IsDir() && name != dir && !enter(entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir() || !wanted(entry.Name()):
+			return nil
+		case len(out) == most:
+			return deploy.Errorf(deploy.Invalid, "%s: one of more than %d such files; remove files, or split the repository", name, most)
+		}
+		out = append(out, name)
+		return nil
+	})
+	return out, err
 }
 
 // CandidateAt returns the application configuration at a path of the tree. Its
 // error is of kind deploy.NotFound when there is no such file. A panic on what the
 // file holds is the error of that file alone.
-func CandidateAt(fsys fs.FS, name string) (c Candidate) {
+func CandidateAt(fsys fs.FS, name string) Candidate {
+	c, _ := candidateAt(fsys, name)
+	return c
+}
+
+// candidateAt returns the number of bytes that were read, too.
+func candidateAt(fsys fs.FS, name string) (c Candidate, size int64) {
 	c = Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Config, c.Err = nil, deploy.Errorf(deploy.Invalid, "%s: internal error while reading it: %v; please report it with the file", name, cause)
 		}
 	}()
-	c.Config, c.Err = readConfig(fsys, name)
-	return c
+	data, err := readFile(fsys, name, strict.MaxSize)
+	if err != nil {
+		c.Err = err
+		return c, 0
+	}
+	size = int64(len(data))
+	c.Config, c.Err = config.ParseApplication(name, data)
+	return c, size
 }
 
 func readConfig(fsys fs.FS, name string) (*config.Application, error) {

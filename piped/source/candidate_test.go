@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,7 +40,7 @@ func TestCandidates(t *testing.T) {
 		"apps/old/.pipe.yaml", head+"  name: old\n",
 		"apps/dir/app.pipecd.yaml/file", "a directory of that name is none",
 	)
-	found, err := Candidates(fsys)
+	found, err := Candidates(t.Context(), fsys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestCandidatesOpensOnlyConfigurations(t *testing.T) {
 		fsys[fmt.Sprintf("dir%d/file%d.yaml", i%100, i)] = &fstest.MapFile{}
 	}
 	count := 0
-	found, err := Candidates(opened{fsys, &count})
+	found, err := Candidates(t.Context(), opened{fsys, &count})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %v, %v, want one candidate", found, err)
 	}
@@ -118,14 +119,14 @@ func (b broken) ReadDir(name string) ([]fs.DirEntry, error) {
 func TestCandidatesBesideNamesThatAreNotUTF8(t *testing.T) {
 	const text = head + "  name: web\n"
 	tree := files("web/app.pipecd.yaml", text, "caf\xe9/app.pipecd.yaml", text, "web/caf\xe9/in/app.pipecd.yaml", text, "web/caf\xe9.yaml", text)
-	got, err := Candidates(tree)
+	got, err := Candidates(t.Context(), tree)
 	if err != nil || len(got) != 1 || got[0].Path() != "web/app.pipecd.yaml" || got[0].Err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
 func TestCandidatesOfATreeThatCannotBeWalked(t *testing.T) {
-	_, err := Candidates(broken{files("apps/web/app.pipecd.yaml", head+"  name: web\n")})
+	_, err := Candidates(t.Context(), broken{files("apps/web/app.pipecd.yaml", head+"  name: web\n")})
 	want := "look for application configurations: list apps: object is missing"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -150,7 +151,7 @@ func (e explosive) Open(name string) (fs.File, error) {
 func TestPanicSpoilsOneCandidate(t *testing.T) {
 	good := []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n")
 	tree := explosive{fstest.MapFS{"a/app.pipecd.yaml": {Data: good}, "b/app.pipecd.yaml": {Data: good}}, "a/app.pipecd.yaml"}
-	found, err := Candidates(tree)
+	found, err := Candidates(t.Context(), tree)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -159,5 +160,29 @@ func TestPanicSpoilsOneCandidate(t *testing.T) {
 	}
 	if found[1].Err != nil || found[1].Config.Name != "web" {
 		t.Errorf("the good one: %v", found[1].Err)
+	}
+}
+
+func TestWhatCandidatesTakeIsBounded(t *testing.T) {
+	large := head + "  name: x\n" + strings.Repeat("# a comment\n", 80_000)
+	many, bytes := fstest.MapFS{}, fstest.MapFS{}
+	for n := range maxCandidates + 1 {
+		many[fmt.Sprintf("a%05d/app.pipecd.yaml", n)] = &fstest.MapFile{}
+	}
+	for n := range maxCandidateBytes/len(large) + 1 {
+		bytes[fmt.Sprintf("b%05d/app.pipecd.yaml", n)] = &fstest.MapFile{Data: []byte(large)}
+	}
+	for want, tree := range map[string]fstest.MapFS{
+		"a10000/app.pipecd.yaml: one of more than 10000 such files":                                          many,
+		"b00034/app.pipecd.yaml: the application configurations of the commit have more than 33554432 bytes": bytes,
+	} {
+		if _, err := Candidates(t.Context(), tree); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Candidates(ended, many); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context ended: got %v", err)
 	}
 }

@@ -64,7 +64,7 @@ func TestCommitsOfAGitRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Candidates(tree)
+	found, err := Candidates(t.Context(), tree)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,9 @@ func (t *treeReader) dir(name string, depth int) error {
 		return context.Cause(t.ctx)
 	}
 	at := path.Join(t.root, name)
+	if t.left.files--; t.left.files < 0 { // directories count, too: links make many of few
+		return deploy.Errorf(deploy.Invalid, "%s: the chart with its dependencies has too many files and directories", at)
+	}
 	if depth == 0 {
 		return deploy.Errorf(deploy.Invalid, "%s: the directories of the chart are nested more than %d deep", at, maxDirectories)
 	}

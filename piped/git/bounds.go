@@ -1,0 +1,55 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// bounds limit what a repository can make this process hold, compute and store. Every
+// repository has them: what is pushed to one is not under the control of who runs the
+// agent.
+type bounds struct {
+	pack    int64 // bytes of a pack that is received
+	objects int   // objects of a pack
+	blob    int64 // bytes of a file that a mirror holds
+	meta    int64 // bytes of a directory, a commit or a tag
+	delta   int64 // bytes of the instructions of a delta
+	base    int64 // bytes of each object that a readable file is a delta of
+	// inflated and ratio limit what all objects of a pack inflate to, in bytes: so
+	// much, and so many times the pack's size.
+	inflated, ratio int64
+
+	paths     int   // files and directories of a commit
+	pathBytes int64 // of their paths, together
+	depth     int   // of nested directories
+}
+
+func defaultBounds() bounds {
+	return bounds{
+		pack: 4 << 30, objects: 3_000_000, blob: 1 << 30, meta: 8 << 20, delta: 64 << 20, base: 128 << 20,
+		inflated: 4 << 30, ratio: 256,
+		paths: 500_000, pathBytes: 48 << 20, depth: 256,
+	}
+}
+
+// ErrRefused is the cause of Sync's error for a head that is beyond the bounds of what
+// the agent reads. The last good head stays Head until the branch moves.
+var ErrRefused = errors.New("refused")
+
+// refusal of a head, of kind Invalid; why names the path where there is one.
+func (r *Repo) refuseHead(h plumbing.Hash, why error) error {
+	return deploy.Errorf(deploy.Invalid, "commit %s of branch %s of %s is %w, and the last good commit stays in effect: %w; correct that in a new commit",
+		deploy.ShortHash(h.String()), r.follows().branch, r.Remote(), ErrRefused, why)
+}
+
+// ErrBeyond is the cause of every error about a commit, or about what a remote sent,
+// that is beyond the bounds.
+var ErrBeyond = errors.New("more than the agent reads")
+
+func beyond(format string, args ...any) error {
+	return fmt.Errorf(format+": %w", append(args, ErrBeyond)...)
+}

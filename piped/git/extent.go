@@ -1,0 +1,157 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+)
+
+// treeExtent is how much a directory holds, everything below it included.
+type treeExtent struct {
+	paths int64 // files and directories
+	bytes int64 // of their paths from the directory on
+	depth int   // of nested directories
+}
+
+// maxExtents bounds how many directories' extents are remembered.
+const maxExtents = 200_000
+
+// checkTree returns an error, ErrBeyond with the path, for the root directory of a
+// commit that holds more than the limits allow. A directory that stands in many places
+// is read once, and those that were checked before cost nothing.
+func (o *objects) checkTree(ctx context.Context, root plumbing.Hash) error {
+	_, err := o.extent(ctx, "", root, 0)
+	return err
+}
+
+// checkCommitTree is checkTree for a commit. If o received it in part, its files must be
+// there, too.
+func (o *objects) checkCommitTree(ctx context.Context, h plumbing.Hash) error {
+	c, err := o.commit(h)
+	if err != nil {
+		return err
+	}
+	if err := o.checkTree(ctx, c.TreeHash); err != nil || !o.partial {
+		return err
+	}
+	return o.checkFiles(ctx, "", c.TreeHash, map[plumbing.Hash]bool{})
+}
+
+// checkFiles returns an error for the first file that was left out of what was
+// received. The directories in seen hold none.
+func (o *objects) checkFiles(ctx context.Context, dir string, h plumbing.Hash, seen map[plumbing.Hash]bool) error {
+	if seen[h] {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	entries, err := o.tree(h)
+	if errors.Is(err, errName) {
+		return nil // who reads it says so
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name)
+		switch {
+		case entry.Mode == filemode.Dir:
+			if err := o.checkFiles(ctx, name, entry.Hash, seen); err != nil {
+				return err
+			}
+		case entry.Mode != filemode.Submodule && !o.has(entry.Hash):
+			return beyond("%s: a file of more than %d bytes, or a change of so large a one", shortPath(name), o.limits.blob)
+		}
+	}
+	seen[h] = true
+	return nil
+}
+
+// extent returns how much a directory holds; dir is its path. It reads as many entries
+// as the limits allow, at most: each one that is read counts.
+func (o *objects) extent(ctx context.Context, dir string, h plumbing.Hash, depth int) (e treeExtent, err error) {
+	if known, ok := o.knownExtent(h); ok {
+		return known, o.within(dir, known, depth)
+	}
+	if ctx.Err() != nil {
+		return e, context.Cause(ctx)
+	}
+	if depth > o.limits.depth {
+		return e, beyond("%s: directories are nested more than %d deep", shortPath(dir), o.limits.depth)
+	}
+	entries, err := o.tree(h)
+	if errors.Is(err, ErrBeyond) {
+		return e, fmt.Errorf("%s: %w", shortPath(dir), err)
+	}
+	if errors.Is(err, errName) {
+		return e, nil // who reads it says so
+	}
+	if err != nil {
+		return e, err
+	}
+	for _, entry := range entries {
+		e.paths, e.bytes = e.paths+1, e.bytes+int64(len(entry.Name))+1
+		if entry.Mode == filemode.Dir {
+			below, err := o.extent(ctx, path.Join(dir, entry.Name), entry.Hash, depth+1)
+			if err != nil {
+				return e, err
+			}
+			e.paths, e.bytes = e.paths+below.paths, e.bytes+below.bytes+below.paths*int64(len(entry.Name)+1)
+			e.depth = max(e.depth, below.depth+1)
+		}
+		if err := o.within(path.Join(dir, entry.Name), e, depth); err != nil {
+			return e, err
+		}
+	}
+	o.rememberExtent(h, e)
+	return e, nil
+}
+
+// within compares what a directory at a depth holds, as far as it was read up to a
+// path, with the limits.
+func (o *objects) within(at string, e treeExtent, depth int) error {
+	switch {
+	case e.paths > int64(o.limits.paths):
+		return beyond("%s: the commit holds more than %d files and directories", shortPath(at), o.limits.paths)
+	case e.bytes > o.limits.pathBytes:
+		return beyond("%s: the paths of the commit's files have more than %d bytes", shortPath(at), o.limits.pathBytes)
+	case depth+e.depth > o.limits.depth:
+		return beyond("%s: directories are nested more than %d deep", shortPath(at), o.limits.depth)
+	}
+	return nil
+}
+
+func (o *objects) knownExtent(h plumbing.Hash) (treeExtent, bool) {
+	o = o.holder(h)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e, ok := o.measures[h]
+	return e, ok
+}
+
+func (o *objects) rememberExtent(h plumbing.Hash, e treeExtent) {
+	o = o.holder(h)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.measures == nil || len(o.measures) >= maxExtents {
+		o.measures = map[plumbing.Hash]treeExtent{}
+	}
+	o.measures[h] = e
+}
+
+// shortPath returns a path that may be very long, or empty, as messages show it.
+func shortPath(name string) string {
+	const most = 200
+	switch {
+	case name == "":
+		return "the root directory"
+	case len(name) > most:
+		return name[:most] + "..."
+	}
+	return name
+}

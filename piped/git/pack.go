@@ -1,0 +1,74 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func (o *objects) packDir() string { return filepath.Join(o.dir, "objects", "pack") }
+
+// addPack stores the pack that write produces, wholly or not at all, but for files
+// that are too large to be read. Readers are not held up. The error is ErrBeyond for
+// what is beyond the limits.
+func (o *objects) addPack(ctx context.Context, write func(io.Writer) error) (err error) {
+	if err := os.MkdirAll(o.packDir(), 0o700); err != nil {
+		return fmt.Errorf("open a new pack: %w", err)
+	}
+	f, err := os.CreateTemp(o.packDir(), "tmp_pack_")
+	if err != nil {
+		return fmt.Errorf("open a new pack: %w", err)
+	}
+	index := strings.Replace(f.Name(), "tmp_pack_", "tmp_idx_", 1)
+	defer func() {
+		for _, name := range []string{f.Name(), index} {
+			_ = os.Remove(name) // it has another name if all went well
+		}
+	}()
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return err
+	}
+	sum, whole, err := indexPack(ctx, f.Name(), index, o.limits)
+	if err != nil {
+		return fmt.Errorf("index the received pack: %w", err)
+	}
+	o.partial = o.partial || !whole
+	return o.take(filepath.Join(o.packDir(), "pack-"+sum.String()), f.Name(), index)
+}
+
+// take gives a pack and its index their names, the index first: one without a pack is
+// a leftover.
+func (o *objects) take(name, pack, index string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.sto.Reindex()
+	if err := os.Rename(index, name+".idx"); err != nil {
+		return fmt.Errorf("store the received pack: %w", err)
+	}
+	if err := os.Rename(pack, name+".pack"); err != nil {
+		return fmt.Errorf("store the received pack: %w", err)
+	}
+	return nil
+}
+
+// adopt moves all packs of another database into this one.
+func (o *objects) adopt(from *objects) error {
+	packs, err := filepath.Glob(filepath.Join(from.packDir(), "pack-*.pack"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.packDir(), 0o700); err != nil {
+		return err
+	}
+	for _, pack := range packs {
+		base := strings.TrimSuffix(pack, ".pack")
+		if err := o.take(filepath.Join(o.packDir(), filepath.Base(base)), pack, base+".idx"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

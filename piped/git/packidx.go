@@ -1,0 +1,87 @@
+package git
+
+import (
+	"bufio"
+	"crypto/sha1"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// writePackIndex writes the index of a pack in version 2 of Git's format.
+func writePackIndex(name string, objects []packed, pack plumbing.Hash) (err error) {
+	sorted := make([]int32, 0, len(objects))
+	for i := range objects {
+		if !objects[i].left {
+			sorted = append(sorted, int32(i))
+		}
+	}
+	slices.SortFunc(sorted, func(a, b int32) int { return slices.Compare(objects[a].hash[:], objects[b].hash[:]) })
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sum := sha1.New()
+	buffered := bufio.NewWriter(f)
+	w := &indexWriter{to: io.MultiWriter(buffered, sum)}
+	w.write([]byte{0xff, 't', 'O', 'c', 0, 0, 0, 2})
+	w.fanout(objects, sorted)
+	for _, i := range sorted {
+		w.write(objects[i].hash[:])
+	}
+	for _, i := range sorted {
+		w.number(objects[i].crc)
+	}
+	w.offsets(objects, sorted)
+	w.write(pack[:])
+	w.write(sum.Sum(nil))
+	return errors.Join(w.err, buffered.Flush())
+}
+
+// indexWriter writes until something fails.
+type indexWriter struct {
+	to  io.Writer
+	err error
+}
+
+func (w *indexWriter) write(p []byte) {
+	if w.err == nil {
+		_, w.err = w.to.Write(p)
+	}
+}
+
+func (w *indexWriter) number(n uint32) { w.write(binary.BigEndian.AppendUint32(nil, n)) }
+
+// fanout writes how many hashes begin with at most each byte.
+func (w *indexWriter) fanout(objects []packed, sorted []int32) {
+	n := 0
+	for first := range 256 {
+		for n < len(sorted) && int(objects[sorted[n]].hash[0]) <= first {
+			n++
+		}
+		w.number(uint32(n))
+	}
+}
+
+// offsets writes where the objects are. What is too large for 31 bits is in a table of
+// its own.
+func (w *indexWriter) offsets(objects []packed, sorted []int32) {
+	var far []int64
+	for _, i := range sorted {
+		offset := objects[i].offset
+		if offset < 1<<31 {
+			w.number(uint32(offset))
+			continue
+		}
+		w.number(1<<31 | uint32(len(far)))
+		far = append(far, offset)
+	}
+	for _, offset := range far {
+		w.write(binary.BigEndian.AppendUint64(nil, uint64(offset)))
+	}
+}
