@@ -34,12 +34,19 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}
 	c := &catalog{commit: head, entries: make(map[string]entry, len(found)), changes: changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}}
+	apps, err := w.applications(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
-		if err := w.screen(ctx, &e, head.Hash); err != nil {
-			return nil, fmt.Errorf("find out who signed commit %s: %w", head.Short(), err)
+		id := deploy.ApplicationID(e.git)
+		refused, err := w.headRefusal(ctx, apps[id], e.git, head.Hash)
+		if err != nil {
+			return nil, fmt.Errorf("find out whether commit %s counts for %s: %w", head.Short(), e.git.ConfigPath(), err)
 		}
-		c.entries[deploy.ApplicationID(e.git)] = e
+		e.refuse(refused)
+		c.entries[id] = e
 	}
 	return c, nil
 }

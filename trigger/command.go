@@ -11,7 +11,8 @@ import (
 // answer answers sync commands, of people and of chains: with a deployment of the
 // head commit, or of the commit it names, or with the reason why there is none.
 // Lookup is the error of the pass that brought the repository up to date; an
-// older commit is never deployed in place of a head that could not be read.
+// older commit is never deployed in place of a head that could not be read; in place
+// of one that is refused because it is too large, the last good one is.
 func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []deploy.Command, lookup error) {
 	failed := func(c string, err error) {
 		if err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: answered by an earlier pass
@@ -73,7 +74,7 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if refusal, err = w.unreviewed(ctx, commit, subject{app, e, provider}); refusal != "" || err != nil {
 		return r, refusal, err
 	}
-	refused, err := w.refusal(ctx, app.Git, head.Hash)
+	refused, err := w.headRefusal(ctx, app, app.Git, head.Hash)
 	if err != nil {
 		return r, "", err
 	}

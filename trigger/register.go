@@ -54,7 +54,7 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 // setMissing states on an application that the commit has it no more, if the
 // commit counts for it.
 func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error {
-	refused, err := w.refusal(ctx, app.Git, w.catalog.commit.Hash)
+	refused, err := w.headRefusal(ctx, app, app.Git, w.catalog.commit.Hash)
 	if err == nil {
 		err = w.sayRefused(ctx, app, refused)
 	}

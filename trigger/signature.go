@@ -13,6 +13,10 @@ import (
 // it must be.
 type Signatures interface {
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (string, error)
+	// MustDescend returns the name of the rule by which a head counts for the
+	// application configured at a place only if it descends from the one before, "" if
+	// there is none.
+	MustDescend(at deploy.GitPath) (rule string)
 }
 
 // refusal says why a commit does not count for the application at a place, nil if
@@ -28,14 +32,41 @@ func (w *watcher) refusal(ctx context.Context, at deploy.GitPath, commit string)
 	return nil, err
 }
 
+// headRefusal is refusal for the head, of an application as it is known; the zero value
+// is one that is not.
+func (w *watcher) headRefusal(ctx context.Context, app deploy.Application, at deploy.GitPath, head string) (refused, err error) {
+	refused, err = w.refusal(ctx, at, head)
+	if refused != nil || err != nil || w.Signatures == nil {
+		return refused, err
+	}
+	rule, before := w.Signatures.MustDescend(at), app.EvaluatedCommit
+	if before == "" && app.LastTriggered != nil {
+		before = app.LastTriggered.Trigger.Commit.Hash
+	}
+	if rule == "" || before == "" {
+		return nil, nil
+	}
+	_, descends, err := w.repo.Git.Since(ctx, before, head)
+	if err != nil && !deploy.IsKind(err, deploy.NotFound) || descends {
+		return nil, err
+	}
+	return deploy.Errorf(deploy.Invalid, "tenancy %q does not allow commit %s: it does not descend from commit %s, which was in effect before (verifyCommits.requireDescendant); "+
+		"push a commit that does, or ask those who run the agent to accept the rewritten branch", rule, deploy.ShortHash(head), deploy.ShortHash(before)), nil
+}
+
 // screen takes out of an entry what a commit says that does not count for it: then
 // it is as one that cannot be used, and says why.
-func (w *watcher) screen(ctx context.Context, e *entry, commit string) (err error) {
-	e.refused, err = w.refusal(ctx, e.git, commit)
-	if e.refused != nil {
-		e.candidate.Config, e.candidate.Err = nil, e.refused
-	}
+func (w *watcher) screen(ctx context.Context, e *entry, commit string) error {
+	refused, err := w.refusal(ctx, e.git, commit)
+	e.refuse(refused)
 	return err
+}
+
+// refuse makes an entry one of a commit that does not count, unless refused is nil.
+func (e *entry) refuse(refused error) {
+	if e.refused = refused; refused != nil {
+		e.candidate.Config, e.candidate.Err = nil, refused
+	}
 }
 
 // unsigned begins the notice on an application for which the head does not count.

@@ -18,8 +18,16 @@ import (
 // signedBy are Signatures that want commits signed in the directories of one
 // team. They read the commits from the trigger's own mirror.
 type signedBy struct {
-	lab  *lab
-	keys *signature.Keys
+	lab     *lab
+	keys    *signature.Keys
+	descend bool // a head must descend from the one before
+}
+
+func (s signedBy) MustDescend(at deploy.GitPath) string {
+	if s.descend && strings.HasPrefix(at.Dir, "team") {
+		return "team"
+	}
+	return ""
 }
 
 func (s signedBy) Signer(_ context.Context, at deploy.GitPath, commit string) (string, error) {
@@ -38,7 +46,7 @@ func (s signedBy) Signer(_ context.Context, at deploy.GitPath, commit string) (s
 }
 
 // signedLab is a lab in whose team directories only commits of ann count.
-func signedLab(t *testing.T) (l *lab, ann gittest.Signer, log *bytes.Buffer) {
+func signedLab(t *testing.T, edit ...func(*signedBy)) (l *lab, ann gittest.Signer, log *bytes.Buffer) {
 	t.Helper()
 	ann, log = gittest.NewSSHSigner(t, "ann"), &bytes.Buffer{}
 	keys, err := signature.Load(nil, []string{gittest.KeyFile(t, ann)})
@@ -46,7 +54,11 @@ func signedLab(t *testing.T) (l *lab, ann gittest.Signer, log *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	l = newLab(t, func(l *lab, c *Config) {
-		c.Signatures = signedBy{l, keys}
+		rule := signedBy{lab: l, keys: keys}
+		for _, f := range edit {
+			f(&rule)
+		}
+		c.Signatures = rule
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	})
 	return l, ann, log
@@ -227,10 +239,55 @@ func TestSignaturesThatCannotBeRead(t *testing.T) {
 
 type unreadable struct{}
 
+func (unreadable) MustDescend(deploy.GitPath) string { return "" }
+
 func (unreadable) Signer(context.Context, deploy.GitPath, string) (string, error) {
 	return "", deploy.Errorf(deploy.Unavailable, "the disk is gone")
 }
 
 func (r runningAt) Foreign(context.Context, string, deploy.Application, string) ([]deploy.AdoptedObject, error) {
 	return nil, nil
+}
+
+// TestAnOlderSignedCommit: pushing back to it brings it back, unless a head must descend
+// from the one before.
+func TestAnOlderSignedCommit(t *testing.T) {
+	for _, descend := range []bool{false, true} {
+		l, ann, _ := signedLab(t, func(s *signedBy) { s.descend = descend })
+		l.upstream.Sign = ann.Sign
+		files := map[string]string{"team/app.pipecd.yaml": appFile("web"), "team/x.yaml": "1", "free/app.pipecd.yaml": appFile("free"), "free/x.yaml": "1"}
+		first := l.push("one", files)
+		second := l.push("two", map[string]string{"team/x.yaml": "2", "free/x.yaml": "2"})
+		must(t, l.upstream.Reset(first))
+		for range 2 {
+			l.look()
+		}
+		l.wantDeployments("free", "one CANCELLED", "two CANCELLED", "one PENDING")
+		if !descend {
+			l.wantDeployments("team", "one CANCELLED", "two CANCELLED", "one PENDING")
+			continue
+		}
+		l.wantDeployments("team", "one CANCELLED", "two PENDING")
+		l.wantNotice("team", "does not descend from commit "+second[:7])
+		l.wantRefusedSync("team", "does not descend")
+		if got := l.app("team").EvaluatedCommit; got != second {
+			t.Errorf("the evaluated commit is %s, want %s", got, second)
+		}
+		// Another history from there on, signed and newer, is none that was agreed on.
+		l.push("three", map[string]string{"team/x.yaml": "3"})
+		l.wantDeployments("team", "one CANCELLED", "two PENDING")
+		must(t, l.upstream.Reset(second))
+		l.push("four", map[string]string{"team/x.yaml": "4"})
+		l.wantNotice("team", "")
+		l.wantDeployments("team", "one CANCELLED", "two CANCELLED", "four PENDING")
+	}
+}
+
+// wantRefusedSync fails unless a sync by hand of the head is refused for a reason that
+// holds text.
+func (l *lab) wantRefusedSync(dir, text string) {
+	l.t.Helper()
+	id := l.askSync(dir)
+	l.look()
+	l.wantRefused(id, text)
 }

@@ -101,6 +101,18 @@ func (t *tenants) Signer(ctx context.Context, at deploy.GitPath, commit string) 
 	return signer, nil
 }
 
+// MustDescend returns the name of the first rule by which a head counts for the
+// application configured at a place only if it descends from the one before, "" if
+// there is none.
+func (t *tenants) MustDescend(at deploy.GitPath) (rule string) {
+	for _, r := range t.rules.Load().rules.Of(at) {
+		if r.VerifyCommits != nil && r.VerifyCommits.RequireDescendant {
+			return r.Name
+		}
+	}
+	return ""
+}
+
 // verify answers whether a commit is signed with a key of a rule.
 func (t *tenancy) verify(q signed, object func(repoID, commit string) ([]byte, error)) (string, error) {
 	t.mu.Lock()

@@ -42,6 +42,9 @@ type TenancyRule struct {
 type VerifyCommits struct {
 	OpenPGP []string `yaml:"openPGP"` // public keys, armored or binary
 	SSH     []string `yaml:"ssh"`     // allowed signers, or lines of authorized_keys
+	// RequireDescendant: a head must descend from the one that was in effect before, so
+	// that pushing an older commit, signed as it may be, does not bring it back.
+	RequireDescendant bool `yaml:"requireDescendant"`
 }
 
 // Default implements strict.Defaulter.

@@ -36,7 +36,7 @@ func TestTenancyEveryField(t *testing.T) {
 			Providers: []string{"dev", "prod"}, Namespaces: []Glob{"team-a", "team-a-*"},
 			Kinds: []KindPattern{"ConfigMap", "apps/*", "core/Service", "*.example.com/*"}, DeniedKinds: []KindPattern{"DaemonSet"},
 			ClusterScoped: &no, ServiceAccount: ServiceAccount{Namespace: "team-a", Name: "deployer"},
-			VerifyCommits: &VerifyCommits{OpenPGP: []string{"/etc/piped/keys/team-a.asc", "/etc/keys/all.gpg"}, SSH: []string{"/home/someone/allowed_signers"}},
+			VerifyCommits: &VerifyCommits{OpenPGP: []string{"/etc/piped/keys/team-a.asc", "/etc/keys/all.gpg"}, SSH: []string{"/home/someone/allowed_signers"}, RequireDescendant: true},
 		},
 		{Name: "everybody", DeniedKinds: []KindPattern{"ClusterRoleBinding"}, ClusterScoped: &yes, Scripts: true},
 		{Name: "others", Otherwise: true, DeniedKinds: []KindPattern{"*"}},

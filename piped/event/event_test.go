@@ -553,3 +553,39 @@ func TestUnsignedRulesDoNotCount(t *testing.T) {
 		t.Errorf("%s commits", got)
 	}
 }
+
+// A head that does not descend from the one before says nothing to those who want that.
+func TestRulesOfAnOlderCommitDoNotCount(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		l := newLab(t)
+		files := web("web", "v1")
+		files["web/app.pipecd.yaml"] = appConfig("makePullRequest: true", setTag)
+		up, mirror := l.repository("apps", "", files)
+		app, first := l.application("apps", "web"), up.Head()
+		second := up.Push(t, "second", map[string]string{"other": "x"})
+		if err := l.store.SetEvaluatedCommit(t.Context(), second, map[string]string{app.ID: ""}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := mirror.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := up.Reset(first); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := mirror.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.settings.Repositories[0].PullRequests = &host{}
+		l.tenant = config.Tenant{{Name: "prod", VerifyCommits: &config.VerifyCommits{RequireDescendant: required}}}
+		l.config.Interval = 10 * time.Millisecond
+		l.register("e1", "v2", appWeb)
+		if !required {
+			l.run(l.ended("e1"))
+			l.want("e1", deploy.EventHandled, "opened pull request")
+			continue
+		}
+		looks := 0
+		l.run(func() bool { looks++; return looks > 20 })
+		l.want("e1", deploy.EventOpen, "")
+	}
+}

@@ -148,6 +148,9 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 		}
 		return err
 	}
+	if descends, err := w.descends(ctx, repo, app, s.commit.Hash); err != nil || !descends {
+		return err // the trigger says so, too
+	}
 	c, err := config.ParseApplication(name, data)
 	w.sayBroken(repo.ID, name, err)
 	if err != nil {
@@ -157,6 +160,22 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 		s.rules = append(s.rules, rule{EventRule: r, file: name, dir: app.Git.Dir})
 	}
 	return nil
+}
+
+// descends reports whether a head descends from the commit that was evaluated last for
+// an application whose rules require that.
+func (w *Watcher) descends(ctx context.Context, repo Repository, app deploy.Application, head string) (bool, error) {
+	required := slices.ContainsFunc(w.Tenancy.Tenant(app.Git), func(r config.TenancyRule) bool {
+		return r.VerifyCommits != nil && r.VerifyCommits.RequireDescendant
+	})
+	if !required || app.EvaluatedCommit == "" {
+		return true, nil
+	}
+	_, ok, err := repo.Git.Since(ctx, app.EvaluatedCommit, head)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return false, nil
+	}
+	return ok, err
 }
 
 // sayBroken says once that a file cannot be read.

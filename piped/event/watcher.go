@@ -45,6 +45,7 @@ type Git interface {
 	Head() (deploy.Commit, bool)
 	Sync(ctx context.Context) (head deploy.Commit, moved bool, err error)
 	At(commit string) (fs.FS, error)
+	Since(ctx context.Context, base, head string) (steps []git.Step, ok bool, err error)
 	WithTrailer(ctx context.Context, head, key, value string) (deploy.Commit, bool, error)
 	Push(ctx context.Context, branch string, c git.Change) (commit string, err error)
 }
