@@ -185,8 +185,8 @@ func TestDefaultLimits(t *testing.T) {
 	}
 	defer s.Close()
 	h := s.http
-	if s.hooks.maxBody != 25<<20 || cap(s.hooks.slots) != 8 {
-		t.Errorf("%d bytes and %d deliveries at once, want 25 MiB and 8", s.hooks.maxBody, cap(s.hooks.slots))
+	if l := s.hooks.limits; l.body != 25<<20 || s.hooks.slots.most != 8 || s.hooks.slots.perAddress != 4 || l.rate != 16<<10 || l.slack != 3*time.Second {
+		t.Errorf("limits %+v, want 25 MiB, 8 deliveries at once, 4 of one address, and 16 KiB/s after 3 s", l)
 	}
 	order := []time.Duration{0, h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout}
 	if !slices.IsSorted(order) || h.ReadHeaderTimeout == 0 || h.WriteTimeout == h.ReadTimeout {
@@ -222,5 +222,77 @@ func TestShutdownWaitsForDeliveries(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"infra"}, b.takeLooked()); diff != "" {
 		t.Errorf("looked at (-want +got):\n%s", diff)
+	}
+}
+
+// TestSlowSendersKeepNoneOut: those that claim a signature and send nothing are cut off
+// soon, and hold not all slots before.
+func TestSlowSendersKeepNoneOut(t *testing.T) {
+	b := newLab(t, func(l *limits) {
+		l.deliveries, l.perAddress, l.slack, l.read = 3, 2, 300*time.Millisecond, 20*time.Second
+	})
+	body := pushOf("shop/config", "main")
+	var open []slow
+	for range 2 {
+		open = append(open, b.beginDelivery(body))
+	}
+	if code, _ := b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body)); code != 503 {
+		t.Errorf("a third delivery of this address: code %d, want 503", code)
+	}
+	if !b.server.hooks.slots.take("192.0.2.1") {
+		t.Error("another address finds no slot")
+	}
+	b.server.hooks.slots.release("192.0.2.1")
+	unsigned := header(secret, body)
+	unsigned.Del("X-Hub-Signature-256")
+	if code, _ := b.send("POST", "/webhooks/github", unsigned, strings.NewReader(body)); code != 401 {
+		t.Errorf("an unsigned delivery while there is no slot: code %d, want 401", code)
+	}
+	began := time.Now()
+	for _, s := range open {
+		if resp := s.response(t); resp.StatusCode != 408 {
+			t.Errorf("a sender of nothing: code %d, want 408", resp.StatusCode)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("they were cut off after %s", took)
+	}
+	if code, _ := b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body)); code != 202 {
+		t.Errorf("after they were cut off: code %d, want 202", code)
+	}
+}
+
+// TestMinimumRate: a sender that is slow all the time is cut off, one that is quick
+// enough is not, however long it takes.
+func TestMinimumRate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		piece int // bytes every 50 ms
+		code  int
+	}{"too slow": {20, 408}, "quick enough": {200, 202}} {
+		t.Run(name, func(t *testing.T) {
+			b := newLab(t, func(l *limits) { l.rate, l.slack = 1000, 400*time.Millisecond })
+			body := pushOf("shop/config", "main")
+			body += strings.Repeat(" ", 3000-len(body))
+			s := b.beginDelivery(body)
+			for at := 0; at < len(body); at += tc.piece {
+				if _, err := io.WriteString(s.conn, body[at:min(at+tc.piece, len(body))]); err != nil {
+					break // it was cut off
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if resp := s.response(t); resp.StatusCode != tc.code {
+				t.Errorf("code %d, want %d", resp.StatusCode, tc.code)
+			}
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:1234": "192.0.2.1", "[::ffff:192.0.2.1]:99": "192.0.2.1", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "pipe": "pipe",
+	} {
+		if got := addressOf(remote); got != want {
+			t.Errorf("%s is of %s, want %s", remote, got, want)
+		}
 	}
 }

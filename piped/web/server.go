@@ -32,6 +32,11 @@ type limits struct {
 	headerBytes int
 	body        int64 // bytes of a webhook delivery
 	deliveries  int   // webhook deliveries being read at once
+	perAddress  int   // and of those, from one address
+
+	// A delivery must arrive at this rate, in bytes a second, but for the slack.
+	rate  int64
+	slack time.Duration
 }
 
 // defaultLimits are made for deliveries of 25 MiB, the most GitHub sends. No
@@ -39,7 +44,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		header: 5 * time.Second, read: 30 * time.Second, write: 40 * time.Second, idle: time.Minute,
-		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8,
+		headerBytes: 64 << 10, body: 25 << 20, deliveries: 8, perAddress: 4, rate: 16 << 10, slack: 3 * time.Second,
 	}
 }
 

@@ -7,10 +7,9 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/githost"
@@ -47,22 +46,23 @@ type hooks struct {
 	preview func(ctx context.Context, repoID string, p githost.Proposal) error
 	log     *slog.Logger
 	told    Observer
-	maxBody int64
-	slots   chan struct{} // one for each delivery being read
+	limits  limits
+	slots   slots
+	bursts  bursts // of what is logged
 	current atomic.Pointer[Webhooks]
-	refused rate.Sometimes // how often refusals are logged
 }
 
 func newHooks(cfg Config, l limits) *hooks {
 	h := &hooks{
-		look: cfg.Look, preview: cfg.Preview, log: cfg.Logger, told: cfg.Observer, maxBody: l.body, slots: make(chan struct{}, l.deliveries),
-		refused: rate.Sometimes{First: 10, Interval: 10 * time.Second},
+		look: cfg.Look, preview: cfg.Preview, log: cfg.Logger, told: cfg.Observer, limits: l,
+		slots: slots{most: l.deliveries, perAddress: l.perAddress}, bursts: bursts{pause: burstPause},
 	}
 	h.current.Store(&Webhooks{})
 	return h
 }
 
-// ServeHTTP reads a delivery and has the repositories it concerns looked at.
+// ServeHTTP reads a delivery and has the repositories it concerns looked at. The header
+// is checked first: what is not signed is refused before it takes a slot.
 func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known, name := h.current.Load(), r.PathValue("name")
 	receiver := known.Receivers[name]
@@ -70,16 +70,10 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
-		h.answer(w, r, http.StatusServiceUnavailable, "too many deliveries at once: send it again later")
-		return
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, h.maxBody)
+	d := h.newDelivery(w, r)
+	r.Body = http.MaxBytesReader(w, d, h.limits.body)
 	push, err := receiver.Parse(r)
+	d.end(err == nil)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -99,17 +93,17 @@ func (h *hooks) announce(ctx context.Context, name string, push githost.Push, wa
 	if len(push.Branches) == 0 {
 		return http.StatusAccepted, "nothing to do: this is no push to a branch"
 	}
-	looking := 0
+	var looking []string
 	for _, repo := range watched {
 		if push.Concerns(repo.Remote, repo.Branch) {
-			h.log.Info("push announced", "webhook", name, "repo", repo.ID)
 			h.look(repo.ID)
-			looking++
+			looking = append(looking, repo.ID)
 		}
 	}
-	if looking == 0 {
+	if len(looking) == 0 {
 		return http.StatusAccepted, "nothing to do: nothing here watches this repository and branch"
 	}
+	h.say(name, "push announced", "repo", strings.Join(looking, ","))
 	return http.StatusAccepted, "looking"
 }
 
@@ -121,7 +115,7 @@ func (h *hooks) propose(ctx context.Context, name string, push githost.Push, wat
 		if !push.Proposes(repo.Remote, repo.Branch) {
 			continue
 		}
-		h.log.Info("pull request announced", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number)
+		h.say(name, "pull request announced", "repo", repo.ID, "pullRequest", push.Proposal.Number)
 		if err := h.preview(ctx, repo.ID, *push.Proposal); err != nil {
 			h.log.Warn("a pull request cannot be previewed", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number, "error", err)
 			return http.StatusServiceUnavailable, "the pull request cannot be previewed now: send it again later"
@@ -134,6 +128,19 @@ func (h *hooks) propose(ctx context.Context, name string, push githost.Push, wat
 	return http.StatusAccepted, "the pull request was announced"
 }
 
+// say logs an event of a webhook, the first one of a burst: what follows within
+// burstPause is counted, and the count is in the line of the next burst.
+func (h *hooks) say(webhook, event string, details ...any) {
+	begins, before := h.bursts.begins(webhook+"/"+event, time.Now())
+	if !begins {
+		return
+	}
+	if before > 0 {
+		details = append(details, "unloggedBefore", before)
+	}
+	h.log.Info(event, append([]any{"webhook", webhook}, details...)...)
+}
+
 // answer answers a delivery, and tells what became of it.
 func (h *hooks) answer(w http.ResponseWriter, r *http.Request, code int, line string) {
 	h.told.Delivered(r.PathValue("name"), deliveryOf(code))
@@ -142,11 +149,12 @@ func (h *hooks) answer(w http.ResponseWriter, r *http.Request, code int, line st
 
 // refuse answers a delivery that could not be read.
 func (h *hooks) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h.refused.Do(func() {
-		h.log.Info("webhook delivery refused; more such may follow unlogged", "webhook", r.PathValue("name"), "from", r.RemoteAddr, "error", err)
-	})
+	h.say(r.PathValue("name"), "webhook delivery refused", "from", r.RemoteAddr, "error", err)
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.Is(err, errBusy):
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+		h.answer(w, r, http.StatusServiceUnavailable, "too many deliveries at once: send it again later")
 	case errors.As(err, &tooLarge):
 		h.answer(w, r, http.StatusRequestEntityTooLarge, "the delivery is too large: at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes are read")
 	case errors.Is(err, os.ErrDeadlineExceeded):
