@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -64,6 +65,10 @@ type Options struct {
 	// RemoveAfter is how soon after the start what is old is removed for the first time;
 	// default 5 min.
 	RemoveAfter time.Duration
+
+	// DataCheckEvery is between two checks that the data directory is still the one it
+	// was; default 15 s.
+	DataCheckEvery time.Duration
 }
 
 // App is one agent. Run it once.
@@ -147,6 +152,11 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 		}
 	}
 	a.parts.add("store", st.Run)
+	watch, err := newDataWatch(cfg, cmp.Or(o.DataCheckEvery, dataWatchEvery))
+	if err != nil {
+		return nil, "", err
+	}
+	a.parts.add("data directory", watch.Run)
 	if _, err := st.UpdateAgent(ctx, func(*deploy.AgentRecord) {}); err != nil { // it exists from its first start on
 		return nil, "", err
 	}

@@ -9,13 +9,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// lockFile is the file in the data directory that the agent holds a lock on.
+const lockFile = "lock"
+
 // lockDataDir makes the data directory and takes it for this process: two
 // agents on one directory would destroy each other's mirrors.
 func lockDataDir(dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w", err)
 	}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+const (
+	// dataWatchEvery is how often the data directory is checked. What is gone is noticed
+	// within a minute also when a check fails for another reason.
+	dataWatchEvery = 15 * time.Second
+	// dataWatchFailures is how many checks in a row may fail for another reason.
+	dataWatchFailures = 3
+)
+
+// dataWatch ends the agent when its data directory, the lock in it or the file of its
+// store is gone or another one: what the agent writes from then on would be lost, and
+// another agent could begin on the same path.
+type dataWatch struct {
+	dir      string
+	every    time.Duration
+	files    []watchedFile
+	failures int // checks in a row that could not be made
+}
+
+// watchedFile is a path and what was there at the start.
+type watchedFile struct {
+	what, path string
+	info       os.FileInfo
+}
+
+// newDataWatch notes what is there now.
+func newDataWatch(cfg *config.Piped, every time.Duration) (*dataWatch, error) {
+	w := &dataWatch{dir: cfg.DataDir, every: every, files: []watchedFile{
+		{what: "the data directory", path: cfg.DataDir}, {what: "the lock of the data directory", path: filepath.Join(cfg.DataDir, lockFile)},
+	}}
+	if file, ok := strings.CutPrefix(cfg.Store.DSN.Reveal(), "sqlite://"); ok {
+		w.files = append(w.files, watchedFile{what: "the file of the store", path: file})
+	}
+	for i := range w.files {
+		var err error
+		if w.files[i].info, err = os.Stat(w.files[i].path); err != nil {
+			return nil, deploy.Errorf(deploy.Internal, "watch %s: %w", w.files[i].what, err)
+		}
+	}
+	return w, nil
+}
+
+// Run checks until ctx ends; it returns an error once something is gone or another one.
+func (w *dataWatch) Run(ctx context.Context) error {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := w.check(); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *dataWatch) check() error {
+	for _, f := range w.files {
+		now, err := os.Stat(f.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			return w.gone(f, "is gone")
+		case err != nil:
+			if w.failures++; w.failures >= dataWatchFailures {
+				return w.gone(f, fmt.Sprintf("cannot be read (%v)", err))
+			}
+			return nil
+		case !os.SameFile(f.info, now):
+			return w.gone(f, "is another one than at the start")
+		}
+	}
+	w.failures = 0
+	return nil
+}
+
+func (w *dataWatch) gone(f watchedFile, how string) error {
+	return deploy.Errorf(deploy.Internal, "%s, %s, %s: the agent stops, because what it writes would be lost. "+
+		"Bring %s back (mount the volume, or restore a backup with `piped restore`) and start the agent; an empty directory begins without history and keys, and takes over what runs",
+		f.what, f.path, how, w.dir)
+}
