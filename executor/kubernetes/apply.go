@@ -337,7 +337,7 @@ func (w *work) record(obj manifest.Object) deploy.Rollout {
 }
 
 func (w *work) save(ctx context.Context, rec deploy.Rollout) error {
-	saved, err := w.Store.SaveRollout(ctx, rec)
+	saved, err := w.Store.SaveRollout(ctx, w.withoutSecrets(rec))
 	if err != nil {
 		return fmt.Errorf("record the rollout of %s: %w", rec.Workload, err)
 	}

@@ -132,10 +132,16 @@ func (w *work) policy() rollout.Policy {
 	return p
 }
 
+// withoutSecrets takes the set's secrets out of what a record says to people.
+func (w *work) withoutSecrets(rec deploy.Rollout) deploy.Rollout {
+	rec.Images, rec.Reason = w.hide.Text(rec.Images), w.hide.Text(rec.Reason)
+	return rec
+}
+
 // saveEnd stores a record, and says in the stage's log when it ended well.
 // After a lost race it returns the stored one.
 func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
-	saved, err := w.Store.SaveRollout(ctx, rec)
+	saved, err := w.Store.SaveRollout(ctx, w.withoutSecrets(rec))
 	switch {
 	case err == nil && saved.Phase == deploy.RolloutComplete:
 		w.log.Successf("%s: rollout complete after %s", saved.Workload, saved.CompletedAt.Sub(saved.AppliedAt).Round(10*time.Millisecond))

@@ -362,3 +362,26 @@ current-context: c
 	t.Cleanup(c.Close)
 	return c
 }
+
+// TestNoSecretIsInTheRecordOfARollout: images hold secrets, too.
+func TestNoSecretIsInTheRecordOfARollout(t *testing.T) {
+	w, _, _ := newWork(t)
+	w.hide = secret.NewRedactor(map[string]string{"tag": "hunter2"})
+	rec := deploy.Rollout{
+		ID: "one", ApplicationID: "app", DeploymentID: "now", StageID: "sync", Cluster: "one", CreatedAt: w.Now(),
+		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+		Phase:    deploy.RolloutApplied, Images: "registry/web:hunter2 registry/proxy:v1", Reason: "cannot pull registry/web:hunter2",
+	}
+	if err := w.save(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	rec = w.rollouts[rec.ID]
+	rec.Images = "registry/web:hunter2"
+	if _, err := w.saveEnd(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := w.Store.Rollouts(t.Context(), store.RolloutQuery{DeploymentID: rec.DeploymentID})
+	if err != nil || len(stored) != 1 || stored[0].Images != "registry/web:[redacted]" || stored[0].Reason != "cannot pull registry/web:[redacted]" {
+		t.Errorf("stored: %+v, %v", stored, err)
+	}
+}

@@ -269,13 +269,13 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 		return &running
 	}
 	log := c.logger.With("cluster", conn.spec.name)
-	externals := cluster.NewExternals(cluster.ExternalConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	externals := cluster.NewExternals(cluster.ExternalConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
 		if err := externals.Run(ctx); err != nil {
 			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
 		}
 	})
-	scalings := cluster.NewScalings(cluster.ScalingConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	scalings := cluster.NewScalings(cluster.ScalingConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
 		if err := scalings.Run(ctx); err != nil {
 			log.Error("scalings are not recorded until the agent is restarted", "error", err)

@@ -154,8 +154,12 @@ func (k keptSets) mark(state *deploy.LiveState) {
 }
 
 func (k keptSets) redactObject(o *deploy.LiveObject) {
+	o.Images = slices.Clone(o.Images)
 	for _, one := range k {
 		o.Reason = one.Redactor.Text(o.Reason)
+		for i := range o.Images {
+			o.Images[i] = one.Redactor.Text(o.Images[i])
+		}
 	}
 	for i := range o.Children {
 		k.redactObject(&o.Children[i])

@@ -146,7 +146,8 @@ func TestLiveStateTellsNoSecret(t *testing.T) {
 	kept := keptSets{{Objects: []deploy.ObjectRef{ref}, Redactor: secret.NewRedactor(map[string]string{"password": "correct-horse-battery"})}}
 	state := deploy.LiveState{Incomplete: "refused correct-horse-battery", Objects: []deploy.LiveObject{{
 		Object: ref, Variant: "primary", Health: deploy.HealthDegraded, Reason: "no user with password correct-horse-battery",
-		Children: []deploy.LiveObject{{Reason: "exit code 1: correct-horse-battery"}},
+		Images:   []string{"registry/db:correct-horse-battery"},
+		Children: []deploy.LiveObject{{Reason: "exit code 1: correct-horse-battery", Images: []string{"correct-horse-battery"}}},
 	}}}
 	kept.mark(&state)
 	if told := fmt.Sprint(state); strings.Contains(told, "horse") || !state.Objects[0].Declared || state.Health != deploy.HealthDegraded {

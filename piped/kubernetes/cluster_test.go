@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -51,21 +53,29 @@ func TestNewClusterSaysWhatToSet(t *testing.T) {
 func TestClassify(t *testing.T) {
 	c := offline(t, nil)
 	pods := schema.GroupResource{Resource: "pods"}
+	_, unparsed := url.Parse("https://cluster/api/v1/pods/%zz")
+	ask := func() *rest.Request {
+		return rest.NewRequestWithClient(&url.URL{Scheme: "https", Host: "127.0.0.1:1"}, "", rest.ClientContentConfig{}, nil).Verb("GET")
+	}
 	cases := map[string]struct {
 		err  error
 		kind deploy.Kind
 	}{
-		"conflict":        {apierrors.NewConflict(pods, "a", nil), deploy.Conflict},
-		"not found":       {apierrors.NewNotFound(pods, "a"), deploy.NotFound},
-		"forbidden":       {apierrors.NewForbidden(pods, "a", nil), deploy.Invalid},
-		"unauthorized":    {apierrors.NewUnauthorized("no"), deploy.Invalid},
-		"bad request":     {apierrors.NewBadRequest("no"), deploy.Invalid},
-		"too many":        {apierrors.NewTooManyRequests("later", 1), deploy.Unavailable},
-		"going down":      {apierrors.NewServiceUnavailable("later"), deploy.Unavailable},
-		"slow":            {apierrors.NewTimeoutError("later", 1), deploy.Unavailable},
-		"etcd is down":    {apierrors.NewInternalError(fmt.Errorf("etcdserver: no leader")), deploy.Unavailable},
-		"no answer":       {context.DeadlineExceeded, deploy.Unavailable},
-		"classed already": {deploy.Errorf(deploy.Exists, "there"), deploy.Exists},
+		"conflict":                  {apierrors.NewConflict(pods, "a", nil), deploy.Conflict},
+		"not found":                 {apierrors.NewNotFound(pods, "a"), deploy.NotFound},
+		"forbidden":                 {apierrors.NewForbidden(pods, "a", nil), deploy.Invalid},
+		"unauthorized":              {apierrors.NewUnauthorized("no"), deploy.Invalid},
+		"bad request":               {apierrors.NewBadRequest("no"), deploy.Invalid},
+		"too many":                  {apierrors.NewTooManyRequests("later", 1), deploy.Unavailable},
+		"going down":                {apierrors.NewServiceUnavailable("later"), deploy.Unavailable},
+		"slow":                      {apierrors.NewTimeoutError("later", 1), deploy.Unavailable},
+		"etcd is down":              {apierrors.NewInternalError(fmt.Errorf("etcdserver: no leader")), deploy.Unavailable},
+		"no answer":                 {context.DeadlineExceeded, deploy.Unavailable},
+		"a name that is no name":    {ask().Name("a%2fb").Error(), deploy.Invalid},
+		"a namespace that is none":  {ask().Namespace("..").Error(), deploy.Invalid},
+		"a path that is no path":    {unparsed, deploy.Invalid},
+		"a connection that refused": {ask().Do(t.Context()).Error(), deploy.Unavailable},
+		"classed already":           {deploy.Errorf(deploy.Exists, "there"), deploy.Exists},
 	}
 	for name, c2 := range cases {
 		t.Run(name, func(t *testing.T) {

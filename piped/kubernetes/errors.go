@@ -24,6 +24,8 @@ func (c *Cluster) Classify(err error) error {
 	switch {
 	case err == nil, errors.As(err, &classed), errors.Is(err, context.Canceled):
 		return err
+	case isNoRequest(err):
+		return deploy.Errorf(deploy.Invalid, "%s cannot be asked for an object of that name: %w; correct the name", c, err)
 	case unreachable(err):
 		return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", c, cause(err))
 	case transient(err):
@@ -40,6 +42,21 @@ func (c *Cluster) Classify(err error) error {
 		return deploy.Errorf(deploy.Invalid, "%w", err)
 	}
 	return err
+}
+
+// isNoRequest reports whether no request was made, because its path cannot be written:
+// client-go refuses names with such texts, and net/url what it cannot parse.
+func isNoRequest(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return false // it was made, and answered
+	}
+	var urlErr *url.Error
+	if errors.As(err, &urlErr) {
+		return urlErr.Op == "parse"
+	}
+	var escape url.EscapeError
+	return errors.As(err, &escape) || strings.Contains(err.Error(), "invalid resource name ") || strings.Contains(err.Error(), "invalid namespace ")
 }
 
 // unreachable reports whether no answer came from the API server.

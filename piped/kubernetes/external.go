@@ -30,6 +30,7 @@ type ExternalConfig struct {
 	Observer     *Observer
 	Store        *store.Store
 	FieldManager string // the agent's own; default "piped"
+	Redact       Redact // for what records say
 	Logger       *slog.Logger
 	Now          func() time.Time
 }
@@ -245,7 +246,7 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 		found, settled = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
 	}
 	for _, rec := range found {
-		saved, err := x.cfg.Store.SaveRollout(ctx, rec)
+		saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 		if deploy.IsKind(err, deploy.Conflict) {
 			continue // another agent of this store was first
 		}
@@ -289,7 +290,7 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 		rec.CompletedAt = shown
 		rec = x.ended(ctx, rec, s)
 	}
-	saved, err := x.cfg.Store.SaveRollout(ctx, rec)
+	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 	switch {
 	case deploy.IsKind(err, deploy.Conflict): // another agent of this store follows it
 		known.open = nil

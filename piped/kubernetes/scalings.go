@@ -23,6 +23,7 @@ type ScalingConfig struct {
 	Observer *Observer
 	Store    *store.Store
 	Policy   rollout.ScalePolicy
+	Redact   Redact // for what records say
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
@@ -253,7 +254,7 @@ func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rol
 			return next, nil
 		}
 	}
-	saved, err := x.cfg.Store.SaveRollout(ctx, rec)
+	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
 	switch {
 	case deploy.IsKind(err, deploy.Conflict): // another agent of this store was first
 		next.Open = nil
@@ -282,7 +283,7 @@ func (x *Scalings) finish(ctx context.Context) {
 		if rec == nil {
 			continue
 		}
-		if _, err := x.cfg.Store.SaveRollout(ctx, *rec); err != nil {
+		if _, err := x.cfg.Redact.save(ctx, x.cfg.Store, *rec); err != nil {
 			problems = append(problems, err)
 			continue
 		}

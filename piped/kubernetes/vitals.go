@@ -29,7 +29,7 @@ type VitalsConfig struct {
 	Observer *Observer
 	Store    *store.Store
 	// Redact takes out of a text about an application what must not be told.
-	Redact func(ctx context.Context, app deploy.Application, text string) (string, error)
+	Redact Redact
 	Logger *slog.Logger
 	Now    func() time.Time
 }

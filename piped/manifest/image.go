@@ -44,21 +44,44 @@ const (
 	kindUnknown        = "UNKNOWN"
 )
 
+// hidden stands for a part of an image reference that is a part of a secret.
+const hidden = "[redacted]"
+
+// ShownImage splits an image reference of which hide takes secrets out, nil for none.
+// A secret may reach over several parts: none of them is shown then, for hide would not
+// find a part of it.
+func ShownImage(reference string, hide func(string) string) Image {
+	image := ParseImage(reference)
+	if hide == nil || hide(reference) == reference {
+		return image
+	}
+	shown := ParseImage(hide(reference))
+	if image.Tag != "" && shown.Tag == "" {
+		shown.Tag = hidden
+	}
+	if image.Digest != "" && shown.Digest == "" {
+		shown.Digest = hidden
+	}
+	return shown
+}
+
 // Versions returns the distinct images the objects run, init containers
 // included, in the order they are declared. Without any it returns the one
-// entry of kind UNKNOWN.
-func Versions(objs []Object) []deploy.ArtifactVersion {
+// entry of kind UNKNOWN. Hide takes secrets out of an image reference; nil is for none.
+func Versions(objs []Object, hide func(string) string) []deploy.ArtifactVersion {
+	if hide == nil {
+		hide = func(reference string) string { return reference }
+	}
 	var out []deploy.ArtifactVersion
 	seen := map[string]bool{}
 	for _, o := range objs {
 		for _, c := range Containers(o.Unstructured) {
-			reference := c.Image
-			if reference == "" || seen[reference] {
+			if c.Image == "" || seen[c.Image] {
 				continue
 			}
-			seen[reference] = true
-			image := ParseImage(reference)
-			out = append(out, deploy.ArtifactVersion{Kind: kindContainerImage, Version: image.Version(), Name: image.Name(), URL: reference})
+			seen[c.Image] = true
+			image := ShownImage(c.Image, hide)
+			out = append(out, deploy.ArtifactVersion{Kind: kindContainerImage, Version: image.Version(), Name: image.Name(), URL: hide(c.Image)})
 		}
 	}
 	if len(out) == 0 {

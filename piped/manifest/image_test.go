@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,14 +72,33 @@ spec: text
 		{Kind: "CONTAINER_IMAGE", Version: "v4", Name: "app", URL: "x/app:v4"},
 		{Kind: "CONTAINER_IMAGE", Version: "latest", Name: "busybox", URL: "busybox"},
 	}
-	if diff := cmp.Diff(want, Versions(objects)); diff != "" {
+	if diff := cmp.Diff(want, Versions(objects, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestVersionsWithoutImages(t *testing.T) {
 	want := []deploy.ArtifactVersion{{Kind: "UNKNOWN", Version: "unknown"}}
-	if diff := cmp.Diff(want, Versions(parse(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"))); diff != "" {
+	if diff := cmp.Diff(want, Versions(parse(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"), nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestNoPartOfASecretIsAVersion: a secret may be the tag, the whole reference or reach over
+// its parts.
+func TestNoPartOfASecretIsAVersion(t *testing.T) {
+	const reference = "registry.example.com/team/web:v1-s3cr3t@sha256:abcdef"
+	objects := parse(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, image: \""+reference+"\"}]}}}")
+	for secret, want := range map[string]deploy.ArtifactVersion{
+		"s3cr3t":      {Name: "web", Version: "v1-[redacted]", URL: "registry.example.com/team/web:v1-[redacted]@sha256:abcdef"},
+		"b:v1-s3cr3t": {Name: "we[redacted]", Version: "[redacted]", URL: "registry.example.com/team/we[redacted]@sha256:abcdef"},
+		reference:     {Name: "[redacted]", Version: "[redacted]", URL: "[redacted]"},
+		"elsewhere":   {Name: "web", Version: "v1-s3cr3t", URL: reference},
+	} {
+		hide := func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
+		want.Kind = "CONTAINER_IMAGE"
+		if diff := cmp.Diff([]deploy.ArtifactVersion{want}, Versions(objects, hide)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", secret, diff)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	validate "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -190,6 +191,9 @@ func (p *parser) object(object map[string]any, line int, where string) error {
 	if err := needText(metadata, "name", "metadata."); err != nil {
 		return p.errorf(line, "%s%s: %w", where, kind, err)
 	}
+	if err := checkNames(metadata); err != nil {
+		return p.errorf(line, "%s%s: %w", where, kind, err)
+	}
 	if err := checkMetadata(metadata); err != nil {
 		return p.errorf(line, "%s%s %s: %w", where, kind, metadata["name"], err)
 	}
@@ -228,6 +232,18 @@ func (p *parser) items(items []any, line int, where string) error {
 		}
 		if err := p.object(object, line, at); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkNames refuses names that cannot stand in the path of a request to an API server:
+// it would be a request for something else, or none at all.
+func checkNames(metadata map[string]any) error {
+	for _, key := range []string{"name", "namespace"} {
+		text, _ := metadata[key].(string)
+		if why := validate.IsPathSegmentName(text); len(why) > 0 {
+			return fmt.Errorf("metadata.%s: %q is not a name: it %s; correct it", key, text, strings.Join(why, " and "))
 		}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -147,4 +149,24 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNamesAreSegmentsOfAPath: a name or namespace with which a request would be one for
+// something else is an error of its file. What is a name is that of rest.IsValidPathSegmentName,
+// which client-go asks of every request.
+func TestNamesAreSegmentsOfAPath(t *testing.T) {
+	for text, valid := range map[string]bool{
+		"web": true, "system:node": true, "a..b": true, "Web_1": true, "...": true,
+		".": false, "..": false, "../secrets/x": false, "a/b": false, "a%2fb": false, "100%": false, "/": false,
+	} {
+		for _, metadata := range []string{fmt.Sprintf("{name: %q}", text), fmt.Sprintf("{name: a, namespace: %q}", text)} {
+			_, err := Parse("a.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: "+metadata))
+			if valid != (len(rest.IsValidPathSegmentName(text)) == 0) {
+				t.Fatalf("client-go thinks otherwise of %q", text)
+			}
+			if valid != (err == nil) || err != nil && (!deploy.IsKind(err, deploy.Invalid) || !strings.HasPrefix(err.Error(), "a.yaml:1: ConfigMap: metadata.name")) {
+				t.Errorf("%s: got %v, want that it is valid: %v", metadata, err, valid)
+			}
+		}
+	}
 }

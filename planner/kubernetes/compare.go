@@ -15,6 +15,8 @@ import (
 type comparison struct {
 	workloads []pair // ordered by key
 	configs   []pair // ConfigMaps and Secrets that count, likewise
+	// hide takes the secrets of both out of a text; nil is for none.
+	hide func(string) string
 }
 
 // pair is one object before and after; one of them may be missing.
@@ -144,7 +146,7 @@ func templateChanged(c comparison) choice {
 				first = fmt.Sprintf("the pod template of %s has changed (%s)", p.name, change.Path)
 			}
 		}
-		images = append(images, imageChanges(p)...)
+		images = append(images, imageChanges(p, c.hide)...)
 	}
 	slices.Sort(images)
 	switch images = slices.Compact(images); {
@@ -157,7 +159,7 @@ func templateChanged(c comparison) choice {
 }
 
 // imageChanges says which containers of a workload get another image.
-func imageChanges(p pair) []string {
+func imageChanges(p pair, hide func(string) string) []string {
 	running := map[string]string{}
 	for _, c := range manifest.Containers(p.before.Unstructured) {
 		running[c.Name] = c.Image
@@ -165,7 +167,7 @@ func imageChanges(p pair) []string {
 	var out []string
 	for _, c := range manifest.Containers(p.after.Unstructured) {
 		if old, ok := running[c.Name]; ok && old != c.Image && old != "" && c.Image != "" {
-			out = append(out, imageChange(manifest.ParseImage(old), manifest.ParseImage(c.Image)))
+			out = append(out, imageChange(manifest.ShownImage(old, hide), manifest.ShownImage(c.Image, hide)))
 		}
 	}
 	return out

@@ -40,7 +40,7 @@ func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Depl
 		return deploy.Plan{}, err
 	}
 	return deploy.Plan{
-		Summary: c.reason, Strategy: c.strategy, Versions: manifest.Versions(target.Objects), Stages: stages,
+		Summary: c.reason, Strategy: c.strategy, Versions: manifest.Versions(target.Objects, target.Redactor.Text), Stages: stages,
 		Timeout: target.Config.Timeout, RollbackTimeout: target.Config.Rollback.Timeout,
 		NoAutoRollback: !target.Config.AutoRollback(), EnvironmentURL: target.Config.EnvironmentURL,
 	}, nil

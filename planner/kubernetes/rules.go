@@ -54,10 +54,12 @@ func choose(ctx context.Context, q question) (choice, error) {
 		return c, err
 	}
 	changes := comparisonOf(q.config().Kubernetes.Workloads, running.Objects, q.target.Objects)
+	changes.hide = func(text string) string { return running.Redactor.Text(q.target.Redactor.Text(text)) }
 	for _, rule := range []func(comparison) choice{
 		workloadsCameOrWent, templateChanged, configChanged, noWorkloads, scaled,
 	} {
 		if c := rule(changes); c != (choice{}) {
+			c.reason = changes.hide(c.reason)
 			return c, nil
 		}
 	}
