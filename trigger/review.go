@@ -26,7 +26,7 @@ func (w *watcher) adoptionOf(ctx context.Context, pass time.Time, head deploy.Co
 		return nil, nil, nil
 	}
 	var objects []deploy.AdoptedObject
-	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
+	silent, err = w.question(ctx, pass, s, func() (err error) {
 		objects, err = w.Live.Foreign(ctx, s.provider, s.app, head.Hash)
 		return err
 	})
