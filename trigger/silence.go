@@ -113,6 +113,9 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 		} else if a, ok := awaited[id]; ok {
 			notice = waiting + awaitedNotice(a)
 		}
+		if notice == "" && strings.HasPrefix(app.Notice, waiting) {
+			notice = w.unreadNotice(id)
+		}
 		if notice == app.Notice || notice == "" && !strings.HasPrefix(app.Notice, waiting) || app.Deleted {
 			continue
 		}

@@ -177,7 +177,7 @@ func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, r
 	if err != nil || !ok {
 		return nil, err
 	}
-	provider, problem := e.problem(w.Providers, app.Registration)
+	provider, problem := e.problem(w.Providers, app)
 	if problem != nil {
 		return nil, nil
 	}

@@ -254,7 +254,7 @@ func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
 		return err
 	}
 	w.pin(apps)
-	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps))
+	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.sayUnread(ctx, apps))
 	if w.paused {
 		return err
 	}

@@ -85,7 +85,7 @@ func (w *Watcher) readShared(repo Repository, s *ruleSet) error {
 		if err != nil {
 			return err
 		}
-		rules, err := config.ParseEventRules(name, data)
+		rules, _, err := config.ParseEventRules(name, data)
 		w.sayBroken(repo.ID, name, err)
 		for _, r := range rules {
 			r.Handler.Config.CommitMessage = repo.Files.CommitMessage
