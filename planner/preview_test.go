@@ -37,7 +37,7 @@ func TestPreview(t *testing.T) {
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("of what makes planning panic: %v", err)
 		}
-		l.spec["web"] = "  nonsense: true\n"
+		l.spec["web"] = "  timeout: nonsense\n"
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("of what cannot be read: %v", err)
 		}

@@ -15,7 +15,7 @@ func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.App
 	var out []deploy.Candidate
 	for id, e := range w.catalog.entries {
 		if app, ok := apps[id]; !ok || app.Deleted {
-			out = append(out, e.asCandidate(app.Deleted))
+			out = append(out, w.asCandidate(e, app.Deleted))
 		}
 	}
 	_, err := w.Store.SetCandidates(ctx, w.repo.Config.RepoID, out)
@@ -24,7 +24,7 @@ func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.App
 
 // asCandidate describes a configuration that is no application; deleted is
 // whether it was one.
-func (e entry) asCandidate(deleted bool) deploy.Candidate {
+func (w *watcher) asCandidate(e entry, deleted bool) deploy.Candidate {
 	c := deploy.Candidate{Git: e.git, Kind: config.KindKubernetesApp, State: deploy.CandidateUnregistered}
 	var unsupported *config.UnsupportedKind
 	if errors.As(e.candidate.Err, &unsupported) {
@@ -35,6 +35,8 @@ func (e entry) asCandidate(deleted bool) deploy.Candidate {
 	switch {
 	case deleted:
 		c.State, c.Reason = deploy.CandidateDeleted, "The application was deleted: add it again to have it deployed"
+	case w.replaced(e):
+		c.Reason = fmt.Sprintf("%s stands beside it and replaces it: remove it, or add it as an application", config.DefaultName)
 	case e.refused != nil:
 		c.Reason = "It is not read, because the head does not count for it: " + e.refused.Error()
 		return c
@@ -43,6 +45,6 @@ func (e entry) asCandidate(deleted bool) deploy.Candidate {
 		c.Reason += ". It cannot be used as it is: " + e.candidate.Err.Error()
 		return c
 	}
-	c.Name, c.Labels = e.candidate.Config.Name, e.candidate.Config.Labels
+	c.Name, c.Labels = deploy.NameOf(e.candidate.Config.Name, deploy.Registration{}, e.git), e.candidate.Config.Labels
 	return c
 }

@@ -33,7 +33,7 @@ func TestCandidates(t *testing.T) {
 	l.push("begin", map[string]string{
 		"mine/app.pipecd.yaml":   appFile("mine"),
 		"theirs/app.pipecd.yaml": appFile("theirs", "  labels: {team: b}"),
-		"broken/app.pipecd.yaml": appFile("broken", "  nonsense: true"),
+		"broken/app.pipecd.yaml": appFile("broken", "  timeout: nonsense"),
 		"infra/app.pipecd.yaml":  "apiVersion: pipecd.dev/v1beta1\nkind: TerraformApp\nspec: {name: infra}\n",
 		"mine/other.pipecd.yaml": appFile("second of the directory"),
 	})
@@ -109,16 +109,16 @@ func TestWarnings(t *testing.T) {
 	var log bytes.Buffer
 	l := newLab(t, func(_ *lab, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	warnings := func() int { return strings.Count(log.String(), "has no effect in part") }
-	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  plugins: {}")})
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web", "  input: {kubectlVersion: 1.30.0}")})
 	for range 2 {
 		l.push("change", map[string]string{"web/d.yaml": string(rune('a' + warnings()))})
 		l.look()
 	}
-	if warnings() != 1 || !strings.Contains(log.String(), "spec.plugins") {
+	if warnings() != 1 || !strings.Contains(log.String(), "spec.input.kubectlVersion") {
 		t.Errorf("%d warnings:\n%s", warnings(), log.String())
 	}
 	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
-	l.push("again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  plugins: {}")})
+	l.push("again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  input: {kubectlVersion: 1.30.0}")})
 	if warnings() != 2 {
 		t.Errorf("%d warnings:\n%s", warnings(), log.String())
 	}

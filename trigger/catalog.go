@@ -69,13 +69,13 @@ func newEntry(r Repository, c source.Candidate) entry {
 	}}
 }
 
-// problem says why the application, registered as r says, cannot be deployed from
-// this commit, nil if it can, and on which provider.
-func (e entry) problem(providers []string, r deploy.Registration) (provider string, err error) {
+// problem says why a known application cannot be deployed from this commit, nil if it
+// can, and on which provider.
+func (e entry) problem(providers []string, known deploy.Application) (provider string, err error) {
 	if e.candidate.Err != nil {
 		return "", e.candidate.Err
 	}
-	if provider, err = e.candidate.Config.ProviderOr(r.Provider, providers); err != nil {
+	if provider, err = e.candidate.Config.ProviderOf(known, providers); err != nil {
 		return "", fmt.Errorf("%s: %w", e.git.ConfigPath(), err)
 	}
 	return provider, nil

@@ -185,7 +185,7 @@ func TestRefusedChainSync(t *testing.T) {
 		"disabled": {func(t *testing.T, l *lab) { must(t, l.store.SetDisabled(t.Context(), appID("db"), true)) }, "application db is disabled: enable it first"},
 		"deleted":  {func(t *testing.T, l *lab) { must(t, l.store.DeleteApplication(t.Context(), appID("db"))) }, "does not exist"},
 		"invalid configuration": {func(t *testing.T, l *lab) {
-			l.upstream.Push(t, "break", map[string]string{"db/app.pipecd.yaml": appFile("db", "  nonsense: true")})
+			l.upstream.Push(t, "break", map[string]string{"db/app.pipecd.yaml": appFile("db", "  timeout: nonsense")})
 		}, "db/app.pipecd.yaml:5"},
 	}
 	for name, c := range cases {

@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 		{"disabled", func(t *testing.T, l *lab) { must(t, l.store.SetDisabled(t.Context(), appID("web"), true)) }, "application web is disabled: enable it first"},
 		{"configuration gone", func(t *testing.T, l *lab) { l.remove("web/app.pipecd.yaml") }, "web/app.pipecd.yaml does not exist at commit"},
 		{"configuration broken", func(t *testing.T, l *lab) {
-			l.upstream.Push(t, "break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+			l.upstream.Push(t, "break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 		}, "web/app.pipecd.yaml:5"},
 		{"no provider", func(t *testing.T, l *lab) { l.restart(func(_ *lab, c *Config) { c.Providers = nil }) }, "the agent has no platform provider"},
 		{"forbidden by the application", func(t *testing.T, l *lab) {

@@ -38,7 +38,7 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		go func() { looks <- look{provider, w.takeOvers(ctx, head, subjects)} }()
 	}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
-	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{}
+	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{} // providers for which applications wait
 	var answered []subject
 	var errs []error
 	for range byProvider {
@@ -53,7 +53,7 @@ func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[str
 		}
 		waitedFor[l.provider] = len(l.found.held) > 0
 	}
-	w.silent.keep(waitedFor)
+	w.silent.keep(func(asked respondent) bool { return waitedFor[asked.provider] || held[asked.applicationID] != nil })
 	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited, held), w.sayHeld(ctx, apps, held, awaited))...)
 }
 
@@ -104,7 +104,7 @@ func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Applicatio
 		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
 			continue
 		}
-		if provider, problem := e.problem(w.Providers, app.Registration); problem == nil {
+		if provider, problem := e.problem(w.Providers, app); problem == nil {
 			out = append(out, subject{app, e, provider})
 		}
 	}

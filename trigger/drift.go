@@ -81,7 +81,7 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 	if !ok || app.Disabled {
 		return due, nil, nil
 	}
-	provider, problem := e.problem(w.Providers, app.Registration)
+	provider, problem := e.problem(w.Providers, app)
 	if problem != nil {
 		return due, nil, nil
 	}

@@ -164,7 +164,7 @@ func TestSelfHeal(t *testing.T) {
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS"}},
 		{"an invalid configuration is not deployed", func(t *testing.T, l *lab) {
-			l.push("break", files{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+			l.push("break", files{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 			l.drift("web")
 		}, []string{"ON_COMMIT begin SUCCESS"}},
 		{"disabled is the default", func(t *testing.T, l *lab) {

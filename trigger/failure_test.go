@@ -35,12 +35,12 @@ func (l *lab) failures(dir, reason string) (commits []string) {
 // that is wrong, and of an application that is new; not for other commits.
 func TestTriggerFailed(t *testing.T) {
 	l := newLab(t)
-	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "new/app.pipecd.yaml": appFile("new", "  nonsense: true")})
-	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "new/app.pipecd.yaml": appFile("new", "  timeout: nonsense")})
+	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 	l.push("elsewhere", map[string]string{"readme.md": "hello"})
-	l.push("worse", map[string]string{"web/app.pipecd.yaml": appFile("web", "  more: true", "  nonsense: true")})
+	l.push("worse", map[string]string{"web/app.pipecd.yaml": appFile("web", "  more: true", "  timeout: nonsense")})
 	l.push("mend", map[string]string{"web/app.pipecd.yaml": appFile("web")})
-	l.push("break again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true")})
+	l.push("break again", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense")})
 	l.push("change beside it", map[string]string{"web/service.yaml": "# nothing yet"})
 	l.push("elsewhere again", map[string]string{"readme.md": "hello again"})
 	if diff := cmp.Diff([]string{"break", "worse", "break again", "change beside it"}, l.failures("web", "nonsense")); diff != "" {

@@ -45,9 +45,9 @@ func TestForesee(t *testing.T) {
 		"one that is added elsewhere": {files: map[string]string{"elsewhere/app.pipecd.yaml": appFile("new")}},
 		"one that is added and not deployed by commits": {
 			files: map[string]string{"apps/new/app.pipecd.yaml": appFile("new", "  trigger: {onCommit: {disabled: true}}")}},
-		"one that is added and cannot be used": {files: map[string]string{"apps/new/app.pipecd.yaml": appFile("new", "  nonsense: 1")},
+		"one that is added and cannot be used": {files: map[string]string{"apps/new/app.pipecd.yaml": appFile("new", "  timeout: nonsense")},
 			want: []string{"apps/new new problem"}},
-		"one that cannot be used any more": {files: map[string]string{"apps/broken/app.pipecd.yaml": appFile("broken", "  nonsense: 1")},
+		"one that cannot be used any more": {files: map[string]string{"apps/broken/app.pipecd.yaml": appFile("broken", "  timeout: nonsense")},
 			want: []string{"apps/broken problem"}},
 		"some that are removed": {remove: []string{"apps/gone", "apps/disabled/app.pipecd.yaml", "apps/deleted", "others"},
 			want: []string{"apps/gone removed"}},

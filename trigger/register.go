@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 
 	"github.com/c785c783/piped/piped/config"
@@ -114,7 +113,7 @@ func (w *watcher) applications(ctx context.Context) (map[string]deploy.Applicati
 func (w *watcher) takes(e entry) bool {
 	discover := w.repo.Config.Discover
 	var unsupported *config.UnsupportedKind
-	if discover == nil || errors.As(e.candidate.Err, &unsupported) {
+	if discover == nil || errors.As(e.candidate.Err, &unsupported) || w.replaced(e) {
 		return false
 	}
 	var labels map[string]string
@@ -126,18 +125,30 @@ func (w *watcher) takes(e entry) bool {
 	return w.repo.Config.Selects(e.git.ConfigPath(), labels)
 }
 
+// replaced reports whether an application configuration under PipeCD's oldest name stands
+// beside one under its later name: both describe the same objects.
+func (w *watcher) replaced(e entry) bool {
+	if e.git.ConfigFile != config.OldestName {
+		return false
+	}
+	later := e.git
+	later.ConfigFile = config.DefaultName
+	_, there := w.catalog.entries[deploy.ApplicationID(later)]
+	return there
+}
+
 // describe returns the application as its configuration describes it, and what
 // makes the configuration unusable; then it stays as it is known.
 func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
 	app = known
 	app.ID, app.Kind, app.Git = id, deploy.KindKubernetes, e.git
-	provider, problem := e.problem(w.Providers, known.Registration)
+	provider, problem := e.problem(w.Providers, known)
 	if problem == nil {
 		cfg := e.candidate.Config
-		app.Name, app.Description, app.Labels, app.Provider = cfg.Name, cfg.Description, cfg.Labels, provider
+		app.Name, app.Description, app.Labels, app.Provider = deploy.NameOf(cfg.Name, known.Registration, e.git), cfg.Description, cfg.Labels, provider
 	}
 	if app.Name == "" {
-		app.Name = path.Base(path.Join(w.repo.Config.RepoID, e.git.Dir))
+		app.Name = deploy.NameOf("", known.Registration, e.git)
 	}
 	return app, problem
 }

@@ -15,7 +15,7 @@ func TestDiscover(t *testing.T) {
 	files := map[string]string{
 		"web/app.pipecd.yaml":   appFile("web", "  labels: {team: a, tier: front}"),
 		"db/app.pipecd.yaml":    appFile("db", "  labels: {team: b}"),
-		"bad/app.pipecd.yaml":   appFile("bad", "  nonsense: true"),
+		"bad/app.pipecd.yaml":   appFile("bad", "  timeout: nonsense"),
 		"other/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: TerraformApp\nspec: {name: other}\n",
 		"notes/readme.yaml":     "just: yaml",
 	}
@@ -64,7 +64,7 @@ func TestRegistration(t *testing.T) {
 // it, disturbs no other, and is taken back when it is mended.
 func TestInvalidConfig(t *testing.T) {
 	l := newLab(t)
-	broken := appFile("web", "  nonsense: true")
+	broken := appFile("web", "  timeout: nonsense")
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": broken, "db/app.pipecd.yaml": appFile("db")})
 	l.wantInvalid("web", "web/app.pipecd.yaml:5")
 	if got := l.app("web"); got.Name != "web" {
@@ -90,7 +90,7 @@ func TestInvalidConfig(t *testing.T) {
 func TestBrokenCommitIsEvaluatedLater(t *testing.T) {
 	l := newLab(t)
 	first := l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
-	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  nonsense: true"), "web/d.yaml": "2"})
+	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("web", "  timeout: nonsense"), "web/d.yaml": "2"})
 	l.push("elsewhere", map[string]string{"x": "1"})
 	if got := l.app("web").EvaluatedCommit; got != first {
 		t.Errorf("evaluated %s while broken, want %s", got, first)
@@ -123,7 +123,7 @@ func TestDeletedApplicationStaysAway(t *testing.T) {
 	}
 	before := l.app("web")
 	l.push("change", map[string]string{"web/app.pipecd.yaml": appFile("shop")})
-	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("shop", "  nonsense: true")})
+	l.push("break", map[string]string{"web/app.pipecd.yaml": appFile("shop", "  timeout: nonsense")})
 	l.remove("web")
 	if diff := cmp.Diff(before, l.app("web")); diff != "" {
 		t.Errorf("the deleted application changed (-before +after):\n%s", diff)

@@ -94,7 +94,9 @@ func TestRegisteredProvider(t *testing.T) {
 	l.wantInvalid("web", `registered with the platform provider "c", and none of that name is configured; there are: a, b: name one of them`)
 	must(t, l.store.SetRegisteredProvider(t.Context(), appID("web"), ""))
 	l.look()
-	l.wantInvalid("web", "spec.platformProvider is missing, and the agent has several to choose from: a, b")
+	if app := l.app("web"); app.Provider != "b" || app.Sync.Status == deploy.SyncInvalidConfig {
+		t.Errorf("without a registered provider it does not stay where it is: %+v", app)
+	}
 }
 
 // TestRegistrationIsSeenAtOnce: a running trigger does not wait for its interval.

@@ -26,7 +26,7 @@ func (w *watcher) adoptionOf(ctx context.Context, pass time.Time, head deploy.Co
 		return nil, nil, nil
 	}
 	var objects []deploy.AdoptedObject
-	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
+	silent, err = w.question(ctx, pass, s, func() (err error) {
 		objects, err = w.Live.Foreign(ctx, s.provider, s.app, head.Hash)
 		return err
 	})
@@ -180,7 +180,7 @@ func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deplo
 	if !ok {
 		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), head.Short()), nil
 	}
-	provider, problem := e.problem(w.Providers, app.Registration)
+	provider, problem := e.problem(w.Providers, app)
 	if problem != nil {
 		return problem.Error(), nil
 	}

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -17,11 +18,21 @@ const (
 	maxSilence = 2 * time.Minute
 )
 
-// silences are the clusters that did not answer what runs in them, by provider.
-// They are asked again after a while, less and less often.
+// respondent is what a question about live objects depends on: a cluster, or the
+// source of one application.
+type respondent struct{ provider, applicationID string }
+
+func clusterRespondent(provider string) respondent { return respondent{provider: provider} }
+
+func sourceRespondent(applicationID string) respondent {
+	return respondent{applicationID: applicationID}
+}
+
+// silences are the respondents that did not answer what runs. They are asked again
+// after a while, less and less often.
 type silences struct {
-	mu         sync.Mutex
-	byProvider map[string]silence
+	mu sync.Mutex
+	by map[respondent]silence
 }
 
 type silence struct {
@@ -30,60 +41,57 @@ type silence struct {
 	err   error     // what came instead of the last answer
 }
 
-// resting returns why a cluster is not to be asked in a pass that began at a time,
+// resting returns why a respondent is not to be asked in a pass that began at a time,
 // nil if it is.
-func (s *silences) resting(provider string, pass time.Time) error {
+func (s *silences) resting(asked respondent, pass time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.byProvider[provider]; known.until.After(pass) {
+	if known := s.by[asked]; known.until.After(pass) {
 		return known.err
 	}
 	return nil
 }
 
-// begin notes that a cluster did not answer in a pass that began at a time; now it
+// begin notes that a respondent did not answer in a pass that began at a time; now it
 // rests. First tells whether it did answer before.
-func (s *silences) begin(provider string, err error, pass, now time.Time) (first bool) {
+func (s *silences) begin(asked respondent, err error, pass, now time.Time) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, again := s.byProvider[provider]
+	known, again := s.by[asked]
 	if known.until.After(pass) {
 		return false // by another question of the pass
 	}
 	rest := min(minSilence<<min(known.times, 10), maxSilence)
-	s.byProvider[provider] = silence{times: known.times + 1, until: now.Add(rest), err: err}
+	s.by[asked] = silence{times: known.times + 1, until: now.Add(rest), err: err}
 	return !again
 }
 
-// end notes that a cluster answers, and tells whether it did not before. One that
+// end notes that a respondent answers, and tells whether it did not before. One that
 // has left another question of the same time without an answer stays silent.
-func (s *silences) end(provider string, now time.Time) bool {
+func (s *silences) end(asked respondent, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, was := s.byProvider[provider]
+	known, was := s.by[asked]
 	if known.until.After(now) {
 		return false
 	}
-	delete(s.byProvider, provider)
+	delete(s.by, asked)
 	return was
 }
 
-// keep forgets all clusters but these: nobody waits for the others any more.
-func (s *silences) keep(providers map[string]bool) {
+// keep forgets all respondents but those for which held reports that an application
+// waits.
+func (s *silences) keep(held func(respondent) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for provider := range s.byProvider {
-		if !providers[provider] {
-			delete(s.byProvider, provider)
-		}
-	}
+	maps.DeleteFunc(s.by, func(asked respondent, _ silence) bool { return !held(asked) })
 }
 
 // due reports whether one of them is to be asked again.
 func (s *silences) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, known := range s.byProvider {
+	for _, known := range s.by {
 		if !known.until.After(now) {
 			return true
 		}
@@ -101,13 +109,12 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 	for id, app := range apps {
 		notice := ""
 		if err := held[id]; err != nil {
-			notice = waiting + "whether something of it runs already could not be found out: " + err.Error() +
-				". The cluster is asked again, at least every " + strings.TrimSuffix(maxSilence.String(), "0s")
-			if !w.Review {
-				notice += "; to deploy without waiting for it, sync by hand"
-			}
+			notice = waiting + w.heldNotice(err)
 		} else if a, ok := awaited[id]; ok {
 			notice = waiting + awaitedNotice(a)
+		}
+		if notice == "" && strings.HasPrefix(app.Notice, waiting) {
+			notice = w.unreadNotice(id)
 		}
 		if notice == app.Notice || notice == "" && !strings.HasPrefix(app.Notice, waiting) || app.Deleted {
 			continue
@@ -116,4 +123,19 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// heldNotice says why an application is held, when that is tried again, and what a
+// person can do.
+func (w *watcher) heldNotice(err error) string {
+	every := ", at least every " + strings.TrimSuffix(maxSilence.String(), "0s")
+	var unreadable *SourceError
+	if errors.As(err, &unreadable) {
+		return "it cannot be rendered now: " + err.Error() + ". It is tried again" + every + "; no other application waits for it"
+	}
+	notice := "whether something of it runs already could not be found out: " + err.Error() + ". The cluster is asked again" + every
+	if !w.Review {
+		notice += "; to deploy without waiting for it, sync by hand"
+	}
+	return notice
 }

@@ -149,3 +149,54 @@ func TestClusterThatAnswersInPart(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreachableChartHoldsItsApplicationAlone: what an application is rendered from
+// is no matter of the cluster, which goes on to be asked for the others.
+func TestUnreachableChartHoldsItsApplicationAlone(t *testing.T) {
+	unreachable, asked := true, 0
+	l := newLab(t, func(_ *lab, c *Config) {
+		c.Live = live(func(_, dir string) ([]string, error) {
+			if dir == "chart" {
+				if asked++; unreachable {
+					return nil, &SourceError{Err: deploy.Errorf(deploy.Unavailable, "get chart nginx of https://charts.example.com: no such host")}
+				}
+			}
+			return nil, nil
+		})
+	})
+	files := map[string]string{"chart/app.pipecd.yaml": appFile("chart")}
+	dirs := []string{"aaa", "web", "zzz"}
+	for _, dir := range dirs {
+		files[dir+"/app.pipecd.yaml"] = appFile(dir)
+	}
+	l.push("begin", files)
+	for _, dir := range dirs {
+		if diff := cmp.Diff([]string{"begin PENDING"}, l.deployments(dir)); diff != "" || l.app(dir).Notice != "" {
+			t.Errorf("%s (-want +got):\n%snotice %q", dir, diff, l.app(dir).Notice)
+		}
+	}
+	want := "Not deployed yet: it cannot be rendered now: get chart nginx of https://charts.example.com: no such host. " +
+		"It is tried again, at least every 2m; no other application waits for it"
+	if got := l.app("chart"); got.Notice != want || l.deployments("chart") != nil {
+		t.Errorf("the application has deployments %v and says %q, want %q", l.deployments("chart"), got.Notice, want)
+	}
+
+	l.push("more", map[string]string{"late/app.pipecd.yaml": appFile("late")})
+	if got := l.deployments("late"); len(got) != 1 {
+		t.Errorf("a later application has deployments %v", got)
+	}
+	was := asked
+	for range 60 { // more than 10 minutes
+		l.pass(10 * time.Second)
+		l.look()
+	}
+	if got := asked - was; got < 3 || got > 10 {
+		t.Errorf("the chart was asked for %d times in 60 looks, want less and less often", got)
+	}
+	unreachable = false
+	l.pass(maxSilence)
+	l.look()
+	if diff := cmp.Diff([]string{"more PENDING"}, l.deployments("chart")); diff != "" || l.app("chart").Notice != "" {
+		t.Errorf("once the chart is there (-want +got):\n%snotice %q", diff, l.app("chart").Notice)
+	}
+}

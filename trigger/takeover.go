@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,6 +25,17 @@ type Live interface {
 	Foreign(ctx context.Context, provider string, app deploy.Application, commit string) ([]deploy.AdoptedObject, error)
 }
 
+// SourceError is a Live's error for an application that cannot be rendered now: its
+// chart or its Git base is unreachable, for example. It concerns that application
+// alone; the cluster was not asked.
+type SourceError struct{ Err error }
+
+// Error returns the cause's text.
+func (e *SourceError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SourceError) Unwrap() error { return e.Err }
+
 // maxLookups is how many applications are looked for in the clusters at a time.
 const maxLookups = 16
 
@@ -31,7 +43,7 @@ const maxLookups = 16
 type looked struct {
 	running map[string]deploy.Commit   // what is to be taken over
 	awaited map[string]deploy.Adoption // what a person has to permit first
-	held    map[string]error           // why its cluster could not be asked, or does not tell
+	held    map[string]error           // why its cluster could not be asked, or what a *SourceError says
 	failed  map[string]error           // why it could not be found out otherwise
 }
 
@@ -42,8 +54,8 @@ type looked struct {
 // something to compare it with and to return to. It is tried once, and not with a
 // commit that the application was deployed from here: what a failed deployment
 // left behind is no state to return to. Applications whose cluster does not answer
-// are held, lest what runs be replaced unseen; what fails for another reason is
-// tried again with the next pass.
+// are held, lest what runs be replaced unseen, and so is an application that cannot be
+// rendered now; what fails for another reason is tried again with the next pass.
 func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) looked {
 	found := looked{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
@@ -88,30 +100,45 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 }
 
 // ask returns the commits that an application's live objects name. Silent is why
-// its cluster does not answer: then no other application asks it for a while.
+// its cluster does not answer, and then no other application asks it for a while, or
+// why the application cannot be rendered now.
 func (w *watcher) ask(ctx context.Context, pass time.Time, head deploy.Commit, s subject) (hashes []string, silent, err error) {
-	silent, err = w.question(ctx, pass, s.provider, func() (err error) {
+	silent, err = w.question(ctx, pass, s, func() (err error) {
 		hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
 		return err
 	})
 	return hashes, silent, err
 }
 
-// question puts one question to a provider's cluster, unless it rests because it did
-// not answer another.
-func (w *watcher) question(ctx context.Context, pass time.Time, provider string, put func() error) (silent, err error) {
-	if silent = w.silent.resting(provider, pass); silent != nil {
-		return silent, nil
+// question puts one question about an application to its provider's cluster, unless
+// one of the two rests because it did not answer another.
+func (w *watcher) question(ctx context.Context, pass time.Time, s subject, put func() error) (silent, err error) {
+	cluster, rendering := clusterRespondent(s.provider), sourceRespondent(s.app.ID)
+	for _, asked := range []respondent{cluster, rendering} {
+		if silent = w.silent.resting(asked, pass); silent != nil {
+			return silent, nil
+		}
 	}
 	err = put()
+	var unreadable *SourceError
 	switch {
-	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil:
-		if w.silent.begin(provider, err, pass, w.Now()) {
-			w.log.Warn("cannot look for what runs; applications that may run there are held", "cluster", provider, "error", err)
+	case !deploy.IsKind(err, deploy.Unavailable) || ctx.Err() != nil:
+	case errors.As(err, &unreadable):
+		if w.silent.begin(rendering, err, pass, w.Now()) {
+			w.log.Warn("cannot render an application to look for what runs of it; the application is held", "app", s.app.Name, "error", err)
 		}
 		return err, nil
-	case err == nil && w.silent.end(provider, pass):
-		w.log.Info("what runs can be looked for again", "cluster", provider)
+	default:
+		if w.silent.begin(cluster, err, pass, w.Now()) {
+			w.log.Warn("cannot look for what runs; applications that may run there are held", "cluster", s.provider, "error", err)
+		}
+		return err, nil
+	}
+	if err == nil {
+		if w.silent.end(cluster, pass) {
+			w.log.Info("what runs can be looked for again", "cluster", s.provider)
+		}
+		w.silent.end(rendering, pass)
 	}
 	return nil, err
 }
@@ -150,7 +177,7 @@ func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, r
 	if err != nil || !ok {
 		return nil, err
 	}
-	provider, problem := e.problem(w.Providers, app.Registration)
+	provider, problem := e.problem(w.Providers, app)
 	if problem != nil {
 		return nil, nil
 	}

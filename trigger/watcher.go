@@ -52,7 +52,7 @@ type watcher struct {
 	roster   []deploy.Application // what chains choose from, read once in a pass
 	pinned   map[string]string    // by application ID: the commit kept as its last success
 	warned   map[string][]string  // by application ID: the warnings that were logged last
-	silent   silences             // clusters whose applications are held
+	silent   silences             // clusters and sources whose applications are held
 	reviewAt time.Time            // when to look again at what awaits a decision; zero: nothing does
 	refused  error                // why the head is not looked at, but the one before
 	unread   unreadHead           // the head that could not be read last
@@ -72,7 +72,7 @@ func newWatcher(t *Trigger, r Repository) *watcher {
 	return &watcher{
 		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
 		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
-		silent: silences{byProvider: map[string]silence{}},
+		silent: silences{by: map[respondent]silence{}},
 	}
 }
 
@@ -287,7 +287,7 @@ func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
 		return err
 	}
 	w.pin(apps)
-	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps))
+	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.sayUnread(ctx, apps))
 	if w.paused {
 		return err
 	}

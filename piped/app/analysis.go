@@ -21,6 +21,9 @@ func sameAnalysisConfig(a, b any) bool {
 	case *config.Loki:
 		b, ok := b.(*config.Loki)
 		return ok && *a == *b
+	case *config.Stackdriver:
+		b, ok := b.(*config.Stackdriver)
+		return ok && *a == *b
 	case *config.Datadog:
 		b, ok := b.(*config.Datadog)
 		return ok && a.Address == b.Address && a.APIKeyFile == b.APIKeyFile && a.ApplicationKeyFile == b.ApplicationKeyFile &&

@@ -137,13 +137,13 @@ func (c *capabilities) For(ctx context.Context, at deploy.GitPath, app *config.A
 }
 
 // registered returns the provider of an application whose configuration names none
-// of several: the one it was registered with.
+// of several: the one it was registered with, or has been assigned to.
 func (c *capabilities) registered(ctx context.Context, at deploy.GitPath, app *config.Application) (string, error) {
 	known, err := c.store.Application(ctx, deploy.ApplicationID(at))
 	if err != nil {
 		return "", err
 	}
-	return app.ProviderOr(known.Registration.Provider, c.clusters.Names())
+	return app.ProviderOf(known, c.clusters.Names())
 }
 
 func (c *capabilities) get(provider string) (deploy.Capabilities, bool) {

@@ -275,7 +275,7 @@ func TestDriftOfAnApplicationThatChanges(t *testing.T) {
 
 	// The configuration is broken: that is the state, whatever is live.
 	files := webApp(w.ns, "v1", "")
-	w.repo.Push(t, "break", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {nonsense: true}\n"})
+	w.repo.Push(t, "break", map[string]string{"web/app.pipecd.yaml": "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {timeout: nonsense}\n"})
 	w.want(modelv1.ApplicationSyncStatus_INVALID_CONFIG)
 	w.greet("hello")
 	w.awaitPeriods(2, modelv1.DriftEnd_DRIFT_END_REVERTED)

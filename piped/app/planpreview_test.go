@@ -101,7 +101,7 @@ func TestPlanPreview(t *testing.T) {
 	}
 
 	files := merged(webApp(ns, "v2", ""), simple("new", ns, "hello"))
-	files["broken/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  nonsense: true\n"
+	files["broken/app.pipecd.yaml"] = "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  timeout: nonsense\n"
 	// Whoever opens the pull request can have the agent decrypt the secret, and wants
 	// to read it.
 	files["secret/web.yaml"] = `apiVersion: v1

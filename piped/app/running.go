@@ -9,6 +9,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/trigger"
 )
 
 // lookTimeout bounds how long a cluster may take to tell what runs in it.
@@ -25,8 +26,8 @@ type running struct {
 
 // RunningCommits returns the commits that the live objects of an application, as
 // it is at the given commit, name as theirs. An application that cannot be
-// rendered, or whose account may not look, has none: the deployment that follows
-// says why, and no other application waits for it.
+// rendered as it is in Git, or whose account may not look, has none: the deployment
+// that follows says why, and no other application waits for it.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) (commits []string, err error) {
 	err = r.look(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
 		commits, err = c.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
@@ -56,12 +57,13 @@ func (r running) Foreign(ctx context.Context, provider string, app deploy.Applic
 }
 
 // look asks the cluster of a provider about an application, in the name of the
-// application's account. The error is Invalid or NotFound when that cannot be done of
-// this application, and Unavailable when the cluster does not answer.
+// application's account. The error is a *trigger.SourceError when the application
+// cannot be rendered, Invalid or NotFound when the question cannot be asked of it, and
+// Unavailable when the cluster does not answer.
 func (r running) look(ctx context.Context, provider string, git deploy.GitPath, commit string, ask func(context.Context, *cluster.Cluster, *source.Source) error) error {
 	src, err := r.load(ctx, git, commit)
 	if err != nil {
-		return err
+		return &trigger.SourceError{Err: err}
 	}
 	held, release, err := r.clusters.Hold(provider)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/source/helm"
@@ -55,13 +56,26 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	if s.serves, err = newCapabilities(ctx, st, live.clusters, o); err != nil {
 		return s, err
 	}
+	name := registeredName(st)
 	s.loader = &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For,
+		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For, Name: name,
 		CacheBytes: sourceCacheBytes,
 	}
 	s.concealed = &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For,
+		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For, Name: name,
 		CacheBytes: concealedCacheBytes,
 	}
 	return s, nil
+}
+
+// registeredName returns what an application is called whose configuration does not
+// say so.
+func registeredName(st *store.Store) func(context.Context, deploy.GitPath) string {
+	return func(ctx context.Context, at deploy.GitPath) string {
+		known, err := st.Application(ctx, deploy.ApplicationID(at))
+		if err != nil { // it is not registered
+			return deploy.NameOf("", deploy.Registration{}, at)
+		}
+		return deploy.NameOf("", known.Registration, at)
+	}
 }

@@ -158,7 +158,7 @@ func TestUndeployedCannotBeTold(t *testing.T) {
 	l := newUndeployedLab(t)
 	good := l.push("web", map[string]string{"web/app.pipecd.yaml": webFile(""), "web/map.yaml": webMap("one")})
 	broken := l.push("a broken object", map[string]string{"web/map.yaml": "{apiVersion: v1, kind: ConfigMap}\n"})
-	badConfig := l.push("a broken configuration", map[string]string{"web/app.pipecd.yaml": webFile("  nonsense: true\n"), "web/map.yaml": webMap("two")})
+	badConfig := l.push("a broken configuration", map[string]string{"web/app.pipecd.yaml": webFile("  timeout: nonsense\n"), "web/map.yaml": webMap("two")})
 	if err := l.repo.Remove("web"); err != nil {
 		t.Fatal(err)
 	}

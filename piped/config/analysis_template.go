@@ -50,7 +50,8 @@ func ParseAnalysisTemplates(name string, data []byte) (_ *analysis.Templates, wa
 	if err := d.Err(); err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
-	return &t, d.Warnings(), nil
+	t.Unread = d.Unread()
+	return &t, append(d.Warnings(), t.Unread...), nil
 }
 
 // AnalysisTemplates are the templates of a repository: those of all files of

@@ -28,6 +28,8 @@ type Application struct {
 
 	// Warnings name what is accepted but has no effect, one line each.
 	Warnings []string `yaml:"-"`
+	// Unread name what of the file is not read, one line each: unknown keys above all.
+	Unread []string `yaml:"-"`
 }
 
 // UnsupportedKind is the error for an application configuration of a kind that
@@ -44,8 +46,17 @@ func (e *UnsupportedKind) Error() string {
 }
 
 // IsApplicationConfig reports whether a file's base name is that of an
-// application configuration: app.pipecd.yaml or *.pipecd.yaml.
-func IsApplicationConfig(base string) bool { return strings.HasSuffix(base, ".pipecd.yaml") }
+// application configuration: app.pipecd.yaml, *.pipecd.yaml, or PipeCD's oldest one.
+func IsApplicationConfig(base string) bool {
+	return strings.HasSuffix(base, ".pipecd.yaml") || base == OldestName
+}
+
+// The names of an application's configuration that PipeCD gives it now and gave it at
+// first.
+const (
+	DefaultName = "app.pipecd.yaml"
+	OldestName  = ".pipe.yaml"
+)
 
 // ParseApplication reads an application's configuration; name stands for the
 // file in errors. Errors are of kind deploy.Invalid and name every problem of
@@ -75,6 +86,9 @@ func readApplication(name string, data []byte) (*Application, *strict.Document, 
 		return nil, nil, err
 	}
 	if d.Kind != KindKubernetesApp && d.Kind != KindApplication {
+		if err := checkKind(name, d.KindLine, d.Kind, applicationKinds()...); err != nil {
+			return nil, nil, err
+		}
 		return nil, nil, &UnsupportedKind{File: name, Line: d.KindLine, Kind: d.Kind}
 	}
 	app := &Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
@@ -84,7 +98,7 @@ func readApplication(name string, data []byte) (*Application, *strict.Document, 
 	app.complete(d)
 	app.Kubernetes.Complete(d, app.kubernetesStages())
 	app.checkRollback(d)
-	app.Warnings = d.Warnings()
+	app.Warnings, app.Unread = d.Warnings(), d.Unread()
 	return app, d, nil
 }
 
@@ -104,55 +118,34 @@ func (a *Application) kubernetesStages() []kubernetes.Stage {
 	return stages
 }
 
-// decode reads spec, and with kind Application spec.plugins.kubernetes over it:
-// a key below the plugin replaces the same key of spec as a whole.
+// decode reads spec, and spec.plugins.kubernetes over it: a key below the plugin
+// replaces the same key of spec as a whole.
 func (a *Application) decode(d *strict.Document) error {
-	rules := kubernetes.Rules()
-	if d.Kind == KindKubernetesApp {
-		rules.Ignored["plugins"] = "read only with kind " + KindApplication + "; ignored"
-		d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)
-		return nil
-	}
-	plugin, err := takePlugin(d)
+	plugins, err := takePlugins(d)
 	if err != nil {
 		return err
 	}
-	for i := 0; plugin.Kind == yaml.MappingNode && i < len(plugin.Content); i += 2 {
+	rules := kubernetes.Rules()
+	plugin := plugins.kubernetes
+	for i := 0; plugin != nil && plugin.Kind == yaml.MappingNode && i < len(plugin.Content); i += 2 {
 		take(d.Spec, plugin.Content[i].Value)
 	}
 	d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)
-	d.Decode(plugin, strict.Field{Base: "spec.plugins.kubernetes"}, a, rules)
+	if plugin != nil {
+		d.Decode(plugin, strict.Field{Base: "spec.plugins.kubernetes"}, a, rules)
+	}
+	plugins.fill(a.Pipeline)
 	return nil
 }
 
-// takePlugin removes spec.plugins and returns what stands below kubernetes.
-func takePlugin(d *strict.Document) (*yaml.Node, error) {
-	plugins := take(d.Spec, "plugins")
-	var plugin *yaml.Node
-	if plugins != nil {
-		plugin = take(plugins, "kubernetes")
-	}
-	switch {
-	case plugins != nil && len(plugins.Content) > 0 && plugin == nil:
-		other := plugins.Content[0]
-		return nil, &UnsupportedKind{File: d.File, Line: other.Line, Kind: KindApplication + " with plugin " + other.Value}
-	case plugins != nil && len(plugins.Content) > 0:
-		other := plugins.Content[0]
-		return nil, fmt.Errorf("%s:%d: spec.plugins.%s: one platform is possible, and spec.plugins.kubernetes is there too", d.File, other.Line, other.Value)
-	case plugin == nil:
-		d.Problemf("plugins.kubernetes", "required with kind %s; expected a mapping", KindApplication)
-		return nil, d.Err()
-	}
-	return plugin, nil
-}
-
-// take removes a key from a mapping and returns its value, nil when absent.
+// take removes a key, whatever its case, from a mapping and returns its value, nil
+// when absent.
 func take(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
+		if strings.EqualFold(mapping.Content[i].Value, key) {
 			value := mapping.Content[i+1]
 			mapping.Content = append(mapping.Content[:i:i], mapping.Content[i+2:]...)
 			return value

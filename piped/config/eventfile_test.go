@@ -9,7 +9,7 @@ import (
 
 func TestParseEventRules(t *testing.T) {
 	const head = "apiVersion: pipecd.dev/v1beta1\nkind: EventWatcher\nspec:\n"
-	rules, err := ParseEventRules(".pipe/a.yaml", []byte(head+`  events:
+	rules, _, err := ParseEventRules(".pipe/a.yaml", []byte(head+`  events:
     - name: image
       labels: {app: web}
       replacements:
@@ -31,11 +31,11 @@ func TestParseEventRules(t *testing.T) {
 		"another kind that names this":  strings.ReplaceAll(head, "kind: EventWatcher", "kind: Other") + "  kind: EventWatcher\n",
 		"no file of ours that names it": "text: kind EventWatcher",
 	} {
-		if rules, err := ParseEventRules(".pipe/a.yaml", []byte(other)); rules != nil || err != nil {
+		if rules, _, err := ParseEventRules(".pipe/a.yaml", []byte(other)); rules != nil || err != nil {
 			t.Errorf("%s: %v, %v", name, rules, err)
 		}
 	}
-	_, err = ParseEventRules(".pipe/a.yaml", []byte(head+`  events:
+	_, _, err = ParseEventRules(".pipe/a.yaml", []byte(head+`  events:
     - replacements: [{file: ../x, yamlField: spec.image}, {file: x}, {file: x, regex: "a"}]
     - name: b
 `))

@@ -12,6 +12,8 @@ import (
 // Generic is the part of an application's configuration that every kind of
 // application has.
 type Generic struct {
+	// Name is "" when it is not written: then the application is called as it was
+	// registered, or as its directory.
 	Name        string            `yaml:"name"`
 	Labels      map[string]string `yaml:"labels"`
 	Description string            `yaml:"description"`
@@ -42,6 +44,9 @@ type Planner struct {
 	AlwaysUsePipeline bool `yaml:"alwaysUsePipeline"`
 	// AutoRollback is nil when not written; see Application.AutoRollback.
 	AutoRollback *bool `yaml:"autoRollback"`
+	// CommitMatcher is another place for Generic.CommitMatcher, which holds what is
+	// written here.
+	CommitMatcher CommitMatcher `yaml:"commitMatcher"`
 }
 
 // CommitMatcher is spec.commitMatcher: what a commit's subject must match,
@@ -71,9 +76,8 @@ func defaultGeneric() Generic {
 // complete fills what depends on other fields and reports every value that
 // makes no sense to d.
 func (g *Generic) complete(d *strict.Document) {
-	if strings.TrimSpace(g.Name) == "" {
-		d.Problemf("name", "required; expected the application's name")
-	}
+	g.Name = strings.TrimSpace(g.Name)
+	g.completeMatcher(d)
 	if u, err := url.Parse(g.EnvironmentURL); g.EnvironmentURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		d.Problemf("environmentURL", "expected an address such as https://shop.example.com, found %q", g.EnvironmentURL)
 	}
@@ -102,4 +106,20 @@ func (g *Generic) complete(d *strict.Document) {
 	g.DriftDetection.complete(d)
 	g.Notification.complete(d)
 	g.completePipeline(d)
+}
+
+// completeMatcher makes commitMatcher and planner.commitMatcher one.
+func (g *Generic) completeMatcher(d *strict.Document) {
+	one := func(name string, top, below *Regexp) {
+		own, other := "commitMatcher."+name, "planner.commitMatcher."+name
+		switch {
+		case !d.Has(other):
+		case d.Has(own) && top.String() != below.String():
+			d.Problemf(other, "differs from %s; keep one of them", own)
+		default:
+			*top = *below
+		}
+	}
+	one("quickSync", &g.CommitMatcher.QuickSync, &g.Planner.CommitMatcher.QuickSync)
+	one("pipeline", &g.CommitMatcher.Pipeline, &g.Planner.CommitMatcher.Pipeline)
 }

@@ -32,7 +32,23 @@ func TestGoldenApplications(t *testing.T) {
 		if err != nil {
 			return report(nil, err)
 		}
-		return report(app.Warnings, nil)
+		return report(slices.Concat(app.Warnings, app.Unread), nil)
+	})
+}
+
+// TestGoldenHabitsOfPipeCD reads what PipeCD takes and is not how it should be written.
+func TestGoldenHabitsOfPipeCD(t *testing.T) {
+	golden(t, "pipecd", func(data []byte) string {
+		app, err := ParseApplication("app.pipecd.yaml", data)
+		if err != nil {
+			return report(nil, err)
+		}
+		return report(slices.Concat(app.Warnings, app.Unread), nil)
+	})
+	t.Setenv("HOME", "/home/someone")
+	golden(t, "pipecd-agent", func(data []byte) string {
+		_, warnings, err := ParsePiped("/etc/piped/piped.yaml", data)
+		return report(warnings, err)
 	})
 }
 
@@ -43,7 +59,7 @@ func TestGoldenWholeLanguage(t *testing.T) {
 		if err != nil {
 			return report(nil, &deploy.Error{Kind: deploy.Invalid, Err: err})
 		}
-		return report(app.Warnings, nil)
+		return report(slices.Concat(app.Warnings, app.Unread), nil)
 	})
 }
 

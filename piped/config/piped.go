@@ -52,6 +52,9 @@ type Piped struct {
 	// AppSelector is in PipeCD the labels an application must have to be suggested for
 	// registration. It is checked, and not used by this version.
 	AppSelector map[string]string
+
+	// Unread names what of the file is not read, one line each: unknown keys above all.
+	Unread []string
 }
 
 // Store is spec.store.
@@ -200,5 +203,6 @@ func ParsePiped(name string, data []byte) (*Piped, []string, error) {
 	if err := d.Err(); err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
-	return p, d.Warnings(), nil
+	p.Unread = d.Unread()
+	return p, append(d.Warnings(), p.Unread...), nil
 }

@@ -11,7 +11,7 @@ import (
 type AnalysisProvider struct {
 	Name string               `yaml:"name"`
 	Type AnalysisProviderType `yaml:"type"`
-	// Config is a *Prometheus, *Datadog or *Loki, as Type says; never nil.
+	// Config is a *Prometheus, *Datadog, *Loki or *Stackdriver, as Type says; never nil.
 	Config any `yaml:"config"`
 }
 
@@ -23,11 +23,13 @@ const (
 	AnalysisPrometheus AnalysisProviderType = "PROMETHEUS"
 	AnalysisDatadog    AnalysisProviderType = "DATADOG"
 	AnalysisLoki       AnalysisProviderType = "LOKI" // for logs
+	// AnalysisStackdriver is known, and cannot be asked.
+	AnalysisStackdriver AnalysisProviderType = "STACKDRIVER"
 )
 
 // Values returns every type that can be had.
 func (AnalysisProviderType) Values() []string {
-	return []string{string(AnalysisPrometheus), string(AnalysisDatadog), string(AnalysisLoki)}
+	return []string{string(AnalysisPrometheus), string(AnalysisDatadog), string(AnalysisLoki), string(AnalysisStackdriver)}
 }
 
 // Prometheus is the config of type PROMETHEUS.
@@ -55,12 +57,19 @@ type Loki struct {
 	Tenant       string `yaml:"tenant"` // X-Scope-OrgID; "" sends none
 }
 
+// Stackdriver is the config of type STACKDRIVER, which is checked and not used.
+type Stackdriver struct {
+	ServiceAccountFile string `yaml:"serviceAccountFile"`
+}
+
 // Variants implements schema.Varied.
 func (p *AnalysisProvider) Variants() (by string, of map[string]any) {
 	return "type", map[string]any{
 		string(AnalysisPrometheus): &Prometheus{},
 		string(AnalysisDatadog):    &Datadog{Address: "datadoghq.com"},
 		string(AnalysisLoki):       &Loki{},
+
+		string(AnalysisStackdriver): &Stackdriver{},
 	}
 }
 
@@ -70,10 +79,11 @@ func (p *AnalysisProvider) Variant() any {
 	return of[string(p.Type)]
 }
 
-func completeAnalysisProviders(providers []AnalysisProvider, d *strict.Document, r resolver) []AnalysisProvider {
-	seen := names{d: d}
+// completeAnalysisProviders checks the providers of the list at a path; seen are the
+// names of those before.
+func completeAnalysisProviders(list string, providers []AnalysisProvider, seen *names, d *strict.Document, r resolver) []AnalysisProvider {
 	for i := range providers {
-		p, at := &providers[i], fmt.Sprintf("analysisProviders[%d]", i)
+		p, at := &providers[i], fmt.Sprintf("%s[%d]", list, i)
 		seen.add(at, "name", p.Name)
 		if p.Config == nil {
 			p.Config = p.Variant()
@@ -86,8 +96,10 @@ func completeAnalysisProviders(providers []AnalysisProvider, d *strict.Document,
 			config.complete(d, r, at)
 		case *Loki:
 			config.complete(d, r, at)
+		case *Stackdriver:
+			d.Warnf(fmt.Sprintf("%s[%d].type", list, i), "%s is not supported by this version: an ANALYSIS that asks %s fails", p.Type, p.Name)
 		default:
-			d.Problemf(fmt.Sprintf("analysisProviders[%d].type", i), "required; expected %s", strict.Alternatives(p.Type.Values()))
+			d.Problemf(fmt.Sprintf("%s[%d].type", list, i), "required; expected %s", strict.Alternatives(p.Type.Values()))
 		}
 	}
 	return providers

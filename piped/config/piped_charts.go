@@ -60,10 +60,11 @@ func (r *ChartRepository) Default() { r.Type = ChartRepositoryHTTP }
 // Default implements strict.Defaulter.
 func (r *ChartRegistry) Default() { r.Type = ChartRegistryOCI }
 
-func completeChartRepositories(repos []ChartRepository, d *strict.Document, r resolver) []ChartRepository {
-	seen := names{d: d}
+// completeChartRepositories checks the repositories of the list at a path; seen are the
+// names of those before.
+func completeChartRepositories(list string, repos []ChartRepository, seen *names, d *strict.Document, r resolver) []ChartRepository {
 	for i := range repos {
-		repo, at := &repos[i], fmt.Sprintf("chartRepositories[%d]", i)
+		repo, at := &repos[i], fmt.Sprintf("%s[%d]", list, i)
 		http := field{at + ".address", repo.Address != ""}
 		git := field{at + ".gitRemote", repo.GitRemote != ""}
 		switch repo.Type {
@@ -82,10 +83,11 @@ func completeChartRepositories(repos []ChartRepository, d *strict.Document, r re
 	return repos
 }
 
-func completeChartRegistries(registries []ChartRegistry, d *strict.Document) []ChartRegistry {
-	seen := names{d: d}
+// completeChartRegistries checks the registries of the list at a path; seen are the
+// addresses of those before.
+func completeChartRegistries(list string, registries []ChartRegistry, seen *names, d *strict.Document) []ChartRegistry {
 	for i := range registries {
-		registry, at := &registries[i], fmt.Sprintf("chartRegistries[%d]", i)
+		registry, at := &registries[i], fmt.Sprintf("%s[%d]", list, i)
 		seen.add(at, "address", registry.Address)
 		pair(d, field{at + ".username", registry.Username != ""}, field{at + ".password", !registry.Password.IsEmpty()})
 	}

@@ -52,13 +52,14 @@ func (p *providerSpec) Variant() any {
 // deployed to: the one it names, else the only one there is. The error, of kind
 // deploy.Invalid, says what to change.
 func (g *Generic) Provider(configured []string) (string, error) {
-	return g.ProviderOr("", configured)
+	return g.ProviderOf(deploy.Application{}, configured)
 }
 
-// ProviderOr is Provider for an application that was registered with a provider
-// ("" for none), which counts where the configuration names none.
-func (g *Generic) ProviderOr(registered string, configured []string) (string, error) {
-	wanted := cmp.Or(g.PlatformProvider, registered)
+// ProviderOf is Provider for an application that is known. Where the configuration
+// names no provider, the one it was registered with counts, and after that the one that
+// it has been assigned to: another provider in the agent's configuration moves nothing.
+func (g *Generic) ProviderOf(known deploy.Application, configured []string) (string, error) {
+	wanted := cmp.Or(g.PlatformProvider, known.Registration.Provider)
 	there := strings.Join(slices.Sorted(slices.Values(configured)), ", ")
 	switch {
 	case wanted != "" && slices.Contains(configured, wanted):
@@ -70,6 +71,8 @@ func (g *Generic) ProviderOr(registered string, configured []string) (string, er
 	case wanted != "":
 		return "", deploy.Errorf(deploy.Invalid, "the application was registered with the platform provider %q, and none of that name is configured; there are: %s: "+
 			"name one of them in spec.platformProvider, or update the application", wanted, there)
+	case known.Provider != "" && slices.Contains(configured, known.Provider):
+		return known.Provider, nil
 	case len(configured) == 1:
 		return configured[0], nil
 	}
@@ -90,6 +93,9 @@ func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider
 	}
 	add("platformProviders", s.Providers)
 	add("cloudProviders", s.CloudProviders)
+	for i, plugin := range s.Plugins {
+		add(fmt.Sprintf("plugins[%d].deployTargets", i), plugin.targets)
+	}
 	return out
 }
 
@@ -97,7 +103,11 @@ func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider
 // type.
 func (s *pipedSpec) providerNames() []string {
 	var out []string
-	for _, p := range slices.Concat(s.Providers, s.CloudProviders) {
+	all := slices.Concat(s.Providers, s.CloudProviders)
+	for _, plugin := range s.Plugins {
+		all = append(all, plugin.targets...)
+	}
+	for _, p := range all {
 		out = append(out, p.Name)
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 // encrypted. The zero value means that there are none.
 type SecretManagement struct {
 	Type SecretManagementType `yaml:"type"`
-	// Config is a *KeyPair or *Age, as Type says; nil when there is no type.
+	// Config is a *KeyPair or *Age, as Type says; nil for the other types.
 	Config any `yaml:"config"`
 }
 
@@ -21,11 +21,14 @@ const (
 	SecretManagementKeyPair SecretManagementType = "KEY_PAIR"
 	// SecretManagementAge encrypts to an age recipient.
 	SecretManagementAge SecretManagementType = "AGE"
+	// SecretManagementGCPKMS and SecretManagementAWSKMS are known, and decrypt nothing.
+	SecretManagementGCPKMS SecretManagementType = "GCP_KMS"
+	SecretManagementAWSKMS SecretManagementType = "AWS_KMS"
 )
 
 // Values returns every type.
 func (SecretManagementType) Values() []string {
-	return []string{string(SecretManagementKeyPair), string(SecretManagementAge)}
+	return []string{string(SecretManagementKeyPair), string(SecretManagementAge), string(SecretManagementGCPKMS), string(SecretManagementAWSKMS)}
 }
 
 // KeyPair is the config of type KEY_PAIR: one of file and data for each key.
@@ -73,7 +76,11 @@ func (s SecretManagement) complete(d *strict.Document, r resolver) SecretManagem
 		config.complete(d, r, "secretManagement.config")
 	case *Age:
 		config.complete(d, r, "secretManagement.config")
-	default:
+	case nil:
+		if s.Type != "" {
+			d.Warnf("secretManagement.type", "%s is not supported by this version: applications with encrypted secrets are refused", s.Type)
+			return s
+		}
 		d.Problemf("secretManagement.type", "required; expected %s", strict.Alternatives(s.Type.Values()))
 	}
 	return s

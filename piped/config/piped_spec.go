@@ -30,6 +30,7 @@ type pipedSpec struct {
 	GitHosts       []GitHost      `yaml:"gitHosts"`
 	Providers      []providerSpec `yaml:"platformProviders"`
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
+	Plugins        []pluginSpec   `yaml:"plugins"`        // PipeCD's v1
 	Limits         Limits         `yaml:"limits"`
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
 	Adopt          Adopt          `yaml:"adopt"`
@@ -77,6 +78,7 @@ func pipedRules() strict.Rules {
 	for _, field := range []string{"planPreview.commandQueueBufferSize", "planPreview.commandCheckInterval"} {
 		rules.Ignored[field] = "has no meaning here, previews are built when they are asked for; ignored"
 	}
+	maps.Copy(rules.Ignored, pluginRules())
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
 	for _, list := range []string{"platformProviders", "cloudProviders"} {
@@ -111,6 +113,9 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 			d.Warnf(field, "not used by this version")
 		}
 	}
+	for i := range s.Plugins {
+		s.Plugins[i].decode(d, fmt.Sprintf("plugins[%d]", i))
+	}
 	dataDir := r.path("dataDir", s.DataDir)
 	repositories, providers := completeRepositories(s.Repositories, d, r), s.providers(d, r)
 	return &Piped{
@@ -128,9 +133,9 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Adopt:        s.Adopt,
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
-		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),
-		ChartRegistries:   completeChartRegistries(s.ChartRegistries, d),
-		AnalysisProviders: completeAnalysisProviders(s.AnalysisProviders, d, r),
+		ChartRepositories: s.chartRepositories(d, r),
+		ChartRegistries:   s.chartRegistries(d),
+		AnalysisProviders: s.analysisProviders(d, r),
 		Notifications:     s.Notifications.complete(d, r),
 		RolloutExport:     s.RolloutExport.complete(d, r),
 		SecretManagement:  s.SecretManagement.complete(d, r),

@@ -15,19 +15,25 @@ func ApplicationSchema() schema.Schema {
 func applicationSchema(without schema.Refused) schema.Schema {
 	app := Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
 	spec := schema.Object(&app, kubernetes.Rules(), without)
-	spec["properties"].(schema.Schema)["plugins"] = schema.Schema{
-		"description": "the platform's fields, with kind " + KindApplication,
-		"properties": schema.Schema{"kubernetes": schema.Schema{
-			"$ref": "#/$defs/spec", "properties": schema.Schema{"plugins": false},
-		}},
+	spec["properties"].(schema.Schema)["plugins"] = pluginsSchema()
+	return schema.Document("Application of piped", APIVersion, []string{KindKubernetesApp, KindApplication}, spec)
+}
+
+func pluginsSchema() schema.Schema {
+	mapping := func(properties schema.Schema) schema.Schema {
+		return schema.Schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 	}
-	file := schema.Document("Application of piped", APIVersion, []string{KindKubernetesApp, KindApplication}, spec)
-	plugins := schema.Schema{"type": "object", "required": []string{"kubernetes"}, "propertyNames": schema.Schema{"const": "kubernetes"}}
-	file["if"] = schema.Schema{"properties": schema.Schema{"kind": schema.Schema{"const": KindApplication}}}
-	file["then"] = schema.Schema{"properties": schema.Schema{"spec": schema.Schema{
-		"required": []string{"plugins"}, "properties": schema.Schema{"plugins": plugins},
-	}}}
-	return file
+	all := schema.Schema{}
+	for _, name := range stagePlugins() {
+		all[name] = mapping(schema.Schema{})
+	}
+	all[pluginAnalysis] = mapping(schema.Schema{
+		"appCustomArgs": schema.Schema{"type": []string{"object", "null"}, "additionalProperties": schema.Schema{"type": []string{"string", "number", "boolean"}}},
+	})
+	all[pluginKubernetes] = schema.Schema{"$ref": "#/$defs/spec", "properties": schema.Schema{"plugins": false}}
+	plugins := mapping(all)
+	plugins["description"] = "the platform's fields, and those of plugins that bring stages"
+	return plugins
 }
 
 // PipedSchema returns the JSON Schema of the agent's configuration.

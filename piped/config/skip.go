@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -24,4 +26,8 @@ func (s SkipOptions) complete(d *strict.Document, at string) {
 			d.Problemf(fmt.Sprintf("%s.commitMessagePrefixes[%d]", at, i), "expected the beginning of a commit's subject, found an empty one, which every subject has")
 		}
 	}
+}
+
+func (s SkipOptions) equal(o SkipOptions) bool {
+	return slices.Equal(s.CommitMessagePrefixes, o.CommitMessagePrefixes) && reflect.DeepEqual(s.Paths, o.Paths)
 }

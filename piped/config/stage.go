@@ -19,8 +19,8 @@ type Stage struct {
 	// Timeout bounds one run of the stage; 0 is none. It is what timeout of the
 	// stage or of its options says; they do not differ.
 	Timeout time.Duration `yaml:"timeout"`
-	// SkipOn is skipOn of the options.
-	SkipOn SkipOptions `yaml:"-"`
+	// SkipOn is what skipOn of the stage or of its options says; they do not differ.
+	SkipOn SkipOptions `yaml:"skipOn"`
 	// With is a pointer to the options of the stage's kind, complete with
 	// defaults and never nil. As JSON it is what deploy.Stage.Options carry.
 	With any `yaml:"with"`
@@ -61,6 +61,7 @@ func (s *Stage) complete(d *strict.Document, at string) {
 	if d.Has(at+".timeout") && s.Timeout <= 0 {
 		d.Problemf(at+".timeout", "expected a duration above 0, found %s", s.Timeout)
 	}
+	s.SkipOn.complete(d, at+".skipOn")
 	o, ok := s.With.(options)
 	if !ok {
 		return
@@ -69,7 +70,7 @@ func (s *Stage) complete(d *strict.Document, at string) {
 	timeout, skipOn := o.common()
 	if skipOn != nil {
 		skipOn.complete(d, at+".with.skipOn")
-		s.SkipOn = *skipOn
+		s.mergeSkipOn(d, at, *skipOn)
 	}
 	if timeout != nil {
 		s.mergeTimeout(d, at, timeout)
@@ -88,6 +89,18 @@ func (s *Stage) checkDuration(d *strict.Document, at string) {
 	}
 	if s.Timeout > 0 && duration >= s.Timeout {
 		d.Problemf(at+".timeout", "is %s, which always ends the stage before its duration of %s", s.Timeout, duration)
+	}
+}
+
+// mergeSkipOn makes the stage's skipOn, as PipeCD's v1 has it, and that of its options
+// one.
+func (s *Stage) mergeSkipOn(d *strict.Document, at string, option SkipOptions) {
+	switch {
+	case !d.Has(at + ".with.skipOn"):
+	case d.Has(at+".skipOn") && !s.SkipOn.equal(option):
+		d.Problemf(at+".with.skipOn", "differs from skipOn of the stage; keep one of them")
+	default:
+		s.SkipOn = option
 	}
 }
 

@@ -11,10 +11,11 @@ func unsupportedFields() []string {
 	}
 }
 
-// refuseUnsupported reports to d what of it this version cannot honour.
+// refuseUnsupported reports to d what of it this version cannot honour. What is empty
+// asks for nothing.
 func refuseUnsupported(d *strict.Document) {
 	for _, field := range unsupportedFields() {
-		if d.Has(field) {
+		if d.Has(field + "[0]") {
 			d.Unsupported(field, "")
 		}
 	}

@@ -57,7 +57,7 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 		ID: deploy.ApplicationID(git), Name: req.Name, Kind: deploy.KindKubernetes, Git: git,
 		Provider: req.PlatformProvider, Description: req.Description, Labels: req.Labels,
 		Sync:         deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The application was added and has not been read from Git yet", At: now},
-		Registration: deploy.Registration{By: cmp.Or(callerOf(ctx).Subject, "API"), At: now, Provider: req.PlatformProvider},
+		Registration: deploy.Registration{By: cmp.Or(callerOf(ctx).Subject, "API"), At: now, Provider: req.PlatformProvider, Name: req.Name},
 	}
 	if err := s.store.AddApplication(ctx, app); err != nil {
 		return nil, err

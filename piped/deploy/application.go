@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"time"
@@ -150,6 +151,15 @@ type Registration struct {
 	// Provider is the platform provider for as long as the application's
 	// configuration names none; "" when none was given.
 	Provider string `json:"provider,omitempty"`
+	// Name is the application's name for as long as its configuration has none; "" when
+	// none was given.
+	Name string `json:"name,omitempty"`
+}
+
+// NameOf returns what an application is called whose configuration says name: that, or
+// what it was registered as, or else its directory, or its repository at the root.
+func NameOf(name string, r Registration, p GitPath) string {
+	return cmp.Or(name, r.Name, path.Base(path.Join(p.RepoID, p.Dir)))
 }
 
 // KindKubernetes is the application kind of Kubernetes applications.

@@ -108,7 +108,7 @@ func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) e
 		if left -= len(data); left < 0 {
 			return deploy.Errorf(deploy.Invalid, "%s: the files of event rules have more than %d bytes; remove some", name, maxRuleBytes)
 		}
-		rules, err := config.ParseEventRules(name, data)
+		rules, _, err := config.ParseEventRules(name, data)
 		w.sayBroken(repo.ID, name, err)
 		for _, r := range rules {
 			r.Handler.Config.CommitMessage = repo.Files.CommitMessage

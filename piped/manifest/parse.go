@@ -61,7 +61,8 @@ func isJSON(file string, data []byte) bool {
 type parser struct {
 	file     string
 	objects  []Object
-	problems []error // of documents and values, at most maxProblems
+	problems []error  // of documents and values, at most maxProblems
+	doc      document // that is read
 }
 
 // maxProblems bounds what is reported, so that a file of rubbish makes no book.
@@ -94,6 +95,7 @@ func (p *parser) yamlDocuments(data []byte) error {
 		if size += len(text); size > 2*MaxFileSize {
 			return p.errorf(doc.first, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
 		}
+		p.doc = doc
 		if !p.note(p.value(text, doc.first)) {
 			return nil
 		}
@@ -141,7 +143,9 @@ func (p *parser) jsonValues(data []byte) error {
 			}
 			return p.errorf(lineAt(data, offset), "not valid JSON: %w", err)
 		}
-		if !p.note(p.value(raw, lineAt(data, dec.InputOffset()-int64(len(raw))))) {
+		begin := lineAt(data, dec.InputOffset()-int64(len(raw)))
+		p.doc = document{text: raw, line: begin, first: begin}
+		if !p.note(p.value(raw, begin)) {
 			return nil
 		}
 	}
@@ -171,31 +175,47 @@ func (p *parser) value(text []byte, line int) error {
 	return p.object(object, line, "")
 }
 
+// fieldError is what is wrong with a field of an object.
+type fieldError struct {
+	path string
+	error
+}
+
+// fieldErrorf returns an error at the line of the field that err is about. Where and
+// what name the object.
+func (p *parser) fieldErrorf(where, what string, err error) error {
+	path := where
+	if of, ok := errors.AsType[fieldError](err); ok {
+		path += of.path
+	}
+	return p.errorf(p.doc.lineOf(path), "%s%s%w", where, what, err)
+}
+
 // object adds one object, or the items of a list. Where names the item of a
-// list for errors.
+// list for errors, and is the path of its fields.
 func (p *parser) object(object map[string]any, line int, where string) error {
 	if err := needText(object, "apiVersion", ""); err != nil {
-		return p.errorf(line, "%s%w", where, err)
+		return p.fieldErrorf(where, "", err)
 	}
 	if err := needText(object, "kind", ""); err != nil {
-		return p.errorf(line, "%s%w", where, err)
+		return p.fieldErrorf(where, "", err)
 	}
 	kind := object["kind"].(string)
 	if items, ok := object["items"].([]any); ok && strings.HasSuffix(kind, "List") {
-		return p.items(items, line, where)
+		return p.items(items, where)
 	}
 	if kind == "List" {
 		return p.errorf(line, "%sthe List has no items; expected a list of objects", where)
 	}
 	metadata, _ := object["metadata"].(map[string]any)
 	if err := needText(metadata, "name", "metadata."); err != nil {
-		return p.errorf(line, "%s%s: %w", where, kind, err)
+		return p.fieldErrorf(where, kind+": ", err)
 	}
 	if err := checkNames(metadata); err != nil {
 		return p.errorf(line, "%s%s: %w", where, kind, err)
 	}
 	if err := checkMetadata(metadata); err != nil {
-		return p.errorf(line, "%s%s %s: %w", where, kind, metadata["name"], err)
+		return p.fieldErrorf(where, fmt.Sprintf("%s %s: ", kind, metadata["name"]), err)
 	}
 	if len(p.objects) == MaxObjects {
 		return p.errorf(line, "the file holds more than %d objects", MaxObjects)
@@ -212,25 +232,26 @@ func (p *parser) object(object map[string]any, line int, where string) error {
 func needText(m map[string]any, key, prefix string) error {
 	switch v := m[key].(type) {
 	case nil:
-		return fmt.Errorf("%s%s is missing; expected a Kubernetes object with apiVersion, kind and metadata.name", prefix, key)
+		return fieldError{prefix + key, fmt.Errorf("%s%s is missing; expected a Kubernetes object with apiVersion, kind and metadata.name", prefix, key)}
 	case string:
 		if strings.TrimSpace(v) == "" {
-			return fmt.Errorf("%s%s: expected a text, found an empty one", prefix, key)
+			return fieldError{prefix + key, fmt.Errorf("%s%s: expected a text, found an empty one", prefix, key)}
 		}
 		return nil
 	default:
-		return fmt.Errorf("%s%s: expected a text, found %s", prefix, key, describe(v))
+		return fieldError{prefix + key, fmt.Errorf("%s%s: expected a text, found %s", prefix, key, describe(v))}
 	}
 }
 
-func (p *parser) items(items []any, line int, where string) error {
+func (p *parser) items(items []any, where string) error {
+	lines := p.doc.itemLines(where, len(items))
 	for i, item := range items {
 		at := fmt.Sprintf("%sitems[%d]: ", where, i)
 		object, ok := item.(map[string]any)
 		if !ok {
-			return p.errorf(line, "%sexpected a Kubernetes object, found %s", at, describe(item))
+			return p.errorf(p.doc.lineOf(at), "%sexpected a Kubernetes object, found %s", at, describe(item))
 		}
-		if err := p.object(object, line, at); err != nil {
+		if err := p.object(object, lines[i], at); err != nil {
 			return err
 		}
 	}
@@ -254,7 +275,7 @@ func checkNames(metadata map[string]any) error {
 func checkMetadata(metadata map[string]any) error {
 	if ns, ok := metadata["namespace"]; ok && ns != nil {
 		if _, ok := ns.(string); !ok {
-			return fmt.Errorf("metadata.namespace: expected a text, found %s", describe(ns))
+			return fieldError{"metadata.namespace", fmt.Errorf("metadata.namespace: expected a text, found %s", describe(ns))}
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
@@ -264,11 +285,11 @@ func checkMetadata(metadata map[string]any) error {
 		}
 		m, ok := v.(map[string]any)
 		if !ok {
-			return fmt.Errorf("metadata.%s: expected a mapping, found %s", field, describe(v))
+			return fieldError{"metadata." + field, fmt.Errorf("metadata.%s: expected a mapping, found %s", field, describe(v))}
 		}
 		for key, value := range m {
 			if _, ok := value.(string); !ok {
-				return fmt.Errorf("metadata.%s: %s: expected a text, found %s; put it in quotes", field, key, describe(value))
+				return fieldError{"metadata." + field + "[" + key + "]", fmt.Errorf("metadata.%s: %s: expected a text, found %s; put it in quotes", field, key, describe(value))}
 			}
 		}
 	}

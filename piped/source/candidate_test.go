@@ -61,9 +61,9 @@ func TestCandidates(t *testing.T) {
 	}
 	want := []string{
 		". app.pipecd.yaml root",
-		`apps/bad app.pipecd.yaml invalid: apps/bad/app.pipecd.yaml:4: spec.nam: unknown field; did you mean "name"?` +
-			"\napps/bad/app.pipecd.yaml:4: spec.name: required; expected the application's name",
+		`apps/bad app.pipecd.yaml invalid: apps/bad/app.pipecd.yaml:4: spec.nam: unknown field; did you mean "name"?`,
 		"apps/huge app.pipecd.yaml invalid: apps/huge/app.pipecd.yaml: the file has 1048577 bytes; expected at most 1048576",
+		"apps/old .pipe.yaml old",
 		"apps/web app.pipecd.yaml web",
 		"apps/web canary.pipecd.yaml web-canary",
 		"infra app.pipecd.yaml unsupported TerraformApp",

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,35 @@ func TestChartsAreRendered(t *testing.T) {
 	}
 	if charts.renderings != 1 {
 		t.Errorf("%d renderings of one commit", charts.renderings)
+	}
+}
+
+// TestReleaseWithoutAName: a release is called as its application, which is called as it
+// was registered, or as its directory.
+func TestReleaseWithoutAName(t *testing.T) {
+	l, charts := chartLoader(t, chartSpec, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}\"}\n")
+	tree := files(
+		"apps/web/app.pipecd.yaml", head+chartSpec,
+		"charts/web/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		"charts/web/templates/all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}\"}\n",
+	)
+	l.Tree = func(string, string) (fs.FS, error) { return tree, nil }
+	load := func(want string) {
+		t.Helper()
+		s, err := l.Load(t.Context(), at, "c1")
+		if err != nil || s.Objects[0].GetName() != want {
+			t.Errorf("got %v, %v, want %s", s, err, want)
+		}
+	}
+	load("web")
+	name := "shop"
+	l.Name = func(context.Context, deploy.GitPath) string { return name }
+	load("shop")
+	load("shop")
+	name = "store"
+	load("store")
+	if charts.renderings != 3 {
+		t.Errorf("%d renderings for three names", charts.renderings)
 	}
 }
 

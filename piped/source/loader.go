@@ -60,6 +60,9 @@ type Loader struct {
 	// Capabilities are what charts see of an application's cluster where the
 	// application does not say so itself; nil is Helm's own.
 	Capabilities func(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities
+	// Name returns the name of an application whose configuration says none; nil is that
+	// of its directory.
+	Name func(ctx context.Context, at deploy.GitPath) string
 	// Remotes gives the trees of remote bases of kustomizations; nil refuses them.
 	Remotes kustomize.Remotes
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers

@@ -95,11 +95,11 @@ func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 }
 
 // isManifest reports whether a file is taken for a manifest by its name alone;
-// configuration files, PipeCD's oldest name among them, are not.
+// configuration files are not.
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
-		return !config.IsApplicationConfig(name) && name != ".pipe.yaml"
+		return !config.IsApplicationConfig(name)
 	}
 	return false
 }

@@ -47,11 +47,11 @@ func (l *Loader) render(ctx context.Context, files fs.FS, at deploy.GitPath, cfg
 // chart renders the application's chart.
 func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	if l.Charts == nil {
-		return rendered{capabilities: fingerprint(l.capabilities(ctx, at, cfg))}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
+		return rendered{capabilities: l.seen(ctx, at, cfg)}, deploy.Errorf(deploy.Invalid, "%s: input.helmChart: charts are not rendered here", at.ConfigPath())
 	}
 	in := cfg.Kubernetes.Input
 	req := helm.Request{
-		Tree: files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: cfg.Name, Namespace: in.Namespace, Capabilities: l.capabilities(ctx, at, cfg),
+		Tree: files, Dir: at.Dir, Chart: *in.HelmChart, ReleaseName: l.name(ctx, at, cfg), Namespace: in.Namespace, Capabilities: l.capabilities(ctx, at, cfg),
 	}
 	if in.HelmOptions != nil {
 		req.Options = *in.HelmOptions
@@ -63,7 +63,7 @@ func (l *Loader) chart(ctx context.Context, files fs.FS, at deploy.GitPath, cfg 
 	if err == nil && len(r.Objects) == 0 {
 		err = deploy.Errorf(deploy.Invalid, "%s: the chart renders no objects with these values", at.ConfigPath())
 	}
-	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, capabilities: fingerprint(req.Capabilities)}, err
+	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, capabilities: fingerprint(req.ReleaseName, req.Capabilities)}, err
 }
 
 // capabilities are what the application's chart sees of its cluster.
@@ -74,17 +74,25 @@ func (l *Loader) capabilities(ctx context.Context, at deploy.GitPath, cfg *confi
 	return l.Capabilities(ctx, at, cfg)
 }
 
-// seen identifies what the chart of an application would see of its cluster now; ""
-// for an application without one (nil).
+// name is what the application is called.
+func (l *Loader) name(ctx context.Context, at deploy.GitPath, cfg *config.Application) string {
+	if cfg.Name == "" && l.Name != nil {
+		return l.Name(ctx, at)
+	}
+	return deploy.NameOf(cfg.Name, deploy.Registration{}, at)
+}
+
+// seen identifies what the chart of an application would see of its cluster and its
+// name now; "" for an application without one (nil).
 func (l *Loader) seen(ctx context.Context, at deploy.GitPath, chart *config.Application) string {
 	if chart == nil {
 		return ""
 	}
-	return fingerprint(l.capabilities(ctx, at, chart))
+	return fingerprint(l.name(ctx, at, chart), l.capabilities(ctx, at, chart))
 }
 
-func fingerprint(c helm.Capabilities) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", c.KubeVersion, c.APIVersions))
+func fingerprint(name string, c helm.Capabilities) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q\n%s\n%q", name, c.KubeVersion, c.APIVersions))
 	return hex.EncodeToString(sum[:])
 }
 

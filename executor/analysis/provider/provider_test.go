@@ -264,6 +264,20 @@ func TestPoints(t *testing.T) {
 	}
 }
 
+// TestProviderThatCannotBeAsked: a provider of a type that this version has not is
+// refused where it is used, by name.
+func TestProviderThatCannotBeAsked(t *testing.T) {
+	s := only(t, &config.Prometheus{Address: "http://p"})
+	s.Use([]config.AnalysisProvider{
+		{Name: "google", Type: config.AnalysisStackdriver, Config: &config.Stackdriver{}}, {Name: "q", Config: &config.Prometheus{}},
+	})
+	_, err := s.Metrics("google")
+	wantError(t, err, deploy.Invalid, `provider "google" of metrics is of type STACKDRIVER, which this version of piped cannot ask: use a provider of type PROMETHEUS or DATADOG`)
+	if _, err := s.Metrics("q"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSet: names are found by what a provider can answer, and follow a reload.
 func TestSet(t *testing.T) {
 	s := only(t, &config.Prometheus{Address: "http://p"})

@@ -75,6 +75,8 @@ func (s *Set) Use(configured []config.AnalysisProvider) {
 			next[p.Name] = &datadog{*c, s.http}
 		case *config.Loki:
 			next[p.Name] = &loki{*c, s.http}
+		default:
+			next[p.Name] = unsupported(p.Type)
 		}
 	}
 	s.providers.Store(&next)
@@ -104,10 +106,17 @@ func (s *Set) Logs(name string) (Logs, error) {
 	return l, nil
 }
 
+// unsupported stands for a provider that is configured and that this version cannot
+// ask: the type it has.
+type unsupported config.AnalysisProviderType
+
 // unknown says which providers there are instead.
 func unknown[T any](s *Set, name, what, kinds string) error {
 	var have []string
 	all := *s.providers.Load()
+	if kind, ok := all[name].(unsupported); ok {
+		return deploy.Errorf(deploy.Invalid, "provider %q of %s is of type %s, which this version of piped cannot ask: use a provider of type %s", name, what, kind, kinds)
+	}
 	for _, other := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := all[other].(T); ok {
 			have = append(have, other)

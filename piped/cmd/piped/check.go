@@ -8,6 +8,7 @@ import (
 )
 
 func checkCommand(stdout, stderr io.Writer) *cobra.Command {
+	strict := false
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "Check configurations and manifests, without an agent or a cluster",
@@ -16,11 +17,14 @@ and line. Nothing is asked over the network, and nothing is written.
 
 PATH is a file, a directory or a Git repository without a work tree, whose HEAD
 is read; the default is the current directory. Of a directory are checked, at any
-depth, app.pipecd.yaml and *.pipecd.yaml with the manifests they declare, files
-of kind AnalysisTemplate in .pipe/, and piped.yaml where it is an agent's
+depth, app.pipecd.yaml, *.pipecd.yaml and .pipe.yaml with the manifests they
+declare, files of the kinds AnalysisTemplate and EventWatcher in .pipe/, and piped.yaml where it is an agent's
 configuration. When the file of an agent's configuration is a PATH, the
 applications are checked against it: spec.platformProvider, and what the tenancy
 rules allow.
+
+A key that is not known is not read, which is a warning, and with --strict a
+problem. A typing error of a known key always is one.
 
 Problems go to the standard output, warnings to the standard error. The exit code
 is 1 when there are problems, and 2 when the command line is wrong or names
@@ -29,7 +33,7 @@ nothing that could be checked.`,
 			if len(paths) == 0 {
 				paths = []string{"."}
 			}
-			c := &checker{}
+			c := &checker{strict: strict}
 			if err := c.check(cmd.Context(), paths); err != nil {
 				return err
 			}
@@ -47,6 +51,7 @@ nothing that could be checked.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "Call it a problem, not a warning, that part of a file is not read.")
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
 }

@@ -3,12 +3,14 @@ package main
 import (
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 // TestCheckExitCodes tells problems from mistakes in the command line.
 func TestCheckExitCodes(t *testing.T) {
 	good := filepath.Join("..", "..", "..", "examples", "apps")
+	pipecd := filepath.Join("..", "..", "..", "examples", "pipecd")
 	bad := filepath.Join("..", "..", "config", "testdata", "piped", "values-out-of-range.yaml")
 	for _, c := range []struct {
 		name string
@@ -16,6 +18,8 @@ func TestCheckExitCodes(t *testing.T) {
 		want int
 	}{
 		{"in order", []string{"check", good}, 0},
+		{"a repository written for PipeCD", []string{"check", pipecd}, 0},
+		{"what of it is not read", []string{"check", "--strict", pipecd}, 1},
 		{"problems", []string{"check", bad}, 1},
 		{"problems among what is in order", []string{"check", good, bad}, 1},
 		{"no such path", []string{"check", good, "nowhere"}, 2},
@@ -30,5 +34,21 @@ func TestCheckExitCodes(t *testing.T) {
 				t.Errorf("exit code %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRepositoryOfPipeCD: every application in the examples' repository that is written
+// for PipeCD is found and read, and what is not is named.
+func TestRepositoryOfPipeCD(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "examples", "pipecd")
+	var out, errs strings.Builder
+	if code := run(t.Context(), []string{"check", dir}, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, &out)
+	}
+	if got := out.String(); !strings.HasSuffix(got, "3 files checked, no problems\n") {
+		t.Errorf("it says\n%s", got)
+	}
+	if want := "canary/app.pipecd.yaml:4: spec.owner: unknown field, which is not read\n"; strings.Count(errs.String(), "not read") != 1 || !strings.Contains(errs.String(), want) {
+		t.Errorf("it warns\n%s", &errs)
 	}
 }

@@ -26,6 +26,18 @@ type checker struct {
 	problems []string
 	warnings []string
 	agents   []*config.Piped // the valid ones among the paths themselves
+	strict   bool            // what is not read is a problem
+
+	declarations map[deploy.ObjectRef][]declaration // of the tree that is checked
+}
+
+// unread notes what of a file is not read, by lines that begin with its name.
+func (c *checker) unread(lines []string) {
+	if c.strict {
+		c.problems = append(c.problems, lines...)
+	} else {
+		c.warnings = append(c.warnings, lines...)
+	}
 }
 
 // check checks what the paths name: agents' configurations first, so that
@@ -76,11 +88,13 @@ func (c *checker) agent(name string, data []byte) *config.Piped {
 		return nil
 	}
 	agent, warnings, err := config.ParsePiped(name, data)
-	c.warnings = append(c.warnings, warnings...)
 	if err != nil {
+		c.warnings = append(c.warnings, warnings...)
 		c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
 		return nil
 	}
+	c.warnings = append(c.warnings, warnings[:len(warnings)-len(agent.Unread)]...)
+	c.unread(agent.Unread)
 	return agent
 }
 
@@ -118,9 +132,14 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 	}
 	for _, name := range files.agents {
 		data, err := fs.ReadFile(t.fsys, name)
-		if err != nil {
-			c.problems = append(c.problems, t.show(name)+": "+err.Error())
-		} else if isAgent(data) {
+		if err == nil && !isAgent(data) {
+			err = config.CheckAgentKind(name, data)
+		}
+		switch {
+		case err != nil:
+			c.begin(t.show(name))
+			c.problems = append(c.problems, t.lines(name, err.Error())...)
+		case isAgent(data):
 			c.agent(t.show(name), data)
 		}
 	}
@@ -139,6 +158,7 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()),
 		Remotes: offline{}, Charts: charts,
 	}
+	c.declarations = nil
 	for _, name := range files.applications {
 		if !c.begin(t.show(name)) {
 			continue
@@ -153,16 +173,41 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 // shared checks a file that applications share, if it is of a kind that is checked.
 func (c *checker) shared(t tree, name string) {
 	data, err := fs.ReadFile(t.fsys, name)
+	shown := t.show(name)
+	if err != nil {
+		c.problems = append(c.problems, shown+": "+err.Error())
+		return
+	}
 	switch {
-	case err != nil:
-		c.problems = append(c.problems, t.show(name)+": "+err.Error())
-	case config.IsAnalysisTemplates(data) && c.begin(t.show(name)):
-		_, warnings, err := config.ParseAnalysisTemplates(t.show(name), data)
-		c.warnings = append(c.warnings, warnings...)
-		if err != nil {
-			c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
+	case config.IsShared(name) && config.IsAnalysisTemplates(data):
+		if c.begin(shown) {
+			err = c.templates(shown, data)
+		}
+	case config.IsEventRules(data):
+		if c.begin(shown) {
+			var unread []string
+			_, unread, err = config.ParseEventRules(shown, data)
+			c.unread(unread)
+		}
+	default:
+		if err = config.CheckSharedKind(shown, data); err != nil {
+			c.begin(shown)
 		}
 	}
+	if err != nil {
+		c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
+	}
+}
+
+// templates checks a file of kind AnalysisTemplate.
+func (c *checker) templates(shown string, data []byte) error {
+	all, warnings, err := config.ParseAnalysisTemplates(shown, data)
+	if all != nil {
+		warnings = warnings[:len(warnings)-len(all.Unread)]
+		c.unread(all.Unread)
+	}
+	c.warnings = append(c.warnings, warnings...)
+	return err
 }
 
 // application checks one application. An error means that ctx has ended.
@@ -171,6 +216,7 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 	app, err := loader.Config(ctx, at, "")
 	if err == nil {
 		c.warnings = append(c.warnings, t.lines(name, strings.Join(app.Warnings, "\n"))...)
+		c.unread(t.lines(name, strings.Join(app.Unread, "\n")))
 		c.problems = append(c.problems, c.provider(t, name, app)...)
 		if err := app.CheckTemplates(templates); err != nil {
 			c.problems = append(c.problems, t.lines(name, err.Error())...)
@@ -204,6 +250,14 @@ func (c *checker) source(ctx context.Context, t tree, loader *source.Loader, nam
 	c.warnings = append(c.warnings, t.lines(name, strings.Join(src.Warnings, "\n"))...)
 	for _, err := range c.tenancy(gitPath(name), src) {
 		c.problems = append(c.problems, t.lines(name, err.Error())...)
+	}
+	problems, warnings := c.declared(t, name, src)
+	c.problems = append(c.problems, t.lines(name, strings.Join(problems, "\n"))...)
+	c.warnings = append(c.warnings, t.lines(name, strings.Join(warnings, "\n"))...)
+	for _, o := range src.Objects {
+		for _, line := range c.fields(t, o) {
+			c.problems = append(c.problems, t.lines(name, src.Redactor.Text(line))...)
+		}
 	}
 	return nil
 }

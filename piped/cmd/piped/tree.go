@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -83,7 +84,7 @@ type found struct {
 
 func (t tree) find() (found, error) {
 	if t.file != "" {
-		if config.IsShared(t.file) {
+		if isShared(t.file) {
 			return found{shared: []string{t.file}}, nil
 		}
 		return found{applications: []string{t.file}}, nil
@@ -100,12 +101,19 @@ func (t tree) find() (found, error) {
 			out.applications = append(out.applications, name)
 		case entry.Name() == "piped.yaml":
 			out.agents = append(out.agents, name)
-		case config.IsShared(name):
+		case isShared(name):
 			out.shared = append(out.shared, name)
 		}
 		return nil
 	})
 	return out, err
+}
+
+// isShared reports whether a file of that name may be one that applications share, of
+// whatever kind.
+func isShared(name string) bool {
+	return config.IsShared(name) || strings.HasPrefix(name, config.SharedDir+"/") &&
+		slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && !config.IsApplicationConfig(path.Base(name))
 }
 
 // lines returns the lines of a text about an application, which may begin with

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -23,6 +24,29 @@ type Checks struct {
 
 // Empty reports whether nothing is checked.
 func (c *Checks) Empty() bool { return len(c.Metrics)+len(c.Logs)+len(c.HTTPS) == 0 }
+
+// SetDefaultArgs gives every check that names a template the arguments that it does not
+// set itself.
+func (c *Checks) SetDefaultArgs(args map[string]string) {
+	for i := range c.Metrics {
+		c.Metrics[i].Template.setDefaults(args)
+	}
+	for i := range c.Logs {
+		c.Logs[i].Template.setDefaults(args)
+	}
+	for i := range c.HTTPS {
+		c.HTTPS[i].Template.setDefaults(args)
+	}
+}
+
+func (t *TemplateRef) setDefaults(args map[string]string) {
+	if t.Name == "" {
+		return
+	}
+	all := maps.Clone(args)
+	maps.Copy(all, t.AppArgs)
+	t.AppArgs = all
+}
 
 // Complete fills what depends on other fields and reports to d what makes no
 // sense; at is the path of the options.

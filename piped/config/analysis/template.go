@@ -16,6 +16,9 @@ type Templates struct {
 	Metrics map[string]Metric `yaml:"metrics"`
 	Logs    map[string]Log    `yaml:"logs"`
 	HTTPS   map[string]HTTP   `yaml:"https"`
+
+	// Unread names what of the file is not read, one line each.
+	Unread []string `yaml:"-"`
 }
 
 // Complete reports to d what makes no sense in any use of a template.

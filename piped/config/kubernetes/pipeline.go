@@ -29,10 +29,30 @@ func (s *Spec) completeStages(d *strict.Document, stages []Stage) {
 			o.complete(d, stage.At+".with", s)
 		}
 	}
+	s.checkSMI(d, stages)
 	checkOrder(d, stages)
 	checkSuffixes(d, stages)
 	s.checkSelectors(d, stages)
 	s.checkWorkloads(d, stages)
+}
+
+// checkSMI refuses the stages that would share traffic by SMI. Without any the method
+// has no effect.
+func (s *Spec) checkSMI(d *strict.Document, stages []Stage) {
+	if s.TrafficRouting.Method != SMI {
+		return
+	}
+	shared := false
+	for _, stage := range stages {
+		if stage.Name == StageTrafficRouting {
+			d.Problemf(stage.At+".name", "trafficRouting.method %s is not supported; use %s, %s, %s or %s", SMI, PodSelector, IstioMethod, HTTPRouteMethod, GRPCRouteMethod)
+			shared = true
+		}
+	}
+	if !shared {
+		d.Warnf("trafficRouting.method", "%s is not supported by this version, and has no effect without a stage %s", SMI, StageTrafficRouting)
+		s.TrafficRouting.Method = PodSelector
+	}
 }
 
 func (o *SyncStageOptions) complete(d *strict.Document, at string, s *Spec) {

@@ -26,11 +26,13 @@ const (
 	IstioMethod     Method = "istio"
 	HTTPRouteMethod Method = "httproute"
 	GRPCRouteMethod Method = "grpcroute"
+	// SMI is PipeCD's, which cannot share traffic with it either.
+	SMI Method = "smi"
 )
 
 // Values lists the methods.
 func (Method) Values() []string {
-	return []string{string(PodSelector), string(IstioMethod), string(HTTPRouteMethod), string(GRPCRouteMethod)}
+	return []string{string(PodSelector), string(IstioMethod), string(HTTPRouteMethod), string(GRPCRouteMethod), string(SMI)}
 }
 
 // Istio says which VirtualService to edit.

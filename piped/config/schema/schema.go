@@ -41,7 +41,7 @@ func Document(title, apiVersion string, kinds []string, spec Schema) Schema {
 			"kind":       Schema{"enum": kinds},
 			"spec":       Schema{"$ref": "#/$defs/spec"},
 		},
-		"required":             []string{"apiVersion", "kind", "spec"},
+		"required":             []string{"apiVersion", "kind"},
 		"additionalProperties": false,
 		"$defs":                Schema{"spec": spec},
 	}

@@ -128,7 +128,11 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 	}
 	fields := map[string]reflect.Value{}
 	collect(v, fields)
-	for _, p := range variantsLast(pairs, fields) {
+	known := w.known(path, fields)
+	for i := range pairs {
+		pairs[i].key = canonical(pairs[i].key, known)
+	}
+	for _, p := range variantsLast(w.lastOfEach(pairs, path), fields) {
 		at := join(path, p.key.Value)
 		general := index.ReplaceAllString(at, "[]")
 		if slices.Contains(w.rules.Unsupported, general) {
@@ -138,13 +142,51 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 		} else if why, ignored := w.rules.Ignored[general]; ignored {
 			w.d.places[at] = place{line: p.key.Line, path: join(w.base, at)}
 			w.d.Warnf(at, "%s", why)
-		} else if f, known := fields[p.key.Value]; known {
+		} else if f, ok := fields[p.key.Value]; ok {
 			w.d.keys[at] = p.key.Line
 			w.field(p.value, at, v, f)
 		} else {
-			w.unknown(p.key, path, fields)
+			w.unknown(p.key, path, known)
 		}
 	}
+}
+
+// known returns the keys that may stand in the mapping at a path, sorted.
+func (w *walker) known(path string, fields map[string]reflect.Value) []string {
+	known := w.rules.keys(index.ReplaceAllString(path, "[]"))
+	return slices.Sorted(slices.Values(slices.AppendSeq(known, maps.Keys(fields))))
+}
+
+// canonical returns a key as it is known, if it differs from that in case alone.
+func canonical(key *yaml.Node, known []string) *yaml.Node {
+	if slices.Contains(known, key.Value) {
+		return key
+	}
+	i := slices.IndexFunc(known, func(name string) bool { return strings.EqualFold(name, key.Value) })
+	if i < 0 {
+		return key
+	}
+	same := *key
+	same.Value = known[i]
+	return &same
+}
+
+// lastOfEach leaves of a key that stands more than once, in different case, the last.
+func (w *walker) lastOfEach(pairs []pair, path string) []pair {
+	last := map[string]int{}
+	for i, p := range pairs {
+		if first, twice := last[p.key.Value]; twice {
+			w.d.twice(pairs[first].key, p.key, join(w.base, join(path, p.key.Value)))
+		}
+		last[p.key.Value] = i
+	}
+	out := pairs[:0:0]
+	for i, p := range pairs {
+		if last[p.key.Value] == i {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // field reads n into f, a field of v.
@@ -179,25 +221,26 @@ func collect(v reflect.Value, into map[string]reflect.Value) {
 	}
 }
 
-func (w *walker) unknown(key *yaml.Node, path string, fields map[string]reflect.Value) {
-	known := w.rules.keys(index.ReplaceAllString(path, "[]"))
-	for name := range fields {
-		known = append(known, name)
-	}
-	slices.Sort(known)
-	if near := nearest(key.Value, known); near != "" {
-		w.problem(key, join(path, key.Value), "unknown field; did you mean %q?", near)
+// unknown refuses a key that is a typing error of a known one, and keeps every other
+// out.
+func (w *walker) unknown(key *yaml.Node, path string, known []string) {
+	at := join(path, key.Value)
+	if near := slipOf(key.Value, known); near != "" {
+		w.problem(key, at, "unknown field; did you mean %q?", near)
 		return
 	}
-	if len(known) == 0 {
-		w.problem(key, join(path, key.Value), "unknown field; there are none here")
-		return
+	w.d.KeepOut(key.Line, join(w.base, at), "unknown field, which is not read%s", expected(key.Value, known))
+}
+
+// expected says what may stand in place of a key.
+func expected(key string, known []string) string {
+	switch near := nearest(key, known); {
+	case near != "":
+		return fmt.Sprintf("; the nearest known one is %q", near)
+	case len(known) == 0 || len(known) > maxListed:
+		return ""
 	}
-	if len(known) > maxListed {
-		w.problem(key, join(path, key.Value), "unknown field; there is none with a similar name here")
-		return
-	}
-	w.problem(key, join(path, key.Value), "unknown field; expected one of %s", strings.Join(known, ", "))
+	return "; known here: " + strings.Join(known, ", ")
 }
 
 func (w *walker) mapping(n *yaml.Node, path string, v reflect.Value) {
@@ -333,12 +376,16 @@ func (w *walker) pairs(n *yaml.Node, path string) ([]pair, bool) {
 			}
 		}
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	out := own[:0:0]
-	for _, p := range append(own, merged...) {
-		if !seen[p.key.Value] {
-			seen[p.key.Value] = true
+	for i, p := range append(own, merged...) {
+		at, twice := seen[p.key.Value]
+		switch {
+		case !twice:
+			seen[p.key.Value] = len(out)
 			out = append(out, p)
+		case i < len(own):
+			out[at] = p // as in PipeCD, the last one counts; checkKeys has noted it
 		}
 	}
 	return out, true

@@ -68,6 +68,7 @@ type Document struct {
 
 	problems Problems
 	warnings []string
+	unread   []string // lines about what is kept out
 	places   map[string]place
 	keys     map[string]int  // lines of the keys of fields
 	broken   map[string]bool // fields that could not be decoded
@@ -81,8 +82,9 @@ type place struct {
 	path string
 }
 
-// Parse reads the one document in data, which must have the given apiVersion, a
-// kind and a spec. Its error is of type Problems; name stands for the file in it.
+// Parse reads the first document in data, which must have the given apiVersion and a
+// kind; without a spec, that is empty. Its error is of type Problems; name stands for
+// the file in it.
 func Parse(name string, data []byte, apiVersion string) (*Document, error) {
 	d := &Document{File: name, places: map[string]place{}, keys: map[string]int{}, broken: map[string]bool{}}
 	root, err := d.single(data)
@@ -108,7 +110,7 @@ func Parse(name string, data []byte, apiVersion string) (*Document, error) {
 	}
 	switch {
 	case envelope.Spec.IsZero():
-		d.add(root.Line, "spec", "required; expected a mapping")
+		envelope.Spec = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: root.Line}
 	case envelope.Spec.Kind != yaml.MappingNode:
 		d.add(envelope.Spec.Line, "spec", "expected a mapping, found %s", show(&envelope.Spec))
 	}
@@ -147,25 +149,32 @@ func (d *Document) single(data []byte) (*yaml.Node, error) {
 		switch {
 		case len(n.Content) == 0 || isNull(n.Content[0]):
 		case root != nil:
-			return nil, d.only(n.Content[0].Line, "a second document begins here; expected one document in the file")
+			d.KeepOut(n.Content[0].Line, "", "another document begins here, which is not read: only the first one counts")
+			return root, d.checkRoot(root)
 		default:
 			root = n.Content[0]
 		}
 	}
-	if root == nil {
-		return nil, d.only(0, "the file is empty; expected apiVersion, kind and spec")
+	return root, d.checkRoot(root)
+}
+
+// checkRoot returns what is wrong with a document that is no mapping, or is not there.
+func (d *Document) checkRoot(root *yaml.Node) error {
+	switch {
+	case root == nil:
+		return d.only(0, "the file is empty; expected apiVersion, kind and spec")
+	case root.Kind != yaml.MappingNode:
+		return d.only(root.Line, "expected a mapping with apiVersion, kind and spec, found %s", show(root))
 	}
-	if root.Kind != yaml.MappingNode {
-		return nil, d.only(root.Line, "expected a mapping with apiVersion, kind and spec, found %s", show(root))
-	}
-	return root, nil
+	return nil
 }
 
 func (d *Document) only(line int, format string, args ...any) error {
 	return Problems{{File: d.File, Line: line, Text: fmt.Sprintf(format, args...)}}
 }
 
-// checkKeys reports keys that stand twice in one mapping or are no scalars.
+// checkKeys reports keys that are no scalars, and notes those that stand twice in one
+// mapping.
 func (d *Document) checkKeys(n *yaml.Node, path string) {
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -173,7 +182,7 @@ func (d *Document) checkKeys(n *yaml.Node, path string) {
 			d.checkKeys(item, fmt.Sprintf("%s[%d]", path, i))
 		}
 	case yaml.MappingNode:
-		seen := map[string]int{}
+		seen := map[string]*yaml.Node{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if key.Kind != yaml.ScalarNode {
@@ -181,11 +190,10 @@ func (d *Document) checkKeys(n *yaml.Node, path string) {
 				continue
 			}
 			at := join(path, key.Value)
-			if first, twice := seen[key.Value]; twice {
-				d.add(key.Line, at, "the key stands twice; it is first set in line %d", first)
-				continue
+			if first, again := seen[key.Value]; again {
+				d.twice(first, key, at)
 			}
-			seen[key.Value] = key.Line
+			seen[key.Value] = key
 			d.checkKeys(n.Content[i+1], at)
 		}
 	}
@@ -196,6 +204,29 @@ func (d *Document) add(line int, path, format string, args ...any) {
 		path = strings.ToValidUTF8(path[:maxPath], "") + "..."
 	}
 	d.problems = append(d.problems, Problem{File: d.File, Line: line, Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// KeepOut notes what of the document is not read, by the full path of a field.
+func (d *Document) KeepOut(line int, path, format string, args ...any) {
+	if len(path) > maxPath {
+		path = strings.ToValidUTF8(path[:maxPath], "") + "..."
+	}
+	d.unread = append(d.unread, Problem{File: d.File, Line: line, Path: path, Text: fmt.Sprintf(format, args...)}.String())
+}
+
+// twice notes a key that stands more than once in a mapping.
+func (d *Document) twice(first, last *yaml.Node, path string) {
+	d.KeepOut(first.Line, path, "is not read, because the key stands again in line %d", last.Line)
+}
+
+// Unread returns what of the document is not read, one line each, in the order in
+// which it was found: keys that are unknown, keys that are set again, and documents
+// that follow the first.
+func (d *Document) Unread() []string {
+	if more := len(d.unread) - maxProblems; more > 0 {
+		return append(slices.Clone(d.unread[:maxProblems]), fmt.Sprintf("%s: and %d more keys that are not read", d.File, more))
+	}
+	return slices.Clone(d.unread)
 }
 
 // Problemf reports a problem with the field at the given path of the spec. A

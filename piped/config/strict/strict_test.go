@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestNearest(t *testing.T) {
@@ -125,20 +126,130 @@ func TestManyProblemsAreCutShort(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("apiVersion: v1\nkind: K\nspec:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&b, "  x%d: 1\n", i)
+		fmt.Fprintf(&b, "  unknown%d: 1\n", i)
 	}
-	fmt.Fprintf(&b, "  ? %s\n  : 1\n", strings.Repeat("y", 10_000))
+	fmt.Fprintf(&b, "  ? %s\n  : 1\n  sizes:\n", strings.Repeat("y", 10_000))
+	for range 1001 {
+		b.WriteString("    - x\n")
+	}
 	d, err := Parse("f.yaml", []byte(b.String()), "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var spec struct {
-		Name string `yaml:"name"`
+		Sizes []int `yaml:"sizes"`
 	}
 	d.Decode(d.Spec, Field{Base: "spec"}, &spec, Rules{})
 	lines := strings.Split(d.Err().Error(), "\n")
 	if want := "f.yaml: and 951 more problems"; len(lines) != 51 || lines[50] != want {
 		t.Errorf("got %d lines, the last %q, want 51 and %q", len(lines), lines[len(lines)-1], want)
+	}
+	unread := d.Unread()
+	if want := "f.yaml: and 951 more keys that are not read"; len(unread) != 51 || unread[50] != want {
+		t.Errorf("got %d lines, the last %q, want 51 and %q", len(unread), unread[len(unread)-1], want)
+	}
+}
+
+// TestKeysAsPipeCDReadsThem: keys in another case, keys that stand twice, unknown keys
+// and later documents are no errors there. A typing error is one here.
+func TestKeysAsPipeCDReadsThem(t *testing.T) {
+	type inner struct {
+		Replicas int `yaml:"replicas"`
+	}
+	type spec struct {
+		Name     string            `yaml:"name"`
+		OnCommit inner             `yaml:"onCommit"`
+		Labels   map[string]string `yaml:"labels"`
+	}
+	tests := map[string]struct {
+		text    string
+		want    spec
+		unread  []string
+		problem string
+	}{
+		"another case": {
+			text: "  NAME: web\n  oncommit: {Replicas: 2}\n  labels: {App: a, app: b}\n",
+			want: spec{Name: "web", OnCommit: inner{2}, Labels: map[string]string{"App": "a", "app": "b"}},
+		},
+		"the last of two counts": {
+			text: "  name: a\n  name: b\n  labels: {x: 1, x: 2}\n", want: spec{Name: "b", Labels: map[string]string{"x": "2"}},
+			unread: []string{"f.yaml:4: spec.name: is not read, because the key stands again in line 5",
+				"f.yaml:6: spec.labels.x: is not read, because the key stands again in line 6"},
+		},
+		"the last of two in different case counts": {
+			text: "  Name: a\n  name: b\n", want: spec{Name: "b"},
+			unread: []string{"f.yaml:4: spec.name: is not read, because the key stands again in line 5"},
+		},
+		"unknown keys are kept out": {
+			text: "  name: a\n  colour: red\n  onCommit: {replicas: 1, maxSurge: 2}\n", want: spec{Name: "a", OnCommit: inner{1}},
+			unread: []string{"f.yaml:5: spec.colour: unknown field, which is not read; known here: labels, name, onCommit",
+				"f.yaml:6: spec.onCommit.maxSurge: unknown field, which is not read; known here: replicas"},
+		},
+		"typing errors are refused": {
+			text:    "  nmae: a\n  onCommit: {replica: 1}\n  label: {}\n",
+			problem: "f.yaml:4: spec.nmae: unknown field; did you mean \"name\"?\nf.yaml:5: spec.onCommit.replica: unknown field; did you mean \"replicas\"?\nf.yaml:6: spec.label: unknown field; did you mean \"labels\"?",
+		},
+		"a longer name is no typing error": {
+			text: "  nameTemplate: a\n", unread: []string{"f.yaml:4: spec.nameTemplate: unknown field, which is not read; known here: labels, name, onCommit"},
+		},
+		"the first document counts": {
+			text: "  name: a\n---\nspec: {name: b}\n---\n- c\n", want: spec{Name: "a"},
+			unread: []string{"f.yaml:6: another document begins here, which is not read: only the first one counts"},
+		},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			d, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: K\nspec:\n"+c.text), "v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got spec
+			d.Decode(d.Spec, Field{Base: "spec"}, &got, Rules{})
+			problem := ""
+			if err := d.Err(); err != nil {
+				problem = err.Error()
+			}
+			if problem != c.problem {
+				t.Errorf("problems:\n%s\nwant\n%s", problem, c.problem)
+			}
+			if diff := cmp.Diff(c.unread, d.Unread(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("unread (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" && c.problem == "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSpecMayBeMissing: then every field has its default.
+func TestSpecMayBeMissing(t *testing.T) {
+	for _, text := range []string{"", "spec:\n", "spec: {}\n"} {
+		d, err := Parse("f.yaml", []byte("apiVersion: v1\nkind: K\n"+text), "v1")
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		spec := struct {
+			Name string `yaml:"name"`
+		}{"default"}
+		d.Decode(d.Spec, Field{Base: "spec"}, &spec, Rules{})
+		if d.Err() != nil || len(d.Unread()) > 0 || spec.Name != "default" {
+			t.Errorf("%q: got %q, %v, %v", text, spec.Name, d.Err(), d.Unread())
+		}
+	}
+}
+
+func TestSlips(t *testing.T) {
+	known := []string{"name", "id", "replicas", "autoRollback", "apiKeyFile", "applicationKeyFile", "trigger"}
+	for key, want := range map[string]string{
+		"nam": "name", "naem": "name", "nme": "name", "title": "", "ip": "id", "if": "id", "no": "",
+		"replica": "replicas", "replcias": "replicas", "autorolback": "autoRollback", "auto-roll-back": "autoRollback",
+		"apiKey": "", "applicationKey": "", "tirgger": "trigger", "triggers": "trigger", "onEveryTrigger": "", "": "",
+		strings.Repeat("name", 100): "",
+	} {
+		if got := slipOf(key, known); got != want {
+			t.Errorf("%.20q: got %q, want %q", key, got, want)
+		}
 	}
 }
 

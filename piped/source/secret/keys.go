@@ -41,7 +41,8 @@ func (k *Keys) Fingerprint() string {
 }
 
 // LoadKeys reads the keys that the agent's configuration holds or names; nil
-// when it has no secretManagement. Errors are of kind Invalid, and say which
+// when it has no secretManagement. Keys of a type that this version has not refuse every
+// secret. Errors are of kind Invalid, and say which
 // field or file to mend.
 func LoadKeys(m config.SecretManagement) (*Keys, error) {
 	switch c := m.Config.(type) {
@@ -62,7 +63,22 @@ func LoadKeys(m config.SecretManagement) (*Keys, error) {
 		}
 		return Age(identities, c.Recipient)
 	}
+	if m.Type != "" {
+		return &Keys{cipher: unsupported(m.Type), fingerprint: "unsupported " + string(m.Type)}, nil
+	}
 	return nil, nil
+}
+
+// unsupported is a way of encrypting that this version has not.
+type unsupported config.SecretManagementType
+
+func (u unsupported) open(string) ([]byte, error) { return nil, u.err() }
+
+func (u unsupported) seal([]byte) (string, error) { return "", u.err() }
+
+func (u unsupported) err() error {
+	return deploy.Errorf(deploy.Invalid, "secretManagement of the agent's configuration is of type %s, which this version of piped cannot decrypt: use %s or %s and encrypt the secret anew",
+		string(u), config.SecretManagementKeyPair, config.SecretManagementAge)
 }
 
 // keyText returns what a key's file holds, or its data.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// declaration is where an application declares an object.
+type declaration struct{ application, provider string }
+
+// declared finds the objects of an application that another one of the same tree
+// declares, too: on one platform provider the agent refuses the second, unless takeOver
+// permits it. What may be deployed to different providers is a warning. Of a kind that
+// is not Kubernetes' own it is not known whether it has a namespace: what is declared
+// counts.
+func (c *checker) declared(t tree, name string, src *source.Source) (problems, warnings []string) {
+	spec := src.Config.Kubernetes
+	if spec.TakeOver {
+		return nil, nil
+	}
+	if c.declarations == nil {
+		c.declarations = map[deploy.ObjectRef][]declaration{}
+	}
+	for _, o := range src.Objects {
+		here := declaration{application: name, provider: c.providerOf(src.Config)}
+		ref := manifest.Ref(o.Unstructured)
+		ref.Version = "" // an object is the same in each
+		namespaced, known := openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()})
+		switch {
+		case known && !namespaced:
+			ref.Namespace = ""
+		case known:
+			ref.Namespace = cmp.Or(spec.Input.Namespace, ref.Namespace, "default")
+		}
+		for _, other := range c.declarations[ref] {
+			certain := here.provider != "" && other.provider == here.provider
+			if !certain && here.provider != "" && other.provider != "" {
+				continue
+			}
+			line := fmt.Sprintf("%s: %s is declared by the application of %s, too: keep it in one of them", o.Origin, ref, t.show(other.application))
+			if certain {
+				problems = append(problems, line)
+			} else {
+				warnings = append(warnings, line+", or deploy them to different platform providers")
+			}
+			break
+		}
+		c.declarations[ref] = append(c.declarations[ref], here)
+	}
+	return problems, warnings
+}
+
+// providerOf returns the platform provider of an application: the one it names, else the
+// only one of the agents that are known; "" when it cannot be known.
+func (c *checker) providerOf(app *config.Application) string {
+	var all []string
+	for _, agent := range c.agents {
+		for _, p := range agent.Providers {
+			all = append(all, p.Name)
+		}
+	}
+	if app.PlatformProvider == "" && len(all) == 1 {
+		return all[0]
+	}
+	return app.PlatformProvider
+}

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/strict"
+)
+
+// pluginSpec is one entry of spec.plugins, in which PipeCD's v1 keeps what v0 has in
+// platformProviders, chartRepositories, chartRegistries and analysisProviders. Where
+// the plugin's program comes from has no meaning here.
+type pluginSpec struct {
+	Name          string             `yaml:"name"`
+	Config        yaml.Node          `yaml:"config"`
+	DeployTargets []deployTargetSpec `yaml:"deployTargets"`
+
+	settings pluginConfig
+	targets  []providerSpec
+}
+
+// deployTargetSpec is what v1 calls a platform provider.
+type deployTargetSpec struct {
+	Name   string            `yaml:"name"`
+	Labels map[string]string `yaml:"labels"`
+	Config yaml.Node         `yaml:"config"`
+}
+
+// pluginConfig is plugins[].config of the plugins kubernetes and analysis together.
+type pluginConfig struct {
+	ChartRepositories []ChartRepository
+	ChartRegistries   []ChartRegistry
+	AnalysisProviders []AnalysisProvider
+}
+
+// decode reads what the plugin's name decides; at is its path.
+func (p *pluginSpec) decode(d *strict.Document, at string) {
+	required(d, at+".name", p.Name)
+	switch strings.ToLower(p.Name) {
+	case "", "wait", "waitapproval", "scriptrun":
+	case pluginKubernetes:
+		p.decodeKubernetes(d, at)
+	case pluginAnalysis:
+		var config struct {
+			AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
+		}
+		decodeBelow(d, &p.Config, at+".config", &config, strict.Rules{})
+		p.settings.AnalysisProviders = config.AnalysisProviders
+	default:
+		d.Warnf(at+".name", "%s is not used by this version; the plugin is ignored", p.Name)
+	}
+}
+
+func (p *pluginSpec) decodeKubernetes(d *strict.Document, at string) {
+	var config struct {
+		ChartRepositories []ChartRepository `yaml:"chartRepositories"`
+		ChartRegistries   []ChartRegistry   `yaml:"chartRegistries"`
+	}
+	decodeBelow(d, &p.Config, at+".config", &config, strict.Rules{})
+	p.settings.ChartRepositories, p.settings.ChartRegistries = config.ChartRepositories, config.ChartRegistries
+	for i, t := range p.DeployTargets {
+		provider, at := &kubernetes.Provider{}, fmt.Sprintf("%s.deployTargets[%d].config", at, i)
+		decodeBelow(d, &t.Config, at, provider, kubernetes.ProviderRules("plugins[].deployTargets[].config"))
+		p.targets = append(p.targets, providerSpec{Name: t.Name, Type: ProviderKubernetes, Labels: t.Labels, Config: provider})
+	}
+}
+
+// decodeBelow reads what stands at a path of the spec, which was taken as it stands.
+func decodeBelow(d *strict.Document, n *yaml.Node, at string, out any, rules strict.Rules) {
+	if !n.IsZero() {
+		d.Decode(n, strict.Field{Base: "spec", Path: at}, out, rules)
+	}
+}
+
+// pluginRules returns the keys of plugins that are known but not read.
+func pluginRules() map[string]string {
+	const why = "has no meaning here, no plugins are run; ignored"
+	return map[string]string{"plugins[].url": why, "plugins[].port": why}
+}
+
+func (s *pipedSpec) chartRepositories(d *strict.Document, r resolver) []ChartRepository {
+	seen := names{d: d}
+	out := completeChartRepositories("chartRepositories", s.ChartRepositories, &seen, d, r)
+	for i, p := range s.Plugins {
+		out = append(out, completeChartRepositories(fmt.Sprintf("plugins[%d].config.chartRepositories", i), p.settings.ChartRepositories, &seen, d, r)...)
+	}
+	return out
+}
+
+func (s *pipedSpec) chartRegistries(d *strict.Document) []ChartRegistry {
+	seen := names{d: d}
+	out := completeChartRegistries("chartRegistries", s.ChartRegistries, &seen, d)
+	for i, p := range s.Plugins {
+		out = append(out, completeChartRegistries(fmt.Sprintf("plugins[%d].config.chartRegistries", i), p.settings.ChartRegistries, &seen, d)...)
+	}
+	return out
+}
+
+func (s *pipedSpec) analysisProviders(d *strict.Document, r resolver) []AnalysisProvider {
+	seen := names{d: d}
+	out := completeAnalysisProviders("analysisProviders", s.AnalysisProviders, &seen, d, r)
+	for i, p := range s.Plugins {
+		out = append(out, completeAnalysisProviders(fmt.Sprintf("plugins[%d].config.analysisProviders", i), p.settings.AnalysisProviders, &seen, d, r)...)
+	}
+	return out
+}
