@@ -84,8 +84,8 @@ func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, c
 		switch {
 		case err == nil:
 			return resp.GetResults(), nil
-		case ctx.Err() != nil:
-			return nil, p.stopped(ctx)
+		case ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded:
+			continue // pauseFor sees the end of the time
 		case status.Code(err) != codes.NotFound:
 			fmt.Fprintf(out, "Failed to retrieve plan-preview results: %v\n", err)
 			return nil, failed("failed to retrieve plan-preview results", err)

@@ -35,8 +35,9 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 	return t.conn.dial(ctx)
 }
 
-// printer writes cmd's answers in the format asked for, else in the given one. More
-// are formats that cmd has beside those of all commands.
+// printer writes cmd's answers in the format asked for, else in the given one: JSON
+// for PipeCD's commands, whose enums are numbers, and a table for our own, whose
+// enums are names. More are formats that cmd has in addition to those of all commands.
 func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*p
 	if err := checkFormat(format, more...); err != nil {
 		return nil, err
 	}
-	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, now: t.now()}, nil
+	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, names: otherwise == formatTable, now: t.now()}, nil
 }
 
 // live is what a command needs that shows things as they come, until it is closed.
