@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c785c783/piped/piped/build"
+	"github.com/c785c783/piped/piped/config/endpoint"
 )
 
 // Run is Program.Run for a program of which the linker set nothing.
@@ -68,7 +69,8 @@ func newRoot(b build.Info) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	t := &tool{now: time.Now}
+	t := &tool{now: time.Now, dirs: endpoint.Directories()}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { t.given = cmd.Flags() }
 	t.register(root.PersistentFlags())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -90,6 +92,7 @@ func newRoot(b build.Info) *cobra.Command {
 		newVersion(b),
 	)
 	asGroup(root)
+	completeReferences(t, root)
 	return root
 }
 

@@ -81,7 +81,9 @@ func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
 			collect(sub)
 		}
 	}
-	collect(newRoot(build.Info{}))
+	root := newRoot(build.Info{})
+	root.InitDefaultVersionFlag()
+	collect(root)
 	for _, m := range regexp.MustCompile("`[^`|\n]*--([a-z][a-z-]*)").FindAllStringSubmatch(section(t, "pipectl"), -1) {
 		if !flags[m[1]] {
 			t.Errorf("README.md names --%s, which is no flag", m[1])
