@@ -38,18 +38,29 @@ func versionLine() string {
 const exitKilled = 130
 
 func main() {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		<-signals // the first asks for an orderly end
-		stop()
+		first := <-signals // it asks for an orderly end
+		stop(stopSignal{first})
 		<-signals // the second does not wait for it
 		os.Exit(exitKilled)
 	}()
 	stderr := os.Stderr
 	silence()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+}
+
+// stopSignal is why the agent stops: a signal asked for it.
+type stopSignal struct{ os.Signal }
+
+// Error names the signal as kill does.
+func (s stopSignal) Error() string {
+	if s.Signal == syscall.SIGTERM {
+		return "SIGTERM"
+	}
+	return "SIGINT"
 }
 
 // silence takes the standard error from libraries that write to it unasked:
@@ -122,6 +133,9 @@ next start. A second one ends it at once.`,
 			if err != nil {
 				return err
 			}
+			defer context.AfterFunc(cmd.Context(), func() {
+				log.Info("the agent stops", "reason", context.Cause(cmd.Context()))
+			})()
 			tending, stop := context.WithCancel(cmd.Context())
 			var tends sync.WaitGroup
 			tends.Go(func() { giveBackMemory(tending) })
