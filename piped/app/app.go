@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live, disk: a.disk,
 		told: a.addNotifications(cfg, o, st),
 	}
-	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed}, remover, state); err != nil {
+	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed, a.live.clusters}, remover, state); err != nil {
 		return nil, err
 	}
 	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
@@ -195,7 +195,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) *kubernetes.Remover {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
-		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Workers: cfg.PlanPreview.WorkerNum,
+		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
