@@ -34,6 +34,7 @@ type pipedSpec struct {
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
 	Adopt          Adopt          `yaml:"adopt"`
 
+	Charts            Charts             `yaml:"charts"`
 	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
 	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
 	AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
@@ -128,6 +129,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Adopt:        s.Adopt,
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
+		Charts:            s.Charts.complete(d),
 		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),
 		ChartRegistries:   completeChartRegistries(s.ChartRegistries, d),
 		AnalysisProviders: completeAnalysisProviders(s.AnalysisProviders, d, r),

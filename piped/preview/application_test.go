@@ -19,7 +19,9 @@ import (
 // rendered is Sources that bring out one object.
 type rendered struct{ object manifest.Object }
 
-func (r rendered) source() *source.Source { return &source.Source{Objects: []manifest.Object{r.object.Clone()}} }
+func (r rendered) source() *source.Source {
+	return &source.Source{Objects: []manifest.Object{r.object.Clone()}}
+}
 
 func (r rendered) Load(context.Context, deploy.GitPath, string) (*source.Source, error) {
 	return r.source(), nil
@@ -63,7 +65,9 @@ func TestPreviewIsOfWhatIsApplied(t *testing.T) {
 		})
 		var out deploy.ApplicationPreview
 		a := application{AffectedApplication: deploy.AffectedApplication{Application: app}, merge: &git.Merge{}}
-		a.load = func(ctx context.Context) (*source.Source, error) { return sources.LoadFrom(ctx, fstest.MapFS{}, app.Git, "") }
+		a.load = func(ctx context.Context) (*source.Source, error) {
+			return sources.LoadFrom(ctx, fstest.MapFS{}, app.Git, "")
+		}
 		if err := p.plan(ctx, a, &out); err != nil {
 			l.t.Fatal(err)
 		}
