@@ -156,7 +156,11 @@ func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) (move
 		return false, err
 	}
 	if v.status != "" {
-		p.logger(d).Info("deployment not planned", "status", written.Status, "reason", written.StatusReason)
+		log := p.logger(d).Info
+		if written.Status == deploy.Failure {
+			log = p.logger(d).Warn
+		}
+		log("deployment not planned", "status", written.Status, "reason", written.StatusReason)
 		return true, nil
 	}
 	p.logger(d).Info("deployment planned", "strategy", written.Strategy, "summary", written.Summary)

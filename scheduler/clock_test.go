@@ -95,3 +95,26 @@ func TestClockJumpIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A deployment that failed is a warning in the log, one that succeeded is none.
+func TestFailedDeploymentIsAWarning(t *testing.T) {
+	inBubble(t, func(t *testing.T, l *lab) {
+		l.executors["TWO"] = fail("no pod came up")
+		l.start()
+		l.planned("good", func(p *deploy.Plan) { p.Stages = p.Stages[:1] })
+		l.planned("bad", func(p *deploy.Plan) { p.Stages = []deploy.Stage{{ID: "two", Name: "TWO", Visible: true}} })
+		time.Sleep(time.Minute)
+		l.shutdown()
+		for deployment, level := range map[string]string{"good": "level=INFO", "bad": "level=WARN"} {
+			found := false
+			for line := range strings.Lines(l.said.String()) {
+				if strings.Contains(line, `msg="deployment completed"`) && strings.Contains(line, "deployment="+deployment) {
+					found = strings.Contains(line, level)
+				}
+			}
+			if !found {
+				t.Errorf("the end of %s is not at %s:\n%s", deployment, level, l.said.String())
+			}
+		}
+	})
+}

@@ -252,7 +252,11 @@ func (r *run) rollBack(ctx context.Context) error {
 
 func (r *run) ended() {
 	if r.d.Status.Completed() {
-		r.log.Info("deployment completed", "status", r.d.Status, "reason", r.d.StatusReason, "took", r.d.CompletedAt.Sub(r.d.CreatedAt))
+		log := r.log.Info
+		if r.d.Status == deploy.Failure {
+			log = r.log.Warn
+		}
+		log("deployment completed", "status", r.d.Status, "reason", r.d.StatusReason, "took", r.d.CompletedAt.Sub(r.d.CreatedAt))
 	}
 }
 

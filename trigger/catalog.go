@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
@@ -12,7 +13,8 @@ import (
 // catalog is what one commit of a repository says about applications.
 type catalog struct {
 	commit  deploy.Commit
-	entries map[string]entry // by application ID
+	found   []entry
+	entries map[string]entry // those found, by application ID
 	changes changeCache      // up to the commit
 }
 
@@ -33,22 +35,41 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 	if err != nil {
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}
-	c := &catalog{commit: head, entries: make(map[string]entry, len(found)), changes: changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}}
 	apps, err := w.applications(ctx)
 	if err != nil {
 		return nil, err
 	}
+	c := &catalog{commit: head, changes: changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}}
+	holders := deploy.Holders(maps.Values(apps))
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
-		id := deploy.ApplicationID(e.git)
-		refused, err := w.headRefusal(ctx, apps[id], e.git, head.Hash)
+		refused, err := w.headRefusal(ctx, apps[idAt(e.git, holders)], e.git, head.Hash)
 		if err != nil {
 			return nil, fmt.Errorf("find out whether commit %s counts for %s: %w", head.Short(), e.git.ConfigPath(), err)
 		}
 		e.refuse(refused)
-		c.entries[id] = e
+		c.found = append(c.found, e)
 	}
+	c.identify(apps)
 	return c, nil
+}
+
+// identify finds out which entry belongs to which application.
+func (c *catalog) identify(apps map[string]deploy.Application) {
+	holders := deploy.Holders(maps.Values(apps))
+	c.entries = make(map[string]entry, len(c.found))
+	for _, e := range c.found {
+		c.entries[idAt(e.git, holders)] = e
+	}
+}
+
+// idAt returns the ID of the application at a place: that of its holder, else the
+// one that follows from the place.
+func idAt(at deploy.GitPath, holders map[deploy.GitPath]deploy.Application) string {
+	if h, ok := holders[at.Place()]; ok {
+		return h.ID
+	}
+	return deploy.ApplicationID(at)
 }
 
 // readEntry returns one application configuration of a commit; ok is false when

@@ -131,6 +131,9 @@ func forbidden(c deploy.Command, e entry) string {
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
 	t.OverrideWindows, t.PermitPrune = c.OverrideWindows, c.PermitPrune
+	if c.Metadata[deploy.MetaRollbackTo] != "" {
+		t.StrategySummary = fmt.Sprintf("Rollback to commit %s of deployment %s, asked for by %s", commit.Short(), c.Metadata[deploy.MetaRollbackTo], c.Commander)
+	}
 	switch c.Type {
 	case deploy.CommandChainSync:
 		t.Kind, t.StrategySummary = deploy.OnChain, fmt.Sprintf("Block %d of deployment chain %s", c.ChainBlock, c.ChainID)

@@ -89,6 +89,26 @@ func TestSyncToAnEarlierCommit(t *testing.T) {
 	l.wantRefused(c.ID, "other/app.pipecd.yaml does not exist at commit "+unnamed[:7])
 }
 
+// TestRollbackSaysSo: the reason of a deployment that goes back names where to and
+// which deployment ran there, not a sync.
+func TestRollbackSaysSo(t *testing.T) {
+	l := newLab(t)
+	first := l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	l.push("change", map[string]string{"web/d.yaml": "2"})
+	before := l.all("web")[0].ID
+	_, err := l.store.CreateCommand(t.Context(), deploy.Command{
+		ID: l.newID(), Type: deploy.CommandSync, ApplicationID: appID("web"), Commander: "ann", Commit: first, Strategy: deploy.StrategyQuickSync,
+		Metadata: map[string]string{deploy.MetaRollbackTo: before},
+	})
+	must(t, err)
+	l.look()
+	ds := l.all("web")
+	want := "Rollback to commit " + deploy.ShortHash(first) + " of deployment " + before + ", asked for by ann"
+	if got := ds[len(ds)-1].Trigger.StrategySummary; got != want {
+		t.Errorf("the deployment says %q, want %q", got, want)
+	}
+}
+
 // TestSyncIsAnsweredOnce: a command that is handed over again, as after a crash
 // between the deployment and its announcement, makes no second deployment.
 func TestSyncIsAnsweredOnce(t *testing.T) {

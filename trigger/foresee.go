@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/c785c783/piped/piped/config"
@@ -39,10 +40,11 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 	if err != nil {
 		return nil, err
 	}
+	holders := deploy.Holders(maps.Values(apps))
 	var out []deploy.AffectedApplication
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
-		id := deploy.ApplicationID(e.git)
+		id := idAt(e.git, holders)
 		app, known := apps[id]
 		delete(apps, id)
 		if app.Deleted || app.Disabled || !known && !w.takes(e) {

@@ -49,6 +49,48 @@ func TestAddedApplication(t *testing.T) {
 	}
 }
 
+// TestKeptID: an application that was added with an ID of its own has that one, is
+// the only one of its place, and stays so when it was deleted.
+func TestKeptID(t *testing.T) {
+	l := newLab(t)
+	l.upstream.Push(t, "begin", map[string]string{"web/app.pipecd.yaml": appFile("web")})
+	const id = "0b4e5f6a-1111-4222-8333-444455556666"
+	add := func() {
+		must(t, l.store.AddApplication(t.Context(), deploy.Application{
+			ID: id, Name: "as requested", Kind: deploy.KindKubernetes, Sync: deploy.SyncState{Status: deploy.SyncUnknown}, Registration: deploy.Registration{By: "ann"},
+			Git: deploy.GitPath{RepoID: "apps", Remote: l.upstream.Dir, Branch: "main", Dir: "web", ConfigFile: "app.pipecd.yaml"},
+		}))
+	}
+	ids := func() (out []string) {
+		apps, err := l.trigger.watchers["apps"].applications(t.Context())
+		must(t, err)
+		for id := range apps {
+			out = append(out, id)
+		}
+		return out
+	}
+	add()
+	l.look()
+	app, err := l.store.Application(t.Context(), id)
+	if must(t, err); app.Name != "web" || app.LastTriggered == nil {
+		t.Errorf("it was not read from its file, or not deployed: %+v", app)
+	}
+	command, err := l.store.CreateCommand(t.Context(), deploy.Command{ID: l.newID(), Type: deploy.CommandSync, ApplicationID: id, Commander: "ann"})
+	must(t, err)
+	l.push("change", map[string]string{"web/d.yaml": "2"})
+	if c := l.command(command.ID); c.Status != deploy.CommandSucceeded {
+		t.Errorf("the sync is %s: %v", c.Status, c.Metadata)
+	}
+	must(t, l.store.DeleteApplication(t.Context(), id))
+	l.push("again", map[string]string{"web/d.yaml": "3"})
+	if diff := cmp.Diff([]string{id}, ids()); diff != "" {
+		t.Errorf("applications (-want +got):\n%s", diff)
+	}
+	if c := l.candidates()["web"]; c.State != deploy.CandidateDeleted {
+		t.Errorf("the candidate is %+v", c)
+	}
+}
+
 // TestAddedBeforeItsFile: until the file is there the application says what is
 // missing and keeps what the request said; then it is deployed.
 func TestAddedBeforeItsFile(t *testing.T) {

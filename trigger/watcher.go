@@ -286,6 +286,7 @@ func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
 	if err != nil {
 		return err
 	}
+	w.catalog.identify(apps)
 	w.pin(apps)
 	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.sayUnread(ctx, apps))
 	if w.paused {

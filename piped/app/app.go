@@ -83,6 +83,7 @@ type App struct {
 	api   *control.Server
 	web   *web.Server
 	ready atomic.Bool
+	disk  *writable
 }
 
 // New builds the agent. Addresses are bound and the store is open and migrated
@@ -100,6 +101,8 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	if err != nil {
 		return nil, err
 	}
+	a.disk = &writable{dir: cfg.DataDir, store: st.CheckWrite, every: probeEvery, log: o.Logger.With("component", "store")}
+	a.parts.add("writable", a.disk.Run)
 	if err := a.addObservability(cfg, o, st); err != nil {
 		return nil, err
 	}
@@ -114,10 +117,13 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 	a.addDrift(cfg, o, st, src)
 	remover := a.addRequests(cfg, o, st, src, plans)
 	state := agentStatus{
-		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live,
+		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live, disk: a.disk,
 		told: a.addNotifications(cfg, o, st),
 	}
-	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed}, remover, state); err != nil {
+	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed, a.live.clusters}, remover, state); err != nil {
+		return nil, err
+	}
+	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
 		return nil, err
 	}
 	a.parts.add("readiness", a.beReady)
@@ -199,7 +205,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sources, plans *planner.Planner) *kubernetes.Remover {
 	live := a.live
 	a.parts.add("plan previews", preview.New(preview.Config{
-		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Workers: cfg.PlanPreview.WorkerNum,
+		Store: st, Repositories: mergeable{live}, Sources: src.concealed, Plan: planOf(plans), Place: live.clusters.placed, Workers: cfg.PlanPreview.WorkerNum,
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
@@ -302,7 +308,7 @@ func (a *App) isReady() error {
 	if !a.ready.Load() {
 		return errors.New("the agent is starting or stopping")
 	}
-	return nil
+	return a.disk.Problem()
 }
 
 // APIAddr returns the address of the control API.

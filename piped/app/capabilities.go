@@ -139,7 +139,7 @@ func (c *capabilities) For(ctx context.Context, at deploy.GitPath, app *config.A
 // registered returns the provider of an application whose configuration names none
 // of several: the one it was registered with, or has been assigned to.
 func (c *capabilities) registered(ctx context.Context, at deploy.GitPath, app *config.Application) (string, error) {
-	known, err := c.store.Application(ctx, deploy.ApplicationID(at))
+	known, err := c.store.ApplicationAt(ctx, at)
 	if err != nil {
 		return "", err
 	}

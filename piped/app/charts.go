@@ -10,11 +10,12 @@ import (
 type charts struct {
 	repositories []config.ChartRepository
 	registries   []config.ChartRegistry
+	allowed      []string // hosts that may have private addresses
 }
 
 // same reports whether both name the same places and credentials.
 func (c charts) same(o charts) bool {
-	return slices.EqualFunc(c.repositories, o.repositories, func(a, b config.ChartRepository) bool {
+	return slices.Equal(c.allowed, o.allowed) && slices.EqualFunc(c.repositories, o.repositories, func(a, b config.ChartRepository) bool {
 		return a.Type == b.Type && a.Name == b.Name && a.Address == b.Address && a.Insecure == b.Insecure &&
 			a.Username == b.Username && a.Password.Equal(b.Password)
 	}) && slices.EqualFunc(c.registries, o.registries, func(a, b config.ChartRegistry) bool {

@@ -6,11 +6,33 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/endpoint"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // lockFile is the file in the data directory that the agent holds a lock on.
 const lockFile = "lock"
+
+// announce says in the data directory where the control API is, for clients on this
+// machine.
+func announce(cfg *config.Piped, address, ownerKey string) error {
+	e := endpoint.Endpoint{Address: endpoint.Local(address), CertFile: cfg.API.TLSCertFile, OwnerKeyFile: ownerKey}
+	for _, file := range []*string{&e.CertFile, &e.OwnerKeyFile} {
+		if *file == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*file)
+		if err != nil {
+			return err
+		}
+		*file = absolute
+	}
+	if err := endpoint.Write(cfg.DataDir, e); err != nil {
+		return deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): say where the control API is: %w", err)
+	}
+	return nil
+}
 
 // lockDataDir makes the data directory and takes it for this process: two
 // agents on one directory would destroy each other's mirrors.

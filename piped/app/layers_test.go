@@ -17,7 +17,7 @@ const module = "github.com/c785c783/piped/"
 // one room: to a package in a folder below, or to one that imports nothing of
 // the room itself. Test support (package footest) may import what it supports.
 var layers = map[string]int{
-	"piped/deploy": 0,
+	"piped/deploy": 0, "piped/build": 0,
 
 	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1,
 

@@ -96,7 +96,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
-	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries}
+	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries, cfg.Charts.AllowedHosts}
 	s.analysis = cfg.AnalysisProviders
 	if cfg.API.TLSCertFile != "" {
 		s.identity, errs[5] = control.LoadIdentity(cfg.API.TLSCertFile, cfg.API.TLSKeyFile, cfg.API.ClientCAFile)
@@ -116,7 +116,7 @@ func (l *live) begin(ctx context.Context, s setup) {
 	l.tenants.use(s.tenancy)
 	l.analysis.Use(s.analysis)
 	l.remotes.Allow(s.remotes.hosts, s.remotes.auth)
-	l.charts.Use(s.charts.repositories, s.charts.registries)
+	l.charts.Use(s.charts.repositories, s.charts.registries, s.charts.allowed)
 	l.limits.Store(&s.limits)
 	l.retention.Store(&s.retention)
 	l.name.Store(&s.name)
@@ -139,7 +139,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	}
 	if !was.charts.same(next.charts) {
 		changed = append(changed, "chartRepositories and chartRegistries")
-		l.charts.Use(next.charts.repositories, next.charts.registries)
+		l.charts.Use(next.charts.repositories, next.charts.registries, next.charts.allowed)
 	}
 	if !sameAnalysisProviders(was.analysis, next.analysis) {
 		changed = append(changed, "analysisProviders")

@@ -107,7 +107,7 @@ func TestRollbackWithoutGitAndCharts(t *testing.T) {
 	}
 	data := t.TempDir()
 	agent := runAgent(t, settings{
-		dataDir: data, remote: remote.URL, kubeconfig: cluster.Kubeconfig(), more: fmt.Sprintf("  git: {remoteHosts: [%q]}\n", "http://"+host.Host),
+		dataDir: data, remote: remote.URL, kubeconfig: cluster.Kubeconfig(), more: fmt.Sprintf("  git: {remoteHosts: [%q]}\n  charts: {allowedHosts: [127.0.0.1]}\n", "http://"+host.Host),
 	})
 	first := repo.Push(t, "first", files("1.0.0", base("v1")))
 	names := map[string]string{"chart": "chart", "base": "my-base"} // of the Deployment, by application

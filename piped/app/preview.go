@@ -19,6 +19,7 @@ type previews struct {
 	repositories *repositories
 	// concealed renders without secrets what is shown.
 	concealed *source.Loader
+	clusters  *clusters
 }
 
 // Preview implements control.Planner.
@@ -43,7 +44,7 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 	if err != nil {
 		return nil, err
 	}
-	return plankube.Changes(d, running, target), nil
+	return plankube.Changes(d, p.clusters.withPlaced(ctx, d.Provider, running), p.clusters.withPlaced(ctx, d.Provider, target)), nil
 }
 
 // running loads what runs before a deployment, nil if nothing does. One that is not

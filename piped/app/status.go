@@ -27,6 +27,7 @@ type agentStatus struct {
 	serves  *capabilities
 	live    *live
 	told    *notify.Courier
+	disk    *writable
 }
 
 // State returns what the parts knew last.
@@ -43,6 +44,9 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out.Name, out.Disabled = cmp.Or(record.Name, out.Name), record.Disabled
 	if err = cmp.Or(err, waitingErr, statesErr, recordErr, receiversErr); err != nil && out.Store.Error == "" {
 		out.Store.Error = err.Error()
+	}
+	if problem := s.disk.Problem(); problem != nil && out.Store.Error == "" {
+		out.Store.Error = said(problem)
 	}
 	busy, limit := s.planner.Busy()
 	out.Queues = append([]deploy.QueueState{

@@ -37,6 +37,7 @@ type Piped struct {
 	// SecretManagement says how the secrets in Git are encrypted.
 	SecretManagement SecretManagement
 
+	Charts            Charts
 	ChartRepositories []ChartRepository
 	ChartRegistries   []ChartRegistry
 	AnalysisProviders []AnalysisProvider

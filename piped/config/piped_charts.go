@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config/strict"
 )
@@ -92,4 +94,22 @@ func completeChartRegistries(list string, registries []ChartRegistry, seen *name
 		pair(d, field{at + ".username", registry.Username != ""}, field{at + ".password", !registry.Password.IsEmpty()})
 	}
 	return registries
+}
+
+// Charts is spec.charts.
+type Charts struct {
+	// AllowedHosts are hosts that charts may name although they have private addresses, in
+	// addition to those of chart repositories and registries: a name, or name:port for
+	// that port alone.
+	AllowedHosts []string `yaml:"allowedHosts"`
+}
+
+func (c Charts) complete(d *strict.Document) Charts {
+	for i, host := range c.AllowedHosts {
+		u, err := url.Parse("//" + host)
+		if err != nil || u.Hostname() == "" || u.User != nil || strings.HasSuffix(u.Host, ":") || u.Host != host {
+			d.Problemf(fmt.Sprintf("charts.allowedHosts[%d]", i), "expected a host such as charts.example.com or charts.example.com:8443, found %q", host)
+		}
+	}
+	return c
 }

@@ -35,6 +35,7 @@ type pipedSpec struct {
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
 	Adopt          Adopt          `yaml:"adopt"`
 
+	Charts            Charts             `yaml:"charts"`
 	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
 	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
 	AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
@@ -133,6 +134,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Adopt:        s.Adopt,
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
+		Charts:            s.Charts.complete(d),
 		ChartRepositories: s.chartRepositories(d, r),
 		ChartRegistries:   s.chartRegistries(d),
 		AnalysisProviders: s.analysisProviders(d, r),

@@ -87,6 +87,7 @@ func TestPipedEveryField(t *testing.T) {
 		},
 		Limits: Limits{Deployments: 3, PerCluster: 2},
 		Adopt:  AdoptReview,
+		Charts: Charts{AllowedHosts: []string{"charts.example.org:8443"}},
 		ChartRepositories: []ChartRepository{
 			{Type: ChartRepositoryHTTP, Name: "charts", Address: "https://charts.example.com", Username: "bot", Password: secret, Insecure: true},
 			{Type: ChartRepositoryGit, GitRemote: "git@example.com:charts.git", SSHKeyFile: "/etc/piped/charts.key"},

@@ -82,6 +82,7 @@ func controlServiceAccess() map[string]deploy.Role {
 		"ListCandidates":     deploy.ReadOnly,
 		"ListAdoptions":      deploy.ReadOnly,
 		"GetPlan":            deploy.ReadOnly,
+		"Resolve":            deploy.ReadOnly,
 		"GetDeploymentChain": deploy.ReadOnly,
 		"WatchDeployments":   deploy.ReadOnly,
 		"FollowStageLogs":    deploy.ReadOnly,

@@ -18,8 +18,8 @@ import (
 )
 
 // audit records who asked for what: one record of each call that changes
-// something, or was not permitted to, in the log and, if there is one, as a line
-// of JSON in the audit file.
+// something, or was not permitted to, as a line of JSON in the audit file, or in the
+// log if there is no file.
 type audit struct {
 	log  *slog.Logger
 	path string // "" for no file
@@ -42,18 +42,21 @@ func newAudit(path string, log *slog.Logger) (*audit, error) {
 	return a, nil
 }
 
-// record records a call. That the file cannot be written is told once, loudly,
-// and hinders no call: its records are in the log.
+// record records a call. That the file cannot be written is reported once, loudly,
+// and hinders no call: the log holds the records meanwhile.
 func (a *audit) record(ctx context.Context, at time.Time, attrs ...slog.Attr) {
 	r := slog.NewRecord(at, slog.LevelInfo, "call of the control API that changes something", 0)
 	r.AddAttrs(attrs...)
-	_ = a.log.Handler().Handle(ctx, r.Clone()) // whatever the log's level
 	if a.path == "" {
+		_ = a.log.Handler().Handle(ctx, r) // whatever the log's level
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.file.Handle(ctx, r)
+	if err != nil {
+		_ = a.log.Handler().Handle(ctx, r.Clone())
+	}
 	switch {
 	case err == nil && a.missed > 0:
 		a.log.InfoContext(ctx, "the audit file is written again; the records it misses are in this log", "file", a.path, "missed", a.missed)

@@ -118,8 +118,8 @@ func TestChangesAreRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
-	if n := strings.Count(out.String(), "component=audit"); n != len(want) {
-		t.Errorf("%d records in the log, want %d:\n%s", n, len(want), out)
+	if n := strings.Count(out.String(), "component=audit"); n != 0 {
+		t.Errorf("%d records in the log, want them in the file alone:\n%s", n, out)
 	}
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -195,7 +195,7 @@ func TestAuditFileThatIsRotated(t *testing.T) {
 	rename(folder, folder+".gone")
 	change()
 	change()
-	if n := strings.Count(out.String(), "CANNOT WRITE THE AUDIT FILE"); n != 1 || strings.Count(out.String(), "component=audit") != 5+1 {
+	if n := strings.Count(out.String(), "CANNOT WRITE THE AUDIT FILE"); n != 1 || strings.Count(out.String(), "component=audit") != 2+1 {
 		t.Errorf("told %d times:\n%s", n, out)
 	}
 	rename(folder+".gone", folder)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -19,7 +20,11 @@ func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.List
 	}
 	resp := &controlv1.ListCandidatesResponse{}
 	for _, c := range all {
-		m := candidate(c)
+		app, err := s.store.ApplicationAt(ctx, c.Git)
+		if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+			return nil, err
+		}
+		m := candidate(c, cmp.Or(app.ID, deploy.ApplicationID(c.Git)))
 		if (req.RepositoryId == "" || req.RepositoryId == c.Git.RepoID) && (req.Reason == 0 || req.Reason == m.Reason) {
 			resp.Candidates = append(resp.Candidates, m)
 		}
@@ -33,9 +38,11 @@ var candidateReasons = map[deploy.CandidateState]controlv1.CandidateReason{
 	deploy.CandidateDeleted:      controlv1.CandidateReason_CANDIDATE_REASON_DELETED,
 }
 
-func candidate(c deploy.Candidate) *controlv1.Candidate {
+// candidate converts a candidate; id is the one that it has, or would have, as an
+// application.
+func candidate(c deploy.Candidate, id string) *controlv1.Candidate {
 	return &controlv1.Candidate{
-		ApplicationId: deploy.ApplicationID(c.Git), Name: text(c.Name), Kind: text(c.Kind), GitPath: gitPath(c.Git),
+		ApplicationId: id, Name: text(c.Name), Kind: text(c.Kind), GitPath: gitPath(c.Git),
 		Labels: texts(c.Labels), Reason: candidateReasons[c.State], Detail: text(c.Reason),
 	}
 }

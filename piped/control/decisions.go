@@ -83,7 +83,7 @@ func stageToSkip(d deploy.Deployment, id string) (deploy.Stage, error) {
 	if stage := d.Stage(id); stage != nil && deploy.Skippable(stage.Name) && !stage.Status.Completed() {
 		return *stage, nil
 	}
-	return runningStage(d, deploy.StageWait, id)
+	return runningOf(d, "WAIT or ANALYSIS", id, deploy.Skippable)
 }
 
 // unfinished returns a deployment that has not ended.
@@ -98,11 +98,17 @@ func (s *controlService) unfinished(ctx context.Context, id string) (deploy.Depl
 // runningStage returns the stage with the ID, which must be a running one of
 // the name; without ID, the only such stage.
 func runningStage(d deploy.Deployment, name, id string) (deploy.Stage, error) {
+	return runningOf(d, name, id, func(n string) bool { return n == name })
+}
+
+// runningOf is runningStage for the stages whose name is one of several; what says
+// which these are.
+func runningOf(d deploy.Deployment, what, id string, is func(name string) bool) (deploy.Stage, error) {
 	var running []deploy.Stage
 	var all []string
 	for _, st := range d.Stages {
 		all = append(all, fmt.Sprintf("%s (%s, %s)", st.ID, st.Name, st.Status))
-		if st.Name == name && st.Status == deploy.StageRunning && (id == "" || id == st.ID) {
+		if is(st.Name) && st.Status == deploy.StageRunning && (id == "" || id == st.ID) {
 			running = append(running, st)
 		}
 	}
@@ -114,11 +120,11 @@ func runningStage(d deploy.Deployment, name, id string) (deploy.Stage, error) {
 	case len(running) == 1:
 		return running[0], nil
 	case len(running) > 1:
-		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "several stages of deployment %s are running %s: name one; %s", d.ID, name, stages)
+		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "several stages of deployment %s are running %s: name one; %s", d.ID, what, stages)
 	case id != "" && d.Stage(id) == nil:
 		return deploy.Stage{}, deploy.Errorf(deploy.NotFound, "deployment %s has no stage %s: %s", d.ID, id, stages)
 	case id != "":
-		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "stage %s of deployment %s is not a running %s: %s", id, d.ID, name, stages)
+		return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "stage %s of deployment %s is not a running %s: %s", id, d.ID, what, stages)
 	}
-	return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "deployment %s has no running %s: %s", d.ID, name, stages)
+	return deploy.Stage{}, deploy.Errorf(deploy.Illegal, "deployment %s has no running %s: %s", d.ID, what, stages)
 }

@@ -43,6 +43,35 @@ func TestRunningStage(t *testing.T) {
 	}
 }
 
+// TestSkipWithoutAnID: the only stage that runs and may be skipped is meant, be it
+// a wait or an analysis; of two one has to be named.
+func TestSkipWithoutAnID(t *testing.T) {
+	stage := func(id, name string) deploy.Stage {
+		return deploy.Stage{ID: id, Name: name, Status: deploy.StageRunning}
+	}
+	for name, tc := range map[string]struct {
+		stages []deploy.Stage
+		want   string
+		code   codes.Code
+	}{
+		"a wait":                 {[]deploy.Stage{stage("w", deploy.StageWait)}, "w", codes.OK},
+		"an analysis":            {[]deploy.Stage{stage("a", deploy.StageAnalysis), stage("s", deploy.StageK8sSync)}, "a", codes.OK},
+		"a wait and an analysis": {[]deploy.Stage{stage("a", deploy.StageAnalysis), stage("w", deploy.StageWait)}, "", codes.FailedPrecondition},
+		"an approval":            {[]deploy.Stage{stage("g", deploy.StageWaitApproval)}, "", codes.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := stageToSkip(deploy.Deployment{ID: "d1", Status: deploy.Running, Stages: tc.stages}, "")
+			code := codes.OK
+			if err != nil {
+				code = codeOf(deploy.KindOf(err))
+			}
+			if got.ID != tc.want || code != tc.code {
+				t.Errorf("got stage %q, %s (%v); want %q, %s", got.ID, code, err, tc.want, tc.code)
+			}
+		})
+	}
+}
+
 // TestStageToSkip: what the scheduler would refuse is refused at once, and a
 // wait may be skipped before it runs.
 func TestStageToSkip(t *testing.T) {

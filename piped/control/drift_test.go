@@ -421,3 +421,32 @@ func TestManyWatchDrift(t *testing.T) {
 		w.expects("web OUT_OF_SYNC r1")
 	}
 }
+
+// TestPlanNamesWhatItUndoes: the plan of what has not begun holds the live changes that it brings
+// back, not what is left alone; that of a deployment that has ended holds none.
+func TestPlanNamesWhatItUndoes(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	app := agent.Application("web", nil)
+	agent.Deployment("ended", app, "")
+	agent.Move("ended", deploy.Success, "good")
+	app, err := agent.Store.Application(t.Context(), app.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := changed("old")
+	extra.Kind = deploy.DriftExtra
+	at := controltest.Epoch.Add(time.Hour)
+	found(t, agent, app, deploy.DriftReport{ID: "r", Status: deploy.OutOfSync, Objects: []deploy.ObjectDrift{changed("web"), extra}, Compared: 2, CheckedAt: at, BeganAt: at})
+	agent.Deployment("waits", app, "")
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	for _, c := range []struct {
+		req  *controlv1.GetPlanRequest
+		want int
+	}{{&controlv1.GetPlanRequest{DeploymentId: "waits"}, 1}, {&controlv1.GetPlanRequest{DeploymentId: "ended"}, 0}} {
+		resp, err := client.GetPlan(as(t, agent.ReadOnly), c.req)
+		undoes := resp.GetPlan().GetUndoes()
+		if err != nil || len(undoes) != c.want || c.want == 1 && (undoes[0].GetObject().GetName() != "web" || undoes[0].GetFields()[0].GetLiveValue() != "5") {
+			t.Errorf("%v: %v, %v", c.req, undoes, err)
+		}
+	}
+}

@@ -42,6 +42,15 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		return nil, err
 	}
 	m := plan(d, hold)
+	if d.ID == "" || d.Status == deploy.Pending || d.Status == deploy.Planned { // it has not begun
+		report, err := s.store.DriftReport(ctx, d.ApplicationID)
+		if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+			return nil, err
+		}
+		for _, o := range report.Undone() {
+			m.Undoes = append(m.Undoes, objectDrift(report.Cluster, o))
+		}
+	}
 	if req.Diff {
 		changes, err := s.planner.Changes(ctx, d)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ type registrations interface {
 	// SetRegisteredProvider replaces the provider for as long as the application's
 	// file names none; "" takes it back.
 	SetRegisteredProvider(ctx context.Context, id, provider string) error
+	// ApplicationAt returns the application that a place belongs to, deleted or not.
+	ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error)
 }
 
 const (
@@ -52,9 +55,13 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	if err != nil {
 		return nil, err
 	}
+	id, err := s.idFor(ctx, git, req.ApplicationId)
+	if err != nil {
+		return nil, err
+	}
 	now := s.now()
 	app := deploy.Application{
-		ID: deploy.ApplicationID(git), Name: req.Name, Kind: deploy.KindKubernetes, Git: git,
+		ID: id, Name: req.Name, Kind: deploy.KindKubernetes, Git: git,
 		Provider: req.PlatformProvider, Description: req.Description, Labels: req.Labels,
 		Sync:         deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The application was added and has not been read from Git yet", At: now},
 		Registration: deploy.Registration{By: cmp.Or(callerOf(ctx).Subject, "API"), At: now, Provider: req.PlatformProvider, Name: req.Name},
@@ -63,6 +70,29 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 		return nil, err
 	}
 	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
+}
+
+// idFor returns the ID of an application that is added: the wanted one; else the one
+// that a deleted application of the place has; else the one that follows from the
+// place.
+func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted string) (string, error) {
+	if wanted != "" {
+		return wanted, checkKeptID(wanted)
+	}
+	app, err := s.store.ApplicationAt(ctx, git)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return deploy.ApplicationID(git), nil
+	}
+	return app.ID, err
+}
+
+// checkKeptID refuses an ID that cannot stand in a label of Kubernetes or in the
+// name of a Git reference.
+func checkKeptID(id string) error {
+	if regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`).MatchString(id) {
+		return nil
+	}
+	return deploy.Errorf(deploy.Invalid, "%q cannot be an application ID: use up to 63 letters, digits, dashes and underscores, beginning and ending with a letter or digit", id)
 }
 
 // place completes a Git path with what the agent's configuration says of its
@@ -109,7 +139,7 @@ func (s *apiService) registered(ctx context.Context, id string) (deploy.Applicat
 }
 
 // UpdateApplication replaces the platform provider. An application cannot be moved:
-// its ID says where its configuration stands.
+// it belongs to the place of its configuration.
 func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.UpdateApplicationRequest) (*apiservice.UpdateApplicationResponse, error) {
 	if err := s.thisPiped(req.PipedId); err != nil {
 		return nil, err
@@ -136,10 +166,10 @@ func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.Upda
 
 // stays refuses another place for an application.
 func stays(app deploy.Application, to deploy.GitPath) error {
-	if deploy.ApplicationID(to) == app.ID {
+	if to.Place() == app.Git.Place() {
 		return nil
 	}
-	return deploy.Errorf(deploy.Illegal, "application %s cannot be moved from %s of repository %s to %s of %s: its ID comes from that place; "+
+	return deploy.Errorf(deploy.Illegal, "application %s cannot be moved from %s of repository %s to %s of %s: it belongs to that place; "+
 		"delete it and add the new place, whose application takes over what runs",
 		app.ID, app.Git.ConfigPath(), app.Git.RepoID, to.ConfigPath(), to.RepoID)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/c785c783/piped/piped/control"
@@ -59,6 +60,36 @@ func TestAddApplication(t *testing.T) {
 				t.Errorf("it is %+v, registered at %s", got.Sync, stored.Registration.At)
 			}
 		})
+	}
+}
+
+// TestAddApplicationWithAnID: the ID is kept, also when the application is deleted
+// and its place is added again.
+func TestAddApplicationWithAnID(t *testing.T) {
+	ctx, client, agent := api(t)
+	req := &apiservice.AddApplicationRequest{Name: "web", PipedId: controltest.PipedID, GitPath: placeOf("web", ""), ApplicationId: "0b4e5f6a-1111-4222-8333-444455556666"}
+	if resp, err := client.AddApplication(ctx, req); err != nil || resp.ApplicationId != req.ApplicationId {
+		t.Fatalf("added as %s, %v", resp.GetApplicationId(), err)
+	}
+	if _, err := client.UpdateApplication(ctx, &apiservice.UpdateApplicationRequest{ApplicationId: req.ApplicationId, PipedId: controltest.PipedID, GitPath: placeOf("web", "")}); err != nil {
+		t.Errorf("it cannot be updated at its own place: %v", err)
+	}
+	other := proto.Clone(req).(*apiservice.AddApplicationRequest)
+	other.ApplicationId = ""
+	if _, err := client.AddApplication(ctx, other); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("the place was added twice: %v", err)
+	}
+	if err := agent.Store.DeleteApplication(ctx, req.ApplicationId); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := client.AddApplication(ctx, other); err != nil || resp.ApplicationId != req.ApplicationId {
+		t.Errorf("added again as %s, %v", resp.GetApplicationId(), err)
+	}
+	for _, id := range []string{"a/b", "-a", "a.b", strings.Repeat("a", 64), "a b"} {
+		req.ApplicationId, req.GitPath = id, placeOf("other", "")
+		if _, err := client.AddApplication(ctx, req); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("the ID %q: %v", id, err)
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ type Store interface {
 	// was triggered first first, DeploymentsByID those of the IDs that exist.
 	DeploymentsIn(ctx context.Context, statuses ...deploy.Status) ([]deploy.Deployment, error)
 	DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Deployment, error)
+	// DeploymentsByPrefix returns deployments whose ID begins with prefix, the last
+	// that was triggered first.
+	DeploymentsByPrefix(ctx context.Context, prefix string, limit int) ([]deploy.Deployment, error)
 	// ListRollouts returns rollouts, the last that started first, then by ID, and
 	// the cursor of the next page: "" when there is none.
 	ListRollouts(ctx context.Context, q store.RolloutList) ([]deploy.Rollout, string, error)

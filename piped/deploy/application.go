@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"path"
 	"time"
@@ -29,6 +30,41 @@ var applicationNamespace = uuid.MustParse("6f1d0c1e-8f6e-5b0a-9d53-3f0f8a3d7f10"
 // after the database was lost.
 func ApplicationID(p GitPath) string {
 	return uuid.NewSHA1(applicationNamespace, []byte(p.RepoID+"\x00"+path.Clean(p.Dir)+"\x00"+p.ConfigFile)).String()
+}
+
+// Place is p without what may change while the application stays the same: its
+// remote and its branch.
+func (p GitPath) Place() GitPath {
+	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile}
+}
+
+// Holders returns the application that each place belongs to. An application that
+// was added with an ID of its own (see Application.KeepsID) comes before the one
+// whose ID follows from the place, and a deleted one behind both.
+func Holders(apps iter.Seq[Application]) map[GitPath]Application {
+	holders := map[GitPath]Application{}
+	for a := range apps {
+		place := a.Git.Place()
+		if h, taken := holders[place]; !taken || a.precedes(h) {
+			holders[place] = a
+		}
+	}
+	return holders
+}
+
+// KeepsID reports whether the application has an ID that does not follow from its
+// place, such as one that PipeCD gave it.
+func (a Application) KeepsID() bool { return a.ID != ApplicationID(a.Git) }
+
+// precedes reports whether a, rather than b, is the application of their place.
+func (a Application) precedes(b Application) bool {
+	switch {
+	case a.Deleted != b.Deleted:
+		return b.Deleted
+	case a.KeepsID() != b.KeepsID():
+		return a.KeepsID()
+	}
+	return a.ID < b.ID // stable, whatever their order
 }
 
 // SyncStatus says how an application's live state relates to Git.

@@ -45,6 +45,18 @@ type DriftReport struct {
 	End       DriftEnd  `json:"end,omitempty"`
 }
 
+// Undone returns the objects that a deployment brings back to Git: those that are
+// missing or changed. What is live and not in Git any more is left alone, or pruned.
+func (r DriftReport) Undone() []ObjectDrift {
+	var out []ObjectDrift
+	for _, o := range r.Objects {
+		if o.Kind != DriftExtra {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // ObjectDrift says how one object differs from Git.
 type ObjectDrift struct {
 	Object  ObjectRef    `json:"object"`

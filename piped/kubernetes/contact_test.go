@@ -1,7 +1,10 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -55,4 +58,51 @@ func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 	server.Close()
 	ask(t.Context())
 	check("once it does not answer", false, "refused", since)
+}
+
+// An outage of the cluster is one line in the log, not one for each kind, and so is
+// the next one.
+func TestAnOutageIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	up := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !up {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
+	}))
+	defer server.Close()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c, err := NewCluster(ClusterConfig{
+		Name: "test", MasterURL: server.URL, Now: func() time.Time { now = now.Add(time.Second); return now },
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	controller := NewController(c)
+	fail := func() {
+		_, err := c.Capabilities(t.Context())
+		for _, kind := range []string{"pods", "deployments", "configmaps"} {
+			w := &Watch{controller: controller}
+			w.resource.Resource = kind
+			w.failed(t.Context(), nil, fmt.Errorf("%s: %w", kind, err))
+		}
+	}
+	fail()
+	fail()
+	if got := strings.Count(log.String(), "cannot watch"); got != 1 {
+		t.Errorf("%d lines about the first outage, want 1:\n%s", got, &log)
+	}
+	up = true
+	if _, err := c.Capabilities(t.Context()); err != nil {
+		t.Logf("it answers: %v", err)
+	}
+	up = false
+	fail()
+	if got := strings.Count(log.String(), "cannot watch"); got != 2 {
+		t.Errorf("%d lines about two outages, want 2:\n%s", got, &log)
+	}
 }

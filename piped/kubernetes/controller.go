@@ -66,6 +66,7 @@ type Controller struct {
 	mu      sync.Mutex
 	watches map[string]*Watch
 	pending []func(context.Context) // to be started by Run
+	outage  time.Time               // since when the outage lasts that was logged last
 	added   chan struct{}
 }
 
@@ -283,9 +284,29 @@ func (w *Watch) ByIndex(index, value string) ([]any, error) {
 	return w.informer.GetIndexer().ByIndex(index, value)
 }
 
+// inOutage reports whether err is one of an outage of the whole cluster, which it
+// logs once, not once for each kind that is watched.
+func (c *Controller) inOutage(ctx context.Context, err error) bool {
+	since := c.cluster.Contact().FailingSince
+	if since.IsZero() || !deploy.IsKind(err, deploy.Unavailable) {
+		return false
+	}
+	c.mu.Lock()
+	logged := c.outage.Equal(since)
+	c.outage = since
+	c.mu.Unlock()
+	if !logged && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "cannot watch anything in the cluster, will try again", "error", err)
+	}
+	return true
+}
+
 // failed logs why the cluster cannot be watched, once per reason.
 func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	err = w.controller.cluster.Classify(err)
+	if w.controller.inOutage(ctx, err) {
+		return
+	}
 	w.mu.Lock()
 	said := w.lastErr == err.Error()
 	w.lastErr = err.Error()

@@ -26,3 +26,22 @@ func NotMetadata(_, address string, _ syscall.RawConn) error {
 	}
 	return nil
 }
+
+// NotPrivate is NotMetadata that also refuses loopback, private and shared address
+// space: what a commit names must not reach the agent's own network. It is asked for
+// the address that a name resolved to, when the connection is made.
+func NotPrivate(network, address string, c syscall.RawConn) error {
+	if err := NotMetadata(network, address, c); err != nil {
+		return err
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	shared := netip.MustParsePrefix("100.64.0.0/10")
+	if addr.IsPrivate() || addr.IsLoopback() || addr.IsUnspecified() || shared.Contains(addr) {
+		return deploy.Errorf(deploy.Invalid, "%s is a private address, which only hosts that the agent's configuration names may have", addr)
+	}
+	return nil
+}

@@ -19,3 +19,15 @@ func TestMetadataAddressesAreNotAsked(t *testing.T) {
 		}
 	}
 }
+
+func TestPrivateAddressesAreNotAsked(t *testing.T) {
+	for address, refused := range map[string]bool{
+		"10.1.2.3:443": true, "172.16.0.1:80": true, "192.168.1.1:443": true, "127.0.0.1:80": true, "[::1]:80": true, "[fd12::1]:443": true,
+		"100.64.1.1:443": true, "0.0.0.0:80": true, "[::ffff:10.0.0.1]:443": true, "169.254.169.254:80": true,
+		"140.82.121.3:443": false, "100.128.0.1:443": false, "[2606:50c0::1]:443": false,
+	} {
+		if err := NotPrivate("tcp", address, nil); (err != nil) != refused {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

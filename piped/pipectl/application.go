@@ -13,7 +13,7 @@ import (
 )
 
 func newApplication(t *tool) *cobra.Command {
-	cmd := &cobra.Command{Use: "application", Short: "Manage applications."}
+	cmd := &cobra.Command{Use: "application", Aliases: []string{"app"}, Short: "Manage applications."}
 	cmd.AddCommand(newApplicationGet(t), newApplicationList(t), newApplicationAdd(t), newApplicationDelete(t), newApplicationDisable(t),
 		newApplicationEnable(t), newApplicationSync(t), newApplicationRollback(t), newApplicationCandidates(t), newApplicationDrift(t),
 		newApplicationResources(t), newApplicationRollouts(t), newApplicationAdoptions(t), newApplicationAdopt(t))

@@ -26,6 +26,9 @@ func failed(what string, err error) error {
 	case codes.PermissionDenied:
 		return hint(err, "this API key may only read, or its subject is not one of those who may do this: use one with the role READ_WRITE, made with 'pipectl apikey create'")
 	case codes.Unavailable:
+		if strings.Contains(err.Error(), "disk is full") || strings.Contains(err.Error(), "no space left") {
+			return hint(err, "the agent's disk is full: free space for its data directory and its database; 'pipectl status' shows what it cannot write")
+		}
 		return hint(err, "the agent does not answer: check that it runs, and try again")
 	case codes.DeadlineExceeded:
 		return hint(err, "the agent took too long to answer: look at its log, and try again")

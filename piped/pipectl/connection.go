@@ -40,6 +40,9 @@ type connection struct {
 	clientCertFile string
 	clientKeyFile  string
 	insecure       bool
+
+	found    string // the file of a running agent that says all this; "" when settings do
+	notFound error  // why there is none
 }
 
 func (c *connection) register(flags *pflag.FlagSet) {
@@ -103,7 +106,11 @@ func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
 func (c *connection) checkAddress() error {
 	const way = "give the agent's host:port with --address or PIPECTL_ADDRESS, such as 127.0.0.1:9083"
 	if c.address == "" {
-		return hint(errors.New("address must be set"), way)
+		err := errors.New("address must be set")
+		if c.notFound != nil {
+			err = fmt.Errorf("%w: %w", err, c.notFound)
+		}
+		return hint(err, way)
 	}
 	if strings.HasPrefix(c.address, "http://") || strings.HasPrefix(c.address, "https://") {
 		return hint(fmt.Errorf("address %q has a scheme", c.address), way)
@@ -137,11 +144,18 @@ func (c *connection) key() (string, error) {
 		return key, nil
 	}
 	if c.apiKeyFile == "" {
-		return "", hint(errors.New("either api-key or api-key-file must be set"),
+		err := errors.New("either api-key or api-key-file must be set")
+		if c.notFound != nil {
+			err = fmt.Errorf("%w: %w", err, c.notFound)
+		}
+		return "", hint(err,
 			"the agent wrote its owner's key to owner.key in its data directory; name that file with --api-key-file or PIPECTL_API_KEY_FILE")
 	}
 	data, err := os.ReadFile(c.apiKeyFile)
 	if err != nil {
+		if c.found != "" {
+			return "", hint(fmt.Errorf("read the API key that %s names: %w", c.found, err), "run this as the agent's user, or name a key with --api-key-file or PIPECTL_API_KEY_FILE")
+		}
 		return "", hint(fmt.Errorf("read the API key: %w", err), "check --api-key-file or PIPECTL_API_KEY_FILE")
 	}
 	key := strings.TrimSpace(string(data))
@@ -206,6 +220,9 @@ func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error
 }
 
 func (c *connection) cannotConnect(reason string) error {
+	if c.found != "" {
+		return hint(fmt.Errorf("cannot connect to %s, which is the address in %s: %s", c.address, c.found, reason), "check that the agent runs, or name another with --address")
+	}
 	return hint(fmt.Errorf("cannot connect to %s: %s", c.address, reason), "%s", c.advice(reason))
 }
 

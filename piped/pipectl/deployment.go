@@ -14,7 +14,7 @@ import (
 )
 
 func newDeployment(t *tool) *cobra.Command {
-	cmd := &cobra.Command{Use: "deployment", Short: "Manage deployments."}
+	cmd := &cobra.Command{Use: "deployment", Aliases: []string{"deploy"}, Short: "Manage deployments."}
 	cmd.AddCommand(newDeploymentGet(t), newDeploymentList(t), newDeploymentLogs(t), newDeploymentWaitStatus(t), newDeploymentWatch(t),
 		newDeploymentRetry(t), newDeploymentCancel(t), newDeploymentPlan(t), newDeploymentChain(t))
 	for _, d := range decisions() {

@@ -91,9 +91,12 @@ func (p *printer) drift(r *modelv1.DriftReport) error {
 }
 
 // differences is a row for each field that differs.
-func (p *printer) differences(r *modelv1.DriftReport) *table {
+func (p *printer) differences(r *modelv1.DriftReport) *table { return p.driftTable(r.GetObjects()) }
+
+// driftTable is a row for each field that differs.
+func (p *printer) driftTable(objects []*modelv1.ObjectDrift) *table {
 	t := newTable(fixed("KIND"), fixed("OBJECT"), fixed("DIFFERS"), flexible("FIELD"), flexible("IN GIT"), flexible("LIVE"), flexible("CHANGED BY"))
-	for _, o := range r.GetObjects() {
+	for _, o := range objects {
 		kind, name, how := o.GetObject().GetKind(), objectName(o.GetObject()), colored(word(o.GetKind(), "DRIFT_KIND_"))
 		if len(o.GetFields()) == 0 {
 			t.add(kind, name, how, "", "", "", "")

@@ -39,7 +39,8 @@ func newEventRegister(t *tool) *cobra.Command {
 				return failed("failed to register event", err)
 			}
 			log.info("Successfully registered event", "id", resp.GetEventId())
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), resp.GetEventId())
+			return err
 		},
 	}
 	flags := cmd.Flags()

@@ -157,7 +157,7 @@ func TestWatchOverABrokenConnection(t *testing.T) {
 	}}
 	code := pipectl.Run(t.Context(), []string{"deployment", "watch", "--deployment-id=d1", "--insecure", "--address", w.listener.Addr().String(),
 		"--api-key", agent.ReadOnly}, strings.NewReader(""), out, &stderr)
-	if got := out.buf.String(); code != 0 || strings.Count(got, "is PENDING") != 1 || strings.Count(got, "is SUCCESS: good") != 1 {
+	if got := out.buf.String(); code != 0 || strings.Count(got, "is PENDING") != 1 || strings.Count(got, "is SUCCESS\n") != 1 {
 		t.Errorf("exit code %d, stderr %s, stdout\n%s", code, stderr.String(), got)
 	}
 }

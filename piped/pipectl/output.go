@@ -27,6 +27,7 @@ const (
 type printer struct {
 	*screen
 	format string
+	names  bool // enums are names in JSON and YAML
 	now    time.Time
 	asked  int // answers written so far
 }
@@ -42,13 +43,14 @@ func checkFormat(format string, more ...string) error {
 }
 
 // print writes a message: as text, or as the real pipectl does, encoding/json
-// of the generated struct, not protojson, on one line. YAML is that JSON in
-// other words; its documents are parted by a line of dashes.
+// of the generated struct, not protojson, on one line. In the answers of our own
+// commands enums are names. YAML is that JSON in other words; its documents are
+// parted by a line of dashes.
 func (p *printer) print(message any, text func(*printer) error) error {
 	if p.format == formatTable {
 		return text(p)
 	}
-	data, err := json.Marshal(message)
+	data, err := p.marshal(message)
 	if err != nil {
 		return fmt.Errorf("failed to marshal the response: %w", err)
 	}
@@ -64,6 +66,13 @@ func (p *printer) print(message any, text func(*printer) error) error {
 	}
 	_, err = p.out.Write(data)
 	return err
+}
+
+func (p *printer) marshal(message any) ([]byte, error) {
+	if m, ok := message.(proto.Message); ok && p.names {
+		return namedJSON(m)
+	}
+	return json.Marshal(message)
 }
 
 // linef writes a line of text.

@@ -20,15 +20,27 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/piped/build"
+	"github.com/c785c783/piped/piped/config/endpoint"
 )
+
+// Run is Program.Run for a program of which the linker set nothing.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Program{}.Run(ctx, args, stdin, stdout, stderr)
+}
+
+// Program holds what the linker set of the program: its version and commit. What
+// is "" is as the Go tool recorded it.
+type Program struct{ Version, Commit string }
 
 // Run runs the command line args (without the program's name) and returns its
 // exit code: ExitSuccess, ExitError or one of the others. An error is on stderr
 // then, with what to do next where that is known. Settings that flags do not
 // give are read from the PIPECTL_* environment variables, and then from the
 // configuration file. The end of ctx ends every command soon.
-func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot(build.Read(p.Version, p.Commit))
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -49,15 +61,18 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return code
 }
 
-func newRoot() *cobra.Command {
+func newRoot(b build.Info) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pipectl",
 		Short:         "The command line tool for piped.",
+		Version:       versionLine(b),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	t := &tool{now: time.Now}
+	t := &tool{now: time.Now, dirs: endpoint.Directories()}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { t.given = cmd.Flags() }
 	t.register(root.PersistentFlags())
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return hint(err, "see '%s --help' for the flags", cmd.CommandPath())
 	})
@@ -74,9 +89,10 @@ func newRoot() *cobra.Command {
 		newMigrate(t),
 		newTransfer(t),
 		newPlugin(),
-		newVersion(),
+		newVersion(b),
 	)
 	asGroup(root)
+	completeReferences(t, root)
 	return root
 }
 

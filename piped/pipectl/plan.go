@@ -75,7 +75,8 @@ func (p *printer) plan(plan *controlv1.Plan) error {
 		field{"Summary", plan.GetSummary()},
 		field{"Would wait", cell{text: plan.GetHoldReason(), color: yellow}},
 	)
-	return errors.Join(err, p.section("Stages", stageTable(p, plan.GetStages())), p.changes(plan.GetChanges()))
+	return errors.Join(err, p.section("Stages", stageTable(p, plan.GetStages())),
+		p.section("Live changes that it undoes", p.driftTable(plan.GetUndoes())), p.changes(plan.GetChanges()))
 }
 
 // changes lists what happens to objects, each with its diff where that was

@@ -34,6 +34,7 @@ func newPlanPreview(t *tool) *cobra.Command {
 	flags.DurationVar(&p.timeout, "timeout", 10*time.Minute, "The longest time to wait.")
 	flags.DurationVar(&p.handleTimeout, "piped-handle-timeout", 5*time.Minute, "The longest time that the agent may take.")
 	flags.StringSliceVar(&p.sortKeys, "sort-label-keys", nil, "The labels to sort the applications by, before their names.")
+	flags.BoolVar(&p.failOnMissing, "fail-on-missing", false, "Fail when no agent handles the repository.")
 	return required(cmd, "repo-remote-url", "head-branch", "head-commit", "base-branch")
 }
 
@@ -42,6 +43,7 @@ type planPreview struct {
 	file                   string
 	timeout, handleTimeout time.Duration
 	sortKeys               []string
+	failOnMissing          bool
 }
 
 func (p *planPreview) run(cmd *cobra.Command, t *tool) error {
@@ -61,7 +63,7 @@ func (p *planPreview) run(cmd *cobra.Command, t *tool) error {
 	}
 	if len(resp.GetCommands()) == 0 {
 		fmt.Fprintln(out, "There is no piped that is handling the given Git repository")
-		return nil
+		return p.missing()
 	}
 	fmt.Fprintf(out, "Requested plan-preview, waiting for its results (commands: %v)\n", resp.GetCommands())
 	results, err := p.wait(ctx, cmd, c, resp.GetCommands())
@@ -84,14 +86,23 @@ func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, c
 		switch {
 		case err == nil:
 			return resp.GetResults(), nil
-		case ctx.Err() != nil:
-			return nil, p.stopped(ctx)
+		case ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded:
+			continue // pauseFor sees the end of the time
 		case status.Code(err) != codes.NotFound:
 			fmt.Fprintf(out, "Failed to retrieve plan-preview results: %v\n", err)
 			return nil, failed("failed to retrieve plan-preview results", err)
 		}
 		fmt.Fprintf(out, "%s\nwaiting...\n", clean(status.Convert(err).Message()))
 	}
+}
+
+// missing is the error for a repository that no agent handles, if that is one.
+func (p *planPreview) missing() error {
+	if !p.failOnMissing {
+		return nil
+	}
+	return hint(fmt.Errorf("no agent handles the repository %s with the branch %s", p.req.RepoRemoteUrl, p.req.BaseBranch),
+		"'pipectl status' shows the repositories of the agent: give the remote as it stands there")
 }
 
 func (p *planPreview) stopped(ctx context.Context) error {

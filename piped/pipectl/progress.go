@@ -1,14 +1,12 @@
 package pipectl
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
-	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -23,6 +21,30 @@ type progress struct {
 	last  *modelv1.Deployment
 	drawn bool // the moving line is on the screen
 	frame int
+	shown []string // reasons that lines hold, so that each is written once
+	logs  lastLines
+}
+
+// lastLines holds the last log line of each stage by its ID. It is safe for
+// concurrent use.
+type lastLines struct {
+	mu      sync.Mutex
+	byStage map[string]string
+}
+
+func (l *lastLines) set(stageID, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byStage == nil {
+		l.byStage = map[string]string{}
+	}
+	l.byStage[stageID] = line
+}
+
+func (l *lastLines) of(stageID string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byStage[stageID]
 }
 
 // update shows what has changed since the last state. An older state than that
@@ -49,8 +71,32 @@ func (p *progress) update(d *modelv1.Deployment) {
 func (p *progress) whole(before *modelv1.Deployment) {
 	d := p.last
 	if before == nil || before.GetStatus() != d.GetStatus() {
-		p.say("Deployment %s of %s is %s%s", d.GetId(), clean(d.GetApplicationName()), p.status(deploymentStatus(d.GetStatus())), because(d.GetStatusReason()))
+		p.say("Deployment %s of %s is %s%s", d.GetId(), clean(d.GetApplicationName()), p.status(deploymentStatus(d.GetStatus())), p.because(d.GetStatusReason()))
 	}
+}
+
+// because is a reason behind what it explains, without what earlier lines hold.
+func (p *progress) because(reason string) string {
+	full := reason
+	for _, s := range p.shown {
+		if reason == s {
+			return ""
+		}
+		reason = without(reason, s)
+	}
+	if full != "" && !slices.Contains(p.shown, full) {
+		p.shown = append(p.shown, full)
+	}
+	return because(reason)
+}
+
+// without cuts ": cause" out of a reason where it ends there, or its sentence does.
+func without(reason, cause string) string {
+	before, after, found := strings.Cut(reason, ": "+cause)
+	if !found || after != "" && !strings.HasPrefix(after, ";") {
+		return reason
+	}
+	return before + after
 }
 
 // stages shows what has changed of the stages.
@@ -90,7 +136,7 @@ func (p *progress) details(s *modelv1.PipelineStage) string {
 	if s.GetCompletedAtMs() != 0 {
 		out = " " + took(s, p.now())
 	}
-	return strings.TrimRight(out, " ") + because(s.GetStatusReason())
+	return strings.TrimRight(out, " ") + p.because(s.GetStatusReason())
 }
 
 // draw puts the moving line below the others, no wider than the terminal.
@@ -118,7 +164,11 @@ func (p *progress) clear() {
 func (p *progress) doing() string {
 	for i, s := range shownStages(p.last) {
 		if s.GetStatus() == modelv1.StageStatus_STAGE_RUNNING {
-			return fmt.Sprintf("%s %s %s%s", place(i, p.last), clean(s.GetName()), took(s, p.now()), because(s.GetStatusReason()))
+			state := p.logs.of(s.GetId())
+			if state == "" {
+				state = s.GetStatusReason()
+			}
+			return fmt.Sprintf("%s %s %s%s", place(i, p.last), clean(s.GetName()), took(s, p.now()), because(state))
 		}
 	}
 	return word(p.last.GetStatus(), "DEPLOYMENT_") + because(p.last.GetStatusReason())
@@ -176,60 +226,4 @@ func took(s *modelv1.PipelineStage, now time.Time) string {
 		end = time.UnixMilli(ms)
 	}
 	return short(end.Sub(time.UnixMilli(s.GetStartedAtMs())))
-}
-
-// toTheEnd shows a deployment until it has ended, and returns an error with the
-// exit code for any end but success.
-func (w *wait) toTheEnd(ctx context.Context, id string) error {
-	timeout := wholeTimeout
-	if w.patient {
-		timeout = w.timeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	p := &progress{screen: w.screen, now: w.now, line: func(line string) { w.log.infof("%s", line) },
-		moving: w.screen.tty && !w.log.json && !w.log.quiet}
-	end, err := watchOne(ctx, w.client, id, p.tell, p.tick, p.update)
-	p.clear()
-	switch {
-	case err == nil:
-		return endedWith(end)
-	case ctx.Err() == context.DeadlineExceeded:
-		return withCode(hint(fmt.Errorf("waited %s for deployment %s: %w", timeout, id, ctx.Err()),
-			"it goes on: 'pipectl deployment watch --deployment-id=%s' shows it again; wait longer with --timeout", id), ExitTimeout)
-	}
-	return unknownDeployment(err)
-}
-
-// watchOne calls each with every state of a deployment and returns the last one.
-func watchOne(ctx context.Context, c *client, id string, say func(string, ...any), tick func(), each func(*modelv1.Deployment)) (*modelv1.Deployment, error) {
-	var last *modelv1.Deployment
-	open := func(ctx context.Context) (grpc.ServerStreamingClient[controlv1.WatchDeploymentsResponse], error) {
-		return c.control.WatchDeployments(ctx, &controlv1.WatchDeploymentsRequest{DeploymentIds: []string{id}})
-	}
-	err := follow(ctx, following{what: "deployment " + id, say: say, tick: tick}, open, func(m *controlv1.WatchDeploymentsResponse) error {
-		d := m.GetDeployment()
-		switch {
-		case d == nil && last == nil: // caught up, and it was not among them
-			return hint(fmt.Errorf("deployment %q not found", id), "'pipectl deployment list' shows the IDs")
-		case d == nil:
-			return nil
-		}
-		last = d
-		each(d)
-		if ended(d.GetStatus()) {
-			return errDone
-		}
-		return nil
-	})
-	return last, err
-}
-
-// endedWith is the error for a deployment that has ended otherwise than well.
-func endedWith(d *modelv1.Deployment) error {
-	if code := codeOf(d.GetStatus()); code != ExitSuccess {
-		return withCode(hint(withReason(fmt.Errorf("deployment %s ended at %s", d.GetId(), d.GetStatus()), d.GetStatusReason()),
-			"'pipectl deployment logs --follow --deployment-id=%s' shows what its stages wrote", d.GetId()), code)
-	}
-	return nil
 }

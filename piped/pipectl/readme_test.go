@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
+	"github.com/c785c783/piped/piped/build"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
@@ -50,7 +51,7 @@ func commands(cmd *cobra.Command) []string {
 
 // README.md's table holds every command, and no other.
 func TestReadmeHasEveryCommand(t *testing.T) {
-	root := newRoot()
+	root := newRoot(build.Info{})
 	root.InitDefaultCompletionCmd()
 	want := slices.DeleteFunc(commands(root), func(name string) bool {
 		return strings.HasPrefix(name, "completion ") && name != "completion bash" // the others stand in its row
@@ -80,7 +81,9 @@ func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
 			collect(sub)
 		}
 	}
-	collect(newRoot())
+	root := newRoot(build.Info{})
+	root.InitDefaultVersionFlag()
+	collect(root)
 	for _, m := range regexp.MustCompile("`[^`|\n]*--([a-z][a-z-]*)").FindAllStringSubmatch(section(t, "pipectl"), -1) {
 		if !flags[m[1]] {
 			t.Errorf("README.md names --%s, which is no flag", m[1])

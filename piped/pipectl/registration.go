@@ -47,6 +47,7 @@ func newApplicationAdd(t *tool) *cobra.Command {
 	flags.StringVar(&path.ConfigFilename, "config-file-name", "app.pipecd.yaml", "The name of the configuration file.")
 	flags.StringToStringVar(&req.Labels, "labels", nil, "The labels of the application, as key=value,key2=value2.")
 	flags.StringVar(&req.Description, "description", "", "The description of the application.")
+	flags.StringVar(&req.ApplicationId, "id", "", "The ID that the application keeps, such as PipeCD gave it. Empty means the one that follows from the place.")
 	return required(cmd, "app-name", "app-kind", "piped-id", "platform-provider", "repo-id", "app-dir")
 }
 

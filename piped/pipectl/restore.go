@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
@@ -70,8 +72,7 @@ func newRestorePiped(t *tool) *cobra.Command {
 			if err := writeMappings(cmd, log, out, result); err != nil {
 				return err
 			}
-			log.info("Piped restore completed. Update each piped config with the new ID and key, then restart the piped agents before running 'restore application'.",
-				"pipeds-registered", strconv.Itoa(len(result.PipedMappings)))
+			log.info(nextStep(result.PipedMappings), "pipeds-registered", strconv.Itoa(len(result.PipedMappings)))
 			return nil
 		},
 	}
@@ -81,12 +82,30 @@ func newRestorePiped(t *tool) *cobra.Command {
 	return required(cmd, "input-file")
 }
 
+// nextStep says how to go on. An agent without a new key has its own configuration.
+func nextStep(mappings []pipedMapping) string {
+	if slices.ContainsFunc(mappings, func(m pipedMapping) bool { return m.NewKey != "" }) {
+		return "Piped restore completed. Update each piped config with the new ID and key, then restart the piped agents before running 'restore application'."
+	}
+	return "Piped restore completed. Run 'restore application' with this mapping next."
+}
+
 func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*modelv1.Piped) ([]pipedMapping, error) {
 	var out []pipedMapping
 	for _, p := range pipeds {
 		resp, err := c.RegisterPiped(ctx, &apiservice.RegisterPipedRequest{Name: p.GetName(), Desc: p.GetDesc()})
-		if err != nil {
-			return nil, registerFailed(p, err)
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.FailedPrecondition, codes.AlreadyExists: // an agent that registers no other than itself
+			m, err := thisAgent(ctx, c, p)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+			log.info("Mapped piped to the agent that answers", "name", p.GetName(), "old-id", p.GetId(), "new-id", m.NewPipedID)
+			continue
+		default:
+			return nil, failed(fmt.Sprintf("failed to register piped %q (%s)", p.GetName(), p.GetId()), err)
 		}
 		out = append(out, pipedMapping{
 			OldPipedID: p.GetId(), NewPipedID: resp.GetId(), NewKey: resp.GetKey(),
@@ -97,15 +116,14 @@ func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*model
 	return out, nil
 }
 
-// registerFailed says how applications are restored to an agent that registers
-// no other than itself.
-func registerFailed(p *modelv1.Piped, err error) error {
-	err = failed(fmt.Sprintf("failed to register piped %q (%s)", p.GetName(), p.GetId()), err)
-	switch status.Code(err) {
-	case codes.FailedPrecondition, codes.AlreadyExists:
-		return hint(err, `write the mapping yourself, with the agent's ID from 'pipectl status': {"piped_mappings": [{"old_piped_id": %q, "new_piped_id": "..."}]}`, p.GetId())
+// thisAgent maps an agent of a backup to the one that answers, which keeps its own
+// configuration and needs no key.
+func thisAgent(ctx context.Context, c *client, p *modelv1.Piped) (pipedMapping, error) {
+	resp, err := c.control.GetStatus(ctx, &controlv1.GetStatusRequest{})
+	if err != nil {
+		return pipedMapping{}, failed(fmt.Sprintf("failed to find the agent that takes the place of piped %q (%s)", p.GetName(), p.GetId()), err)
 	}
-	return err
+	return pipedMapping{OldPipedID: p.GetId(), NewPipedID: resp.GetAgent().GetPipedId(), PipedName: p.GetName()}, nil
 }
 
 func writeMappings(cmd *cobra.Command, log *logger, file string, result *restoreResult) error {
@@ -192,7 +210,7 @@ func restoreApplications(ctx context.Context, c *client, log *logger, apps []*mo
 func restoreApplication(ctx context.Context, c *client, log *logger, app *modelv1.Application, pipedID string) error {
 	resp, err := c.AddApplication(ctx, &apiservice.AddApplicationRequest{
 		Name: app.GetName(), PipedId: pipedID, GitPath: app.GetGitPath(), Kind: app.GetKind(),
-		PlatformProvider: app.GetPlatformProvider(), Description: app.GetDescription(),
+		PlatformProvider: app.GetPlatformProvider(), Description: app.GetDescription(), ApplicationId: app.GetId(),
 	})
 	if err != nil {
 		return err

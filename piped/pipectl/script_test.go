@@ -78,6 +78,11 @@ func TestScripts(t *testing.T) {
 			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
 				a.Log(args[0], args[1], args[2:]...)
 			}),
+			// announce says where the agent is, as a running one does.
+			"announce": func(ts *testscript.TestScript, neg bool, args []string) {
+				text := fmt.Sprintf(`{"address": %q, "ownerKeyFile": %q}`, ts.Getenv("ADDRESS"), ts.MkAbs("owner.key"))
+				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+			},
 			// config puts the agent's address into a file of settings.
 			"config": func(ts *testscript.TestScript, neg bool, args []string) {
 				file := ts.MkAbs(filepath.Join("settings", args[0]))

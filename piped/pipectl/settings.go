@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/c785c783/piped/piped/config/endpoint"
 )
 
 // setting is a flag that an environment variable and the configuration file can
@@ -69,6 +71,28 @@ func (t *tool) settle() error {
 		}
 	}
 	t.settled = true
+	return t.findAgent()
+}
+
+// findAgent fills in where an agent on this machine is, and its owner's key, when no
+// setting says where the agent is. The key is for that agent alone.
+func (t *tool) findAgent() error {
+	if t.conn.address != "" {
+		return nil
+	}
+	found, file, err := endpoint.Find(t.dirs)
+	if err != nil {
+		t.conn.notFound = err
+		return nil // the error of a missing address says so
+	}
+	t.conn.address, t.conn.found = found.Address, file
+	t.conn.insecure = t.conn.insecure || found.CertFile == ""
+	if t.conn.certFile == "" {
+		t.conn.certFile = found.CertFile
+	}
+	if t.conn.apiKey == "" && t.conn.apiKeyFile == "" {
+		t.conn.apiKeyFile = found.OwnerKeyFile
+	}
 	return nil
 }
 

@@ -107,12 +107,12 @@ func newApplicationRollback(t *tool) *cobra.Command {
 		Use:   "rollback",
 		Short: "Deploy again what an application ran before.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if isHash(to) {
-				req.Commit = to
-			} else {
-				req.DeploymentId = to
-			}
 			return w.with(cmd, t, func(ctx context.Context) error {
+				if isHash(to) {
+					req.Commit = to
+				} else {
+					req.DeploymentId = to
+				}
 				return w.sync(ctx, func(ctx context.Context) (string, error) {
 					resp, err := w.client.control.RollbackApplication(ctx, req)
 					if err == nil {

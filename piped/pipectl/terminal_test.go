@@ -187,9 +187,9 @@ func TestSyncInATerminal(t *testing.T) {
 		code int
 		want string
 	}{
-		"success":   {deploy.Success, pipectl.ExitSuccess, `\[1/1\] K8S_SYNC SUCCESS.*\nDeployment d1 of web is SUCCESS: because\n+$`},
-		"failure":   {deploy.Failure, pipectl.ExitFailure, `Deployment d1 of web is FAILURE: because\n.* deployment d1 ended at DEPLOYMENT_FAILURE: because\nHint: .*deployment logs`},
-		"cancelled": {deploy.Cancelled, pipectl.ExitCancelled, `Deployment d1 of web is CANCELLED: because\n.* ended at DEPLOYMENT_CANCELLED`},
+		"success":   {deploy.Success, pipectl.ExitSuccess, `\[1/1\] K8S_SYNC SUCCESS 1s: because\nDeployment d1 of web is SUCCESS\n+$`},
+		"failure":   {deploy.Failure, pipectl.ExitFailure, `K8S_SYNC FAILURE 1s: because\n(Deployment d1 of web is .*\n)+.* deployment d1 ended at DEPLOYMENT_FAILURE\nHint: .*deployment logs`},
+		"cancelled": {deploy.Cancelled, pipectl.ExitCancelled, `Deployment d1 of web is CANCELLED: because\n.* ended at DEPLOYMENT_CANCELLED\nHint: `},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +201,8 @@ func TestSyncInATerminal(t *testing.T) {
 			term.shows(`Successfully triggered deployment d1\nDeployment d1 of web is PENDING: A new commit\n[|/\\-] PENDING: A new commit\n$`)
 			agent.Move("d1", deploy.Running, "")
 			term.shows(`\[1/1\] K8S_SYNC RUNNING\n[|/\\-] \[1/1\] K8S_SYNC \d+[smhd]\n$`)
+			agent.Log("d1", "stage-sync", "applied 3 objects\nwaiting for Deployment shop/web: 1 of 3 pods are new")
+			term.shows(`\n[|/\\-] \[1/1\] K8S_SYNC \d+[smhd]: waiting for Deployment shop/web: 1 of 3 pods are new\n$`)
 			agent.Move("d1", tc.end, "because")
 			if code := term.ends(); code != tc.code {
 				t.Errorf("exit code %d, want %d", code, tc.code)

@@ -16,6 +16,8 @@ type tool struct {
 	output  string
 	now     func() time.Time
 	flags   *pflag.FlagSet
+	dirs    []string       // where a running agent may have said where it is
+	given   *pflag.FlagSet // the flags of the command that runs; nil while the shell completes
 	settled bool
 }
 
@@ -27,16 +29,26 @@ func (t *tool) register(flags *pflag.FlagSet) {
 		"How answers are written. PipeCD's own commands answer in json unless told otherwise, the others in tables. (table|json|yaml) [PIPECTL_OUTPUT]")
 }
 
-// dial connects to the agent. The caller closes the client.
+// dial connects to the agent and replaces names in the command's flags by IDs. The
+// caller closes the client.
 func (t *tool) dial(ctx context.Context) (*client, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
 	}
-	return t.conn.dial(ctx)
+	c, err := t.conn.dial(ctx)
+	if err != nil || t.given == nil {
+		return c, err
+	}
+	if err := resolve(ctx, c, t.given); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
 }
 
-// printer writes cmd's answers in the format asked for, else in the given one. More
-// are formats that cmd has beside those of all commands.
+// printer writes cmd's answers in the format asked for, else in the given one: JSON
+// for PipeCD's commands, whose enums are numbers, and a table for our own, whose
+// enums are names. More are formats that cmd has in addition to those of all commands.
 func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
@@ -48,7 +60,7 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*p
 	if err := checkFormat(format, more...); err != nil {
 		return nil, err
 	}
-	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, now: t.now()}, nil
+	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, names: otherwise == formatTable, now: t.now()}, nil
 }
 
 // live is what a command needs that shows things as they come, until it is closed.

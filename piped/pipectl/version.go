@@ -2,38 +2,25 @@ package pipectl
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/piped/build"
 )
 
-func newVersion() *cobra.Command {
+func newVersion(b build.Info) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of pipectl.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(b))
 			return err
 		},
 	}
 	return required(cmd)
 }
 
-// version tells what the Go tool recorded in the program.
-func version() string {
-	version, commit, date := "unknown", "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				commit = s.Value
-			case "vcs.time":
-				date = s.Value
-			}
-		}
-	}
-	return fmt.Sprintf("Version: %s, GitCommit: %s, BuildDate: %s", version, commit, date)
+// versionLine is what the real pipectl writes of itself.
+func versionLine(b build.Info) string {
+	return fmt.Sprintf("Version: %s, GitCommit: %s, BuildDate: %s", b.Version, b.Commit, b.Date)
 }

@@ -135,7 +135,9 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 		}
 		return "", false, errNoDeployment
 	case modelv1.CommandStatus_COMMAND_FAILED:
-		w.log.errorf("The request was unable to handle")
+		if !w.whole { // then the error alone says so
+			w.log.errorf("The request was unable to handle")
+		}
 		return "", false, withReason(errNoDeployment, command.GetMetadata()[deploy.MetaReason])
 	case modelv1.CommandStatus_COMMAND_TIMEOUT:
 		w.log.errorf("The request was timed out")

@@ -67,8 +67,7 @@ func (w *watcher) run(ctx context.Context) error {
 // one shows a single deployment with its stages.
 func (w *watcher) one(ctx context.Context, id string) error {
 	p := &progress{screen: w.p.screen, now: w.now, moving: w.p.tty, line: func(line string) { fmt.Fprintln(w.p.out, line) }}
-	end, err := watchOne(ctx, w.client, id, p.tell, p.tick, p.update)
-	p.clear()
+	end, err := p.watch(ctx, w.client, id)
 	if err != nil {
 		return err
 	}

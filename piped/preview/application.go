@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
@@ -16,6 +17,7 @@ type application struct {
 	asked     deploy.PlanPreviewRequest
 	merge     *git.Merge
 	commander string
+	load      func(context.Context) (*source.Source, error) // what it would be; nil: from the merge
 }
 
 const (
@@ -48,8 +50,11 @@ func (p *Previewer) application(ctx context.Context, a application) deploy.Appli
 func (p *Previewer) plan(ctx context.Context, a application, out *deploy.ApplicationPreview) (err error) {
 	app := a.Application
 	defer p.survive(app, &err)
-	load := func(ctx context.Context) (*source.Source, error) {
-		return p.Sources.LoadFrom(ctx, a.merge.FS(), app.Git, a.asked.HeadCommit)
+	load := a.load
+	if load == nil {
+		load = func(ctx context.Context) (*source.Source, error) {
+			return p.Sources.LoadFrom(ctx, a.merge.FS(), app.Git, a.asked.HeadCommit)
+		}
 	}
 	planned, target, err := p.Plan(ctx, app, deploy.Deployment{
 		ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Labels: app.Labels, Status: deploy.Pending,
@@ -67,15 +72,32 @@ func (p *Previewer) plan(ctx context.Context, a application, out *deploy.Applica
 	if err != nil {
 		return err
 	}
-	changes := manifest.Compare(before, target.Objects)
+	changes := manifest.Compare(before, p.Place(ctx, app.Provider, target))
 	out.Strategy, out.Summary, out.NoChange = planned.Strategy, noChanges, len(changes) == 0
 	if len(changes) > 0 {
 		added, changed, deleted := manifest.Count(changes)
 		out.Summary = fmt.Sprintf("%d added manifests, %d changed manifests, %d deleted manifests", added, changed, deleted)
 		out.Details = manifest.Text(changes)
 	}
-	out.Summary += " (" + planned.Summary + ")"
-	return nil
+	drift, err := p.undone(ctx, app.ID)
+	out.Summary += " (" + planned.Summary + ")" + drift
+	return err
+}
+
+// undone says which live changes the deployment would undo, "" if none are known.
+func (p *Previewer) undone(ctx context.Context, appID string) (string, error) {
+	report, err := p.Store.DriftReport(ctx, appID)
+	if err != nil && !deploy.IsKind(err, deploy.NotFound) {
+		return "", err
+	}
+	var objects []string
+	for _, o := range report.Undone() {
+		objects = append(objects, o.Object.String())
+	}
+	if len(objects) == 0 {
+		return "", nil
+	}
+	return "; it also undoes the live changes of " + strings.Join(objects, ", "), nil
 }
 
 // running returns the objects of the application's last success, none if there was
@@ -91,5 +113,5 @@ func (p *Previewer) running(ctx context.Context, app deploy.Application) ([]mani
 	if err != nil {
 		return nil, fmt.Errorf("load what runs, commit %s, to compare with it: %w", last.Trigger.Commit.Short(), err)
 	}
-	return running.Objects, nil
+	return p.Place(ctx, app.Provider, running), nil
 }

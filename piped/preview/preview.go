@@ -11,6 +11,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -45,11 +46,14 @@ type Config struct {
 	Repositories Repositories
 	Sources      Sources
 	Plan         Plan
-	Workers      int           // how many previews are built at once; default 3
-	Timeout      time.Duration // of one that does not say so itself; default 5 minutes
-	ScanEvery    time.Duration // the safety net behind the change feed; default 30 s
-	Logger       *slog.Logger
-	Now          func() time.Time
+	// Place returns what a source brings out as it is applied on a platform provider, with the
+	// namespace of spec.input.namespace; nil: as it is rendered.
+	Place     func(ctx context.Context, provider string, src *source.Source) []manifest.Object
+	Workers   int           // how many previews are built at once; default 3
+	Timeout   time.Duration // of one that does not say so itself; default 5 minutes
+	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	Logger    *slog.Logger
+	Now       func() time.Time
 }
 
 // Previewer is a component: call Run once.
@@ -68,6 +72,9 @@ func New(c Config) *Previewer {
 	}
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
+	}
+	if c.Place == nil {
+		c.Place = func(_ context.Context, _ string, src *source.Source) []manifest.Object { return src.Objects }
 	}
 	return &Previewer{Config: c}
 }

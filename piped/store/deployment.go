@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -123,6 +124,15 @@ func (s *Store) DeploymentsByID(ctx context.Context, ids []string) ([]deploy.Dep
 		out = append(out, ds...)
 	}
 	return out, nil
+}
+
+// DeploymentsByPrefix returns up to limit deployments whose ID begins with prefix,
+// upper and lower case distinguished, the last that was triggered first.
+func (s *Store) DeploymentsByPrefix(ctx context.Context, prefix string, limit int) ([]deploy.Deployment, error) {
+	var f filter
+	f.add("substr(id, 1, ?) = ?", utf8.RuneCountInString(prefix), prefix)
+	ds, err := deployments(ctx, s, f.limit(selectDeployment+f.where()+" ORDER BY triggered_at DESC, id", limit), f.args...)
+	return ds, s.fail(err, "find deployments by the beginning of their ID")
 }
 
 // DeploymentsIn returns the deployments in any of these statuses, the one that

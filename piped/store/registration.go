@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -10,13 +11,16 @@ import (
 // what a says of its name, kind, Git path, provider, description, labels, sync
 // state and registration. One that was deleted returns: it keeps its history, and
 // its evaluated commit is forgotten, so that the head is deployed as if the
-// application were new. Exists if there is one that is not deleted; Illegal while
-// its objects are being deleted.
+// application were new. Exists if there is one that is not deleted, with that ID or
+// at that place; Illegal while its objects are being deleted.
 func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error {
 	if err := checkIdentity(a); err != nil {
 		return err
 	}
 	err := s.write(ctx, func(t *tx) error {
+		if err := t.checkPlaceFree(ctx, a); err != nil {
+			return err
+		}
 		inserted, err := t.insertApplication(ctx, a)
 		if err == nil && !inserted {
 			err = t.restore(ctx, a)
@@ -27,6 +31,36 @@ func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error 
 		return t.register(ctx, a.ID, a.Registration)
 	})
 	return s.fail(err, "add application "+a.ID)
+}
+
+// checkPlaceFree refuses a second application at one place.
+func (t *tx) checkPlaceFree(ctx context.Context, a deploy.Application) error {
+	holder, ok, err := holderOf(ctx, t, a.Git)
+	if err != nil || !ok || holder.Deleted || holder.ID == a.ID {
+		return err
+	}
+	return deploy.Errorf(deploy.Exists, "%s of repository %s is application %s already: delete that one first, then add the place again with the ID to keep",
+		a.Git.ConfigPath(), a.Git.RepoID, holder.ID)
+}
+
+// ApplicationAt returns the application that a place belongs to, deleted or not;
+// NotFound if none was ever there.
+func (s *Store) ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error) {
+	own, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", deploy.ApplicationID(at))
+	if err == nil && (!ok || own.Deleted) {
+		own, ok, err = holderOf(ctx, s, at)
+	}
+	if err == nil && !ok {
+		err = deploy.Errorf(deploy.NotFound, "there is no application at %s of repository %s", at.ConfigPath(), at.RepoID)
+	}
+	return own, s.fail(err, "read the application at "+at.ConfigPath())
+}
+
+// holderOf reads the applications of a repository: places are not queried often.
+func holderOf(ctx context.Context, q querier, at deploy.GitPath) (deploy.Application, bool, error) {
+	apps, err := all(ctx, q, scanApplication, selectApplication+" WHERE repo_id = ?", at.RepoID)
+	holder, ok := deploy.Holders(slices.Values(apps))[at.Place()]
+	return holder, ok, err
 }
 
 // restore brings a deleted application back as a says.

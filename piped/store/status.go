@@ -20,6 +20,16 @@ func (s *Store) State(ctx context.Context) deploy.StoreState {
 	return state
 }
 
+// CheckWrite writes something that changes nothing. Unavailable when the database
+// takes no writes, as on a full disk.
+func (s *Store) CheckWrite(ctx context.Context) error {
+	err := s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, "UPDATE counters SET value = value WHERE name = 'outbox'")
+		return err
+	})
+	return s.fail(err, "write to "+s.dialect.name())
+}
+
 // Backlog is how much of one kind waits, and since when the oldest of it does: the
 // zero time when nothing waits.
 type Backlog struct {

@@ -37,7 +37,7 @@ encrypted.`,
 			}
 			var c backup.Contents
 			write := func(w io.Writer) (err error) {
-				c, err = app.Backup(cmd.Context(), cfg, version, time.Now(), w)
+				c, err = app.Backup(cmd.Context(), cfg, built().Version, time.Now(), w)
 				return err
 			}
 			if args[0] == "-" {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"sync"
 	"syscall"
 	_ "time/tzdata" // sync windows name time zones, whatever the machine knows of them
@@ -18,35 +17,50 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/c785c783/piped/piped/app"
+	"github.com/c785c783/piped/piped/build"
 	"github.com/c785c783/piped/piped/config"
 )
 
 // Set by the linker; see the Makefile.
-var (
-	version = "dev"
-	commit  = unknown
-)
+var version, commit string
 
-// unknown is the commit of a program that was built without naming one.
-const unknown = "unknown"
+// built describes this program.
+func built() build.Info { return build.Read(version, commit) }
+
+// versionLine says what this program is in one line.
+func versionLine() string {
+	b := built()
+	return fmt.Sprintf("Version: %s, GitCommit: %s, GoVersion: %s", b.Version, b.Commit, b.Go)
+}
 
 // exitKilled is the exit code after a second signal, as of a shell's command
 // that Ctrl-C ended.
 const exitKilled = 130
 
 func main() {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		<-signals // the first asks for an orderly end
-		stop()
+		first := <-signals // it asks for an orderly end
+		stop(stopSignal{first})
 		<-signals // the second does not wait for it
 		os.Exit(exitKilled)
 	}()
 	stderr := os.Stderr
 	silence()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+}
+
+// stopSignal is why the agent stops: a signal asked for it.
+type stopSignal struct{ os.Signal }
+
+// Error names the signal as kill does.
+func (s stopSignal) Error() string {
+	if s.Signal == syscall.SIGTERM {
+		return "SIGTERM"
+	}
+	return "SIGINT"
 }
 
 // silence takes the standard error from libraries that write to it unasked:
@@ -61,11 +75,12 @@ func silence() {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
-		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes",
+		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
 		restoreCommand(stderr), versionCommand(stdout))
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -109,14 +124,18 @@ next start. A second one ends it at once.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
-			options := app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload}
-			if commit != unknown {
-				options.Commit = commit
+			b := built()
+			options := app.Options{Version: b.Version, Logger: log, ConfigFile: path, Reload: reload}
+			if b.Commit != build.Unknown {
+				options.Commit = b.Commit
 			}
 			agent, err := app.New(cmd.Context(), cfg, options)
 			if err != nil {
 				return err
 			}
+			defer context.AfterFunc(cmd.Context(), func() {
+				log.Info("the agent stops", "reason", context.Cause(cmd.Context()))
+			})()
 			tending, stop := context.WithCancel(cmd.Context())
 			var tends sync.WaitGroup
 			tends.Go(func() { giveBackMemory(tending) })
@@ -152,7 +171,7 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Run: func(*cobra.Command, []string) {
-			fmt.Fprintf(stdout, "Version: %s, GitCommit: %s, GoVersion: %s\n", version, commit, runtime.Version())
+			fmt.Fprintln(stdout, versionLine())
 		},
 	}
 }

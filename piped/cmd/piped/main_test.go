@@ -33,7 +33,8 @@ func TestCommandLine(t *testing.T) {
 		stdout string   // a regular expression
 		stderr []string // each must be there
 	}{
-		{"version", []string{"version"}, 0, `^Version: dev, GitCommit: unknown, GoVersion: go1\.\S+\n$`, nil},
+		{"version", []string{"version"}, 0, `^Version: \S+, GitCommit: \S+, GoVersion: go1\.\S+\n$`, nil},
+		{"version as a flag", []string{"--version"}, 0, `^Version: \S+, GitCommit: \S+, GoVersion: go1\.\S+\n$`, nil},
 		{"help", []string{"--help"}, 0, `(?s)A GitOps agent.*run.*version`, nil},
 		{"unknown command", []string{"fly"}, 1, `^$`, []string{`piped: unknown command "fly"`}},
 		{"missing --config", []string{"run"}, 1, `^$`, []string{`piped: required flag(s) "config" not set`}},

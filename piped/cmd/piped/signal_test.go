@@ -129,6 +129,9 @@ func TestSignals(t *testing.T) {
 			t.Errorf("changed: %v", changed)
 		}
 		p.signal(syscall.SIGTERM)
+		if reason := p.await("the agent stops")["reason"]; reason != "SIGTERM" {
+			t.Errorf("reason: %v", reason)
+		}
 		if code := p.wait(); code != 0 {
 			t.Errorf("exit code %d after SIGTERM, want 0", code)
 		}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/outbound"
 )
 
 // client downloads files. Credentials go to the host they belong to and to no
@@ -30,18 +28,18 @@ const (
 
 // newClient returns a client over the network, or over a transport of the
 // caller's.
-func newClient(limits Limits, transport http.RoundTripper) *client {
-	c := &client{secure: httpClient(false), insecure: httpClient(true), timeout: limits.Download}
+func newClient(limits Limits, transport http.RoundTripper, h hosts) *client {
+	c := &client{secure: httpClient(false, h), insecure: httpClient(true, h), timeout: limits.Download}
 	if transport != nil {
 		c.secure.Transport, c.insecure.Transport = transport, transport
 	}
 	return c
 }
 
-func httpClient(insecure bool) *http.Client {
+func httpClient(insecure bool, h hosts) *http.Client {
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotMetadata}).DialContext,
+		DialContext:           h.dial,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
 		IdleConnTimeout:       15 * time.Second,

@@ -26,6 +26,7 @@ func remoteChart(repository, name, version string) Request {
 }
 
 func rendererOf(t *testing.T, cfg Config) *Renderer {
+	cfg.AllowedHosts = append(cfg.AllowedHosts, "127.0.0.1", "localhost") // where the tests' servers are
 	t.Helper()
 	r, err := New(cfg)
 	if err != nil {
@@ -384,7 +385,7 @@ func TestOtherCredentialsAreUsed(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	repo.Password = strict.NewSecret("second")
-	r.Use([]config.ChartRepository{repo}, nil)
+	r.Use([]config.ChartRepository{repo}, nil, []string{"127.0.0.1"})
 	if got := versionOf(t, r, remoteChart("ours", "web", "1.0.0")); got != "1.0.0" {
 		t.Errorf("got %s", got)
 	}
@@ -392,7 +393,7 @@ func TestOtherCredentialsAreUsed(t *testing.T) {
 		t.Error("credentials change the fingerprint")
 	}
 	repo.Address += "/other"
-	r.Use([]config.ChartRepository{repo}, nil)
+	r.Use([]config.ChartRepository{repo}, nil, []string{"127.0.0.1"})
 	if r.Fingerprint() == before {
 		t.Error("an address does not change the fingerprint")
 	}

@@ -60,6 +60,8 @@ type Trees interface {
 type Config struct {
 	Repositories []config.ChartRepository // those of type GIT are the business of Git
 	Registries   []config.ChartRegistry
+	// AllowedHosts may have private addresses although only charts name them.
+	AllowedHosts []string
 	// Git reads charts of other Git repositories; nil refuses them.
 	Git Trees
 	// Dir keeps downloaded charts; "" keeps none.
@@ -133,14 +135,14 @@ func New(cfg Config) (*Renderer, error) {
 		return nil, err
 	}
 	r := &Renderer{git: cfg.Git, limits: limits, network: cfg.Transport, slots: make(chan struct{}, limits.Concurrent), cache: store}
-	r.Use(cfg.Repositories, cfg.Registries)
+	r.Use(cfg.Repositories, cfg.Registries, cfg.AllowedHosts)
 	return r, nil
 }
 
-// Use makes later renderings use other chart repositories and registries. Those
-// under way keep theirs.
-func (r *Renderer) Use(repositories []config.ChartRepository, registries []config.ChartRegistry) {
-	r.remotes.Store(newRemotes(repositories, registries, newClient(r.limits, r.network)))
+// Use makes later renderings use other chart repositories, registries and allowed
+// hosts. Those under way keep theirs.
+func (r *Renderer) Use(repositories []config.ChartRepository, registries []config.ChartRegistry, allowedHosts []string) {
+	r.remotes.Store(newRemotes(repositories, registries, newClient(r.limits, r.network, namedHosts(repositories, registries, allowedHosts))))
 }
 
 // Fingerprint identifies all of the configuration that decides what a request

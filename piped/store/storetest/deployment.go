@@ -306,3 +306,26 @@ func testReplace(t *testing.T, e *env) {
 		}
 	}
 }
+
+// testDeploymentsByPrefix finds deployments by the beginning of their ID, the last
+// that was triggered first.
+func testDeploymentsByPrefix(t *testing.T, e *env) {
+	for id, app := range map[string]string{"0ab-first": "web", "0AB-third": "cache"} {
+		e.create(t, id, e.putApp(t, app))
+	}
+	e.create(t, "0ab-second", e.putApp(t, "db"))
+	for prefix, want := range map[string][]string{"0ab": {"0ab-second", "0ab-first"}, "0ab-f": {"0ab-first"}, "%": nil, "0_b": nil} {
+		ds, err := e.store.DeploymentsByPrefix(t.Context(), prefix, 5)
+		must(t, err)
+		var got []string
+		for _, d := range ds {
+			got = append(got, d.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", prefix, diff)
+		}
+	}
+	if ds, err := e.store.DeploymentsByPrefix(t.Context(), "0ab", 1); err != nil || len(ds) != 1 {
+		t.Errorf("with a limit: %d, %v", len(ds), err)
+	}
+}

@@ -39,6 +39,15 @@ func testRegistration(t *testing.T, e *env) {
 	announced(a.ID)
 	wantKind(t, e.store.AddApplication(ctx, a), deploy.Exists, "exists already")
 
+	second := a
+	second.ID = "kept" // another ID for the same place
+	wantKind(t, e.store.AddApplication(ctx, second), deploy.Exists, a.ID+" already: delete that one first")
+	if at, err := e.store.ApplicationAt(ctx, a.Git); err != nil || at.ID != a.ID {
+		t.Errorf("at its place is %s, %v", at.ID, err)
+	}
+	_, err := e.store.ApplicationAt(ctx, deploy.GitPath{RepoID: a.Git.RepoID, Dir: "nowhere", ConfigFile: "app.pipecd.yaml"})
+	wantKind(t, err, deploy.NotFound, "there is no application at nowhere/app.pipecd.yaml")
+
 	must(t, e.store.SetRegisteredProvider(ctx, a.ID, "d"))
 	announced(a.ID)
 	must(t, e.store.SetRegisteredProvider(ctx, a.ID, "d")) // nothing new
@@ -58,7 +67,7 @@ func testRegistration(t *testing.T, e *env) {
 	wantKind(t, e.store.DeleteApplication(ctx, a.ID), deploy.NotFound, "is deleted")
 	wantKind(t, e.store.SetDisabled(ctx, a.ID, false), deploy.NotFound, "is deleted")
 	wantKind(t, e.store.SetRegisteredProvider(ctx, a.ID, ""), deploy.NotFound, "is deleted")
-	_, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("late", a, deploy.OnCommit)})
+	_, err = e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: e.deployment("late", a, deploy.OnCommit)})
 	wantKind(t, err, deploy.Illegal, "is deleted: add it again first")
 	must(t, e.store.SetEvaluatedCommit(ctx, "c9", map[string]string{a.ID: ""})) // passed over
 

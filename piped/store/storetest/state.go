@@ -49,6 +49,7 @@ func testState(t *testing.T, e *env) {
 	if diff := cmp.Diff(want, states); err != nil || diff != "" {
 		t.Errorf("sync states: %v (-want +got):\n%s", err, diff)
 	}
+	must(t, e.store.CheckWrite(ctx))
 	state := e.store.State(ctx)
 	if !slices.Contains([]string{"sqlite", "postgres"}, state.Engine) || state.SchemaVersion < 6 || state.SizeBytes <= 0 || state.Error != "" {
 		t.Errorf("state: %+v", state)

@@ -105,6 +105,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"DeploymentRefusals", testDeploymentRefusals},
 		{"DeploymentPages", testDeploymentPages},
 		{"DeploymentsByID", testDeploymentsByID},
+		{"DeploymentsByPrefix", testDeploymentsByPrefix},
 		{"Load", testLoad},
 		{"EndedDeployments", testEndedDeployments},
 		{"DeploymentCommand", testDeploymentCommand},

@@ -38,7 +38,11 @@ type AddApplicationRequest struct {
 	// Platform provider (cluster); empty means the only one configured.
 	PlatformProvider string `protobuf:"bytes,8,opt,name=platform_provider,json=platformProvider,proto3" json:"platform_provider,omitempty"`
 	// Labels.
-	Labels        map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// ID that the application keeps, such as PipeCD gave it: up to 63 letters,
+	// digits, dashes and underscores. Empty means the one that follows from the
+	// place.
+	ApplicationId string `protobuf:"bytes,1140,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +124,13 @@ func (x *AddApplicationRequest) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *AddApplicationRequest) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
 }
 
 // Response of AddApplication.
@@ -2564,7 +2575,7 @@ var File_pipecd_apiservice_service_proto protoreflect.FileDescriptor
 
 const file_pipecd_apiservice_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fpipecd/apiservice/service.proto\x12\x17grpc.service.apiservice\x1a piped/model/v1/application.proto\x1a\x1cpiped/model/v1/command.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\x1a\x1apiped/model/v1/piped.proto\x1a piped/model/v1/planpreview.proto\x1a\x1epiped/model/v1/stage_log.proto\"\xa4\x03\n" +
+	"\x1fpipecd/apiservice/service.proto\x12\x17grpc.service.apiservice\x1a piped/model/v1/application.proto\x1a\x1cpiped/model/v1/command.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\x1a\x1apiped/model/v1/piped.proto\x1a piped/model/v1/planpreview.proto\x1a\x1epiped/model/v1/stage_log.proto\"\xcc\x03\n" +
 	"\x15AddApplicationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bpiped_id\x18\x03 \x01(\tR\apipedId\x12=\n" +
@@ -2572,7 +2583,8 @@ const file_pipecd_apiservice_service_proto_rawDesc = "" +
 	"\x04kind\x18\x05 \x01(\x0e2\x1f.piped.model.v1.ApplicationKindR\x04kind\x12 \n" +
 	"\vdescription\x18\a \x01(\tR\vdescription\x12+\n" +
 	"\x11platform_provider\x18\b \x01(\tR\x10platformProvider\x12R\n" +
-	"\x06labels\x18\t \x03(\v2:.grpc.service.apiservice.AddApplicationRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\t \x03(\v2:.grpc.service.apiservice.AddApplicationRequest.LabelsEntryR\x06labels\x12&\n" +
+	"\x0eapplication_id\x18\xf4\b \x01(\tR\rapplicationId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x02\x10\x03J\x04\b\x06\x10\a\"?\n" +

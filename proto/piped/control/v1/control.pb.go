@@ -24,7 +24,7 @@ var File_piped_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xad\x16\n" +
+	"\x1epiped/control/v1/control.proto\x12\x10piped.control.v1\x1a\x1epiped/control/v1/api_key.proto\x1a\"piped/control/v1/application.proto\x1a!piped/control/v1/deployment.proto\x1a\x1cpiped/control/v1/drift.proto\x1a\x1cpiped/control/v1/event.proto\x1a\x1epiped/control/v1/figures.proto\x1a!piped/control/v1/live_state.proto\x1a\x1epiped/control/v1/resolve.proto\x1a\x1epiped/control/v1/rollout.proto\x1a\x1cpiped/control/v1/stage.proto\x1a\x1dpiped/control/v1/status.proto2\xff\x16\n" +
 	"\x0eControlService\x12h\n" +
 	"\x0fSyncApplication\x12(.piped.control.v1.SyncApplicationRequest\x1a).piped.control.v1.SyncApplicationResponse\"\x00\x12t\n" +
 	"\x13RollbackApplication\x12,.piped.control.v1.RollbackApplicationRequest\x1a-.piped.control.v1.RollbackApplicationResponse\"\x00\x12n\n" +
@@ -55,7 +55,8 @@ const file_piped_control_v1_control_proto_rawDesc = "" +
 	"\fCreateAPIKey\x12%.piped.control.v1.CreateAPIKeyRequest\x1a&.piped.control.v1.CreateAPIKeyResponse\"\x00\x12\\\n" +
 	"\vListAPIKeys\x12$.piped.control.v1.ListAPIKeysRequest\x1a%.piped.control.v1.ListAPIKeysResponse\"\x00\x12b\n" +
 	"\rDisableAPIKey\x12&.piped.control.v1.DisableAPIKeyRequest\x1a'.piped.control.v1.DisableAPIKeyResponse\"\x00\x12V\n" +
-	"\tGetStatus\x12\".piped.control.v1.GetStatusRequest\x1a#.piped.control.v1.GetStatusResponse\"\x00B<Z:github.com/c785c783/piped/proto/piped/control/v1;controlv1b\x06proto3"
+	"\tGetStatus\x12\".piped.control.v1.GetStatusRequest\x1a#.piped.control.v1.GetStatusResponse\"\x00\x12P\n" +
+	"\aResolve\x12 .piped.control.v1.ResolveRequest\x1a!.piped.control.v1.ResolveResponse\"\x00B<Z:github.com/c785c783/piped/proto/piped/control/v1;controlv1b\x06proto3"
 
 var file_piped_control_v1_control_proto_goTypes = []any{
 	(*SyncApplicationRequest)(nil),      // 0: piped.control.v1.SyncApplicationRequest
@@ -86,34 +87,36 @@ var file_piped_control_v1_control_proto_goTypes = []any{
 	(*ListAPIKeysRequest)(nil),          // 25: piped.control.v1.ListAPIKeysRequest
 	(*DisableAPIKeyRequest)(nil),        // 26: piped.control.v1.DisableAPIKeyRequest
 	(*GetStatusRequest)(nil),            // 27: piped.control.v1.GetStatusRequest
-	(*SyncApplicationResponse)(nil),     // 28: piped.control.v1.SyncApplicationResponse
-	(*RollbackApplicationResponse)(nil), // 29: piped.control.v1.RollbackApplicationResponse
-	(*EnableApplicationResponse)(nil),   // 30: piped.control.v1.EnableApplicationResponse
-	(*DeleteApplicationResponse)(nil),   // 31: piped.control.v1.DeleteApplicationResponse
-	(*ListCandidatesResponse)(nil),      // 32: piped.control.v1.ListCandidatesResponse
-	(*ConfirmPruneResponse)(nil),        // 33: piped.control.v1.ConfirmPruneResponse
-	(*ListAdoptionsResponse)(nil),       // 34: piped.control.v1.ListAdoptionsResponse
-	(*DecideAdoptionResponse)(nil),      // 35: piped.control.v1.DecideAdoptionResponse
-	(*CancelDeploymentResponse)(nil),    // 36: piped.control.v1.CancelDeploymentResponse
-	(*RetryDeploymentResponse)(nil),     // 37: piped.control.v1.RetryDeploymentResponse
-	(*GetPlanResponse)(nil),             // 38: piped.control.v1.GetPlanResponse
-	(*GetDeploymentChainResponse)(nil),  // 39: piped.control.v1.GetDeploymentChainResponse
-	(*WatchDeploymentsResponse)(nil),    // 40: piped.control.v1.WatchDeploymentsResponse
-	(*ApproveStageResponse)(nil),        // 41: piped.control.v1.ApproveStageResponse
-	(*RejectStageResponse)(nil),         // 42: piped.control.v1.RejectStageResponse
-	(*SkipStageResponse)(nil),           // 43: piped.control.v1.SkipStageResponse
-	(*FollowStageLogsResponse)(nil),     // 44: piped.control.v1.FollowStageLogsResponse
-	(*GetLiveStateResponse)(nil),        // 45: piped.control.v1.GetLiveStateResponse
-	(*GetDriftReportResponse)(nil),      // 46: piped.control.v1.GetDriftReportResponse
-	(*ListDriftReportsResponse)(nil),    // 47: piped.control.v1.ListDriftReportsResponse
-	(*WatchDriftResponse)(nil),          // 48: piped.control.v1.WatchDriftResponse
-	(*ListRolloutsResponse)(nil),        // 49: piped.control.v1.ListRolloutsResponse
-	(*GetDeliveryFiguresResponse)(nil),  // 50: piped.control.v1.GetDeliveryFiguresResponse
-	(*ListEventsResponse)(nil),          // 51: piped.control.v1.ListEventsResponse
-	(*CreateAPIKeyResponse)(nil),        // 52: piped.control.v1.CreateAPIKeyResponse
-	(*ListAPIKeysResponse)(nil),         // 53: piped.control.v1.ListAPIKeysResponse
-	(*DisableAPIKeyResponse)(nil),       // 54: piped.control.v1.DisableAPIKeyResponse
-	(*GetStatusResponse)(nil),           // 55: piped.control.v1.GetStatusResponse
+	(*ResolveRequest)(nil),              // 28: piped.control.v1.ResolveRequest
+	(*SyncApplicationResponse)(nil),     // 29: piped.control.v1.SyncApplicationResponse
+	(*RollbackApplicationResponse)(nil), // 30: piped.control.v1.RollbackApplicationResponse
+	(*EnableApplicationResponse)(nil),   // 31: piped.control.v1.EnableApplicationResponse
+	(*DeleteApplicationResponse)(nil),   // 32: piped.control.v1.DeleteApplicationResponse
+	(*ListCandidatesResponse)(nil),      // 33: piped.control.v1.ListCandidatesResponse
+	(*ConfirmPruneResponse)(nil),        // 34: piped.control.v1.ConfirmPruneResponse
+	(*ListAdoptionsResponse)(nil),       // 35: piped.control.v1.ListAdoptionsResponse
+	(*DecideAdoptionResponse)(nil),      // 36: piped.control.v1.DecideAdoptionResponse
+	(*CancelDeploymentResponse)(nil),    // 37: piped.control.v1.CancelDeploymentResponse
+	(*RetryDeploymentResponse)(nil),     // 38: piped.control.v1.RetryDeploymentResponse
+	(*GetPlanResponse)(nil),             // 39: piped.control.v1.GetPlanResponse
+	(*GetDeploymentChainResponse)(nil),  // 40: piped.control.v1.GetDeploymentChainResponse
+	(*WatchDeploymentsResponse)(nil),    // 41: piped.control.v1.WatchDeploymentsResponse
+	(*ApproveStageResponse)(nil),        // 42: piped.control.v1.ApproveStageResponse
+	(*RejectStageResponse)(nil),         // 43: piped.control.v1.RejectStageResponse
+	(*SkipStageResponse)(nil),           // 44: piped.control.v1.SkipStageResponse
+	(*FollowStageLogsResponse)(nil),     // 45: piped.control.v1.FollowStageLogsResponse
+	(*GetLiveStateResponse)(nil),        // 46: piped.control.v1.GetLiveStateResponse
+	(*GetDriftReportResponse)(nil),      // 47: piped.control.v1.GetDriftReportResponse
+	(*ListDriftReportsResponse)(nil),    // 48: piped.control.v1.ListDriftReportsResponse
+	(*WatchDriftResponse)(nil),          // 49: piped.control.v1.WatchDriftResponse
+	(*ListRolloutsResponse)(nil),        // 50: piped.control.v1.ListRolloutsResponse
+	(*GetDeliveryFiguresResponse)(nil),  // 51: piped.control.v1.GetDeliveryFiguresResponse
+	(*ListEventsResponse)(nil),          // 52: piped.control.v1.ListEventsResponse
+	(*CreateAPIKeyResponse)(nil),        // 53: piped.control.v1.CreateAPIKeyResponse
+	(*ListAPIKeysResponse)(nil),         // 54: piped.control.v1.ListAPIKeysResponse
+	(*DisableAPIKeyResponse)(nil),       // 55: piped.control.v1.DisableAPIKeyResponse
+	(*GetStatusResponse)(nil),           // 56: piped.control.v1.GetStatusResponse
+	(*ResolveResponse)(nil),             // 57: piped.control.v1.ResolveResponse
 }
 var file_piped_control_v1_control_proto_depIdxs = []int32{
 	0,  // 0: piped.control.v1.ControlService.SyncApplication:input_type -> piped.control.v1.SyncApplicationRequest
@@ -144,36 +147,38 @@ var file_piped_control_v1_control_proto_depIdxs = []int32{
 	25, // 25: piped.control.v1.ControlService.ListAPIKeys:input_type -> piped.control.v1.ListAPIKeysRequest
 	26, // 26: piped.control.v1.ControlService.DisableAPIKey:input_type -> piped.control.v1.DisableAPIKeyRequest
 	27, // 27: piped.control.v1.ControlService.GetStatus:input_type -> piped.control.v1.GetStatusRequest
-	28, // 28: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
-	29, // 29: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
-	30, // 30: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
-	31, // 31: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
-	32, // 32: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
-	33, // 33: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
-	34, // 34: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
-	35, // 35: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
-	36, // 36: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
-	37, // 37: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
-	38, // 38: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
-	39, // 39: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
-	40, // 40: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
-	41, // 41: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
-	42, // 42: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
-	43, // 43: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
-	44, // 44: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
-	45, // 45: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
-	46, // 46: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
-	47, // 47: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
-	48, // 48: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
-	49, // 49: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
-	50, // 50: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
-	51, // 51: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
-	52, // 52: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
-	53, // 53: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
-	54, // 54: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
-	55, // 55: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
-	28, // [28:56] is the sub-list for method output_type
-	0,  // [0:28] is the sub-list for method input_type
+	28, // 28: piped.control.v1.ControlService.Resolve:input_type -> piped.control.v1.ResolveRequest
+	29, // 29: piped.control.v1.ControlService.SyncApplication:output_type -> piped.control.v1.SyncApplicationResponse
+	30, // 30: piped.control.v1.ControlService.RollbackApplication:output_type -> piped.control.v1.RollbackApplicationResponse
+	31, // 31: piped.control.v1.ControlService.EnableApplication:output_type -> piped.control.v1.EnableApplicationResponse
+	32, // 32: piped.control.v1.ControlService.DeleteApplication:output_type -> piped.control.v1.DeleteApplicationResponse
+	33, // 33: piped.control.v1.ControlService.ListCandidates:output_type -> piped.control.v1.ListCandidatesResponse
+	34, // 34: piped.control.v1.ControlService.ConfirmPrune:output_type -> piped.control.v1.ConfirmPruneResponse
+	35, // 35: piped.control.v1.ControlService.ListAdoptions:output_type -> piped.control.v1.ListAdoptionsResponse
+	36, // 36: piped.control.v1.ControlService.DecideAdoption:output_type -> piped.control.v1.DecideAdoptionResponse
+	37, // 37: piped.control.v1.ControlService.CancelDeployment:output_type -> piped.control.v1.CancelDeploymentResponse
+	38, // 38: piped.control.v1.ControlService.RetryDeployment:output_type -> piped.control.v1.RetryDeploymentResponse
+	39, // 39: piped.control.v1.ControlService.GetPlan:output_type -> piped.control.v1.GetPlanResponse
+	40, // 40: piped.control.v1.ControlService.GetDeploymentChain:output_type -> piped.control.v1.GetDeploymentChainResponse
+	41, // 41: piped.control.v1.ControlService.WatchDeployments:output_type -> piped.control.v1.WatchDeploymentsResponse
+	42, // 42: piped.control.v1.ControlService.ApproveStage:output_type -> piped.control.v1.ApproveStageResponse
+	43, // 43: piped.control.v1.ControlService.RejectStage:output_type -> piped.control.v1.RejectStageResponse
+	44, // 44: piped.control.v1.ControlService.SkipStage:output_type -> piped.control.v1.SkipStageResponse
+	45, // 45: piped.control.v1.ControlService.FollowStageLogs:output_type -> piped.control.v1.FollowStageLogsResponse
+	46, // 46: piped.control.v1.ControlService.GetLiveState:output_type -> piped.control.v1.GetLiveStateResponse
+	47, // 47: piped.control.v1.ControlService.GetDriftReport:output_type -> piped.control.v1.GetDriftReportResponse
+	48, // 48: piped.control.v1.ControlService.ListDriftReports:output_type -> piped.control.v1.ListDriftReportsResponse
+	49, // 49: piped.control.v1.ControlService.WatchDrift:output_type -> piped.control.v1.WatchDriftResponse
+	50, // 50: piped.control.v1.ControlService.ListRollouts:output_type -> piped.control.v1.ListRolloutsResponse
+	51, // 51: piped.control.v1.ControlService.GetDeliveryFigures:output_type -> piped.control.v1.GetDeliveryFiguresResponse
+	52, // 52: piped.control.v1.ControlService.ListEvents:output_type -> piped.control.v1.ListEventsResponse
+	53, // 53: piped.control.v1.ControlService.CreateAPIKey:output_type -> piped.control.v1.CreateAPIKeyResponse
+	54, // 54: piped.control.v1.ControlService.ListAPIKeys:output_type -> piped.control.v1.ListAPIKeysResponse
+	55, // 55: piped.control.v1.ControlService.DisableAPIKey:output_type -> piped.control.v1.DisableAPIKeyResponse
+	56, // 56: piped.control.v1.ControlService.GetStatus:output_type -> piped.control.v1.GetStatusResponse
+	57, // 57: piped.control.v1.ControlService.Resolve:output_type -> piped.control.v1.ResolveResponse
+	29, // [29:58] is the sub-list for method output_type
+	0,  // [0:29] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -191,6 +196,7 @@ func file_piped_control_v1_control_proto_init() {
 	file_piped_control_v1_event_proto_init()
 	file_piped_control_v1_figures_proto_init()
 	file_piped_control_v1_live_state_proto_init()
+	file_piped_control_v1_resolve_proto_init()
 	file_piped_control_v1_rollout_proto_init()
 	file_piped_control_v1_stage_proto_init()
 	file_piped_control_v1_status_proto_init()

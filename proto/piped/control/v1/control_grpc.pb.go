@@ -47,6 +47,7 @@ const (
 	ControlService_ListAPIKeys_FullMethodName         = "/piped.control.v1.ControlService/ListAPIKeys"
 	ControlService_DisableAPIKey_FullMethodName       = "/piped.control.v1.ControlService/DisableAPIKey"
 	ControlService_GetStatus_FullMethodName           = "/piped.control.v1.ControlService/GetStatus"
+	ControlService_Resolve_FullMethodName             = "/piped.control.v1.ControlService/Resolve"
 )
 
 // ControlServiceClient is the client API for ControlService service.
@@ -203,6 +204,8 @@ type ControlServiceClient interface {
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. READ_ONLY.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Returns the applications or deployments that a name means. READ_ONLY.
+	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
 }
 
 type controlServiceClient struct {
@@ -520,6 +523,16 @@ func (c *controlServiceClient) GetStatus(ctx context.Context, in *GetStatusReque
 	return out, nil
 }
 
+func (c *controlServiceClient) Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveResponse)
+	err := c.cc.Invoke(ctx, ControlService_Resolve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ControlServiceServer is the server API for ControlService service.
 // All implementations must embed UnimplementedControlServiceServer
 // for forward compatibility.
@@ -674,6 +687,8 @@ type ControlServiceServer interface {
 	// Returns the state of the agent itself, as its parts knew it last: no cluster
 	// and no remote is asked. READ_ONLY.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Returns the applications or deployments that a name means. READ_ONLY.
+	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
 	mustEmbedUnimplementedControlServiceServer()
 }
 
@@ -767,6 +782,9 @@ func (UnimplementedControlServiceServer) DisableAPIKey(context.Context, *Disable
 }
 func (UnimplementedControlServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedControlServiceServer) Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resolve not implemented")
 }
 func (UnimplementedControlServiceServer) mustEmbedUnimplementedControlServiceServer() {}
 func (UnimplementedControlServiceServer) testEmbeddedByValue()                        {}
@@ -1272,6 +1290,24 @@ func _ControlService_GetStatus_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ControlService_Resolve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ControlServiceServer).Resolve(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ControlService_Resolve_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ControlServiceServer).Resolve(ctx, req.(*ResolveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ControlService_ServiceDesc is the grpc.ServiceDesc for ControlService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1378,6 +1414,10 @@ var ControlService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStatus",
 			Handler:    _ControlService_GetStatus_Handler,
+		},
+		{
+			MethodName: "Resolve",
+			Handler:    _ControlService_Resolve_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

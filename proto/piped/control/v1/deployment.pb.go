@@ -505,7 +505,10 @@ type Plan struct {
 	// namespace and name; filled only when asked for.
 	Changes []*PlannedChange `protobuf:"bytes,10,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Why it would have to wait, such as a sync window; empty when it would not.
-	HoldReason    string `protobuf:"bytes,11,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	HoldReason string `protobuf:"bytes,11,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	// Live objects that differ from Git, as was found last, and that the deployment
+	// brings back to Git; of one that has not begun.
+	Undoes        []*v1.ObjectDrift `protobuf:"bytes,1141,rep,name=undoes,proto3" json:"undoes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +618,13 @@ func (x *Plan) GetHoldReason() string {
 		return x.HoldReason
 	}
 	return ""
+}
+
+func (x *Plan) GetUndoes() []*v1.ObjectDrift {
+	if x != nil {
+		return x.Undoes
+	}
+	return nil
 }
 
 // What is planned for one object.
@@ -1139,7 +1149,7 @@ var File_piped_control_v1_deployment_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\n" +
-	"!piped/control/v1/deployment.proto\x12\x10piped.control.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\x1a\x1bpiped/model/v1/object.proto\"\x91\x01\n" +
+	"!piped/control/v1/deployment.proto\x12\x10piped.control.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\x1a\x1apiped/model/v1/drift.proto\x1a\x1bpiped/model/v1/object.proto\"\x91\x01\n" +
 	"\x17CancelDeploymentRequest\x12#\n" +
 	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12%\n" +
 	"\x0eforce_rollback\x18\x02 \x01(\bR\rforceRollback\x12*\n" +
@@ -1159,7 +1169,7 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\bstrategy\x18\x04 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\bstrategy\x12\x12\n" +
 	"\x04diff\x18\x05 \x01(\bR\x04diff\"=\n" +
 	"\x0fGetPlanResponse\x12*\n" +
-	"\x04plan\x18\x01 \x01(\v2\x16.piped.control.v1.PlanR\x04plan\"\xcd\x03\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.piped.control.v1.PlanR\x04plan\"\x83\x04\n" +
 	"\x04Plan\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12#\n" +
 	"\rdeployment_id\x18\x02 \x01(\tR\fdeploymentId\x12\x16\n" +
@@ -1173,7 +1183,8 @@ const file_piped_control_v1_deployment_proto_rawDesc = "" +
 	"\achanges\x18\n" +
 	" \x03(\v2\x1f.piped.control.v1.PlannedChangeR\achanges\x12\x1f\n" +
 	"\vhold_reason\x18\v \x01(\tR\n" +
-	"holdReason\"\x8f\x01\n" +
+	"holdReason\x124\n" +
+	"\x06undoes\x18\xf5\b \x03(\v2\x1b.piped.model.v1.ObjectDriftR\x06undoes\"\x8f\x01\n" +
 	"\rPlannedChange\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x127\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1f.piped.control.v1.PlannedActionR\x06action\x12\x12\n" +
@@ -1263,9 +1274,10 @@ var file_piped_control_v1_deployment_proto_goTypes = []any{
 	(v1.SyncStrategy)(0),               // 18: piped.model.v1.SyncStrategy
 	(*v1.ArtifactVersion)(nil),         // 19: piped.model.v1.ArtifactVersion
 	(*v1.PipelineStage)(nil),           // 20: piped.model.v1.PipelineStage
-	(*v1.ObjectRef)(nil),               // 21: piped.model.v1.ObjectRef
-	(v1.DeploymentStatus)(0),           // 22: piped.model.v1.DeploymentStatus
-	(*v1.Deployment)(nil),              // 23: piped.model.v1.Deployment
+	(*v1.ObjectDrift)(nil),             // 21: piped.model.v1.ObjectDrift
+	(*v1.ObjectRef)(nil),               // 22: piped.model.v1.ObjectRef
+	(v1.DeploymentStatus)(0),           // 23: piped.model.v1.DeploymentStatus
+	(*v1.Deployment)(nil),              // 24: piped.model.v1.Deployment
 }
 var file_piped_control_v1_deployment_proto_depIdxs = []int32{
 	18, // 0: piped.control.v1.GetPlanRequest.strategy:type_name -> piped.model.v1.SyncStrategy
@@ -1274,21 +1286,22 @@ var file_piped_control_v1_deployment_proto_depIdxs = []int32{
 	19, // 3: piped.control.v1.Plan.versions:type_name -> piped.model.v1.ArtifactVersion
 	20, // 4: piped.control.v1.Plan.stages:type_name -> piped.model.v1.PipelineStage
 	9,  // 5: piped.control.v1.Plan.changes:type_name -> piped.control.v1.PlannedChange
-	21, // 6: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
-	0,  // 7: piped.control.v1.PlannedChange.action:type_name -> piped.control.v1.PlannedAction
-	12, // 8: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
-	1,  // 9: piped.control.v1.DeploymentChain.state:type_name -> piped.control.v1.ChainState
-	13, // 10: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
-	1,  // 11: piped.control.v1.DeploymentChainBlock.state:type_name -> piped.control.v1.ChainState
-	14, // 12: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
-	22, // 13: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
-	17, // 14: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
-	23, // 15: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 6: piped.control.v1.Plan.undoes:type_name -> piped.model.v1.ObjectDrift
+	22, // 7: piped.control.v1.PlannedChange.object:type_name -> piped.model.v1.ObjectRef
+	0,  // 8: piped.control.v1.PlannedChange.action:type_name -> piped.control.v1.PlannedAction
+	12, // 9: piped.control.v1.GetDeploymentChainResponse.chain:type_name -> piped.control.v1.DeploymentChain
+	1,  // 10: piped.control.v1.DeploymentChain.state:type_name -> piped.control.v1.ChainState
+	13, // 11: piped.control.v1.DeploymentChain.blocks:type_name -> piped.control.v1.DeploymentChainBlock
+	1,  // 12: piped.control.v1.DeploymentChainBlock.state:type_name -> piped.control.v1.ChainState
+	14, // 13: piped.control.v1.DeploymentChainBlock.members:type_name -> piped.control.v1.DeploymentChainMember
+	23, // 14: piped.control.v1.DeploymentChainMember.status:type_name -> piped.model.v1.DeploymentStatus
+	17, // 15: piped.control.v1.WatchDeploymentsRequest.labels:type_name -> piped.control.v1.WatchDeploymentsRequest.LabelsEntry
+	24, // 16: piped.control.v1.WatchDeploymentsResponse.deployment:type_name -> piped.model.v1.Deployment
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_deployment_proto_init() }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source"
+)
+
+// placeTimeout is how long a plan waits for a cluster to say which kinds have
+// namespaces.
+const placeTimeout = 3 * time.Second
+
+// placed returns what an application's source brings out with the namespace of
+// spec.input.namespace, as a deployment applies it. Objects of a cluster that does
+// not answer, and of kinds it does not know, stay as they are rendered.
+func (c *clusters) placed(ctx context.Context, provider string, src *source.Source) []manifest.Object {
+	namespace := src.Config.Kubernetes.Input.Namespace
+	if namespace == "" {
+		return src.Objects
+	}
+	cluster, release, err := c.Hold(provider)
+	if err != nil {
+		return src.Objects
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	objects, err := cluster.Resolve(ctx, src.Objects, namespace, nil)
+	if err != nil {
+		return src.Objects
+	}
+	return objects
+}
+
+// withPlaced returns a copy of src whose objects are placed; nil stays nil.
+func (c *clusters) withPlaced(ctx context.Context, provider string, src *source.Source) *source.Source {
+	if src == nil {
+		return nil
+	}
+	out := *src
+	out.Objects = c.placed(ctx, provider, src)
+	return &out
+}

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
+)
+
+// maxMatches is how many meanings of an ambiguous name are returned.
+const maxMatches = 20
+
+// Resolve returns what a name means.
+func (s *controlService) Resolve(ctx context.Context, req *controlv1.ResolveRequest) (*controlv1.ResolveResponse, error) {
+	if (req.Application == "") == (req.Deployment == "") {
+		return nil, deploy.Errorf(deploy.Invalid, "application and deployment: give one of them")
+	}
+	resp := &controlv1.ResolveResponse{}
+	if req.Deployment != "" {
+		matches, err := s.meantDeployments(ctx, req.Deployment)
+		resp.Matches = matches
+		return resp, err
+	}
+	apps, err := s.meantApplications(ctx, req.Application)
+	for _, a := range apps {
+		resp.Matches = append(resp.Matches, reference(a.ID, a.Name, a.Git))
+	}
+	return resp, err
+}
+
+func reference(id, name string, git deploy.GitPath) *controlv1.ResolvedReference {
+	return &controlv1.ResolvedReference{Id: text(id), ApplicationName: text(name), Path: text(path.Join(git.RepoID, git.Dir))}
+}
+
+// meantApplications returns the application with the ID; else those with the name;
+// else those at the path; else those whose ID begins so.
+func (s *controlService) meantApplications(ctx context.Context, name string) ([]deploy.Application, error) {
+	app, err := s.store.Application(ctx, name)
+	if err == nil {
+		return []deploy.Application{app}, nil
+	}
+	if !deploy.IsKind(err, deploy.NotFound) {
+		return nil, err
+	}
+	all, _, err := s.store.ListApplications(ctx, store.ApplicationQuery{IncludeAll: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, is := range []func(deploy.Application) bool{
+		func(a deploy.Application) bool { return a.Name == name },
+		func(a deploy.Application) bool { return standsAt(a.Git, name) },
+		func(a deploy.Application) bool { return strings.HasPrefix(a.ID, name) },
+	} {
+		var out []deploy.Application
+		for _, a := range all {
+			if is(a) && len(out) < maxMatches {
+				out = append(out, a)
+			}
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+	}
+	return nil, nil
+}
+
+// standsAt reports whether a name is a repository's ID with the directory, or the
+// configuration file, of an application.
+func standsAt(at deploy.GitPath, name string) bool {
+	name = path.Clean(name)
+	return name == path.Join(at.RepoID, at.Dir) || name == path.Join(at.RepoID, at.ConfigPath())
+}
+
+// meantDeployments returns the deployment with the ID; else those whose ID begins
+// so, and the newest ones of applications with that name.
+func (s *controlService) meantDeployments(ctx context.Context, name string) ([]*controlv1.ResolvedReference, error) {
+	exact, err := s.store.DeploymentsByID(ctx, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	if len(exact) == 0 {
+		exact, err = s.store.DeploymentsByPrefix(ctx, name, maxMatches)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []*controlv1.ResolvedReference
+	for _, d := range exact {
+		out = append(out, reference(d.ID, d.ApplicationName, d.Git))
+		if d.ID == name {
+			return out, nil
+		}
+	}
+	apps, err := s.meantApplications(ctx, name)
+	for _, a := range apps {
+		if a.LastTriggered != nil && len(out) < maxMatches {
+			out = append(out, reference(a.LastTriggered.DeploymentID, a.Name, a.Git))
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,20 @@
+package pipectl_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/pipectl"
+)
+
+// The flag and the command say what the linker set.
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		var stdout, stderr bytes.Buffer
+		code := pipectl.Program{Version: "v1.2.3", Commit: "abcdef0"}.Run(t.Context(), []string{arg}, strings.NewReader(""), &stdout, &stderr)
+		if want := "Version: v1.2.3, GitCommit: abcdef0, BuildDate: "; code != 0 || !strings.HasPrefix(stdout.String(), want) {
+			t.Errorf("%s: code %d, printed %q %q, want %q", arg, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
