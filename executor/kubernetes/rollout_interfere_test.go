@@ -31,9 +31,14 @@ func TestRolloutsAndAutoscalers(t *testing.T) {
 	scale := func(replicas int) func(*testing.T, *rolloutLab, deploy.StageRun) {
 		return func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.scaleTo(t, replicas) }
 	}
-	anyCount := func(set string) string { return "re:" + available("[2-6] of [2-6]", set) }
+	// Either all pods are there already, or the end says why fewer are enough.
+	scaledUp := `re:SUCCESS\nComplete: web: (6 of 6 pods available in ReplicaSet web#2, no old pod left|` +
+		`[3-5] of 6 pods available in ReplicaSet web#2, no old pod left \(3 wanted when it was applied; it does not wait for pods that scaling added since\))`
+	anyCount := func(set string) string {
+		return "re:" + available("[2-6] of [2-6]", set) + `( \([2-6] wanted when it was applied; .*\))?`
+	}
 	runRollouts(t, []rolloutCase{
-		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: "re:" + available("[3-6] of 6", "web#2"), sets: 2},
+		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: scaledUp, sets: 2},
 		{name: "scaled down during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(1), want: "re:" + available("1 of 1", "web#2"), sets: 2},
 		{name: "scaled to zero during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(0), want: available("0 of 0", "web#2"), sets: 2},
 		{name: "scaled up afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(6), want: available("3 of 3", "web#2"), sets: 2},
@@ -108,7 +113,12 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 2},
 		{name: "restarted by hand in the middle", before: first, change: second, at: rolling,
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) }, want: available("3 of 3", "web#3"), sets: 3},
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) },
+			want:   available("3 of 3", "web#3") + `, after a restart by field manager "kubectl-rollout"`, sets: 3},
+		{name: "an annotation of ours undone in the middle", before: checksum("1", second), change: checksum("2", second), at: rolling, taken: true,
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+				l.patch(t, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"checksum/config":"1"}}}}}`)
+			}, want: "FAILURE, no rollback: Deployment NS/web: " + undone + "\nSuperseded: " + undone},
 		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
 			l.restart(t)
 			eventually(t, func() string {
@@ -130,6 +140,13 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 		{name: "a sidecar is put into each pod", before: first, prepare: injectSidecar, change: second, after: wantSidecar, want: available("3 of 3", "web#2"), sets: 2},
 	})
 }
+
+// checksum gives the pod template of manifests an annotation.
+func checksum(value, manifests string) string {
+	return strings.ReplaceAll(manifests, "template: {metadata: {", `template: {metadata: {annotations: {checksum/config: "`+value+`"}, `)
+}
+
+const undone = `field manager "kubectl-rollout" changed annotation checksum/config of the pod template of Deployment NS/web before the rollout ended`
 
 // deleteSet deletes the ReplicaSet of a revision.
 func (l *rolloutLab) deleteSet(t *testing.T, revision string) {

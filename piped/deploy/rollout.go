@@ -114,13 +114,22 @@ type Rollout struct {
 	// Pods that are down since are no reason to wait if the template stays.
 	ProvenBefore bool
 
-	// TemplateBase is TemplateDigest with the template's annotations left out.
-	// FollowedDigest, when set, is what is waited for instead of TemplateDigest:
-	// someone restarted the workload by hand (a change of the template's
-	// annotations only) at FollowedAt.
-	TemplateBase   string
-	FollowedDigest string
-	FollowedAt     time.Time
+	// TemplateBase is TemplateDigest with the template's annotations left out, and
+	// TemplateAnnotations names the annotations of the template that the agent applied,
+	// with a hash of each value ("" when there are none).
+	// FollowedDigest, when set, is what is waited for instead of TemplateDigest: field
+	// manager FollowedBy restarted the workload (a change of other annotations of the
+	// template only) at FollowedAt, the cluster's time. Followed counts such changes.
+	TemplateBase        string
+	TemplateAnnotations string
+	FollowedDigest      string
+	FollowedAt          time.Time
+	FollowedBy          string
+	Followed            int32
+
+	// Served: a pod of the applied template, or of one that was followed, has been
+	// available since the first apply.
+	Served bool
 
 	// AppliedAt is the server's time of the apply; LastProgress the last moment
 	// progress was seen, Progress what was seen then. The Seen counts are what

@@ -35,6 +35,10 @@ type rolloutBody struct {
 	TemplateBase   string           `json:"templateBase,omitempty"`
 	FollowedDigest string           `json:"followedDigest,omitempty"`
 	FollowedAt     int64            `json:"followedAt,omitempty"`
+	FollowedBy     string           `json:"followedBy,omitempty"`
+	Followed       int32            `json:"followed,omitempty"`
+	Annotations    string           `json:"templateAnnotations,omitempty"`
+	Served         bool             `json:"served,omitempty"`
 	AppliedAt      int64            `json:"appliedAt,omitempty"`
 	LastProgress   int64            `json:"lastProgress,omitempty"`
 	Progress       string           `json:"progress,omitempty"`
@@ -76,7 +80,8 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	}
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
 	r.ReplicasBefore, r.ProvenBefore, r.TemplateBase = b.ReplicasBefore, b.ProvenBefore, b.TemplateBase
-	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
+	r.FollowedDigest, r.FollowedAt, r.FollowedBy, r.Followed = b.FollowedDigest, fromMilli(b.FollowedAt), b.FollowedBy, b.Followed
+	r.TemplateAnnotations, r.Served = b.Annotations, b.Served
 	r.SeenReady, r.SeenAvailable, r.SeenOld = b.SeenReady, b.SeenAvailable, b.SeenOld
 	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
 	r.StartedAt, r.CreatedAt = fromMilli(startedAt), fromMilli(createdAt)
@@ -91,7 +96,8 @@ func rolloutText(r deploy.Rollout) (string, error) {
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
 		ReplicasBefore: r.ReplicasBefore, ProvenBefore: r.ProvenBefore, TemplateBase: r.TemplateBase,
-		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt),
+		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt), FollowedBy: r.FollowedBy, Followed: r.Followed,
+		Annotations: r.TemplateAnnotations, Served: r.Served,
 		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld,
 		FailingSince: toMilli(r.FailingSince), TroubleSince: toMilli(r.TroubleSince),
 		SupersededBy: r.SupersededBy, Application: r.ApplicationName, Commit: r.Commit, ReplicasAfter: &r.ReplicasAfter,

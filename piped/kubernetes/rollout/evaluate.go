@@ -68,7 +68,7 @@ func (p Policy) withDefaults() Policy {
 		p.ReadyThreshold = 100
 	}
 	if p.FieldManager == "" {
-		p.FieldManager = "piped"
+		p.FieldManager = ownManager
 	}
 	return p
 }
@@ -87,6 +87,8 @@ type Verdict struct {
 	WakeAfter time.Duration
 	// Progress says in one line where the rollout is; "" when s does not tell.
 	Progress string
+	// Note is a line to be logged once, before Progress; "" for none.
+	Note string
 }
 
 // Evaluate decides what s means for the rollout rec at the time now. It is pure.
@@ -147,7 +149,7 @@ func (e *evaluation) decide() {
 	}
 	e.progress(state)
 	if state.complete {
-		e.end(deploy.RolloutComplete, "%s: %s", e.name(), state.reason)
+		e.end(deploy.RolloutComplete, "%s: %s%s", e.name(), state.reason, e.restarts())
 		return
 	}
 	e.failures(state)
@@ -223,54 +225,6 @@ func (e *evaluation) older() bool {
 	}
 	e.v.WakeAfter = time.Second
 	return true
-}
-
-// otherTemplate handles a template that is not ours: a restart by hand is
-// followed, anything else takes the rollout over.
-func (e *evaluation) otherTemplate() bool {
-	if e.w.Template.Digest == e.waitsFor() {
-		return false
-	}
-	manager := e.w.TemplateManager
-	if e.w.Template.Base == e.rec.TemplateBase && manager != e.p.FieldManager {
-		e.follow()
-		return false
-	}
-	if e.s.Confirmed {
-		e.rec.SupersededBy = manager
-	}
-	switch manager {
-	case e.p.FieldManager:
-		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
-	case "":
-		manager = "someone else"
-	default:
-		manager = fmt.Sprintf("field manager %q", manager)
-	}
-	return e.end(deploy.RolloutSuperseded, "%s changed the pod template of %s before the rollout ended", manager, e.rec.Workload)
-}
-
-// waitsFor returns the digest of the template whose rollout is waited for.
-func (e *evaluation) waitsFor() string {
-	if e.rec.FollowedDigest != "" {
-		return e.rec.FollowedDigest
-	}
-	return e.rec.TemplateDigest
-}
-
-// follow goes on with a template that a restart by hand made of ours: its
-// rollout begins anew.
-func (e *evaluation) follow() {
-	e.rec.FollowedDigest = e.w.Template.Digest
-	e.rec.FollowedAt = e.now
-	if e.w.TemplateManagedAt.After(e.now) {
-		e.rec.FollowedAt = e.w.TemplateManagedAt
-	}
-	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
-	e.rec.Generation = e.w.Generation // older snapshots no longer count
-	e.rec.Phase = deploy.RolloutProgressing
-	e.rec.Reason = e.name() + ": restarted by hand, following the restart"
-	e.restartClock()
 }
 
 // nothingRolls ends the rollout of a workload that replaces pods only when

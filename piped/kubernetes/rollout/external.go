@@ -82,15 +82,26 @@ func (x external) ours(r Revision) bool {
 		return true
 	}
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
-		return !rec.External() && !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && rec.TemplateBase == x.w.Template.Base)
+		if rec.External() {
+			return x.burst(rec, r)
+		}
+		return !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && restarted(rec, x.w))
 	})
+}
+
+// burst reports whether a revision may belong to a rollout that goes on, because it
+// differs in annotations of the template only. An external rollout goes on with changes
+// of its own field manager.
+func (x external) burst(rec deploy.Rollout, r Revision) bool {
+	return !rec.Phase.Terminal() && rec.UID == x.w.UID && rec.TemplateBase != "" && rec.TemplateBase == r.Template.Base &&
+		(!rec.External() || rec.ChangedBy == x.w.TemplateManager)
 }
 
 // passed reports whether an earlier revision is that of a rollout of this agent
 // whose record did not learn its number.
 func (x external) passed(r Revision) bool {
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
-		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal())
+		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal()) || x.burst(rec, r)
 	})
 }
 
@@ -128,12 +139,10 @@ func (x external) overtaken(r Revision) deploy.Rollout {
 	return rec
 }
 
-// record leaves TemplateBase empty: a further restart by hand is a rollout of its
-// own and not followed.
 func (x external) record(r Revision) deploy.Rollout {
 	rec := x.app
 	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)
-	rec.UID, rec.TemplateDigest, rec.Images = x.w.UID, r.Template.Digest, r.Images
+	rec.UID, rec.TemplateDigest, rec.TemplateBase, rec.Images = x.w.UID, r.Template.Digest, r.Template.Base, r.Images
 	rec.TargetUID, rec.TargetName, rec.Revision = r.UID, r.Name, r.Number
 	return rec
 }

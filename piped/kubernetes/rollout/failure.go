@@ -27,7 +27,9 @@ func (e *evaluation) progress(s state) {
 	}
 	seenReady, seenAvailable := min(e.rec.SeenReady, s.wanted), min(e.rec.SeenAvailable, s.wanted)
 	old, seenOld := max(s.old, s.oldWanted), max(e.rec.SeenOld, s.oldWanted)
-	if s.ready > seenReady || s.available > seenAvailable || old < seenOld {
+	e.rec.Served = e.rec.Served || s.served > 0
+	moved := s.ready > seenReady || s.available > seenAvailable || old < seenOld
+	if moved && !e.stuckWhileFollowed() {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
 	if old < seenOld { // the pod in its place has still to become ready, which is progress then
@@ -40,7 +42,7 @@ func (e *evaluation) progress(s state) {
 // failures applies the rules by which a rollout fails, and finds when the next
 // of them could.
 func (e *evaluation) failures(s state) {
-	e.line = s.line
+	e.line = s.line + e.restarts()
 	for _, detail := range []string{s.refused, describe(e.s.Troubles)} {
 		if detail != "" {
 			e.line += "; " + detail

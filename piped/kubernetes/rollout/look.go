@@ -150,10 +150,13 @@ func (w *waiter) blind(ctx context.Context, t *track, err error) error {
 // of progress now and then.
 func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
 	now := w.now()
-	urgent := v.Record.Phase != t.rec.Phase || v.Record.FollowedDigest != t.rec.FollowedDigest
+	urgent := v.Record.Phase != t.rec.Phase || v.Record.Followed != t.rec.Followed
 	t.next = t.confirmBy
 	if v.WakeAfter > 0 {
 		t.next = earliest(t.next, now.Add(v.WakeAfter))
+	}
+	if v.Note != "" && w.req.Progress != nil {
+		w.req.Progress(v.Note)
 	}
 	if !v.Mark || !failed(v.Record.Phase) { // how it failed is told by the end of the stage
 		w.say(t, v.Progress)

@@ -41,6 +41,7 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	}
 	rec.UID, rec.Generation = w.UID, w.Generation
 	rec.TemplateDigest, rec.TemplateBase, rec.Images = w.Template.Digest, w.Template.Base, w.Images
+	rec.TemplateAnnotations = appliedAnnotations(w)
 	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
 	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
 	rec.DesiredAtStart, rec.ReplicasAfter = w.Replicas, w.Replicas

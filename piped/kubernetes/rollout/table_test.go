@@ -107,11 +107,11 @@ func runTableCase(t *testing.T, c tableCase) {
 				t.Errorf("%s: NeedConfirm = %v, want %v", name, cached.NeedConfirm, step.Want.Confirm)
 			}
 			checkStep(t, name, step.Want, cached)
-			rec = restarted(t, cached.Record)
+			rec = reloaded(t, cached.Record)
 			continue
 		}
 		if !cached.NeedConfirm {
-			rec = restarted(t, cached.Record)
+			rec = reloaded(t, cached.Record)
 		}
 		snapshot.Confirmed = true
 		v := Evaluate(rec, snapshot, policy, now)
@@ -122,7 +122,7 @@ func runTableCase(t *testing.T, c tableCase) {
 			t.Errorf("%s: Mark = %v for %s -> %s", name, v.Mark, rec.Phase, v.Record.Phase)
 		}
 		checkStep(t, name, step.Want, v)
-		rec = restarted(t, v.Record)
+		rec = reloaded(t, v.Record)
 
 		again := Evaluate(rec, snapshot, policy, now)
 		if again.Mark || again.Changed {
@@ -153,8 +153,8 @@ func checkStep(t *testing.T, name string, want tableWant, v Verdict) {
 	}
 }
 
-// restarted is what a record is after the agent wrote it, died and read it.
-func restarted(t *testing.T, rec deploy.Rollout) deploy.Rollout {
+// reloaded is what a record is after the agent wrote it, died and read it.
+func reloaded(t *testing.T, rec deploy.Rollout) deploy.Rollout {
 	t.Helper()
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -185,7 +185,7 @@ func newTableWorld(t *testing.T) *tableWorld {
 
 // record is the stored record after the apply.
 func (w *tableWorld) record(c tableCase) deploy.Rollout {
-	rec := deploy.Rollout{ID: "r", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
+	rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 	var before *Workload
 	if c.Before != nil {
 		maps.Copy(w.workload, c.Before)

@@ -130,7 +130,7 @@ func (s *stand) set(change func()) {
 
 // applied stores and returns the record of a workload just applied.
 func (s *stand) applied(name string) deploy.Rollout {
-	rec := deploy.Rollout{ID: name, Workload: deploy.ObjectRef{Group: "apps", Kind: KindDeployment, Namespace: "shop", Name: name}}
+	rec := deploy.Rollout{ID: name, DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Kind: KindDeployment, Namespace: "shop", Name: name}}
 	rec = Intended(rec, &Workload{Template: Template{"A", "a"}, Replicas: 3}, "")
 	rec = Applied(rec, Workload{UID: "u", Generation: 2, Template: Template{"B", "b"}, Replicas: 3}, time.Now())
 	rec.Version = 1
@@ -429,7 +429,7 @@ func TestWaitGivesUpTheRestWhenOneFails(t *testing.T) {
 func TestWaitRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand()
-		intent := Intended(deploy.Rollout{ID: "web", Workload: deploy.ObjectRef{Kind: KindDeployment, Name: "web"}}, nil, "B")
+		intent := Intended(deploy.Rollout{ID: "web", DeploymentID: "d", Workload: deploy.ObjectRef{Kind: KindDeployment, Name: "web"}}, nil, "B")
 		s.stored["web"] = intent
 		if _, err := Wait(t.Context(), s.request(intent)); !deploy.IsKind(err, deploy.Internal) || !strings.Contains(err.Error(), "was not applied") {
 			t.Errorf("an intent: %v", err)

@@ -48,6 +48,11 @@ type Workload struct {
 	Images             string   `json:"images,omitempty"` // see deploy.Rollout
 	Selector           string   `json:"selector,omitempty"`
 
+	// Annotations are those of the template with a hash of each value, and
+	// OwnAnnotations the names of those that the agent applied.
+	Annotations    map[string]string `json:"annotations,omitempty"`
+	OwnAnnotations []string          `json:"ownAnnotations,omitempty"`
+
 	// TemplateManager is the field manager that wrote the template last, at
 	// TemplateManagedAt (server's time); ManagedAt is the newest time of any.
 	TemplateManager   string    `json:"templateManager,omitempty"`
@@ -106,9 +111,9 @@ func FromDeployment(d *appsv1.Deployment) Workload { return FromDeploymentAfter(
 // before: a template that is still the same is not identified again.
 func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
-	w.Template, w.Images = before.Template, before.Images
+	w.Template, w.Images, w.Annotations = before.Template, before.Images, before.Annotations
 	if before.UID != w.UID || before.Generation != w.Generation {
-		w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
+		w.readTemplate(&d.Spec.Template)
 	}
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Paused = d.Spec.Paused
@@ -140,7 +145,7 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 // FromStatefulSet reads a StatefulSet.
 func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	w := fromMeta(KindStatefulSet, &s.ObjectMeta, s.Spec.Selector)
-	w.Template, w.Images = templateOf(&s.Spec.Template), imagesOf(&s.Spec.Template)
+	w.readTemplate(&s.Spec.Template)
 	w.ObservedGeneration = s.Status.ObservedGeneration
 	w.Replicas = orOne(s.Spec.Replicas)
 	w.Strategy = string(s.Spec.UpdateStrategy.Type)
@@ -158,7 +163,7 @@ func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 // FromDaemonSet reads a DaemonSet.
 func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 	w := fromMeta(KindDaemonSet, &d.ObjectMeta, d.Spec.Selector)
-	w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
+	w.readTemplate(&d.Spec.Template)
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Replicas = d.Status.DesiredNumberScheduled
 	w.Strategy = string(d.Spec.UpdateStrategy.Type)
@@ -216,6 +221,8 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 		return Workload{}, fmt.Errorf("%s %s has no rollout", u.GetKind(), u.GetName())
 	}
 	w.Template, w.Images = ObjectTemplate(u), imagesIn(u)
+	annotations, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
+	w.Annotations = hashes(annotations)
 	return w, err
 }
 
@@ -265,6 +272,9 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 		}
 		if at.After(w.ManagedAt) {
 			w.ManagedAt = at
+		}
+		if entry.Manager == ownManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+			w.OwnAnnotations = ownedAnnotations(entry.FieldsV1)
 		}
 		if template && entry.Time != nil && !at.Before(w.TemplateManagedAt) {
 			w.TemplateManager, w.TemplateManagedAt = entry.Manager, at
