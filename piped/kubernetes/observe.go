@@ -78,6 +78,8 @@ type Observer struct {
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
 	watched map[string]*scope           // of workloads, by kind: those that were begun
 	changed func(application string, w rollout.Workload)
+
+	lease *lease
 }
 
 var _ rollout.Observer = (*Observer)(nil)
@@ -100,8 +102,12 @@ func NewObserver(c *Cluster, controller *Controller) *Observer {
 			return nil, nil
 		}},
 	})
+	o.lease = newLease(c)
 	return o
 }
+
+// Controllers implements rollout.Observer.
+func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
 
 // Follow has the namespaces of these objects watched where the agent may not watch
 // workloads in the whole cluster. It starts nothing by itself.

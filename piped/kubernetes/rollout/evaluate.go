@@ -48,9 +48,17 @@ type Policy struct {
 	// PodsAfter is how long there must be no progress before pods are read, to
 	// say why. Default 5 s.
 	PodsAfter time.Duration
-	// Since is when watching began: the watchdog never fires on the first look
-	// after a restart. Wait sets it.
-	Since time.Time
+	// OutageGrace is how long controllers and nodes have to act after an outage before a
+	// rollout may fail. Default 30 s.
+	OutageGrace time.Duration
+
+	// Since is when watching began, or the cluster was back after an outage, and Returned
+	// says that it was the latter: no deadline fails a rollout before a grace from then.
+	// Away says why the controllers do not act; then no rollout fails at all. Wait sets
+	// all three.
+	Since    time.Time
+	Returned bool
+	Away     string
 }
 
 func (p Policy) withDefaults() Policy {
@@ -64,6 +72,7 @@ func (p Policy) withDefaults() Policy {
 	def(&p.FailureGrace, 60*time.Second)
 	def(&p.FailFastAfter, 90*time.Second)
 	def(&p.PodsAfter, 5*time.Second)
+	def(&p.OutageGrace, 30*time.Second)
 	if p.ReadyThreshold <= 0 || p.ReadyThreshold > 100 {
 		p.ReadyThreshold = 100
 	}

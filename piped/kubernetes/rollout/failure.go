@@ -49,6 +49,10 @@ func (e *evaluation) failures(s state) {
 		}
 	}
 	e.v.Progress = e.name() + ": " + e.line
+	if e.p.Away != "" {
+		e.v.Progress += "; " + e.p.Away
+		return
+	}
 	switch {
 	case e.deadlineExceeded(s):
 		e.fail(deploy.RolloutFailed, "the progress deadline of %s is exceeded", e.w.Deadline)
@@ -63,17 +67,38 @@ func (e *evaluation) failures(s state) {
 // deadlineExceeded reports whether the Deployment controller's verdict is about
 // this rollout. The controller does not take it back when an old ReplicaSet is
 // used again, and may even issue it then, so it counts only if the whole
-// deadline has passed since our apply.
+// deadline has passed since our apply. Its clock runs on in an outage: what it finds
+// afterwards counts only when our own, which does not, agrees.
 func (e *evaluation) deadlineExceeded(s state) bool {
 	c := e.w.Progressing
 	if c.Reason != "ProgressDeadlineExceeded" || c.Status == "True" || !s.observed {
 		return false
 	}
 	since := latest(e.rec.AppliedAt, e.rec.FollowedAt)
+	about := c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
 	if e.joined() {
-		return c.Updated.Unix() > since.Unix()
+		about = c.Updated.Unix() > since.Unix()
 	}
-	return c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
+	if !about || !e.due(e.calm()) {
+		return false
+	}
+	return !e.p.Returned || e.due(e.rec.LastProgress.Add(e.w.Deadline))
+}
+
+// calm returns when what the controllers say may fail a rollout at the earliest.
+func (e *evaluation) calm() time.Time {
+	if e.p.Returned {
+		return e.p.Since.Add(e.p.OutageGrace)
+	}
+	return e.p.Since.Add(e.p.WatchdogGrace)
+}
+
+// afterOutage is calm where only an outage matters.
+func (e *evaluation) afterOutage() time.Time {
+	if e.p.Returned {
+		return e.calm()
+	}
+	return time.Time{}
 }
 
 // joined reports whether the rollout had begun before our apply.
@@ -91,7 +116,7 @@ func (e *evaluation) stalled(s state) bool {
 	if c := e.w.Progressing; c.Reason == "DeploymentResumed" && c.Updated.Before(e.now) {
 		since = latest(since, c.Updated)
 	}
-	due := latest(since.Add(deadline+e.p.WatchdogGrace), e.p.Since.Add(e.p.WatchdogGrace))
+	due := latest(since.Add(deadline+e.p.WatchdogGrace), e.calm())
 	if !e.due(due) {
 		return false
 	}
@@ -119,7 +144,7 @@ func (e *evaluation) beingRefused(s state) bool {
 	if e.rec.FailingSince.IsZero() {
 		e.rec.FailingSince = e.now
 	}
-	if !e.due(latest(e.rec.FailingSince, e.rec.LastProgress).Add(e.p.FailureGrace)) {
+	if !e.due(latest(latest(e.rec.FailingSince, e.rec.LastProgress).Add(e.p.FailureGrace), e.afterOutage())) {
 		return false
 	}
 	return e.fail(deploy.RolloutFailed, "nothing new can be created")
@@ -138,7 +163,7 @@ func (e *evaluation) failingFast() bool {
 	if e.rec.TroubleSince.IsZero() {
 		e.rec.TroubleSince = e.now
 	}
-	due := latest(e.rec.LastProgress.Add(e.p.FailFastAfter), e.rec.TroubleSince.Add(e.p.FailFastAfter/3))
+	due := latest(e.rec.LastProgress.Add(e.p.FailFastAfter), e.rec.TroubleSince.Add(e.p.FailFastAfter/3), e.afterOutage())
 	if !e.due(due) {
 		return false
 	}

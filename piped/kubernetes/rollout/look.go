@@ -22,9 +22,7 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 	}
 	askedPods, shown := false, w.now()
 	for {
-		policy := w.req.Policy
-		policy.Since = t.since
-		v := Evaluate(t.rec, s, policy, w.now())
+		v := Evaluate(t.rec, s, w.policy(), w.now())
 		switch {
 		case v.NeedPods && !askedPods:
 			askedPods = true
@@ -47,14 +45,13 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 
 // look returns the cached snapshot, or asks the API server when it is time to.
 func (w *waiter) look(ctx context.Context, t *track, now time.Time) (Snapshot, error) {
-	if !t.blindSince.IsZero() || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
+	if t.blind || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
 		return w.confirm(ctx, t, Snapshot{})
 	}
 	return w.req.Observer.Cached(ctx, t.rec)
 }
 
 // confirm reads the snapshot again from the API server; what pods said stays.
-// The clocks of a record are moved by the time the cluster could not be asked.
 func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, error) {
 	fresh, err := w.req.Observer.Confirm(ctx, t.rec)
 	if err != nil {
@@ -62,23 +59,9 @@ func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, e
 	}
 	fresh.Confirmed = true
 	fresh.Troubles, fresh.PodsRead = s.Troubles, s.PodsRead
-	now := w.now()
-	if !t.blindSince.IsZero() {
-		t.rec = shifted(t.rec, now.Sub(t.blindSince))
-		t.blindSince, t.retry, t.since = time.Time{}, 0, now // controllers, too, have to come back
-	}
-	t.confirmBy = now.Add(pollInterval)
+	t.blind, t.retry = false, 0
+	t.confirmBy = w.now().Add(pollInterval)
 	return fresh, nil
-}
-
-// shifted moves the clocks of rec by d.
-func shifted(rec deploy.Rollout, d time.Duration) deploy.Rollout {
-	for _, t := range []*time.Time{&rec.LastProgress, &rec.FailingSince, &rec.TroubleSince} {
-		if !t.IsZero() {
-			*t = t.Add(d)
-		}
-	}
-	return rec
 }
 
 // readPods adds to s why its pods do not become ready. Pods that cannot be read
@@ -137,10 +120,8 @@ func (w *waiter) blind(ctx context.Context, t *track, err error) error {
 		return fmt.Errorf("wait for the rollout of %s: %w", t.rec.Workload, err)
 	}
 	now := w.now()
-	if t.blindSince.IsZero() {
-		t.blindSince = now
-	}
-	t.retry = min(max(firstRetry, 2*t.retry), longestRetry)
+	w.presence.Lost(now, err)
+	t.blind, t.retry = true, min(max(firstRetry, 2*t.retry), longestRetry)
 	t.next = now.Add(t.retry)
 	w.say(t, fmt.Sprintf("%s: cannot ask the cluster how it stands, still waiting: %v", t.rec.Workload.Name, err))
 	return nil

@@ -22,6 +22,9 @@ type Observer interface {
 	// NewPods reads the pods of the workload that the template of s has made, without
 	// those that are stopping. It fails when there are too many to read at once.
 	NewPods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, error)
+	// Controllers reads the Lease of the cluster's controllers; its Renewal is "" where
+	// there is none or the agent may not read it.
+	Controllers(ctx context.Context) (Lease, error)
 	// Subscribe has wake called after each change of the workload or one of its
 	// ReplicaSets, until cancel is called. wake never blocks and may be called
 	// too often and from any goroutine.
@@ -103,6 +106,8 @@ type waiter struct {
 	wake    chan struct{}
 	tracks  []*track
 	because string // what failed beside the records
+
+	presence Presence // of the cluster
 }
 
 // track is one record while it is waited for.
@@ -111,8 +116,7 @@ type track struct {
 	heard  atomic.Int64  // when a change was heard of first that was not looked at, in nanoseconds of the wait; 0 if there is none
 	woken  time.Duration // what heard was at the last look
 	cancel func()
-	line   string    // said last
-	since  time.Time // when watching began, or the cluster was back
+	line   string // said last
 
 	next      time.Time // when to look even without an event
 	confirmBy time.Time // when to ask the API server even if the cache is content
@@ -121,8 +125,8 @@ type track struct {
 	podsAt   time.Time // when pods were read
 	troubles []Trouble
 
-	blindSince time.Time // the cluster cannot be asked since
-	retry      time.Duration
+	blind bool // the cluster could not be asked
+	retry time.Duration
 }
 
 func newWaiter(req Request) *waiter {
@@ -132,7 +136,7 @@ func newWaiter(req Request) *waiter {
 	w := &waiter{req: req, started: req.Now(), wake: make(chan struct{}, 1)}
 	w.req.Policy = req.Policy.withDefaults()
 	for _, rec := range req.Records {
-		t := &track{rec: rec, since: w.now(), next: w.now(), confirmBy: w.now().Add(pollInterval)}
+		t := &track{rec: rec, next: w.now(), confirmBy: w.now().Add(pollInterval)}
 		w.tracks = append(w.tracks, t)
 	}
 	return w
@@ -201,6 +205,9 @@ func failed(p deploy.RolloutPhase) bool {
 
 // round looks at every record for which there is a reason to.
 func (w *waiter) round(ctx context.Context) error {
+	if err := w.checkPresence(ctx); err != nil {
+		return err
+	}
 	for _, t := range w.tracks {
 		t.woken = time.Duration(t.heard.Swap(0))
 		if t.rec.Phase.Terminal() || t.woken == 0 && w.now().Before(t.next) {
@@ -215,9 +222,9 @@ func (w *waiter) round(ctx context.Context) error {
 
 // sleep waits for an event, the next time to look, or the end of ctx.
 func (w *waiter) sleep(ctx context.Context) error {
-	var next time.Time
+	next := w.presence.Next()
 	for _, t := range w.tracks {
-		if !t.rec.Phase.Terminal() && (next.IsZero() || t.next.Before(next)) {
+		if !t.rec.Phase.Terminal() && t.next.Before(next) {
 			next = t.next
 		}
 	}
