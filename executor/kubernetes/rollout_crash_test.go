@@ -82,7 +82,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 	run := l.deployment("now")
 	ctx, crash := context.WithCancelCause(t.Context())
 	run.Log = &listener{l.log, func(line string) {
-		if strings.Contains(line, "no old pod left") {
+		if strings.Contains(line, "pods available in ReplicaSet") {
 			crash(deploy.StopShutdown)
 		}
 	}}

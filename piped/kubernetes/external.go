@@ -331,7 +331,7 @@ func (x *Externals) policy(ctx context.Context) rollout.Policy {
 // its Deployment's condition tells, and any other the parts that its pods tell.
 func (x *Externals) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
-		if at := s.Workload.Progressing.Updated; at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
 			rec.CompletedAt = at
 			rec.Reason += "; it ended while the agent was not watching"
 			return rec

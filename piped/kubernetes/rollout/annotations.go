@@ -35,13 +35,15 @@ func hashes(annotations map[string]string) map[string]string {
 	return hashed
 }
 
-// ownedAnnotations returns the names of the pod template's annotations among fields, sorted.
-func ownedAnnotations(fields *metav1.FieldsV1) []string {
+// ownFields returns the names of the pod template's annotations among fields, sorted, and
+// whether spec.paused is one.
+func ownFields(fields *metav1.FieldsV1) (names []string, paused bool) {
 	if fields == nil {
-		return nil
+		return nil, false
 	}
 	var owned struct {
 		Spec struct {
+			Paused   json.RawMessage `json:"f:paused"`
 			Template struct {
 				Metadata struct {
 					Annotations map[string]json.RawMessage `json:"f:annotations"`
@@ -50,16 +52,15 @@ func ownedAnnotations(fields *metav1.FieldsV1) []string {
 		} `json:"f:spec"`
 	}
 	if json.Unmarshal(fields.GetRawBytes(), &owned) != nil {
-		return nil
+		return nil, false
 	}
-	var names []string
 	for field := range owned.Spec.Template.Metadata.Annotations {
 		if name, ok := strings.CutPrefix(field, "f:"); ok {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, owned.Spec.Paused != nil
 }
 
 // appliedAnnotations returns deploy.Rollout.TemplateAnnotations of a workload that was

@@ -12,11 +12,19 @@ type Snapshot struct {
 	Workload  *Workload  // nil: not found
 	Revisions []Revision // the ReplicaSets a Deployment controls; others are ignored
 	Confirmed bool       // read from the API server, not from a cache
+	// NamespaceGone: the workload is not found, or being deleted, and so is its namespace.
+	NamespaceGone bool
+	// Skew is how far the cluster's clock is ahead of the caller's.
+	Skew time.Duration
 
 	// Troubles are those of the workload's pods; PodsRead tells none from not
 	// asked.
 	Troubles []Trouble
 	PodsRead bool
+	// Stopping is how many of the pods are stopping, and StoppingUntil when the grace
+	// period of the last of them ends, by the caller's clock.
+	Stopping      int32
+	StoppingUntil time.Time
 }
 
 // Policy holds the rules an application may set and the times of the rules; zero
@@ -157,7 +165,11 @@ func (e *evaluation) decide() {
 		return
 	}
 	e.progress(state)
-	if state.complete {
+	switch {
+	case state.complete && e.adopted(state.target):
+		e.end(deploy.RolloutNoRollout, "%s: pod template unchanged, created again over its ReplicaSet %s", e.name(), state.target.Name)
+		return
+	case state.complete:
 		e.end(deploy.RolloutComplete, "%s: %s%s", e.name(), state.reason, e.restarts())
 		return
 	}
@@ -194,15 +206,23 @@ func (e *evaluation) gone() bool {
 		e.v.Progress = e.name() + ": not applied yet"
 		return true
 	case e.w == nil:
-		return e.end(deploy.RolloutGone, "%s was deleted while it rolled out", e.rec.Workload)
+		return e.end(deploy.RolloutGone, "%s was deleted while it rolled out%s", e.rec.Workload, e.because())
 	case e.rec.Phase == deploy.RolloutIntent:
 		return false
 	case e.w.UID != e.rec.UID:
 		return e.end(deploy.RolloutGone, "%s was deleted and created again while it rolled out", e.rec.Workload)
 	case e.w.Deleting:
-		return e.end(deploy.RolloutGone, "%s is being deleted", e.rec.Workload)
+		return e.end(deploy.RolloutGone, "%s is being deleted%s", e.rec.Workload, e.because())
 	}
 	return false
+}
+
+// because says why the workload is gone, if that is known.
+func (e *evaluation) because() string {
+	if e.s.NamespaceGone {
+		return ": its namespace was deleted"
+	}
+	return ""
 }
 
 // unapplied stops at a record whose apply is not known to have happened. If the
@@ -271,16 +291,32 @@ func (e *evaluation) unchanged(state state) bool {
 	return false
 }
 
-// held keeps a paused Deployment waiting with its clocks stopped.
+// adopted reports whether a Deployment that the apply created found its ReplicaSet: the
+// one from before was deleted without its pods. Times have a grain of 1 s.
+func (e *evaluation) adopted(target *Revision) bool {
+	return target != nil && e.rec.LiveBefore == "" && !target.Created.IsZero() && target.Created.Add(2*time.Second).Before(e.w.Created)
+}
+
+// held keeps a Deployment that somebody paused waiting with its clocks stopped. One that
+// Git pauses is as the commit wants it.
 func (e *evaluation) held(state state) bool {
 	if !e.w.Paused {
-		if e.rec.Phase == deploy.RolloutHeld {
+		at := e.w.resumedAt()
+		unseen := !at.IsZero() && !at.Equal(e.rec.ResumedAt)
+		if unseen {
+			e.rec.ResumedAt = at
+		}
+		if unseen || e.rec.Phase == deploy.RolloutHeld {
 			e.restartClock()
 		}
 		return false
 	}
+	if e.w.OwnPaused && !e.rec.External() {
+		e.rec.PausedInGit = e.s.Confirmed
+		return e.end(deploy.RolloutNoRollout, "%s: paused by Git: nothing rolls until it is resumed", e.name())
+	}
 	e.restartClockAt(e.rec.LastProgress)
-	e.wait(deploy.RolloutHeld, "paused, waiting until it is resumed")
+	e.wait(deploy.RolloutHeld, fmt.Sprintf("paused, waiting until it is resumed (kubectl rollout resume deployment/%s -n %s)", e.name(), e.rec.Workload.Namespace))
 	return true
 }
 

@@ -29,7 +29,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	if !newest {
 		return nil, false
 	}
-	x := external{app: app, w: w, recorded: recorded, fieldManager: fieldManager, now: now}
+	x := external{app: app, w: w, skew: s.Skew, recorded: recorded, fieldManager: fieldManager, now: now}
 	last := x.last(append(slices.Clone(others), *target))
 	if last == 0 {
 		return nil, true
@@ -50,6 +50,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 type external struct {
 	app          deploy.Rollout
 	w            *Workload
+	skew         time.Duration
 	recorded     []deploy.Rollout
 	fieldManager string
 	now          time.Time
@@ -121,9 +122,10 @@ func (x external) begun(r Revision) deploy.Rollout {
 	rec.Generation, rec.DesiredAtStart, rec.Images = x.w.Generation, x.w.Replicas, x.w.Images
 	rec.ReplicasBefore, rec.ReplicasAfter = x.w.Replicas, x.w.Replicas
 	rec.AppliedAt = x.now
-	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Before(x.now) {
-		rec.AppliedAt = at
+	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Add(-x.skew).Before(x.now) {
+		rec.AppliedAt = at.Add(-x.skew)
 	}
+	rec.ServerAppliedAt = latest(x.w.TemplateManagedAt, rec.AppliedAt.Add(x.skew))
 	rec.LastProgress, rec.SeenOld = x.now, unseen
 	return rec
 }
@@ -134,7 +136,7 @@ func (x external) overtaken(r Revision) deploy.Rollout {
 	rec := x.record(r)
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
 	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {
-		rec.AppliedAt = r.Created
+		rec.AppliedAt = r.Created.Add(-x.skew)
 	}
 	return rec
 }

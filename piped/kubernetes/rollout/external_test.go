@@ -108,3 +108,18 @@ func TestExternal(t *testing.T) {
 		})
 	}
 }
+
+// TestExternalByOneClock: a cluster's times become the agent's.
+func TestExternalByOneClock(t *testing.T) {
+	for _, skew := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+		began := epoch.Add(-2 * time.Second) // by the agent's clock
+		w := &Workload{Kind: KindDeployment, Name: "web", UID: "d1", Generation: 9, Replicas: 3, Template: Template{"B", "b"}, TemplateManager: "kubectl", TemplateManagedAt: began.Add(skew)}
+		s := Snapshot{Workload: w, Skew: skew, Revisions: []Revision{
+			{UID: "1", OwnerUID: "d1", Number: 1, Template: Template{"A", "a"}}, {UID: "2", OwnerUID: "d1", Number: 2, Template: Template{"B", "b"}},
+		}}
+		found, _ := External(deploy.Rollout{Cluster: "one"}, s, []deploy.Rollout{{DeploymentID: "d", UID: "d1", Revision: 1, TemplateDigest: "A", Phase: deploy.RolloutComplete}}, "piped", epoch)
+		if len(found) != 1 || !found[0].AppliedAt.Equal(began) || !found[0].ServerAppliedAt.Equal(began.Add(skew)) {
+			t.Errorf("skew %s: %+v, want one that began at %s", skew, found, began)
+		}
+	}
+}

@@ -28,7 +28,8 @@ func (e *evaluation) progress(s state) {
 	seenReady, seenAvailable := min(e.rec.SeenReady, s.wanted), min(e.rec.SeenAvailable, s.wanted)
 	old, seenOld := max(s.old, s.oldWanted), max(e.rec.SeenOld, s.oldWanted)
 	e.rec.Served = e.rec.Served || s.served > 0
-	moved := s.ready > seenReady || s.available > seenAvailable || old < seenOld
+	stopped := e.stopped(s)
+	moved := stopped || s.ready > seenReady || s.available > seenAvailable || old < seenOld
 	if moved && !e.stuckWhileFollowed() {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
@@ -37,6 +38,19 @@ func (e *evaluation) progress(s state) {
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable = max(seenReady, s.ready), max(seenAvailable, s.available)
 	e.rec.SeenOld = min(seenOld, old)
+}
+
+// stopped reports whether old pods that a Recreate waits for have stopped, or are
+// stopping within their grace period. They are not wanted any more, so they do not count
+// as old pods.
+func (e *evaluation) stopped(s state) bool {
+	if !e.awaitsStop(s) {
+		e.rec.SeenStopping = 0
+		return false
+	}
+	fewer := e.w.Terminating < e.rec.SeenStopping
+	e.rec.SeenStopping = e.w.Terminating
+	return fewer || e.s.PodsRead && e.now.Before(e.s.StoppingUntil)
 }
 
 // failures applies the rules by which a rollout fails, and finds when the next
@@ -74,7 +88,10 @@ func (e *evaluation) deadlineExceeded(s state) bool {
 	if c.Reason != "ProgressDeadlineExceeded" || c.Status == "True" || !s.observed {
 		return false
 	}
-	since := latest(e.rec.AppliedAt, e.rec.FollowedAt)
+	if s.target == nil && e.w.Strategy == "Recreate" { // to stop is no progress for the controller
+		return false
+	}
+	since := latest(serverAppliedAt(e.rec), e.rec.FollowedAt)
 	about := c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
 	if e.joined() {
 		about = c.Updated.Unix() > since.Unix()
@@ -113,9 +130,6 @@ func (e *evaluation) stalled(s state) bool {
 		deadline = e.p.DefaultDeadline + e.w.MinReady
 	}
 	since := e.rec.LastProgress
-	if c := e.w.Progressing; c.Reason == "DeploymentResumed" && c.Updated.Before(e.now) {
-		since = latest(since, c.Updated)
-	}
 	due := latest(since.Add(deadline+e.p.WatchdogGrace), e.calm())
 	if !e.due(due) {
 		return false

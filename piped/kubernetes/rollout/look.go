@@ -58,7 +58,7 @@ func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, e
 		return Snapshot{}, err
 	}
 	fresh.Confirmed = true
-	fresh.Troubles, fresh.PodsRead = s.Troubles, s.PodsRead
+	fresh.Troubles, fresh.Stopping, fresh.StoppingUntil, fresh.PodsRead = s.Troubles, s.Stopping, s.StoppingUntil, s.PodsRead
 	t.blind, t.retry = false, 0
 	t.confirmBy = w.now().Add(pollInterval)
 	return fresh, nil
@@ -73,10 +73,12 @@ func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict)
 		if err != nil {
 			return
 		}
-		t.troubles, t.podsAt = Explain(pods, events, now), now
+		t.troubles, t.podsAt = Explain(pods, events, now.Add(s.Skew)), now
 		soften(t.troubles, pods, s.Workload)
+		t.stopping, t.stopped = stoppingPods(pods)
+		t.stopped = t.stopped.Add(-s.Skew)
 	}
-	s.Troubles, s.PodsRead = t.troubles, true
+	s.Troubles, s.Stopping, s.StoppingUntil, s.PodsRead = t.troubles, t.stopping, t.stopped, true
 }
 
 // templateGenerationLabel holds, at a DaemonSet's pod, the number that the

@@ -75,7 +75,7 @@ func (e *evaluation) deployment() state {
 		s.available >= e.needScaled(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
 		(!e.p.WaitTermination || e.w.Terminating == 0)
 	if s.complete {
-		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, no old pod left", min(s.available, e.w.Replicas), e.w.Replicas, target.Name)
+		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, %s", min(s.available, e.w.Replicas), e.w.Replicas, target.Name, e.oldPods())
 		if s.available < e.w.Replicas && e.rec.DesiredAtStart < e.w.Replicas {
 			s.reason += fmt.Sprintf(" (%d wanted when it was applied; it does not wait for pods that scaling added since)", e.rec.DesiredAtStart)
 		}
@@ -83,6 +83,17 @@ func (e *evaluation) deployment() state {
 	s.refused = e.refused(target)
 	s.line = e.deploymentLine(s)
 	return s
+}
+
+// oldPods says at the end what is left of the old pods. None is wanted then.
+func (e *evaluation) oldPods() string {
+	switch {
+	case e.w.Terminating > 0:
+		return count(e.w.Terminating, "old pod") + " still stopping"
+	case e.w.Uncounted:
+		return "no old pod wanted"
+	}
+	return "no old pod left"
 }
 
 // scaledDown reports whether a Deployment of which no pod is wanted has none left. The
@@ -142,12 +153,22 @@ func (e *evaluation) refused(target *Revision) string {
 	return ""
 }
 
+// awaitsStop reports whether a Recreate has not made its new ReplicaSet because old pods
+// run or are stopping.
+func (e *evaluation) awaitsStop(s state) bool {
+	return e.w.Kind == KindDeployment && s.observed && s.target == nil && e.w.Strategy == "Recreate" && e.stopping(s) > 0
+}
+
+// stopping returns how many old pods run or are stopping. Older clusters do not count the
+// latter; then only the pods tell.
+func (e *evaluation) stopping(s state) int32 { return max(s.old+e.w.Terminating, e.s.Stopping) }
+
 func (e *evaluation) deploymentLine(s state) string {
 	switch {
 	case !s.observed:
 		return "waiting for the Deployment controller to act on the change"
-	case s.target == nil && s.old > 0 && e.w.Strategy == "Recreate":
-		return fmt.Sprintf("waiting for %s to stop", count(s.old, "old pod"))
+	case e.awaitsStop(s):
+		return fmt.Sprintf("waiting for %s to stop", count(e.stopping(s), "old pod"))
 	case s.target == nil:
 		return "waiting for the new ReplicaSet"
 	}
@@ -160,6 +181,9 @@ func (e *evaluation) deploymentLine(s state) string {
 	}
 	if old := max(s.old, s.oldWanted); old > 0 {
 		line += fmt.Sprintf(", %s left", count(old, "old pod"))
+	}
+	if e.p.WaitTermination && e.w.Terminating > 0 {
+		line += fmt.Sprintf(", %s still stopping", count(e.w.Terminating, "old pod"))
 	}
 	return line
 }

@@ -46,9 +46,13 @@ type tableStep struct {
 	At       string                    `json:"at"`
 	Cached   bool                      `json:"cached"` // the cache only, not confirmed
 	Gone     bool                      `json:"gone"`   // the workload is not found
+	Homeless bool                      `json:"namespaceGone"`
 	Workload map[string]any            `json:"workload"`
 	Sets     map[string]map[string]any `json:"sets"` // ReplicaSets by name; null deletes
 	Pods     *[]Trouble                `json:"pods"` // the pods' troubles, when pods are read
+
+	Stopping      int32  `json:"stopping"`      // of these pods
+	StoppingUntil string `json:"stoppingUntil"` // the end of their grace period
 
 	Want tableWant `json:"want"`
 }
@@ -220,7 +224,7 @@ func (w *tableWorld) apply(step tableStep) {
 }
 
 func (w *tableWorld) snapshot(step tableStep) Snapshot {
-	var s Snapshot
+	s := Snapshot{NamespaceGone: step.Homeless}
 	if !step.Gone {
 		live := w.read()
 		s.Workload = &live
@@ -232,6 +236,9 @@ func (w *tableWorld) snapshot(step tableStep) Snapshot {
 	}
 	if step.Pods != nil {
 		s.Troubles, s.PodsRead = *step.Pods, true
+	}
+	if s.Stopping = step.Stopping; step.StoppingUntil != "" {
+		s.StoppingUntil = epoch.Add(duration(w.t, step.StoppingUntil))
 	}
 	return s
 }

@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +75,7 @@ const (
 // need not wait for them.
 //
 // While the cluster cannot be asked nothing is decided and no clock runs. When
-// ctx ends, Wait returns its cause; records still going then become TimedOut if
+// ctx ends, Wait returns its cause and where the rollouts stood; records still going then become TimedOut if
 // it is StopTimedOut, Superseded if it is StopCancelled, and otherwise stay as
 // they are, to be waited for again after the next start. Any other error means
 // that a record could not be stored or that the cluster refuses to be asked.
@@ -93,8 +95,8 @@ func Wait(ctx context.Context, req Request) ([]deploy.Rollout, error) {
 		}
 	}
 	if ctx.Err() != nil {
+		err = w.stopped(ctx)
 		w.markStopped(ctx)
-		err = context.Cause(ctx)
 	}
 	return w.records(), err
 }
@@ -124,6 +126,8 @@ type track struct {
 
 	podsAt   time.Time // when pods were read
 	troubles []Trouble
+	stopping int32     // as Snapshot.Stopping
+	stopped  time.Time // and StoppingUntil
 
 	blind bool // the cluster could not be asked
 	retry time.Duration
@@ -266,6 +270,20 @@ func (w *waiter) giveUpRest(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stopped is the cause of ctx's end, with where the rollouts stood.
+func (w *waiter) stopped(ctx context.Context) error {
+	var lines []string
+	for _, t := range w.tracks {
+		if !t.rec.Phase.Terminal() && t.line != "" {
+			lines = append(lines, t.rec.Workload.String()+": "+strings.TrimPrefix(t.line, t.rec.Workload.Name+": "))
+		}
+	}
+	if len(lines) == 0 {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w while waiting for %s", context.Cause(ctx), strings.Join(lines, "; "))
 }
 
 // markStopped ends the records of a stage that was stopped for good.

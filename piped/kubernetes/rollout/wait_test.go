@@ -332,8 +332,9 @@ func TestWaitStopped(t *testing.T) {
 				time.Sleep(time.Second)
 				cancel(c.cause)
 				ended, err := result()
-				if !errors.Is(err, c.cause) {
-					t.Errorf("error %v, want %v", err, c.cause)
+				stood := " while waiting for Deployment shop/web: 1 of 3 new pods available, 2 old pods left"
+				if !errors.Is(err, c.cause) || !strings.HasSuffix(err.Error(), stood) {
+					t.Errorf("error %v, want %v%s", err, c.cause, stood)
 				}
 				if ended[0].Phase != c.phase || c.reason != "" && ended[0].Reason != c.reason {
 					t.Errorf("%s: %s, want %s: %s", ended[0].Phase, ended[0].Reason, c.phase, c.reason)

@@ -37,16 +37,18 @@ type Condition struct {
 // Workload is what rollout detection needs of a Deployment, StatefulSet or
 // DaemonSet. The counts are those of its status.
 type Workload struct {
-	Kind               string   `json:"kind"`
-	Name               string   `json:"name"`
-	UID                string   `json:"uid"`
-	Generation         int64    `json:"generation"`
-	ObservedGeneration int64    `json:"observedGeneration"`
-	Deleting           bool     `json:"deleting,omitempty"`
-	Paused             bool     `json:"paused,omitempty"`
-	Template           Template `json:"template"`
-	Images             string   `json:"images,omitempty"` // see deploy.Rollout
-	Selector           string   `json:"selector,omitempty"`
+	Kind               string    `json:"kind"`
+	Name               string    `json:"name"`
+	UID                string    `json:"uid"`
+	Created            time.Time `json:"created,omitzero"`
+	Generation         int64     `json:"generation"`
+	ObservedGeneration int64     `json:"observedGeneration"`
+	Deleting           bool      `json:"deleting,omitempty"`
+	Paused             bool      `json:"paused,omitempty"`
+	OwnPaused          bool      `json:"ownPaused,omitempty"` // the agent applied spec.paused
+	Template           Template  `json:"template"`
+	Images             string    `json:"images,omitempty"` // see deploy.Rollout
+	Selector           string    `json:"selector,omitempty"`
 
 	// Annotations are those of the template with a hash of each value, and
 	// OwnAnnotations the names of those that the agent applied.
@@ -74,6 +76,8 @@ type Workload struct {
 	Ready       int32 `json:"ready,omitempty"`
 	Available   int32 `json:"available,omitempty"`
 	Terminating int32 `json:"terminating,omitempty"`
+	// Uncounted: the cluster does not say how many pods are terminating.
+	Uncounted bool `json:"uncounted,omitempty"`
 
 	CurrentRevision string `json:"currentRevision,omitempty"`
 	UpdateRevision  string `json:"updateRevision,omitempty"`
@@ -125,7 +129,8 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w.MinReady = seconds(d.Spec.MinReadySeconds)
 	w.Total, w.Updated = d.Status.Replicas, d.Status.UpdatedReplicas
 	w.Ready, w.Available = d.Status.ReadyReplicas, d.Status.AvailableReplicas
-	if d.Status.TerminatingReplicas != nil {
+	w.Uncounted = d.Status.TerminatingReplicas == nil
+	if !w.Uncounted {
 		w.Terminating = *d.Status.TerminatingReplicas
 	}
 	for _, c := range d.Status.Conditions {
@@ -258,7 +263,7 @@ func convert[T, V any](u *unstructured.Unstructured, read func(*T) V) (V, error)
 
 func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector) Workload {
 	w := Workload{
-		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Created: m.CreationTimestamp.Time,
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
 	}
 	for _, entry := range m.ManagedFields {
@@ -274,7 +279,7 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 			w.ManagedAt = at
 		}
 		if entry.Manager == ownManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
-			w.OwnAnnotations = ownedAnnotations(entry.FieldsV1)
+			w.OwnAnnotations, w.OwnPaused = ownFields(entry.FieldsV1)
 		}
 		if template && entry.Time != nil && !at.Before(w.TemplateManagedAt) {
 			w.TemplateManager, w.TemplateManagedAt = entry.Manager, at
