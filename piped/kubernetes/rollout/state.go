@@ -51,7 +51,12 @@ func (e *evaluation) need(wanted int32) int32 {
 // that scales up neither delays nor fails a template already proven. Only ReplicaSets
 // tell new pods from old ones whatever their number, so other kinds need what is
 // wanted now: a smaller number would be reached with a pod missing.
-func (e *evaluation) needScaled(atStart int32) int32 { return e.need(min(atStart, e.w.Replicas)) }
+func (e *evaluation) needScaled(atStart int32) int32 {
+	if e.w.Replicas == 0 {
+		return 0
+	}
+	return max(1, e.need(min(atStart, e.w.Replicas)))
+}
 
 // deployment reads the state from the ReplicaSets the Deployment controls.
 func (e *evaluation) deployment() state {
