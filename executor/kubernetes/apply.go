@@ -256,7 +256,7 @@ func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout
 	recorded, err := w.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: provenBy})
 	for _, earlier := range recorded {
 		if earlier.Phase.Terminal() {
-			well := earlier.Phase == deploy.RolloutComplete || earlier.Phase == deploy.RolloutNoRollout
+			well := earlier.Phase == deploy.RolloutComplete || earlier.Phase == deploy.RolloutNoRollout && !earlier.PausedInGit
 			rec.ProvenBefore = well && cmp.Or(earlier.FollowedDigest, earlier.TemplateDigest) == rec.LiveBefore
 			break
 		}

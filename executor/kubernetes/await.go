@@ -129,6 +129,7 @@ func (w *work) records(objs []manifest.Object) []deploy.Rollout {
 func (w *work) policy() rollout.Policy {
 	p := w.Policy
 	p.ReadyThreshold, p.Strict, p.NoFailFast = w.set.Spec.ReadyThreshold, w.set.Spec.Strict, !w.set.Spec.FailFast
+	p.WaitTermination = w.set.Spec.WaitTermination
 	return p
 }
 
@@ -144,7 +145,7 @@ func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout,
 	saved, err := w.Store.SaveRollout(ctx, w.withoutSecrets(rec))
 	switch {
 	case err == nil && saved.Phase == deploy.RolloutComplete:
-		w.log.Successf("%s: rollout complete after %s", saved.Workload, saved.CompletedAt.Sub(saved.AppliedAt).Round(10*time.Millisecond))
+		w.log.Successf("%s: rollout complete after %s", saved.Workload, took(rec))
 	case err == nil && saved.Phase == deploy.RolloutNoRollout:
 		w.log.Infof("%s: nothing to roll out", saved.Workload)
 	}
@@ -161,6 +162,12 @@ func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout,
 		}
 	}
 	return rec, err
+}
+
+// took returns how long a rollout took, from the first apply to the end that the wait
+// found: both are of one clock.
+func took(rec deploy.Rollout) time.Duration {
+	return max(0, rec.CompletedAt.Sub(rec.AppliedAt)).Round(10 * time.Millisecond)
 }
 
 // stageError ends a stage and says whether a rollback may follow.

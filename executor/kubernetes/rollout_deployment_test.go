@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,5 +87,25 @@ func scaledTo(replicas int) func(*testing.T, *rolloutLab, deploy.Rollout) {
 	return func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
 		l.scaleTo(t, replicas)
 		l.awaitAvailable(t, replicas)
+	}
+}
+
+// TestDurationsWithAnotherClock: the agent's clock is off. How long a rollout took is
+// measured by one clock all the same.
+func TestDurationsWithAnotherClock(t *testing.T) {
+	for name, off := range map[string]time.Duration{"behind": -5 * time.Minute, "ahead": 5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.Now = func() time.Time { return time.Now().Add(off) }
+			l.succeed(t, web("1", "replicas: 1"))
+			m := regexp.MustCompile(`rollout complete after (\S+)`).FindStringSubmatch(l.said())
+			if m == nil {
+				t.Fatalf("the log does not say how long it took:\n%s", l.said())
+			}
+			if took, err := time.ParseDuration(m[1]); err != nil || took < 0 || took > time.Minute {
+				t.Errorf("it took %s, %v", took, err)
+			}
+		})
 	}
 }

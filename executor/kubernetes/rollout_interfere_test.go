@@ -8,7 +8,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
@@ -31,9 +33,14 @@ func TestRolloutsAndAutoscalers(t *testing.T) {
 	scale := func(replicas int) func(*testing.T, *rolloutLab, deploy.StageRun) {
 		return func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.scaleTo(t, replicas) }
 	}
-	anyCount := func(set string) string { return "re:" + available("[2-6] of [2-6]", set) }
+	// Either all pods are there already, or the end says why fewer are enough.
+	scaledUp := `re:SUCCESS\nComplete: web: (6 of 6 pods available in ReplicaSet web#2, no old pod left|` +
+		`[3-5] of 6 pods available in ReplicaSet web#2, no old pod left \(3 wanted when it was applied; it does not wait for pods that scaling added since\))`
+	anyCount := func(set string) string {
+		return "re:" + available("[2-6] of [2-6]", set) + `( \([2-6] wanted when it was applied; .*\))?`
+	}
 	runRollouts(t, []rolloutCase{
-		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: "re:" + available("[3-6] of 6", "web#2"), sets: 2},
+		{name: "scaled up during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(6), want: scaledUp, sets: 2},
 		{name: "scaled down during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(1), want: "re:" + available("1 of 1", "web#2"), sets: 2},
 		{name: "scaled to zero during the rollout", before: first, change: slowly(web("2", "replicas: 3")), at: rolling, during: scale(0), want: available("0 of 0", "web#2"), sets: 2},
 		{name: "scaled up afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(6), want: available("3 of 3", "web#2"), sets: 2},
@@ -86,11 +93,32 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			})
 			pause(false)(t, l)
 		}, want: available("3 of 3", "web#2"), sets: 2},
+		{name: "paused by Git, and resumed by the next commit", before: first, change: web("2", "replicas: 3, paused: true"), taken: true,
+			after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+				l.manifests = web("2", "replicas: 3")
+				later := l.deployment("later")
+				l.check(t, available("3 of 3", "web#2"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+			}, want: "SUCCESS\nNoRollout: web: paused by Git: nothing rolls until it is resumed", sets: 2},
+		{name: "Recreate waits for a pod that stops slowly", before: recreate("1"), prepare: holdPods(true), change: recreate("2"), at: "web: waiting for 1 old pod to stop",
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { holdPods(false)(t, l) }, want: available("1 of 1", "web#2"), sets: 2},
 		{name: "deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
 			if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was deleted while it rolled out\nGone: Deployment NS/web was deleted while it rolled out"},
+		{name: "its namespace deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			if err := l.client.CoreV1().Namespaces().Delete(t.Context(), l.ns, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+			eventually(t, func() string {
+				ns, err := l.client.CoreV1().Namespaces().Get(t.Context(), l.ns, metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return ""
+				}
+				return fmt.Sprintf("the namespace is there: %v, %v", ns.Status, err)
+			})
+		}, want: "re:FAILURE, no rollback: Deployment NS/web: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted" +
+			"\nGone: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted"},
 		{name: "another image by hand", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
 			l.patch(t, "kubectl-set", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:9"}]}}}}`)
 		}, want: `FAILURE, no rollback: Deployment NS/web: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended` +
@@ -108,7 +136,12 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 2},
 		{name: "restarted by hand in the middle", before: first, change: second, at: rolling,
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) }, want: available("3 of 3", "web#3"), sets: 3},
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) },
+			want:   available("3 of 3", "web#3") + `, after a restart by field manager "kubectl-rollout"`, sets: 3},
+		{name: "an annotation of ours undone in the middle", before: checksum("1", second), change: checksum("2", second), at: rolling, taken: true,
+			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+				l.patch(t, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"checksum/config":"1"}}}}}`)
+			}, want: "FAILURE, no rollback: Deployment NS/web: " + undone + "\nSuperseded: " + undone},
 		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
 			l.restart(t)
 			eventually(t, func() string {
@@ -130,6 +163,37 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 		{name: "a sidecar is put into each pod", before: first, prepare: injectSidecar, change: second, after: wantSidecar, want: available("3 of 3", "web#2"), sets: 2},
 	})
 }
+
+func recreate(image string) string {
+	return web(image, "replicas: 1, progressDeadlineSeconds: 4, strategy: {type: Recreate}")
+}
+
+// holdPods gives the pods of "web" a finalizer, or takes it from them.
+func holdPods(hold bool) func(*testing.T, *rolloutLab) {
+	patch := `{"metadata":{"finalizers":null}}`
+	if hold {
+		patch = `{"metadata":{"finalizers":["example.test/hold"]}}`
+	}
+	return func(t *testing.T, l *rolloutLab) {
+		pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, pod := range pods.Items {
+			if _, err := l.client.CoreV1().Pods(l.ns).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// checksum gives the pod template of manifests an annotation.
+func checksum(value, manifests string) string {
+	return strings.ReplaceAll(manifests, "template: {metadata: {", `template: {metadata: {annotations: {checksum/config: "`+value+`"}, `)
+}
+
+const undone = `field manager "kubectl-rollout" changed annotation checksum/config of the pod template of Deployment NS/web before the rollout ended`
 
 // deleteSet deletes the ReplicaSet of a revision.
 func (l *rolloutLab) deleteSet(t *testing.T, revision string) {

@@ -193,10 +193,15 @@ func (l *rolloutLab) told(t *testing.T, run deploy.StageRun, result deploy.Stage
 	for _, rs := range sets {
 		text = strings.ReplaceAll(text, "ReplicaSet "+rs.Name, "ReplicaSet "+metav1.GetControllerOf(&rs).Name+"#"+rs.Annotations[rollout.RevisionAnnotation])
 	}
+	text = stillStopping.ReplaceAllString(text, "no old pod left")
 	return podName.ReplaceAllString(text, "$1-POD")
 }
 
 var podName = regexp.MustCompile(`\b(web)-[0-9a-z]+-[0-9a-z]{5}\b`)
+
+// stillStopping is what the end of a rollout says when it was faster than its old pods;
+// which of both is true is up to the nodes.
+var stillStopping = regexp.MustCompile(`\d+ old pods? still stopping`)
 
 // checkTarget: a rollout that ended well names the ReplicaSet that carries its
 // template.

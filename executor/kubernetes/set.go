@@ -41,6 +41,7 @@ type setSpec struct {
 	TakeOver            bool     `json:"takeOver,omitempty"`
 	ReadyThreshold      int      `json:"readyThreshold"`
 	Strict              bool     `json:"strict,omitempty"`
+	WaitTermination     bool     `json:"waitTermination,omitempty"`
 	FailFast            bool     `json:"failFast"`
 	Prune               bool     `json:"prune,omitempty"`
 	PruneKinds          []string `json:"pruneKinds,omitempty"`
@@ -57,7 +58,7 @@ func specOf(c *config.Application) setSpec {
 	return setSpec{
 		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
 		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
-		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, FailFast: k.FailFast,
+		ReadyThreshold: int(k.ReadyThreshold), Strict: k.Strict, WaitTermination: k.WaitTermination, FailFast: k.FailFast,
 		Prune: k.QuickSync.Prune, PruneKinds: k.PruneKinds, HealthChecks: k.HealthChecks, Drift: c.DriftDetection, Propagation: k.ConfigPropagation,
 	}
 }

@@ -58,6 +58,7 @@ func TestSpecOf(t *testing.T) {
   pruneKinds: [Namespace]
   readyThreshold: 80
   strict: true
+  waitTermination: true
   failFast: false
   takeOver: true
   variantLabel: {key: example.com/v, primaryValue: main}
@@ -70,7 +71,7 @@ func TestSpecOf(t *testing.T) {
 				{Paths: []string{"/data"}, Mode: config.IgnoreObserve},
 			}},
 			VariantKey: "example.com/v", PrimaryValue: "main", AutoCreateNamespace: true, TakeOver: true,
-			ReadyThreshold: 80, Strict: true, Prune: true, PruneKinds: []string{"Namespace"},
+			ReadyThreshold: 80, Strict: true, WaitTermination: true, Prune: true, PruneKinds: []string{"Namespace"},
 		}},
 	}
 	for _, c := range cases {

@@ -107,9 +107,9 @@ func TestApplicationEveryField(t *testing.T) {
 			},
 			ReadyThreshold: 80,
 			TrafficRouting: kubernetes.TrafficRouting{Method: kubernetes.PodSelector},
-			Strict:         true,
-			PruneKinds:     []string{"Namespace"},
-			TakeOver:       true,
+			Strict:         true, WaitTermination: true,
+			PruneKinds: []string{"Namespace"},
+			TakeOver:   true,
 		},
 	}
 	got := parseCase(t, "valid-every-field")

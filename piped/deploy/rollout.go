@@ -110,28 +110,46 @@ type Rollout struct {
 	ReplicasAfter  int32 // desired when the rollout was looked at last
 	Parts          RolloutParts
 
+	// PausedInGit: it ended because Git itself pauses the workload.
+	PausedInGit bool
+
 	// ProvenBefore: an earlier rollout of the template found live had ended well.
 	// Pods that are down since are no reason to wait if the template stays.
 	ProvenBefore bool
 
-	// TemplateBase is TemplateDigest with the template's annotations left out.
-	// FollowedDigest, when set, is what is waited for instead of TemplateDigest:
-	// someone restarted the workload by hand (a change of the template's
-	// annotations only) at FollowedAt.
-	TemplateBase   string
-	FollowedDigest string
-	FollowedAt     time.Time
+	// TemplateBase is TemplateDigest with the template's annotations left out, and
+	// TemplateAnnotations names the annotations of the template that the agent applied,
+	// with a hash of each value ("" when there are none).
+	// FollowedDigest, when set, is what is waited for instead of TemplateDigest: field
+	// manager FollowedBy restarted the workload (a change of other annotations of the
+	// template only) at FollowedAt, the cluster's time. Followed counts such changes.
+	TemplateBase        string
+	TemplateAnnotations string
+	FollowedDigest      string
+	FollowedAt          time.Time
+	FollowedBy          string
+	Followed            int32
 
-	// AppliedAt is the server's time of the apply; LastProgress the last moment
-	// progress was seen, Progress what was seen then. The Seen counts are what
-	// the next progress is measured against: the most new pods ready and
-	// available, the fewest old ones.
-	AppliedAt     time.Time
-	LastProgress  time.Time
-	Progress      string
-	SeenReady     int32
-	SeenAvailable int32
-	SeenOld       int32
+	// Served: a pod of the applied template, or of one that was followed, has been
+	// available since the first apply.
+	Served bool
+
+	// AppliedAt is when the API server answered the first apply, by the agent's clock, as
+	// every time here that is not said to be the cluster's: durations come from one
+	// clock. ServerAppliedAt is the cluster's time of the last apply, which the times of
+	// its conditions and events are compared with, and ResumedAt that of the last time
+	// the workload was resumed. LastProgress is the last moment progress was seen,
+	// Progress what was seen then. The Seen counts are what the next progress is
+	// measured against: the most new pods ready and available, the fewest old ones.
+	AppliedAt       time.Time
+	ServerAppliedAt time.Time
+	ResumedAt       time.Time
+	LastProgress    time.Time
+	Progress        string
+	SeenReady       int32
+	SeenAvailable   int32
+	SeenOld         int32
+	SeenStopping    int32 // old pods that were stopping when that was seen last
 
 	// FailingSince is when pods or the ReplicaSet began to be refused,
 	// TroubleSince when pods began to fail in a way that waiting does not heal;

@@ -22,8 +22,9 @@ var errCredentials = errors.New("the cluster does not accept the agent's credent
 type contact struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	last Contact
+	mu    sync.Mutex
+	last  Contact
+	clock clock // of the API server
 }
 
 // wrap returns a transport that notes what comes of the requests to next.
@@ -35,7 +36,11 @@ type noting struct {
 }
 
 func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := n.contact.now()
 	resp, err := n.next.RoundTrip(r)
+	if err == nil {
+		n.contact.noteClock(sent, resp.Header.Get("Date"))
+	}
 	switch {
 	case errors.Is(err, context.Canceled): // by the agent: it tells nothing
 	case err != nil:

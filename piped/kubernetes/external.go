@@ -50,8 +50,9 @@ type Externals struct {
 	cfg     ExternalConfig
 	started time.Time
 
-	mu    sync.Mutex
-	known map[types.NamespacedName]*knownWorkload
+	mu       sync.Mutex
+	known    map[types.NamespacedName]*knownWorkload
+	presence rollout.Presence // of the cluster, asked while a record is open
 }
 
 // knownWorkload is what Externals remembers of a Deployment.
@@ -269,7 +270,7 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 
 // follow takes the open record on to where s shows it.
 func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
-	policy := rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager, Since: x.started}
+	policy := x.policy(ctx)
 	s.PodsRead = true // pods are not looked at
 	shown := x.cfg.Now()
 	v := rollout.Evaluate(*known.open, s, policy, x.cfg.Now())
@@ -306,11 +307,32 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 	return nil
 }
 
+// policy returns the rules by which open records end. What ends a rollout by time counts
+// no time in which the cluster or its controllers were away.
+func (x *Externals) policy(ctx context.Context) rollout.Policy {
+	if now := x.cfg.Now(); x.presence.Due(now) {
+		ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+		defer cancel()
+		lease, err := x.cfg.Observer.Controllers(ctx)
+		if err != nil {
+			x.presence.Lost(now, err)
+		} else if was := x.presence.Seen(now, lease); was > 0 {
+			for _, known := range x.known {
+				if known.open != nil {
+					later := rollout.Postponed(*known.open, was, now)
+					known.open = &later
+				}
+			}
+		}
+	}
+	return x.presence.Policy(rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager}, x.started)
+}
+
 // ended gives a rollout that was complete before the agent watched the end that
 // its Deployment's condition tells, and any other the parts that its pods tell.
 func (x *Externals) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
-		if at := s.Workload.Progressing.Updated; at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
 			rec.CompletedAt = at
 			rec.Reason += "; it ended while the agent was not watching"
 			return rec

@@ -78,6 +78,8 @@ type Observer struct {
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
 	watched map[string]*scope           // of workloads, by kind: those that were begun
 	changed func(application string, w rollout.Workload)
+
+	lease *lease
 }
 
 var _ rollout.Observer = (*Observer)(nil)
@@ -100,8 +102,12 @@ func NewObserver(c *Cluster, controller *Controller) *Observer {
 			return nil, nil
 		}},
 	})
+	o.lease = newLease(c)
 	return o
 }
+
+// Controllers implements rollout.Observer.
+func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
 
 // Follow has the namespaces of these objects watched where the agent may not watch
 // workloads in the whole cluster. It starts nothing by itself.
@@ -213,7 +219,7 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	if !ok {
 		return s, nil
 	}
-	s.Workload = &kept.workload
+	s.Workload, s.Skew = &kept.workload, o.cluster.Skew()
 	if kept.workload.Kind != rollout.KindDeployment {
 		return s, nil
 	}
@@ -257,16 +263,20 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 	}
 	live, err := o.cluster.dynamic.Resource(gvr).Namespace(rec.Workload.Namespace).Get(ctx, rec.Workload.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		s.NamespaceGone = o.namespaceGone(ctx, rec.Workload.Namespace)
 		return s, nil
 	}
 	if err != nil {
 		return s, o.cluster.Classify(fmt.Errorf("read %s: %w", rec.Workload, err))
 	}
+	if live.GetDeletionTimestamp() != nil {
+		s.NamespaceGone = o.namespaceGone(ctx, rec.Workload.Namespace)
+	}
 	w, err := rollout.WorkloadFrom(live)
 	if err != nil {
 		return s, err
 	}
-	s.Workload = &w
+	s.Workload, s.Skew = &w, o.cluster.Skew()
 	if w.Kind != rollout.KindDeployment {
 		return s, nil
 	}
@@ -283,6 +293,12 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 		s.Revisions = append(s.Revisions, r)
 	}
 	return s, nil
+}
+
+// namespaceGone reports whether a namespace is known to be deleted, or to be about to.
+func (o *Observer) namespaceGone(ctx context.Context, name string) bool {
+	ns, err := o.cluster.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil
 }
 
 // Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out
@@ -312,7 +328,7 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	// only events tell, and only those about this rollout.
 	own, err := o.events(ctx, rec.Workload.Namespace, s.Workload.UID)
 	for _, e := range own {
-		if !e.LastTimestamp.Time.Before(rec.AppliedAt.Truncate(time.Second)) {
+		if !e.LastTimestamp.Time.Before(rec.ServerAppliedAt.Truncate(time.Second)) {
 			events = append(events, e)
 		}
 	}

@@ -106,7 +106,7 @@ func (l *rolloutLab) apply(t *testing.T, stage, text string) deploy.Rollout {
 	client := l.Dynamic().Resource(workloadResources[obj.GetKind()]).Namespace(l.ns)
 
 	ref := manifest.Ref(obj)
-	rec := deploy.Rollout{ID: deploy.RolloutID("d", stage, l.Name(), ref), StageID: stage, Cluster: l.Name(), Workload: ref}
+	rec := deploy.Rollout{ID: deploy.RolloutID("d", stage, l.Name(), ref), DeploymentID: "d", StageID: stage, Cluster: l.Name(), Workload: ref}
 	var before *rollout.Workload
 	switch live, err := client.Get(ctx, obj.GetName(), metav1.GetOptions{}); {
 	case err == nil:

@@ -208,7 +208,9 @@ func (x *Scalings) look(ctx context.Context, key scaledWorkload) error {
 		Group: "apps", Version: "v1", Kind: key.kind, Namespace: key.Namespace, Name: key.Name,
 	}}
 	if kept, ok := x.watches[key.kind].Get(key.NamespacedName).(*keptWorkload); ok {
-		w, app.ApplicationID = &kept.workload, kept.application
+		scaled := kept.workload
+		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.cluster.Skew()) // by the agent's clock
+		w, app.ApplicationID = &scaled, kept.application
 	}
 	for {
 		next, rec := x.known[key].Look(app, w, x.cfg.Policy, x.cfg.Now())

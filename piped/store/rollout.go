@@ -35,12 +35,20 @@ type rolloutBody struct {
 	TemplateBase   string           `json:"templateBase,omitempty"`
 	FollowedDigest string           `json:"followedDigest,omitempty"`
 	FollowedAt     int64            `json:"followedAt,omitempty"`
+	FollowedBy     string           `json:"followedBy,omitempty"`
+	Followed       int32            `json:"followed,omitempty"`
+	Annotations    string           `json:"templateAnnotations,omitempty"`
+	Served         bool             `json:"served,omitempty"`
+	PausedInGit    bool             `json:"pausedInGit,omitempty"`
 	AppliedAt      int64            `json:"appliedAt,omitempty"`
+	ServerApplied  int64            `json:"serverAppliedAt,omitempty"`
+	ResumedAt      int64            `json:"resumedAt,omitempty"`
 	LastProgress   int64            `json:"lastProgress,omitempty"`
 	Progress       string           `json:"progress,omitempty"`
 	SeenReady      int32            `json:"seenReady,omitempty"`
 	SeenAvailable  int32            `json:"seenAvailable,omitempty"`
 	SeenOld        int32            `json:"seenOld,omitempty"`
+	SeenStopping   int32            `json:"seenStopping,omitempty"`
 	FailingSince   int64            `json:"failingSince,omitempty"`
 	TroubleSince   int64            `json:"troubleSince,omitempty"`
 }
@@ -76,8 +84,10 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	}
 	r.AppliedAt, r.LastProgress, r.Progress = fromMilli(b.AppliedAt), fromMilli(b.LastProgress), b.Progress
 	r.ReplicasBefore, r.ProvenBefore, r.TemplateBase = b.ReplicasBefore, b.ProvenBefore, b.TemplateBase
-	r.FollowedDigest, r.FollowedAt = b.FollowedDigest, fromMilli(b.FollowedAt)
-	r.SeenReady, r.SeenAvailable, r.SeenOld = b.SeenReady, b.SeenAvailable, b.SeenOld
+	r.FollowedDigest, r.FollowedAt, r.FollowedBy, r.Followed = b.FollowedDigest, fromMilli(b.FollowedAt), b.FollowedBy, b.Followed
+	r.ServerAppliedAt, r.ResumedAt = fromMilli(b.ServerApplied), fromMilli(b.ResumedAt)
+	r.TemplateAnnotations, r.Served, r.PausedInGit = b.Annotations, b.Served, b.PausedInGit
+	r.SeenReady, r.SeenAvailable, r.SeenOld, r.SeenStopping = b.SeenReady, b.SeenAvailable, b.SeenOld, b.SeenStopping
 	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
 	r.StartedAt, r.CreatedAt = fromMilli(startedAt), fromMilli(createdAt)
 	r.UpdatedAt, r.CompletedAt = fromMilli(updatedAt), fromMilli(completedAt)
@@ -91,8 +101,9 @@ func rolloutText(r deploy.Rollout) (string, error) {
 		Revision: r.Revision, DesiredAtStart: r.DesiredAtStart, AppliedAt: toMilli(r.AppliedAt),
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
 		ReplicasBefore: r.ReplicasBefore, ProvenBefore: r.ProvenBefore, TemplateBase: r.TemplateBase,
-		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt),
-		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld,
+		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt), FollowedBy: r.FollowedBy, Followed: r.Followed,
+		ServerApplied: toMilli(r.ServerAppliedAt), ResumedAt: toMilli(r.ResumedAt), Annotations: r.TemplateAnnotations, Served: r.Served, PausedInGit: r.PausedInGit,
+		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld, SeenStopping: r.SeenStopping,
 		FailingSince: toMilli(r.FailingSince), TroubleSince: toMilli(r.TroubleSince),
 		SupersededBy: r.SupersededBy, Application: r.ApplicationName, Commit: r.Commit, ReplicasAfter: &r.ReplicasAfter,
 		ScheduleMillis: r.Parts.Schedule.Millis(), PullMillis: r.Parts.Pull.Millis(), ReadyMillis: r.Parts.Ready.Millis(),
@@ -147,7 +158,7 @@ func dated(r deploy.Rollout, now time.Time) deploy.Rollout {
 	if r.Version == 0 {
 		r.CreatedAt = now
 	}
-	for _, at := range []*time.Time{&r.AppliedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince, &r.CompletedAt, &r.CreatedAt, &now} {
+	for _, at := range []*time.Time{&r.AppliedAt, &r.ServerAppliedAt, &r.ResumedAt, &r.LastProgress, &r.FollowedAt, &r.FailingSince, &r.TroubleSince, &r.CompletedAt, &r.CreatedAt, &now} {
 		*at = milli(*at)
 	}
 	if r.Version == 0 || !r.External() && r.StartedAt.Equal(r.CreatedAt) {

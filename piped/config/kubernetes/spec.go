@@ -23,6 +23,8 @@ type Spec struct {
 	ReadyThreshold strict.Percent `yaml:"readyThreshold"`
 	// Strict ends rollouts by the upstream rule of `kubectl rollout status`.
 	Strict bool `yaml:"strict"`
+	// WaitTermination waits until old pods are gone, not only stopping.
+	WaitTermination bool `yaml:"waitTermination"`
 	// FailFast fails a rollout on image and crash errors without waiting for
 	// its deadline.
 	FailFast bool `yaml:"failFast"`

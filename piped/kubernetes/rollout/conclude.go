@@ -41,9 +41,7 @@ func (w *waiter) conclusion(ctx context.Context, t *track, phase deploy.RolloutP
 	if w.req.Observer != nil {
 		if s, err := w.req.Observer.Confirm(ctx, rec); err == nil {
 			s.Confirmed = true
-			policy := w.req.Policy
-			policy.Since = t.since
-			v := Evaluate(rec, s, policy, w.now())
+			v := Evaluate(rec, s, w.policy(), w.now())
 			if rec, known = v.Record, true; v.Mark {
 				rec = Measured(ctx, w.req.Observer, rec, s)
 			}

@@ -93,7 +93,7 @@ metadata:
   generation: 7
   deletionTimestamp: "2026-03-01T12:00:09Z"
   managedFields:
-  - {manager: piped, operation: Apply, time: "2026-03-01T12:00:01Z", fieldsV1: {"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {}}}}}
+  - {manager: piped, operation: Apply, time: "2026-03-01T12:00:01Z", fieldsV1: {"f:spec": {"f:paused": {}, "f:replicas": {}, "f:template": {"f:metadata": {"f:annotations": {".": {}, "f:checksum/config": {}}}, "f:spec": {}}}}}
   - {manager: kubectl-rollout, operation: Update, time: "2026-03-01T12:00:01Z", fieldsV1: {"f:spec": {"f:template": {"f:metadata": {}}}}}
   - {manager: scaler, operation: Update, subresource: scale, time: "2026-03-01T12:00:04Z", fieldsV1: {"f:spec": {"f:replicas": {}}}}
   - {manager: kube-controller-manager, operation: Update, subresource: status, time: "2026-03-01T12:00:05Z", fieldsV1: {"f:status": {}}}
@@ -104,7 +104,7 @@ spec:
   progressDeadlineSeconds: 60
   strategy: {type: Recreate}
   selector: {matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "web:1"}, {name: log, image: "log:2"}]}}
+  template: {metadata: {labels: {app: web}, annotations: {checksum/config: "1", note: x}}, spec: {containers: [{name: app, image: "web:1"}, {name: log, image: "log:2"}]}}
 status:
   observedGeneration: 6
   replicas: 4
@@ -129,6 +129,7 @@ func TestWorkloadFromADeployment(t *testing.T) {
 	want := Workload{
 		Kind: KindDeployment, Name: "web", UID: "u1", Generation: 7, ObservedGeneration: 6, Deleting: true, Paused: true,
 		Template: ObjectTemplate(&u), Images: "web:1 log:2", Selector: "app=web,tier in (a,b)",
+		Annotations: map[string]string{"checksum/config": "6b86b273ff34fce1", "note": "2d711642b726b044"}, OwnAnnotations: []string{"checksum/config"}, OwnPaused: true,
 		TemplateManager: "kubectl-rollout", TemplateManagedAt: epoch.Add(time.Second), ManagedAt: epoch.Add(5 * time.Second),
 		ScaledBy: "scaler", ScaledAt: epoch.Add(4 * time.Second),
 		Replicas: 4, Strategy: "Recreate", Deadline: time.Minute, MinReady: 5 * time.Second,
@@ -157,7 +158,7 @@ func TestWorkloadFromOtherKinds(t *testing.T) {
 			status: {observedGeneration: 2, desiredNumberScheduled: 5, currentNumberScheduled: 4, updatedNumberScheduled: 3, numberReady: 2, numberAvailable: 1}}`,
 			Workload{Kind: KindDaemonSet, Name: "agent", UID: "u", Selector: "app=agent", ObservedGeneration: 2, Replicas: 5, Strategy: "OnDelete", Total: 4, Updated: 3, Ready: 2, Available: 1}},
 		{`{kind: Deployment, metadata: {name: web, uid: u}, spec: {selector: {matchLabels: {app: web}}, progressDeadlineSeconds: 2147483647}}`,
-			Workload{Kind: KindDeployment, Name: "web", UID: "u", Selector: "app=web", Replicas: 1}},
+			Workload{Kind: KindDeployment, Name: "web", UID: "u", Selector: "app=web", Replicas: 1, Uncounted: true}},
 	} {
 		t.Run(c.want.Kind, func(t *testing.T) {
 			var u unstructured.Unstructured

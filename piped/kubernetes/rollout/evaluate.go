@@ -12,11 +12,19 @@ type Snapshot struct {
 	Workload  *Workload  // nil: not found
 	Revisions []Revision // the ReplicaSets a Deployment controls; others are ignored
 	Confirmed bool       // read from the API server, not from a cache
+	// NamespaceGone: the workload is not found, or being deleted, and so is its namespace.
+	NamespaceGone bool
+	// Skew is how far the cluster's clock is ahead of the caller's.
+	Skew time.Duration
 
 	// Troubles are those of the workload's pods; PodsRead tells none from not
 	// asked.
 	Troubles []Trouble
 	PodsRead bool
+	// Stopping is how many of the pods are stopping, and StoppingUntil when the grace
+	// period of the last of them ends, by the caller's clock.
+	Stopping      int32
+	StoppingUntil time.Time
 }
 
 // Policy holds the rules an application may set and the times of the rules; zero
@@ -48,9 +56,17 @@ type Policy struct {
 	// PodsAfter is how long there must be no progress before pods are read, to
 	// say why. Default 5 s.
 	PodsAfter time.Duration
-	// Since is when watching began: the watchdog never fires on the first look
-	// after a restart. Wait sets it.
-	Since time.Time
+	// OutageGrace is how long controllers and nodes have to act after an outage before a
+	// rollout may fail. Default 30 s.
+	OutageGrace time.Duration
+
+	// Since is when watching began, or the cluster was back after an outage, and Returned
+	// says that it was the latter: no deadline fails a rollout before a grace from then.
+	// Away says why the controllers do not act; then no rollout fails at all. Wait sets
+	// all three.
+	Since    time.Time
+	Returned bool
+	Away     string
 }
 
 func (p Policy) withDefaults() Policy {
@@ -64,11 +80,12 @@ func (p Policy) withDefaults() Policy {
 	def(&p.FailureGrace, 60*time.Second)
 	def(&p.FailFastAfter, 90*time.Second)
 	def(&p.PodsAfter, 5*time.Second)
+	def(&p.OutageGrace, 30*time.Second)
 	if p.ReadyThreshold <= 0 || p.ReadyThreshold > 100 {
 		p.ReadyThreshold = 100
 	}
 	if p.FieldManager == "" {
-		p.FieldManager = "piped"
+		p.FieldManager = ownManager
 	}
 	return p
 }
@@ -87,6 +104,8 @@ type Verdict struct {
 	WakeAfter time.Duration
 	// Progress says in one line where the rollout is; "" when s does not tell.
 	Progress string
+	// Note is a line to be logged once, before Progress; "" for none.
+	Note string
 }
 
 // Evaluate decides what s means for the rollout rec at the time now. It is pure.
@@ -146,8 +165,12 @@ func (e *evaluation) decide() {
 		return
 	}
 	e.progress(state)
-	if state.complete {
-		e.end(deploy.RolloutComplete, "%s: %s", e.name(), state.reason)
+	switch {
+	case state.complete && e.adopted(state.target):
+		e.end(deploy.RolloutNoRollout, "%s: pod template unchanged, created again over its ReplicaSet %s", e.name(), state.target.Name)
+		return
+	case state.complete:
+		e.end(deploy.RolloutComplete, "%s: %s%s", e.name(), state.reason, e.restarts())
 		return
 	}
 	e.failures(state)
@@ -183,15 +206,23 @@ func (e *evaluation) gone() bool {
 		e.v.Progress = e.name() + ": not applied yet"
 		return true
 	case e.w == nil:
-		return e.end(deploy.RolloutGone, "%s was deleted while it rolled out", e.rec.Workload)
+		return e.end(deploy.RolloutGone, "%s was deleted while it rolled out%s", e.rec.Workload, e.because())
 	case e.rec.Phase == deploy.RolloutIntent:
 		return false
 	case e.w.UID != e.rec.UID:
 		return e.end(deploy.RolloutGone, "%s was deleted and created again while it rolled out", e.rec.Workload)
 	case e.w.Deleting:
-		return e.end(deploy.RolloutGone, "%s is being deleted", e.rec.Workload)
+		return e.end(deploy.RolloutGone, "%s is being deleted%s", e.rec.Workload, e.because())
 	}
 	return false
+}
+
+// because says why the workload is gone, if that is known.
+func (e *evaluation) because() string {
+	if e.s.NamespaceGone {
+		return ": its namespace was deleted"
+	}
+	return ""
 }
 
 // unapplied stops at a record whose apply is not known to have happened. If the
@@ -223,54 +254,6 @@ func (e *evaluation) older() bool {
 	}
 	e.v.WakeAfter = time.Second
 	return true
-}
-
-// otherTemplate handles a template that is not ours: a restart by hand is
-// followed, anything else takes the rollout over.
-func (e *evaluation) otherTemplate() bool {
-	if e.w.Template.Digest == e.waitsFor() {
-		return false
-	}
-	manager := e.w.TemplateManager
-	if e.w.Template.Base == e.rec.TemplateBase && manager != e.p.FieldManager {
-		e.follow()
-		return false
-	}
-	if e.s.Confirmed {
-		e.rec.SupersededBy = manager
-	}
-	switch manager {
-	case e.p.FieldManager:
-		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
-	case "":
-		manager = "someone else"
-	default:
-		manager = fmt.Sprintf("field manager %q", manager)
-	}
-	return e.end(deploy.RolloutSuperseded, "%s changed the pod template of %s before the rollout ended", manager, e.rec.Workload)
-}
-
-// waitsFor returns the digest of the template whose rollout is waited for.
-func (e *evaluation) waitsFor() string {
-	if e.rec.FollowedDigest != "" {
-		return e.rec.FollowedDigest
-	}
-	return e.rec.TemplateDigest
-}
-
-// follow goes on with a template that a restart by hand made of ours: its
-// rollout begins anew.
-func (e *evaluation) follow() {
-	e.rec.FollowedDigest = e.w.Template.Digest
-	e.rec.FollowedAt = e.now
-	if e.w.TemplateManagedAt.After(e.now) {
-		e.rec.FollowedAt = e.w.TemplateManagedAt
-	}
-	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
-	e.rec.Generation = e.w.Generation // older snapshots no longer count
-	e.rec.Phase = deploy.RolloutProgressing
-	e.rec.Reason = e.name() + ": restarted by hand, following the restart"
-	e.restartClock()
 }
 
 // nothingRolls ends the rollout of a workload that replaces pods only when
@@ -308,16 +291,32 @@ func (e *evaluation) unchanged(state state) bool {
 	return false
 }
 
-// held keeps a paused Deployment waiting with its clocks stopped.
+// adopted reports whether a Deployment that the apply created found its ReplicaSet: the
+// one from before was deleted without its pods. Times have a grain of 1 s.
+func (e *evaluation) adopted(target *Revision) bool {
+	return target != nil && e.rec.LiveBefore == "" && !target.Created.IsZero() && target.Created.Add(2*time.Second).Before(e.w.Created)
+}
+
+// held keeps a Deployment that somebody paused waiting with its clocks stopped. One that
+// Git pauses is as the commit wants it.
 func (e *evaluation) held(state state) bool {
 	if !e.w.Paused {
-		if e.rec.Phase == deploy.RolloutHeld {
+		at := e.w.resumedAt()
+		unseen := !at.IsZero() && !at.Equal(e.rec.ResumedAt)
+		if unseen {
+			e.rec.ResumedAt = at
+		}
+		if unseen || e.rec.Phase == deploy.RolloutHeld {
 			e.restartClock()
 		}
 		return false
 	}
+	if e.w.OwnPaused && !e.rec.External() {
+		e.rec.PausedInGit = e.s.Confirmed
+		return e.end(deploy.RolloutNoRollout, "%s: paused by Git: nothing rolls until it is resumed", e.name())
+	}
 	e.restartClockAt(e.rec.LastProgress)
-	e.wait(deploy.RolloutHeld, "paused, waiting until it is resumed")
+	e.wait(deploy.RolloutHeld, fmt.Sprintf("paused, waiting until it is resumed (kubectl rollout resume deployment/%s -n %s)", e.name(), e.rec.Workload.Namespace))
 	return true
 }
 

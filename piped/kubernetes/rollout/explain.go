@@ -143,6 +143,17 @@ func stopping(pod *corev1.Pod, now time.Time) (Trouble, bool) {
 	return Trouble{Pod: pod.Name, Text: text}, true
 }
 
+// stoppingPods returns how many pods are stopping, and when the grace period of the last
+// of them ends, with the time that stopping may take on top.
+func stoppingPods(pods []corev1.Pod) (n int32, until time.Time) {
+	for i := range pods {
+		if at := pods[i].DeletionTimestamp; at != nil {
+			n, until = n+1, latest(until, at.Add(slowStop))
+		}
+	}
+	return n, until
+}
+
 // containers returns the statuses of init containers first: they must end
 // before the others start.
 func containers(pod *corev1.Pod) []corev1.ContainerStatus {

@@ -29,7 +29,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	if !newest {
 		return nil, false
 	}
-	x := external{app: app, w: w, recorded: recorded, fieldManager: fieldManager, now: now}
+	x := external{app: app, w: w, skew: s.Skew, recorded: recorded, fieldManager: fieldManager, now: now}
 	last := x.last(append(slices.Clone(others), *target))
 	if last == 0 {
 		return nil, true
@@ -50,6 +50,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 type external struct {
 	app          deploy.Rollout
 	w            *Workload
+	skew         time.Duration
 	recorded     []deploy.Rollout
 	fieldManager string
 	now          time.Time
@@ -82,15 +83,26 @@ func (x external) ours(r Revision) bool {
 		return true
 	}
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
-		return !rec.External() && !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && rec.TemplateBase == x.w.Template.Base)
+		if rec.External() {
+			return x.burst(rec, r)
+		}
+		return !rec.Phase.Terminal() && (isOf(rec, r) || rec.UID == x.w.UID && restarted(rec, x.w))
 	})
+}
+
+// burst reports whether a revision may belong to a rollout that goes on, because it
+// differs in annotations of the template only. An external rollout goes on with changes
+// of its own field manager.
+func (x external) burst(rec deploy.Rollout, r Revision) bool {
+	return !rec.Phase.Terminal() && rec.UID == x.w.UID && rec.TemplateBase != "" && rec.TemplateBase == r.Template.Base &&
+		(!rec.External() || rec.ChangedBy == x.w.TemplateManager)
 }
 
 // passed reports whether an earlier revision is that of a rollout of this agent
 // whose record did not learn its number.
 func (x external) passed(r Revision) bool {
 	return slices.ContainsFunc(x.recorded, func(rec deploy.Rollout) bool {
-		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal())
+		return !rec.External() && isOf(rec, r) && (rec.Revision == 0 || !rec.Phase.Terminal()) || x.burst(rec, r)
 	})
 }
 
@@ -110,9 +122,10 @@ func (x external) begun(r Revision) deploy.Rollout {
 	rec.Generation, rec.DesiredAtStart, rec.Images = x.w.Generation, x.w.Replicas, x.w.Images
 	rec.ReplicasBefore, rec.ReplicasAfter = x.w.Replicas, x.w.Replicas
 	rec.AppliedAt = x.now
-	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Before(x.now) {
-		rec.AppliedAt = at
+	if at := x.w.TemplateManagedAt; !at.IsZero() && at.Add(-x.skew).Before(x.now) {
+		rec.AppliedAt = at.Add(-x.skew)
 	}
+	rec.ServerAppliedAt = latest(x.w.TemplateManagedAt, rec.AppliedAt.Add(x.skew))
 	rec.LastProgress, rec.SeenOld = x.now, unseen
 	return rec
 }
@@ -123,17 +136,15 @@ func (x external) overtaken(r Revision) deploy.Rollout {
 	rec := x.record(r)
 	rec.Phase, rec.Reason = deploy.RolloutSuperseded, x.w.Name+": a newer revision followed before this one was seen"
 	if !slices.ContainsFunc(x.recorded, func(old deploy.Rollout) bool { return old.TargetUID == r.UID }) {
-		rec.AppliedAt = r.Created
+		rec.AppliedAt = r.Created.Add(-x.skew)
 	}
 	return rec
 }
 
-// record leaves TemplateBase empty: a further restart by hand is a rollout of its
-// own and not followed.
 func (x external) record(r Revision) deploy.Rollout {
 	rec := x.app
 	rec.ID = deploy.ExternalRolloutID(rec.Cluster, x.w.UID, r.Number)
-	rec.UID, rec.TemplateDigest, rec.Images = x.w.UID, r.Template.Digest, r.Images
+	rec.UID, rec.TemplateDigest, rec.TemplateBase, rec.Images = x.w.UID, r.Template.Digest, r.Template.Base, r.Images
 	rec.TargetUID, rec.TargetName, rec.Revision = r.UID, r.Name, r.Number
 	return rec
 }

@@ -29,6 +29,10 @@ func TestExternal(t *testing.T) {
 	external := func(template string, number int64) deploy.Rollout {
 		return deploy.Rollout{UID: "d1", Phase: deploy.RolloutComplete, Revision: number, TemplateDigest: template, TargetUID: "set-" + template}
 	}
+	bumped := external("A+1", 2)
+	bumped.Phase, bumped.TemplateBase, bumped.ChangedBy = deploy.RolloutProgressing, "A", "bumper"
+	undone := own("A+2", 2, deploy.RolloutProgressing)
+	undone.TemplateAnnotations = `{"checksum/config":"2"}`
 	const done, open = deploy.RolloutComplete, deploy.RolloutProgressing
 	another := own("A", 1, done)
 	another.UID = "d0"
@@ -63,6 +67,14 @@ func TestExternal(t *testing.T) {
 		{name: "what the agent begins, before its record is there", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
 		{name: "what the agent begins, before its record has a number", live: live("B", "other"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 0, open), own("A", 1, done)}},
 		{name: "a restart that a stage follows", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+r", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
+		{name: "restarts that a stage follows, of which one was not seen", live: live("B+2", "bumper"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+1", 3), revision("B+2", 4)},
+			recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
+		{name: "a template that keeps changing has one record", live: live("A+3", "bumper"), sets: []Revision{revision("A", 1), revision("A+1", 2), revision("A+2", 3), revision("A+3", 4)},
+			recorded: []deploy.Rollout{bumped, own("A", 1, done)}},
+		{name: "somebody else changes a template that keeps changing", live: live("A+3", "kubectl"), sets: []Revision{revision("A", 1), revision("A+1", 2), revision("A+3", 3)},
+			recorded: []deploy.Rollout{bumped, own("A", 1, done)}, want: []string{`3 web-A+3 by "kubectl" since 11:59:00: Progressing`}},
+		{name: "an undo of an annotation while a stage waits", live: live("A+1", "kubectl-rollout"), sets: []Revision{revision("A+1", 3), revision("A+2", 2)},
+			recorded: []deploy.Rollout{undone}, want: []string{`3 web-A+1 by "kubectl-rollout" since 11:59:00: Progressing`}},
 		{name: "another template while a stage waits", live: live("C", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)},
 			want: []string{`3 web-C by "kubectl" since 11:59:00: Progressing`}},
 		{name: "history from before the agent took over", live: live("C", "kubectl"), sets: []Revision{revision("A", 1), revision("B", 2), revision("C", 3)}, recorded: []deploy.Rollout{own("C", 0, deploy.RolloutApplied)}},
@@ -94,5 +106,20 @@ func TestExternal(t *testing.T) {
 				t.Errorf("the records were changed (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestExternalByOneClock: a cluster's times become the agent's.
+func TestExternalByOneClock(t *testing.T) {
+	for _, skew := range []time.Duration{5 * time.Minute, -5 * time.Minute} {
+		began := epoch.Add(-2 * time.Second) // by the agent's clock
+		w := &Workload{Kind: KindDeployment, Name: "web", UID: "d1", Generation: 9, Replicas: 3, Template: Template{"B", "b"}, TemplateManager: "kubectl", TemplateManagedAt: began.Add(skew)}
+		s := Snapshot{Workload: w, Skew: skew, Revisions: []Revision{
+			{UID: "1", OwnerUID: "d1", Number: 1, Template: Template{"A", "a"}}, {UID: "2", OwnerUID: "d1", Number: 2, Template: Template{"B", "b"}},
+		}}
+		found, _ := External(deploy.Rollout{Cluster: "one"}, s, []deploy.Rollout{{DeploymentID: "d", UID: "d1", Revision: 1, TemplateDigest: "A", Phase: deploy.RolloutComplete}}, "piped", epoch)
+		if len(found) != 1 || !found[0].AppliedAt.Equal(began) || !found[0].ServerAppliedAt.Equal(began.Add(skew)) {
+			t.Errorf("skew %s: %+v, want one that began at %s", skew, found, began)
+		}
 	}
 }

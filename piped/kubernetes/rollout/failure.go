@@ -27,7 +27,10 @@ func (e *evaluation) progress(s state) {
 	}
 	seenReady, seenAvailable := min(e.rec.SeenReady, s.wanted), min(e.rec.SeenAvailable, s.wanted)
 	old, seenOld := max(s.old, s.oldWanted), max(e.rec.SeenOld, s.oldWanted)
-	if s.ready > seenReady || s.available > seenAvailable || old < seenOld {
+	e.rec.Served = e.rec.Served || s.served > 0
+	stopped := e.stopped(s)
+	moved := stopped || s.ready > seenReady || s.available > seenAvailable || old < seenOld
+	if moved && !e.stuckWhileFollowed() {
 		e.rec.LastProgress, e.rec.Progress = e.now, e.v.Progress
 	}
 	if old < seenOld { // the pod in its place has still to become ready, which is progress then
@@ -37,16 +40,33 @@ func (e *evaluation) progress(s state) {
 	e.rec.SeenOld = min(seenOld, old)
 }
 
+// stopped reports whether old pods that a Recreate waits for have stopped, or are
+// stopping within their grace period. They are not wanted any more, so they do not count
+// as old pods.
+func (e *evaluation) stopped(s state) bool {
+	if !e.awaitsStop(s) {
+		e.rec.SeenStopping = 0
+		return false
+	}
+	fewer := e.w.Terminating < e.rec.SeenStopping
+	e.rec.SeenStopping = e.w.Terminating
+	return fewer || e.s.PodsRead && e.now.Before(e.s.StoppingUntil)
+}
+
 // failures applies the rules by which a rollout fails, and finds when the next
 // of them could.
 func (e *evaluation) failures(s state) {
-	e.line = s.line
+	e.line = s.line + e.restarts()
 	for _, detail := range []string{s.refused, describe(e.s.Troubles)} {
 		if detail != "" {
 			e.line += "; " + detail
 		}
 	}
 	e.v.Progress = e.name() + ": " + e.line
+	if e.p.Away != "" {
+		e.v.Progress += "; " + e.p.Away
+		return
+	}
 	switch {
 	case e.deadlineExceeded(s):
 		e.fail(deploy.RolloutFailed, "the progress deadline of %s is exceeded", e.w.Deadline)
@@ -61,17 +81,41 @@ func (e *evaluation) failures(s state) {
 // deadlineExceeded reports whether the Deployment controller's verdict is about
 // this rollout. The controller does not take it back when an old ReplicaSet is
 // used again, and may even issue it then, so it counts only if the whole
-// deadline has passed since our apply.
+// deadline has passed since our apply. Its clock runs on in an outage: what it finds
+// afterwards counts only when our own, which does not, agrees.
 func (e *evaluation) deadlineExceeded(s state) bool {
 	c := e.w.Progressing
 	if c.Reason != "ProgressDeadlineExceeded" || c.Status == "True" || !s.observed {
 		return false
 	}
-	since := latest(e.rec.AppliedAt, e.rec.FollowedAt)
-	if e.joined() {
-		return c.Updated.Unix() > since.Unix()
+	if s.target == nil && e.w.Strategy == "Recreate" { // to stop is no progress for the controller
+		return false
 	}
-	return c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
+	since := latest(serverAppliedAt(e.rec), e.rec.FollowedAt)
+	about := c.Updated.Unix() >= since.Add(e.w.Deadline).Unix()-1 // times have a grain of 1 s
+	if e.joined() {
+		about = c.Updated.Unix() > since.Unix()
+	}
+	if !about || !e.due(e.calm()) {
+		return false
+	}
+	return !e.p.Returned || e.due(e.rec.LastProgress.Add(e.w.Deadline))
+}
+
+// calm returns when what the controllers say may fail a rollout at the earliest.
+func (e *evaluation) calm() time.Time {
+	if e.p.Returned {
+		return e.p.Since.Add(e.p.OutageGrace)
+	}
+	return e.p.Since.Add(e.p.WatchdogGrace)
+}
+
+// afterOutage is calm where only an outage matters.
+func (e *evaluation) afterOutage() time.Time {
+	if e.p.Returned {
+		return e.calm()
+	}
+	return time.Time{}
 }
 
 // joined reports whether the rollout had begun before our apply.
@@ -86,10 +130,7 @@ func (e *evaluation) stalled(s state) bool {
 		deadline = e.p.DefaultDeadline + e.w.MinReady
 	}
 	since := e.rec.LastProgress
-	if c := e.w.Progressing; c.Reason == "DeploymentResumed" && c.Updated.Before(e.now) {
-		since = latest(since, c.Updated)
-	}
-	due := latest(since.Add(deadline+e.p.WatchdogGrace), e.p.Since.Add(e.p.WatchdogGrace))
+	due := latest(since.Add(deadline+e.p.WatchdogGrace), e.calm())
 	if !e.due(due) {
 		return false
 	}
@@ -117,7 +158,7 @@ func (e *evaluation) beingRefused(s state) bool {
 	if e.rec.FailingSince.IsZero() {
 		e.rec.FailingSince = e.now
 	}
-	if !e.due(latest(e.rec.FailingSince, e.rec.LastProgress).Add(e.p.FailureGrace)) {
+	if !e.due(latest(latest(e.rec.FailingSince, e.rec.LastProgress).Add(e.p.FailureGrace), e.afterOutage())) {
 		return false
 	}
 	return e.fail(deploy.RolloutFailed, "nothing new can be created")
@@ -136,7 +177,7 @@ func (e *evaluation) failingFast() bool {
 	if e.rec.TroubleSince.IsZero() {
 		e.rec.TroubleSince = e.now
 	}
-	due := latest(e.rec.LastProgress.Add(e.p.FailFastAfter), e.rec.TroubleSince.Add(e.p.FailFastAfter/3))
+	due := latest(e.rec.LastProgress.Add(e.p.FailFastAfter), e.rec.TroubleSince.Add(e.p.FailFastAfter/3), e.afterOutage())
 	if !e.due(due) {
 		return false
 	}

@@ -22,9 +22,7 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 	}
 	askedPods, shown := false, w.now()
 	for {
-		policy := w.req.Policy
-		policy.Since = t.since
-		v := Evaluate(t.rec, s, policy, w.now())
+		v := Evaluate(t.rec, s, w.policy(), w.now())
 		switch {
 		case v.NeedPods && !askedPods:
 			askedPods = true
@@ -47,38 +45,23 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 
 // look returns the cached snapshot, or asks the API server when it is time to.
 func (w *waiter) look(ctx context.Context, t *track, now time.Time) (Snapshot, error) {
-	if !t.blindSince.IsZero() || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
+	if t.blind || !now.Before(t.confirmBy) || t.rec.Phase == deploy.RolloutIntent {
 		return w.confirm(ctx, t, Snapshot{})
 	}
 	return w.req.Observer.Cached(ctx, t.rec)
 }
 
 // confirm reads the snapshot again from the API server; what pods said stays.
-// The clocks of a record are moved by the time the cluster could not be asked.
 func (w *waiter) confirm(ctx context.Context, t *track, s Snapshot) (Snapshot, error) {
 	fresh, err := w.req.Observer.Confirm(ctx, t.rec)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	fresh.Confirmed = true
-	fresh.Troubles, fresh.PodsRead = s.Troubles, s.PodsRead
-	now := w.now()
-	if !t.blindSince.IsZero() {
-		t.rec = shifted(t.rec, now.Sub(t.blindSince))
-		t.blindSince, t.retry, t.since = time.Time{}, 0, now // controllers, too, have to come back
-	}
-	t.confirmBy = now.Add(pollInterval)
+	fresh.Troubles, fresh.Stopping, fresh.StoppingUntil, fresh.PodsRead = s.Troubles, s.Stopping, s.StoppingUntil, s.PodsRead
+	t.blind, t.retry = false, 0
+	t.confirmBy = w.now().Add(pollInterval)
 	return fresh, nil
-}
-
-// shifted moves the clocks of rec by d.
-func shifted(rec deploy.Rollout, d time.Duration) deploy.Rollout {
-	for _, t := range []*time.Time{&rec.LastProgress, &rec.FailingSince, &rec.TroubleSince} {
-		if !t.IsZero() {
-			*t = t.Add(d)
-		}
-	}
-	return rec
 }
 
 // readPods adds to s why its pods do not become ready. Pods that cannot be read
@@ -90,10 +73,12 @@ func (w *waiter) readPods(ctx context.Context, t *track, s *Snapshot, v Verdict)
 		if err != nil {
 			return
 		}
-		t.troubles, t.podsAt = Explain(pods, events, now), now
+		t.troubles, t.podsAt = Explain(pods, events, now.Add(s.Skew)), now
 		soften(t.troubles, pods, s.Workload)
+		t.stopping, t.stopped = stoppingPods(pods)
+		t.stopped = t.stopped.Add(-s.Skew)
 	}
-	s.Troubles, s.PodsRead = t.troubles, true
+	s.Troubles, s.Stopping, s.StoppingUntil, s.PodsRead = t.troubles, t.stopping, t.stopped, true
 }
 
 // templateGenerationLabel holds, at a DaemonSet's pod, the number that the
@@ -137,10 +122,8 @@ func (w *waiter) blind(ctx context.Context, t *track, err error) error {
 		return fmt.Errorf("wait for the rollout of %s: %w", t.rec.Workload, err)
 	}
 	now := w.now()
-	if t.blindSince.IsZero() {
-		t.blindSince = now
-	}
-	t.retry = min(max(firstRetry, 2*t.retry), longestRetry)
+	w.presence.Lost(now, err)
+	t.blind, t.retry = true, min(max(firstRetry, 2*t.retry), longestRetry)
 	t.next = now.Add(t.retry)
 	w.say(t, fmt.Sprintf("%s: cannot ask the cluster how it stands, still waiting: %v", t.rec.Workload.Name, err))
 	return nil
@@ -150,10 +133,13 @@ func (w *waiter) blind(ctx context.Context, t *track, err error) error {
 // of progress now and then.
 func (w *waiter) settle(ctx context.Context, t *track, v Verdict) error {
 	now := w.now()
-	urgent := v.Record.Phase != t.rec.Phase || v.Record.FollowedDigest != t.rec.FollowedDigest
+	urgent := v.Record.Phase != t.rec.Phase || v.Record.Followed != t.rec.Followed
 	t.next = t.confirmBy
 	if v.WakeAfter > 0 {
 		t.next = earliest(t.next, now.Add(v.WakeAfter))
+	}
+	if v.Note != "" && w.req.Progress != nil {
+		w.req.Progress(v.Note)
 	}
 	if !v.Mark || !failed(v.Record.Phase) { // how it failed is told by the end of the stage
 		w.say(t, v.Progress)

@@ -108,7 +108,7 @@ func proven(rec deploy.Rollout, s Snapshot, p Policy) bool {
 func TestAnySequenceGivesAtMostOneJustifiedMark(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{ReadyThreshold: rapid.IntRange(1, 100).Draw(t, "threshold"), NoFailFast: rapid.Bool().Draw(t, "noFailFast")}
-		rec := deploy.Rollout{ID: "r", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
+		rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 		rec = Intended(rec, &Workload{Template: templates[0], Replicas: 2}, "")
 		rec = Applied(rec, Workload{UID: "u", Generation: 2, Template: templates[1], Replicas: rapid.Int32Range(0, 4).Draw(t, "wanted")}, epoch)
 		now, marks := epoch, 0
@@ -162,7 +162,7 @@ func TestScalingNeverFailsOrLosesARollout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := rapid.Int32Range(1, 20)
 		wanted := replicas.Draw(t, "replicas")
-		rec := deploy.Rollout{ID: "r", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
+		rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 		rec = Intended(rec, &Workload{Template: templates[0], Replicas: wanted}, "")
 		w := Workload{Kind: KindDeployment, Name: "web", UID: "u", Generation: 2, ObservedGeneration: 2, Template: templates[1], Replicas: wanted, Deadline: 60 * time.Second}
 		rec = Applied(rec, w, epoch)

@@ -28,11 +28,12 @@ func Intended(rec deploy.Rollout, before *Workload, intent string) deploy.Rollou
 // Applied returns rec after its workload was applied: w is the API server's
 // answer, now the time it came. Applying again after a restart gives the same
 // record again, and if that changed what somebody else had made of the workload
-// meanwhile, one whose rollout begins anew. A terminal record is returned as it is.
+// meanwhile, one whose rollout begins anew. It never moves the time of the first apply.
+// A terminal record is returned as it is.
 func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	begun := rec.Phase == deploy.RolloutProgressing || rec.Phase == deploy.RolloutHeld
 	same := rec.UID == w.UID && rec.Generation == w.Generation
-	if rec.Phase.Terminal() || begun && same {
+	if rec.Phase.Terminal() || same && (begun || rec.Phase == deploy.RolloutApplied) {
 		return rec
 	}
 	rec.Phase, rec.Reason = deploy.RolloutApplied, ""
@@ -41,12 +42,20 @@ func Applied(rec deploy.Rollout, w Workload, now time.Time) deploy.Rollout {
 	}
 	rec.UID, rec.Generation = w.UID, w.Generation
 	rec.TemplateDigest, rec.TemplateBase, rec.Images = w.Template.Digest, w.Template.Base, w.Images
+	rec.TemplateAnnotations = appliedAnnotations(w)
 	rec.FollowedDigest, rec.FollowedAt = "", time.Time{}
 	rec.TargetUID, rec.TargetName, rec.Revision = "", "", 0
 	rec.DesiredAtStart, rec.ReplicasAfter = w.Replicas, w.Replicas
+	if rec.AppliedAt.IsZero() {
+		rec.AppliedAt = now
+	}
 	// The latest of all that is known to have been before: a condition with an
 	// older time is not about this rollout.
-	rec.AppliedAt = latest(now, w.ManagedAt, w.Progressing.Updated)
+	rec.ServerAppliedAt = latest(w.ManagedAt, w.Progressing.Updated)
+	if w.ManagedAt.IsZero() { // unknown
+		rec.ServerAppliedAt = latest(now, rec.ServerAppliedAt)
+	}
+	rec.ResumedAt = w.resumedAt()
 	rec.LastProgress = now
 	rec.FailingSince, rec.TroubleSince = time.Time{}, time.Time{}
 	rec.SeenReady, rec.SeenAvailable, rec.SeenOld = 0, 0, unseen
@@ -64,6 +73,23 @@ func GivenUp(rec deploy.Rollout, phase deploy.RolloutPhase, now time.Time, forma
 	rec.Phase, rec.Reason = phase, fmt.Sprintf(format, args...)
 	rec.CompletedAt, rec.UpdatedAt = now, now
 	return rec
+}
+
+// serverAppliedAt is the cluster's time of the last apply; records of older agents have
+// only one time.
+func serverAppliedAt(rec deploy.Rollout) time.Time {
+	if rec.ServerAppliedAt.IsZero() {
+		return rec.AppliedAt
+	}
+	return rec.ServerAppliedAt
+}
+
+// resumedAt returns when a Deployment was resumed, if that is the last that happened to it.
+func (w *Workload) resumedAt() time.Time {
+	if w.Progressing.Reason != "DeploymentResumed" {
+		return time.Time{}
+	}
+	return w.Progressing.Updated
 }
 
 func latest(times ...time.Time) time.Time {

@@ -22,7 +22,7 @@ func TestAppliedAgain(t *testing.T) {
 	anew := going
 	anew.Reason, anew.TargetUID, anew.Revision = ": applied again", "", 0
 	anew.Generation, anew.DesiredAtStart, anew.ReplicasAfter, anew.Images = 4, 5, 5, "web:2"
-	anew.AppliedAt, anew.LastProgress, anew.UpdatedAt = later.Add(time.Second), later, later
+	anew.ServerAppliedAt, anew.LastProgress, anew.UpdatedAt = later.Add(time.Second), later, later
 	anew.SeenReady, anew.SeenOld, anew.FailingSince = 0, unseen, time.Time{}
 	anew.FollowedDigest, anew.FollowedAt = "", time.Time{}
 	created := again
@@ -39,6 +39,7 @@ func TestAppliedAgain(t *testing.T) {
 		want deploy.Rollout
 	}{
 		"without a change":            {going, unchanged, going},
+		"before it was looked at":     {first, unchanged, first},
 		"over somebody else's change": {going, again, anew},
 		"after somebody deleted it":   {going, created, ofOther},
 		"after the end":               {complete, again, complete},
@@ -47,7 +48,7 @@ func TestAppliedAgain(t *testing.T) {
 			t.Errorf("applied again %s (-want +got):\n%s", name, diff)
 		}
 	}
-	if fresh := Applied(first, unchanged, later); fresh.Phase != deploy.RolloutApplied || fresh.LiveBefore != "A" || !fresh.AppliedAt.Equal(later) {
-		t.Errorf("before anything was looked at: %+v", fresh)
+	if first.Phase != deploy.RolloutApplied || first.LiveBefore != "A" || !first.AppliedAt.Equal(epoch) {
+		t.Errorf("applied first: %+v", first)
 	}
 }

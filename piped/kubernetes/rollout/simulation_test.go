@@ -235,7 +235,7 @@ func TestLaggingControllersEndNothingTooEarly(t *testing.T) {
 		}
 		before := s.w
 		s.apply(rapid.SampledFrom([]Template{templates[0], templates[1], templates[3]}).Draw(t, "own"))
-		rec := deploy.Rollout{ID: "r", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
+		rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 		rec = Applied(Intended(rec, &before, ""), s.w, epoch)
 		now := epoch
 		for range rapid.IntRange(0, 40).Draw(t, "looks") {

@@ -22,6 +22,7 @@ type state struct {
 	wanted    int32     // new pods wanted at this moment
 	ready     int32     // pods of the template
 	available int32
+	served    int32 // pods of the template that are surely available
 	old       int32 // pods of other templates
 	oldWanted int32 // of those, how many are still wanted
 	refused   string
@@ -38,15 +39,23 @@ func (e *evaluation) state() state {
 	}
 }
 
-// need returns how many pods must be available, of the fewer of two wanted
-// counts: scaling up neither delays nor fails a template already proven.
-func (e *evaluation) need(atStart int32) int32 {
-	wanted := e.w.Replicas
+// need returns how many of the wanted pods must be available.
+func (e *evaluation) need(wanted int32) int32 {
 	if wanted == 0 {
 		return 0
 	}
-	fewer := int64(min(atStart, wanted))
-	return max(1, int32((fewer*int64(e.p.ReadyThreshold)+99)/100))
+	return max(1, int32((int64(wanted)*int64(e.p.ReadyThreshold)+99)/100))
+}
+
+// needScaled is need of a Deployment, of the fewer of two wanted counts: an autoscaler
+// that scales up neither delays nor fails a template already proven. Only ReplicaSets
+// tell new pods from old ones whatever their number, so other kinds need what is
+// wanted now: a smaller number would be reached with a pod missing.
+func (e *evaluation) needScaled(atStart int32) int32 {
+	if e.w.Replicas == 0 {
+		return 0
+	}
+	return max(1, e.need(min(atStart, e.w.Replicas)))
 }
 
 // deployment reads the state from the ReplicaSets the Deployment controls.
@@ -59,23 +68,37 @@ func (e *evaluation) deployment() state {
 		s.oldWanted += r.Desired
 	}
 	if target != nil {
-		s.wanted, s.ready, s.available = target.Desired, target.Ready, target.Available
+		s.wanted, s.ready, s.available, s.served = target.Desired, target.Ready, target.Available, target.Available
 	}
 	alone := target != nil && newest && s.old == 0 && s.oldWanted == 0
 	seen := alone && !slices.ContainsFunc(e.s.Revisions, func(r Revision) bool { return r.OwnerUID == e.w.UID && r.ObservedGeneration < r.Generation })
 	ended := alone && e.saysEnded(target)
 	current := e.w.ObservedGeneration >= e.w.Generation
-	s.settled = seen && (s.available >= e.need(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
+	s.settled = seen && (s.available >= e.needScaled(e.rec.ReplicasBefore) || e.rec.ProvenBefore || ended && current)
 	s.unsure = alone && !s.settled && (!seen || ended && !current)
 	s.complete = seen && s.observed && e.scaledDown(target) &&
-		s.available >= e.need(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
+		s.available >= e.needScaled(e.rec.DesiredAtStart) && (!e.p.Strict || e.strictlyComplete()) &&
 		(!e.p.WaitTermination || e.w.Terminating == 0)
 	if s.complete {
-		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, no old pod left", min(s.available, e.w.Replicas), e.w.Replicas, target.Name)
+		s.reason = fmt.Sprintf("%d of %d pods available in ReplicaSet %s, %s", min(s.available, e.w.Replicas), e.w.Replicas, target.Name, e.oldPods())
+		if s.available < e.w.Replicas && e.rec.DesiredAtStart < e.w.Replicas {
+			s.reason += fmt.Sprintf(" (%d wanted when it was applied; it does not wait for pods that scaling added since)", e.rec.DesiredAtStart)
+		}
 	}
 	s.refused = e.refused(target)
 	s.line = e.deploymentLine(s)
 	return s
+}
+
+// oldPods says at the end what is left of the old pods. None is wanted then.
+func (e *evaluation) oldPods() string {
+	switch {
+	case e.w.Terminating > 0:
+		return count(e.w.Terminating, "old pod") + " still stopping"
+	case e.w.Uncounted:
+		return "no old pod wanted"
+	}
+	return "no old pod left"
 }
 
 // scaledDown reports whether a Deployment of which no pod is wanted has none left. The
@@ -135,12 +158,22 @@ func (e *evaluation) refused(target *Revision) string {
 	return ""
 }
 
+// awaitsStop reports whether a Recreate has not made its new ReplicaSet because old pods
+// run or are stopping.
+func (e *evaluation) awaitsStop(s state) bool {
+	return e.w.Kind == KindDeployment && s.observed && s.target == nil && e.w.Strategy == "Recreate" && e.stopping(s) > 0
+}
+
+// stopping returns how many old pods run or are stopping. Older clusters do not count the
+// latter; then only the pods tell.
+func (e *evaluation) stopping(s state) int32 { return max(s.old+e.w.Terminating, e.s.Stopping) }
+
 func (e *evaluation) deploymentLine(s state) string {
 	switch {
 	case !s.observed:
 		return "waiting for the Deployment controller to act on the change"
-	case s.target == nil && s.old > 0 && e.w.Strategy == "Recreate":
-		return fmt.Sprintf("waiting for %s to stop", count(s.old, "old pod"))
+	case e.awaitsStop(s):
+		return fmt.Sprintf("waiting for %s to stop", count(e.stopping(s), "old pod"))
 	case s.target == nil:
 		return "waiting for the new ReplicaSet"
 	}
@@ -153,6 +186,9 @@ func (e *evaluation) deploymentLine(s state) string {
 	}
 	if old := max(s.old, s.oldWanted); old > 0 {
 		line += fmt.Sprintf(", %s left", count(old, "old pod"))
+	}
+	if e.p.WaitTermination && e.w.Terminating > 0 {
+		line += fmt.Sprintf(", %s still stopping", count(e.w.Terminating, "old pod"))
 	}
 	return line
 }
@@ -167,40 +203,38 @@ func (e *evaluation) statefulSet() state {
 	}
 	if s.observed {
 		e.rec.TargetName = w.UpdateRevision
+		s.served = min(w.Updated, w.Available-s.old) // of the available pods at most s.old are old
 	}
-	before := min(e.rec.ReplicasBefore, e.rec.DesiredAtStart)
-	s.complete = s.observed && e.statefulSetRolled(e.rec.DesiredAtStart) && w.Available >= e.need(e.rec.DesiredAtStart)
-	s.settled = s.observed && e.statefulSetRolled(before) && (w.Available >= e.need(before) || e.rec.ProvenBefore)
+	s.complete = s.observed && e.statefulSetRolled(w.Replicas) && w.Available >= e.need(w.Replicas)
+	before := min(e.rec.ReplicasBefore, w.Replicas) // pods that the apply added are not those of a rollout
+	s.settled = s.complete || s.observed && e.statefulSetRolled(before) && w.Total >= before && (w.Available >= e.need(w.Total) || e.rec.ProvenBefore)
 	s.unsure = !s.observed
 	fresh := max(0, w.Replicas-w.Partition)
 	switch {
 	case !s.observed:
 		s.line = "waiting for the StatefulSet controller to act on the change"
 	default:
-		s.line = fmt.Sprintf("%d of %s updated, %d of %d available", min(w.Updated, fresh), count(fresh, "pod"), w.Available, w.Replicas)
+		s.line = fmt.Sprintf("%d of %s updated, %d of %d available", min(w.Updated, fresh), count(fresh, "pod"), min(w.Available, w.Replicas), w.Replicas)
 	}
-	s.reason = fmt.Sprintf("%s updated, %d of %d available", count(w.Updated, "pod"), w.Available, w.Replicas)
+	s.reason = fmt.Sprintf("%s updated, %d of %d available", count(min(w.Updated, w.Replicas), "pod"), min(w.Available, w.Replicas), w.Replicas)
 	if w.Partition > 0 {
 		s.reason += fmt.Sprintf(" (partition %d)", w.Partition)
 	}
 	return s
 }
 
-func (e *evaluation) statefulSetRolled(atStart int32) bool {
+// statefulSetRolled reports whether all of the wanted pods that the partition does not
+// keep back are of the newest revision.
+func (e *evaluation) statefulSetRolled(wanted int32) bool {
 	w := e.w
-	wanted := min(atStart, w.Replicas)
-	if e.p.Strict {
-		wanted = w.Replicas
-		if w.Available < w.Replicas || w.Total != w.Replicas {
-			return false
-		}
+	if e.p.Strict && (w.Available < w.Replicas || w.Total != w.Replicas) {
+		return false
 	}
 	if w.Updated < wanted-w.Partition || w.Total-w.Updated > w.Partition {
 		return false
 	}
 	// With every pod wanted ready, the controller itself calls the update ended.
-	all := w.Partition == 0 && e.p.ReadyThreshold == 100 && w.Replicas <= atStart
-	return !all || w.CurrentRevision == w.UpdateRevision
+	return w.Partition > 0 || e.p.ReadyThreshold < 100 || w.CurrentRevision == w.UpdateRevision
 }
 
 // daemonSet reads the state from the status alone, as statefulSet.
@@ -210,16 +244,15 @@ func (e *evaluation) daemonSet() state {
 		observed: w.ObservedGeneration >= w.Generation, wanted: w.Replicas,
 		ready: w.Ready, available: w.Available, old: max(0, w.Replicas-w.Updated),
 	}
-	atStart := e.rec.DesiredAtStart
-	if atStart == 0 { // a new DaemonSet knows its nodes only once observed
-		atStart = w.Replicas
-	}
 	if n, err := strconv.ParseInt(w.UpdateRevision, 10, 64); err == nil && s.observed {
 		e.rec.Revision = n
 	}
+	if s.observed {
+		s.served = min(w.Updated, w.Available-s.old) // of the available pods at most s.old are old
+	}
 	rolled := s.observed && w.Updated >= w.Replicas
-	s.complete = rolled && w.Available >= e.need(atStart) && (!e.p.Strict || w.Available >= w.Replicas)
-	s.settled = rolled && (w.Available >= e.need(min(e.rec.ReplicasBefore, atStart)) || e.rec.ProvenBefore)
+	s.complete = rolled && w.Available >= e.need(w.Replicas) && (!e.p.Strict || w.Available >= w.Replicas)
+	s.settled = s.complete || rolled && e.rec.ProvenBefore
 	s.unsure = !s.observed
 	s.reason = fmt.Sprintf("updated on %s, %d available", count(w.Updated, "node"), w.Available)
 	s.line = fmt.Sprintf("updated on %d of %s, %d available", w.Updated, count(w.Replicas, "node"), w.Available)

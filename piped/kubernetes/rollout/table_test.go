@@ -46,9 +46,13 @@ type tableStep struct {
 	At       string                    `json:"at"`
 	Cached   bool                      `json:"cached"` // the cache only, not confirmed
 	Gone     bool                      `json:"gone"`   // the workload is not found
+	Homeless bool                      `json:"namespaceGone"`
 	Workload map[string]any            `json:"workload"`
 	Sets     map[string]map[string]any `json:"sets"` // ReplicaSets by name; null deletes
 	Pods     *[]Trouble                `json:"pods"` // the pods' troubles, when pods are read
+
+	Stopping      int32  `json:"stopping"`      // of these pods
+	StoppingUntil string `json:"stoppingUntil"` // the end of their grace period
 
 	Want tableWant `json:"want"`
 }
@@ -107,11 +111,11 @@ func runTableCase(t *testing.T, c tableCase) {
 				t.Errorf("%s: NeedConfirm = %v, want %v", name, cached.NeedConfirm, step.Want.Confirm)
 			}
 			checkStep(t, name, step.Want, cached)
-			rec = restarted(t, cached.Record)
+			rec = reloaded(t, cached.Record)
 			continue
 		}
 		if !cached.NeedConfirm {
-			rec = restarted(t, cached.Record)
+			rec = reloaded(t, cached.Record)
 		}
 		snapshot.Confirmed = true
 		v := Evaluate(rec, snapshot, policy, now)
@@ -122,7 +126,7 @@ func runTableCase(t *testing.T, c tableCase) {
 			t.Errorf("%s: Mark = %v for %s -> %s", name, v.Mark, rec.Phase, v.Record.Phase)
 		}
 		checkStep(t, name, step.Want, v)
-		rec = restarted(t, v.Record)
+		rec = reloaded(t, v.Record)
 
 		again := Evaluate(rec, snapshot, policy, now)
 		if again.Mark || again.Changed {
@@ -153,8 +157,8 @@ func checkStep(t *testing.T, name string, want tableWant, v Verdict) {
 	}
 }
 
-// restarted is what a record is after the agent wrote it, died and read it.
-func restarted(t *testing.T, rec deploy.Rollout) deploy.Rollout {
+// reloaded is what a record is after the agent wrote it, died and read it.
+func reloaded(t *testing.T, rec deploy.Rollout) deploy.Rollout {
 	t.Helper()
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -185,7 +189,7 @@ func newTableWorld(t *testing.T) *tableWorld {
 
 // record is the stored record after the apply.
 func (w *tableWorld) record(c tableCase) deploy.Rollout {
-	rec := deploy.Rollout{ID: "r", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
+	rec := deploy.Rollout{ID: "r", DeploymentID: "d", Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: KindDeployment, Namespace: "shop", Name: "web"}}
 	var before *Workload
 	if c.Before != nil {
 		maps.Copy(w.workload, c.Before)
@@ -220,7 +224,7 @@ func (w *tableWorld) apply(step tableStep) {
 }
 
 func (w *tableWorld) snapshot(step tableStep) Snapshot {
-	var s Snapshot
+	s := Snapshot{NamespaceGone: step.Homeless}
 	if !step.Gone {
 		live := w.read()
 		s.Workload = &live
@@ -232,6 +236,9 @@ func (w *tableWorld) snapshot(step tableStep) Snapshot {
 	}
 	if step.Pods != nil {
 		s.Troubles, s.PodsRead = *step.Pods, true
+	}
+	if s.Stopping = step.Stopping; step.StoppingUntil != "" {
+		s.StoppingUntil = epoch.Add(duration(w.t, step.StoppingUntil))
 	}
 	return s
 }

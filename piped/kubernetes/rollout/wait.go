@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,9 @@ type Observer interface {
 	// NewPods reads the pods of the workload that the template of s has made, without
 	// those that are stopping. It fails when there are too many to read at once.
 	NewPods(ctx context.Context, rec deploy.Rollout, s Snapshot) ([]corev1.Pod, error)
+	// Controllers reads the Lease of the cluster's controllers; its Renewal is "" where
+	// there is none or the agent may not read it.
+	Controllers(ctx context.Context) (Lease, error)
 	// Subscribe has wake called after each change of the workload or one of its
 	// ReplicaSets, until cancel is called. wake never blocks and may be called
 	// too often and from any goroutine.
@@ -70,7 +75,7 @@ const (
 // need not wait for them.
 //
 // While the cluster cannot be asked nothing is decided and no clock runs. When
-// ctx ends, Wait returns its cause; records still going then become TimedOut if
+// ctx ends, Wait returns its cause and where the rollouts stood; records still going then become TimedOut if
 // it is StopTimedOut, Superseded if it is StopCancelled, and otherwise stay as
 // they are, to be waited for again after the next start. Any other error means
 // that a record could not be stored or that the cluster refuses to be asked.
@@ -90,8 +95,8 @@ func Wait(ctx context.Context, req Request) ([]deploy.Rollout, error) {
 		}
 	}
 	if ctx.Err() != nil {
+		err = w.stopped(ctx)
 		w.markStopped(ctx)
-		err = context.Cause(ctx)
 	}
 	return w.records(), err
 }
@@ -103,6 +108,8 @@ type waiter struct {
 	wake    chan struct{}
 	tracks  []*track
 	because string // what failed beside the records
+
+	presence Presence // of the cluster
 }
 
 // track is one record while it is waited for.
@@ -111,8 +118,7 @@ type track struct {
 	heard  atomic.Int64  // when a change was heard of first that was not looked at, in nanoseconds of the wait; 0 if there is none
 	woken  time.Duration // what heard was at the last look
 	cancel func()
-	line   string    // said last
-	since  time.Time // when watching began, or the cluster was back
+	line   string // said last
 
 	next      time.Time // when to look even without an event
 	confirmBy time.Time // when to ask the API server even if the cache is content
@@ -120,9 +126,11 @@ type track struct {
 
 	podsAt   time.Time // when pods were read
 	troubles []Trouble
+	stopping int32     // as Snapshot.Stopping
+	stopped  time.Time // and StoppingUntil
 
-	blindSince time.Time // the cluster cannot be asked since
-	retry      time.Duration
+	blind bool // the cluster could not be asked
+	retry time.Duration
 }
 
 func newWaiter(req Request) *waiter {
@@ -132,7 +140,7 @@ func newWaiter(req Request) *waiter {
 	w := &waiter{req: req, started: req.Now(), wake: make(chan struct{}, 1)}
 	w.req.Policy = req.Policy.withDefaults()
 	for _, rec := range req.Records {
-		t := &track{rec: rec, since: w.now(), next: w.now(), confirmBy: w.now().Add(pollInterval)}
+		t := &track{rec: rec, next: w.now(), confirmBy: w.now().Add(pollInterval)}
 		w.tracks = append(w.tracks, t)
 	}
 	return w
@@ -201,6 +209,9 @@ func failed(p deploy.RolloutPhase) bool {
 
 // round looks at every record for which there is a reason to.
 func (w *waiter) round(ctx context.Context) error {
+	if err := w.checkPresence(ctx); err != nil {
+		return err
+	}
 	for _, t := range w.tracks {
 		t.woken = time.Duration(t.heard.Swap(0))
 		if t.rec.Phase.Terminal() || t.woken == 0 && w.now().Before(t.next) {
@@ -215,9 +226,9 @@ func (w *waiter) round(ctx context.Context) error {
 
 // sleep waits for an event, the next time to look, or the end of ctx.
 func (w *waiter) sleep(ctx context.Context) error {
-	var next time.Time
+	next := w.presence.Next()
 	for _, t := range w.tracks {
-		if !t.rec.Phase.Terminal() && (next.IsZero() || t.next.Before(next)) {
+		if !t.rec.Phase.Terminal() && t.next.Before(next) {
 			next = t.next
 		}
 	}
@@ -259,6 +270,20 @@ func (w *waiter) giveUpRest(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stopped is the cause of ctx's end, with where the rollouts stood.
+func (w *waiter) stopped(ctx context.Context) error {
+	var lines []string
+	for _, t := range w.tracks {
+		if !t.rec.Phase.Terminal() && t.line != "" {
+			lines = append(lines, t.rec.Workload.String()+": "+strings.TrimPrefix(t.line, t.rec.Workload.Name+": "))
+		}
+	}
+	if len(lines) == 0 {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w while waiting for %s", context.Cause(ctx), strings.Join(lines, "; "))
 }
 
 // markStopped ends the records of a stage that was stopped for good.

@@ -37,16 +37,23 @@ type Condition struct {
 // Workload is what rollout detection needs of a Deployment, StatefulSet or
 // DaemonSet. The counts are those of its status.
 type Workload struct {
-	Kind               string   `json:"kind"`
-	Name               string   `json:"name"`
-	UID                string   `json:"uid"`
-	Generation         int64    `json:"generation"`
-	ObservedGeneration int64    `json:"observedGeneration"`
-	Deleting           bool     `json:"deleting,omitempty"`
-	Paused             bool     `json:"paused,omitempty"`
-	Template           Template `json:"template"`
-	Images             string   `json:"images,omitempty"` // see deploy.Rollout
-	Selector           string   `json:"selector,omitempty"`
+	Kind               string    `json:"kind"`
+	Name               string    `json:"name"`
+	UID                string    `json:"uid"`
+	Created            time.Time `json:"created,omitzero"`
+	Generation         int64     `json:"generation"`
+	ObservedGeneration int64     `json:"observedGeneration"`
+	Deleting           bool      `json:"deleting,omitempty"`
+	Paused             bool      `json:"paused,omitempty"`
+	OwnPaused          bool      `json:"ownPaused,omitempty"` // the agent applied spec.paused
+	Template           Template  `json:"template"`
+	Images             string    `json:"images,omitempty"` // see deploy.Rollout
+	Selector           string    `json:"selector,omitempty"`
+
+	// Annotations are those of the template with a hash of each value, and
+	// OwnAnnotations the names of those that the agent applied.
+	Annotations    map[string]string `json:"annotations,omitempty"`
+	OwnAnnotations []string          `json:"ownAnnotations,omitempty"`
 
 	// TemplateManager is the field manager that wrote the template last, at
 	// TemplateManagedAt (server's time); ManagedAt is the newest time of any.
@@ -69,6 +76,8 @@ type Workload struct {
 	Ready       int32 `json:"ready,omitempty"`
 	Available   int32 `json:"available,omitempty"`
 	Terminating int32 `json:"terminating,omitempty"`
+	// Uncounted: the cluster does not say how many pods are terminating.
+	Uncounted bool `json:"uncounted,omitempty"`
 
 	CurrentRevision string `json:"currentRevision,omitempty"`
 	UpdateRevision  string `json:"updateRevision,omitempty"`
@@ -106,9 +115,9 @@ func FromDeployment(d *appsv1.Deployment) Workload { return FromDeploymentAfter(
 // before: a template that is still the same is not identified again.
 func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w := fromMeta(KindDeployment, &d.ObjectMeta, d.Spec.Selector)
-	w.Template, w.Images = before.Template, before.Images
+	w.Template, w.Images, w.Annotations = before.Template, before.Images, before.Annotations
 	if before.UID != w.UID || before.Generation != w.Generation {
-		w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
+		w.readTemplate(&d.Spec.Template)
 	}
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Paused = d.Spec.Paused
@@ -120,7 +129,8 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 	w.MinReady = seconds(d.Spec.MinReadySeconds)
 	w.Total, w.Updated = d.Status.Replicas, d.Status.UpdatedReplicas
 	w.Ready, w.Available = d.Status.ReadyReplicas, d.Status.AvailableReplicas
-	if d.Status.TerminatingReplicas != nil {
+	w.Uncounted = d.Status.TerminatingReplicas == nil
+	if !w.Uncounted {
 		w.Terminating = *d.Status.TerminatingReplicas
 	}
 	for _, c := range d.Status.Conditions {
@@ -140,7 +150,7 @@ func FromDeploymentAfter(d *appsv1.Deployment, before Workload) Workload {
 // FromStatefulSet reads a StatefulSet.
 func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 	w := fromMeta(KindStatefulSet, &s.ObjectMeta, s.Spec.Selector)
-	w.Template, w.Images = templateOf(&s.Spec.Template), imagesOf(&s.Spec.Template)
+	w.readTemplate(&s.Spec.Template)
 	w.ObservedGeneration = s.Status.ObservedGeneration
 	w.Replicas = orOne(s.Spec.Replicas)
 	w.Strategy = string(s.Spec.UpdateStrategy.Type)
@@ -158,7 +168,7 @@ func FromStatefulSet(s *appsv1.StatefulSet) Workload {
 // FromDaemonSet reads a DaemonSet.
 func FromDaemonSet(d *appsv1.DaemonSet) Workload {
 	w := fromMeta(KindDaemonSet, &d.ObjectMeta, d.Spec.Selector)
-	w.Template, w.Images = templateOf(&d.Spec.Template), imagesOf(&d.Spec.Template)
+	w.readTemplate(&d.Spec.Template)
 	w.ObservedGeneration = d.Status.ObservedGeneration
 	w.Replicas = d.Status.DesiredNumberScheduled
 	w.Strategy = string(d.Spec.UpdateStrategy.Type)
@@ -216,6 +226,8 @@ func WorkloadFrom(u *unstructured.Unstructured) (Workload, error) {
 		return Workload{}, fmt.Errorf("%s %s has no rollout", u.GetKind(), u.GetName())
 	}
 	w.Template, w.Images = ObjectTemplate(u), imagesIn(u)
+	annotations, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
+	w.Annotations = hashes(annotations)
 	return w, err
 }
 
@@ -251,7 +263,7 @@ func convert[T, V any](u *unstructured.Unstructured, read func(*T) V) (V, error)
 
 func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector) Workload {
 	w := Workload{
-		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Kind: kind, Name: m.Name, UID: string(m.UID), Generation: m.Generation, Created: m.CreationTimestamp.Time,
 		Deleting: m.DeletionTimestamp != nil, Selector: metav1.FormatLabelSelector(selector),
 	}
 	for _, entry := range m.ManagedFields {
@@ -265,6 +277,9 @@ func fromMeta(kind string, m *metav1.ObjectMeta, selector *metav1.LabelSelector)
 		}
 		if at.After(w.ManagedAt) {
 			w.ManagedAt = at
+		}
+		if entry.Manager == ownManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+			w.OwnAnnotations, w.OwnPaused = ownFields(entry.FieldsV1)
 		}
 		if template && entry.Time != nil && !at.Before(w.TemplateManagedAt) {
 			w.TemplateManager, w.TemplateManagedAt = entry.Manager, at

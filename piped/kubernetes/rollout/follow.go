@@ -1,0 +1,97 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// keepsChanging is how many followed restarts make a template one that keeps changing.
+const keepsChanging = 3
+
+// otherTemplate handles a template that is not ours: a restart is followed, anything
+// else supersedes the rollout. An external rollout follows those restarts only that its
+// own field manager makes.
+func (e *evaluation) otherTemplate() bool {
+	if e.w.Template.Digest == e.waitsFor() {
+		return false
+	}
+	manager := e.w.TemplateManager
+	if manager != e.p.FieldManager && restarted(e.rec, e.w) && (!e.rec.External() || manager == e.rec.ChangedBy) {
+		e.follow()
+		return false
+	}
+	if e.s.Confirmed {
+		e.rec.SupersededBy = manager
+	}
+	if manager == e.p.FieldManager {
+		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
+	}
+	return e.end(deploy.RolloutSuperseded, "%s changed %s of %s before the rollout ended", called(manager), e.changed(), e.rec.Workload)
+}
+
+// changed says what of the template differs from the applied one. Annotations are named
+// where nothing else does.
+func (e *evaluation) changed() string {
+	if names := changedAnnotations(e.rec, e.w); len(names) > 0 && e.w.Template.Base == e.rec.TemplateBase {
+		return "annotation " + strings.Join(names, ", ") + " of the pod template"
+	}
+	return "the pod template"
+}
+
+// called is how a person calls a field manager.
+func called(manager string) string {
+	if manager == "" {
+		return "someone else"
+	}
+	return fmt.Sprintf("field manager %q", manager)
+}
+
+// waitsFor returns the digest of the template whose rollout is waited for.
+func (e *evaluation) waitsFor() string {
+	if e.rec.FollowedDigest != "" {
+		return e.rec.FollowedDigest
+	}
+	return e.rec.TemplateDigest
+}
+
+// follow waits for the template that a restart made of ours. Its rollout begins anew,
+// unless no pod has been available since the first apply: then the clocks run on, so
+// that a template that keeps changing ends as any other that does not start.
+func (e *evaluation) follow() {
+	e.rec.FollowedDigest, e.rec.FollowedBy = e.w.Template.Digest, e.w.TemplateManager
+	e.rec.FollowedAt = e.w.TemplateManagedAt
+	if e.rec.FollowedAt.IsZero() {
+		e.rec.FollowedAt = e.now
+	}
+	e.rec.Followed++
+	e.rec.TargetUID, e.rec.TargetName, e.rec.Revision = "", "", 0
+	e.rec.Generation = e.w.Generation // older snapshots no longer count
+	e.rec.Phase = deploy.RolloutProgressing
+	e.rec.Reason = fmt.Sprintf("%s: %s restarted it, following the restart", e.name(), called(e.rec.FollowedBy))
+	if e.rec.Followed <= keepsChanging {
+		e.v.Note = e.rec.Reason
+	}
+	if e.rec.Served {
+		e.restartClock()
+		return
+	}
+	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
+}
+
+// stuckWhileFollowed reports whether the template changed and no pod of it or of the
+// applied one has been available yet.
+func (e *evaluation) stuckWhileFollowed() bool { return e.rec.Followed > 0 && !e.rec.Served }
+
+// restarts says at the end of a line that the rollout is one of a restart.
+func (e *evaluation) restarts() string {
+	switch n := e.rec.Followed; {
+	case n == 0:
+		return ""
+	case n < keepsChanging:
+		return fmt.Sprintf(", after a restart by %s", called(e.rec.FollowedBy))
+	default:
+		return fmt.Sprintf(", while %s keeps changing annotations of the pod template", called(e.rec.FollowedBy))
+	}
+}
