@@ -32,6 +32,7 @@ type pipedSpec struct {
 	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
 	Limits         Limits         `yaml:"limits"`
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
+	Scripts        Scripts        `yaml:"scripts"`
 	Adopt          Adopt          `yaml:"adopt"`
 
 	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
@@ -59,6 +60,7 @@ func defaultPipedSpec() pipedSpec {
 		Git:          Git{Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
+		Scripts:      Scripts{Isolation: IsolationAuto},
 		PlanPreview:  defaultPlanPreview(),
 		Retention:    defaultRetention(),
 		Telemetry:    Telemetry{SampleRatio: 1},
@@ -126,6 +128,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Providers:    providers,
 		Limits:       s.Limits,
 		Adopt:        s.Adopt,
+		Scripts:      s.Scripts.complete(d, r),
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
 		ChartRepositories: completeChartRepositories(s.ChartRepositories, d, r),

@@ -26,7 +26,7 @@ func TestCheckExitCodes(t *testing.T) {
 		{"schema with a flag", []string{"schema", "--yaml"}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := run(t.Context(), c.args, io.Discard, io.Discard); got != c.want {
+			if got := run(t.Context(), launcher, c.args, io.Discard, io.Discard); got != c.want {
 				t.Errorf("exit code %d, want %d", got, c.want)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
 )
@@ -35,6 +36,7 @@ const unknown = "unknown"
 const exitKilled = 130
 
 func main() {
+	launcher := sandbox.Main() // which does not return in a process that runs a script
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -46,7 +48,7 @@ func main() {
 	}()
 	stderr := os.Stderr
 	silence()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+	os.Exit(run(ctx, launcher, os.Args[1:], os.Stdout, stderr))
 }
 
 // silence takes the standard error from libraries that write to it unasked:
@@ -58,13 +60,14 @@ func silence() {
 	}
 }
 
-// run executes one command line and returns its exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// run executes one command line and returns its exit code. The agent starts scripts
+// with the launcher.
+func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+	root.AddCommand(runCommand(launcher, stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
 		restoreCommand(stderr), versionCommand(stdout))
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -81,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return f.code
 }
 
-func runCommand(stderr io.Writer) *cobra.Command {
+func runCommand(launcher sandbox.Launcher, stderr io.Writer) *cobra.Command {
 	var path, level, format string
 	cmd := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the agent until it is told to stop", Args: cobra.NoArgs,
@@ -109,7 +112,10 @@ next start. A second one ends it at once.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
-			options := app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload}
+			if err := sandbox.Hide(); err != nil { // from processes of the same user
+				return err
+			}
+			options := app.Options{Version: version, Logger: log, ConfigFile: path, Reload: reload, Launcher: launcher}
 			if commit != unknown {
 				options.Commit = commit
 			}
