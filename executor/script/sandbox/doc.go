@@ -3,12 +3,15 @@
 //
 //	mode.go        how scripts are isolated, and what each way holds
 //	launcher.go    the agent's side: choosing a mode, starting a script, its end
-//	main.go        the launcher: this program, started again
-//	supervise.go   the parent of a script, which ends all of its processes
-//	namespaces.go  the root directory of a script with namespaces of its own
-//	landlock.go    the restrictions of a script without them
 //	paths.go       what scripts see of the machine
-//	shed.go        giving up privileges
+//
+// and, for Linux:
+//
+//	main_linux.go        the launcher: this program, started again
+//	supervise_linux.go   the parent of a script, which ends all of its processes
+//	namespaces_linux.go  the root directory of a script with namespaces of its own
+//	landlock_linux.go    the restrictions of a script without them
+//	shed_linux.go        giving up privileges
 //
 // The agent starts its own program again as the launcher, which sets up the
 // sandbox and runs the shell. A program that embeds the agent calls Main first.

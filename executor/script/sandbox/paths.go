@@ -18,7 +18,3 @@ var systemFiles = []string{
 
 // devices are those that programs need.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
-
-// Visible returns the paths of the machine that a script of any isolated mode can
-// read: what is secret must not lie below one.
-func Visible() []string { return append(append([]string{}, systemDirs...), systemFiles...) }

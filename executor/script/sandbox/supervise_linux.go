@@ -66,27 +66,26 @@ func supervise(c Command, through string, signal func(syscall.Signal)) error {
 
 // start starts the script and returns its process.
 func start(c Command, through string) (pid int, err error) {
-	program, args, env, stdin := "/bin/sh", []string{"/bin/sh", "-c", c.Script}, c.Env, os.DevNull
-	dir := c.Dir
-	attr := &syscall.SysProcAttr{Setsid: true}
 	if through != "" {
-		return startRestricted(c, through, attr)
+		return startRestricted(c, through)
 	}
-	null, err := os.Open(stdin)
+	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, err
 	}
 	defer null.Close()
-	pid, err = syscall.ForkExec(program, args, &syscall.ProcAttr{Dir: dir, Env: env, Files: []uintptr{null.Fd(), 1, 2}, Sys: attr})
+	pid, err = syscall.ForkExec("/bin/sh", []string{"/bin/sh", "-c", c.Script}, &syscall.ProcAttr{
+		Dir: c.Dir, Env: c.Env, Files: []uintptr{null.Fd(), 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
 	if err != nil {
-		return 0, fmt.Errorf("start /bin/sh in %s: %w", dir, err)
+		return 0, fmt.Errorf("start /bin/sh in %s: %w", c.Dir, err)
 	}
 	return pid, nil
 }
 
 // startRestricted starts this program under a name, with the command to read and a
 // pipe for its report.
-func startRestricted(c Command, name string, attr *syscall.SysProcAttr) (pid int, err error) {
+func startRestricted(c Command, name string) (pid int, err error) {
 	spec, err := json.Marshal(c)
 	if err != nil {
 		return 0, err
@@ -99,7 +98,7 @@ func startRestricted(c Command, name string, attr *syscall.SysProcAttr) (pid int
 	// The report is not inherited by the shell: Main closes it on exec. What stands
 	// at the place of the control pipe is nothing the process may read.
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{name}, &syscall.ProcAttr{
-		Env: []string{"LANG=C.UTF-8"}, Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: attr,
+		Env: []string{"LANG=C.UTF-8"}, Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return 0, errors.Join(err, w.Close())
