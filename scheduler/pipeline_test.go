@@ -16,6 +16,7 @@ import (
 
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/script"
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -26,6 +27,7 @@ func inPipeline(t *testing.T, test func(t *testing.T, l *lab)) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		approvals := approval.New(approval.Config{Store: l.store, Logger: l.logger})
 		scripts, err := script.New(script.Config{
+			Isolation: []sandbox.Mode{sandbox.None},
 			Tree: func(string, string) (fs.FS, error) {
 				return fstest.MapFS{"app-d/hello.txt": {Data: []byte("hello\n")}}, nil
 			},

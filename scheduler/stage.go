@@ -32,6 +32,9 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 	result := r.execute(sctx, deploy.StageRun{
 		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
 		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
+		SwapMetadata: func(ctx context.Context, key, was, value string) error {
+			return r.swapMetadata(ctx, stage.ID, key, was, value)
+		},
 	})
 	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipped(stage.ID))
 	switch {
@@ -111,6 +114,17 @@ func joinReason(first, second string) string {
 		return first
 	}
 	return first + ": " + second
+}
+
+// swapMetadata is a compare-and-swap of one key.
+func (r *run) swapMetadata(ctx context.Context, stageID, key, was, value string) error {
+	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
+		s := d.Stage(stageID)
+		if s == nil {
+			return deploy.Errorf(deploy.NotFound, "deployment %s has no stage %q", d.ID, stageID)
+		}
+		return s.SwapMetadata(key, was, value, now)
+	})
 }
 
 func (r *run) saveMetadata(ctx context.Context, stageID string, kv map[string]string) error {

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 )
 
@@ -64,8 +65,9 @@ type environment struct {
 }
 
 func main() {
+	launcher := sandbox.Main() // which does not return in a process that runs a script
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, launcher)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -73,9 +75,9 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context, launcher sandbox.Launcher) (err error) {
 	if dir := os.Getenv(profileDir); dir != "" {
-		return runProfiled(ctx, dir, os.Args[len(os.Args)-1])
+		return runProfiled(ctx, launcher, dir, os.Args[len(os.Args)-1])
 	}
 	bin := flag.String("bin", "bin", "the folder with piped and devcluster")
 	profiles := flag.String("profile", "", "a folder: run the agent inside this program and write its profiles there")

@@ -137,7 +137,7 @@ func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) clust
 		TakeOver: w.set.Spec.TakeOver, Adopt: w.run.Deployment.Trigger.TakeOver, AutoCreateNamespace: w.set.Spec.AutoCreateNamespace,
 		Yield:       cluster.Yielded(w.set.Spec.Drift),
 		Propagation: w.set.Spec.propagation().Mode, Named: w.set.Spec.named(),
-		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Log: w.log,
+		ApplicationExists: w.applicationExists(ctx), Describe: w.describe(ctx), Claim: w.claim, Log: w.log,
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
@@ -29,11 +32,17 @@ const recordTimeout = 10 * time.Second
 
 // Config is what an Executor needs.
 type Config struct {
-	Tree   source.Tree   // finds a commit's files
-	Tenant Tenant        // nil permits every script
-	Dir    string        // where scripts run: the executor's own, such as <data directory>/scripts
-	Grace  time.Duration // from SIGTERM to SIGKILL; default 10 s
-	Logger *slog.Logger
+	Tree   source.Tree // finds a commit's files
+	Tenant Tenant      // nil permits every script
+	// Launcher starts isolated scripts in the first mode of Isolation that the machine
+	// offers; where it offers none, stages with scripts fail. Allow are further paths
+	// that scripts read and write.
+	Launcher  sandbox.Launcher
+	Isolation []sandbox.Mode
+	Allow     []string
+	Dir       string        // where scripts run: the executor's own, such as <data directory>/scripts
+	Grace     time.Duration // from SIGTERM to SIGKILL; default 10 s
+	Logger    *slog.Logger
 }
 
 // Tenant returns the tenancy rules for the application configured at a place.
@@ -41,7 +50,11 @@ type Tenant func(at deploy.GitPath) config.Tenant
 
 // Executor runs SCRIPT_RUN and CUSTOM_SYNC stages and those that undo them. It is
 // safe for concurrent use.
-type Executor struct{ Config }
+type Executor struct {
+	Config
+	mode    sandbox.Mode
+	refused error // why the machine permits no scripts
+}
 
 // New returns an Executor, after it has ended and removed what one before it
 // left behind when its agent was killed.
@@ -57,7 +70,22 @@ func New(c Config) (*Executor, error) {
 	if err := openDir(dir); err != nil {
 		return nil, err
 	}
-	return &Executor{c}, nil
+	e := &Executor{Config: c}
+	e.choose()
+	return e, nil
+}
+
+// choose decides how scripts are isolated, and logs it.
+func (e *Executor) choose() {
+	e.mode, e.refused = e.Launcher.Choose(context.Background(), e.Dir, e.Allow, e.Isolation...)
+	switch {
+	case e.refused != nil:
+		e.Logger.Warn("stages that run scripts will fail", "error", e.refused)
+	case e.mode == sandbox.None:
+		e.Logger.Warn("scripts are not isolated", "isolation", e.mode, "holds", e.mode.Holds())
+	default:
+		e.Logger.Info("scripts are isolated", "isolation", e.mode, "holds", e.mode.Holds())
+	}
 }
 
 // Execute runs the stage's script. It implements scheduler.Executor. When it
@@ -78,6 +106,9 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 		if err := e.Tenant(run.Deployment.Git).CheckScripts(run.Stage.ID); err != nil {
 			return failure(err)
 		}
+	}
+	if e.refused != nil {
+		return failure(e.refused)
 	}
 	result, err := e.attempt(ctx, run, j)
 	if err != nil {
@@ -119,7 +150,7 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 		return deploy.StageResult{}, err
 	}
 	defer func() {
-		if err := removeAll(ws.dir); err != nil {
+		if err := ws.remove(); err != nil {
 			e.Logger.Error("cannot remove the directory of a script stage; the next start of the agent tries again",
 				"app", d.ApplicationName, "deployment", d.ID, "stage", run.Stage.ID, "error", err)
 		}
@@ -137,12 +168,17 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
-	if err := run.SaveMetadata(ctx, map[string]string{metaIntent: "the script was about to start"}); err != nil {
+	// The value is this attempt's own: two agents do not both start the script.
+	intent := "the script was about to start: " + uuid.NewString()
+	if err := run.SwapMetadata(ctx, metaIntent, run.Stage.Metadata[metaIntent], intent); err != nil {
 		return deploy.StageResult{}, fmt.Errorf("record that the script is about to start: %w", err)
 	}
 	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(d.Git.Dir)), mark: ws.dir, env: env, grace: e.Grace}
 	run.Log.Infof("Running the script in %s", d.Git.Dir)
-	return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
+	if e.mode == sandbox.None {
+		return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
+	}
+	return e.conclude(ctx, run, c.runIsolated(ctx, run.Log, isolation{e.Launcher, e.mode, e.Allow, ws})), nil
 }
 
 // conclude makes the stage's result of how the script ended, and records it
@@ -173,7 +209,7 @@ func ending(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "it ended when it was told to"
 	}
-	var exit *exec.ExitError
+	var exit *exec.ExitError // a *sandbox.Ended says it itself
 	if !errors.As(err, &exit) {
 		return err.Error()
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/store"
@@ -57,11 +58,21 @@ type lab struct {
 	last     fstest.MapFS // of the last success
 	log      *lines
 	count    string // a file that scripts of ours append to whenever they run
+	mode     sandbox.Mode
 }
 
-func newLab(t *testing.T) *lab {
+// inModes runs a test for each way in which scripts run.
+func inModes(t *testing.T, test func(t *testing.T, mode sandbox.Mode)) {
+	for _, mode := range []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock, sandbox.None} {
+		t.Run(string(mode), func(t *testing.T) { test(t, mode) })
+	}
+}
+
+func newLab(t *testing.T) *lab { return newLabIn(t, sandbox.Namespaces) }
+
+func newLabIn(t *testing.T, mode sandbox.Mode) *lab {
 	l := &lab{
-		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(t.TempDir(), "count"),
+		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(t.TempDir(), "count"), mode: mode,
 		tree: fstest.MapFS{
 			"apps/web/hello.txt": {Data: []byte("hello from the commit\n")},
 			"apps/web/tool.sh":   {Data: []byte("#!/bin/sh\necho tool $1\n"), Mode: 0o755},
@@ -78,6 +89,7 @@ func (l *lab) newExecutor(dir string) *Executor {
 	l.t.Helper()
 	e, err := New(Config{
 		Dir: dir, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Launcher: launcher, Isolation: []sandbox.Mode{l.mode}, Allow: []string{filepath.Dir(l.count)},
 		Tree: func(repo, commit string) (fs.FS, error) {
 			if tree := map[string]fs.FS{hash: l.tree, lastHash: l.last}[commit]; repo == "r" && tree != nil {
 				return tree, nil
@@ -173,6 +185,12 @@ func (l *lab) stageRun(id string, resumed bool) deploy.StageRun {
 					stage.Metadata[k] = v
 				}
 				return nil
+			})
+			return err
+		},
+		SwapMetadata: func(ctx context.Context, key, was, value string) error {
+			_, err := l.store.UpdateDeployment(ctx, "d", func(d *deploy.Deployment) error {
+				return d.Stage(id).SwapMetadata(key, was, value, time.Now())
 			})
 			return err
 		},

@@ -4,6 +4,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/c785c783/piped/executor/script/sandbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var launcher sandbox.Launcher
+
+func TestMain(m *testing.M) {
+	launcher = sandbox.Main()
+	goleak.VerifyTestMain(m)
+}

@@ -19,7 +19,7 @@ const (
 	drainTime = time.Second           // how long output is read after the last process was killed
 )
 
-// command is a script as a process group of its own.
+// command is a script to run. Without isolation it is a process group of its own.
 type command struct {
 	script string
 	dir    string   // where it runs

@@ -1,8 +1,10 @@
 package script
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -32,15 +35,17 @@ func TestScripts(t *testing.T) {
 		{"empty", "", []string{"The stage has no script to run"}, deploy.StageSuccess, ""},
 		{"write rights taken from a directory", "mkdir -p $HOME/cache/deep && touch $HOME/cache/deep/f && chmod -R a-w $HOME/cache", nil, deploy.StageSuccess, ""},
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
-			wantResult(t, l.runScript(c.script), c.status, c.reason)
-			if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
-				t.Errorf("printed (-want +got):\n%s", diff)
-			}
-		})
-	}
+	inModes(t, func(t *testing.T, mode sandbox.Mode) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				l := newLabIn(t, mode)
+				wantResult(t, l.runScript(c.script), c.status, c.reason)
+				if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
+					t.Errorf("printed (-want +got):\n%s", diff)
+				}
+			})
+		}
+	})
 }
 
 // TestEnvironment: a script sees what is documented and nothing of the agent's.
@@ -110,8 +115,11 @@ func TestWithoutPassword(t *testing.T) {
 // TestPrivateDirectory: nobody else can enter a run's directory.
 func TestPrivateDirectory(t *testing.T) {
 	l := newLab(t)
-	wantResult(t, l.runScript(`stat -c %a "$PIPED_SCRIPT_DIR" "$HOME" "$TMPDIR" "$PIPED_SCRIPT_DIR/.."`), deploy.StageSuccess, "")
-	if diff := cmp.Diff([]string{"700", "700", "700", "700"}, l.log.printed()); diff != "" {
+	wantResult(t, l.runScript(`stat -c %a "$PIPED_SCRIPT_DIR" "$HOME" "$TMPDIR"`), deploy.StageSuccess, "")
+	if info, err := os.Stat(l.executor.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of all runs: %v, %v, want mode 0700", info, err)
+	}
+	if diff := cmp.Diff([]string{"700", "700", "700"}, l.log.printed()); diff != "" {
 		t.Errorf("modes (-want +got):\n%s", diff)
 	}
 }
@@ -219,7 +227,32 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestConcurrentStages: runs share nothing.
+// TestSecondIntent: of runs of one stage that began from the same state, as two
+// agents would begin them, one runs the script.
+func TestSecondIntent(t *testing.T) {
+	l := newLab(t)
+	l.deployment(options{Run: "printf x >> " + l.count}, nil)
+	l.startStage("s")
+	results := make(chan deploy.StageResult, 4)
+	for range cap(results) {
+		run := l.stageRun("s", false)
+		go func() { results <- l.executor.Execute(t.Context(), run) }()
+	}
+	byStatus := map[deploy.StageStatus]int{}
+	for range cap(results) {
+		result := <-results
+		byStatus[result.Status]++
+		if result.Status != deploy.StageSuccess && !strings.Contains(result.Reason, "another run of the stage has set scriptIntent") {
+			t.Errorf("a second run ended as %+v", result)
+		}
+	}
+	if byStatus[deploy.StageSuccess] != 1 {
+		t.Errorf("runs ended as %v, want one success", byStatus)
+	}
+	l.wantRuns(1)
+}
+
+// TestConcurrentStages: runs share nothing. They are let to store their intents.
 func TestConcurrentStages(t *testing.T) {
 	l := newLab(t)
 	l.deployment(options{Run: "echo mine > $HOME/f; echo mine > hello.txt; ls $HOME"}, nil)
@@ -227,7 +260,9 @@ func TestConcurrentStages(t *testing.T) {
 	results := make(chan deploy.StageResult, 4)
 	var runs []deploy.StageRun
 	for range cap(results) {
-		runs = append(runs, l.stageRun("s", false)) // before one of them has stored its intent
+		run := l.stageRun("s", false) // before one of them has stored its intent
+		run.SwapMetadata = func(context.Context, string, string, string) error { return nil }
+		runs = append(runs, run)
 	}
 	for _, run := range runs {
 		go func() { results <- l.executor.Execute(t.Context(), run) }()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -40,5 +41,22 @@ func TestForbiddenScriptsDoNotRun(t *testing.T) {
 		l.wantRuns(1)
 	}
 	wantForbidden("back")
+	l.wantRuns(1)
+}
+
+// TestRefusedWithoutIsolation: where scripts cannot be isolated none runs, and the
+// stage says what to do. With isolation none it runs.
+func TestRefusedWithoutIsolation(t *testing.T) {
+	l := newLab(t)
+	l.executor.Launcher = sandbox.Launcher{} // what a machine without isolation comes to
+	l.executor.choose()
+	got := l.runScript("printf x >> " + l.count)
+	if got.Status != deploy.StageFailure || !strings.Contains(got.Reason, "scripts cannot be isolated on this machine") || !strings.Contains(got.Reason, "scripts.isolation: none") {
+		t.Errorf("the stage ended as %+v", got)
+	}
+	l.wantRuns(0)
+	l.executor.Isolation = []sandbox.Mode{sandbox.None}
+	l.executor.choose()
+	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
 	l.wantRuns(1)
 }

@@ -6,14 +6,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
 )
 
-// workspace is the directory of one run. Nobody but the agent's user can enter it.
+// workspace is the directory of one run. No other user than the agent's can enter it.
 type workspace struct {
 	dir  string // holds the others
 	tree string // the commit's files
 	home string // HOME
 	tmp  string // TMPDIR
+	root string // empty: on which an isolated script's root directory is built
+
+	// lock is locked for as long as anything of the run may be left, also of one
+	// whose agent was killed.
+	lock *os.File
 }
 
 // newWorkspace makes a workspace below dir; the tree is still missing.
@@ -22,11 +30,45 @@ func newWorkspace(dir string) (workspace, error) {
 	if err != nil {
 		return workspace{}, fmt.Errorf("make a directory for the script: %w", err)
 	}
-	w := workspace{dir: own, tree: filepath.Join(own, "tree"), home: filepath.Join(own, "home"), tmp: filepath.Join(own, "tmp")}
-	if err := errors.Join(os.Mkdir(w.home, 0o700), os.Mkdir(w.tmp, 0o700)); err != nil {
-		return w, errors.Join(fmt.Errorf("make a directory for the script: %w", err), removeAll(own))
+	w := workspace{
+		dir: own, tree: filepath.Join(own, "tree"), home: filepath.Join(own, "home"), tmp: filepath.Join(own, "tmp"), root: filepath.Join(own, "root"),
+	}
+	w.lock, err = lockFile(own+lockSuffix, 0)
+	if err := errors.Join(err, os.Mkdir(w.home, 0o700), os.Mkdir(w.tmp, 0o700), os.Mkdir(w.root, 0o700)); err != nil {
+		return w, errors.Join(fmt.Errorf("make a directory for the script: %w", err), w.remove())
 	}
 	return w, nil
+}
+
+// remove removes the workspace, whose processes have ended.
+func (w workspace) remove() error {
+	err := removeAll(w.dir)
+	if w.lock == nil {
+		return err
+	}
+	return errors.Join(err, os.Remove(w.lock.Name()), w.lock.Close())
+}
+
+const (
+	lockSuffix = ".lock"
+	lockPoll   = 20 * time.Millisecond
+)
+
+// lockFile opens a file and locks it, waiting up to patience for who holds it.
+func lockFile(name string, patience time.Duration) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(lockPoll) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), file.Close())
+		}
+	}
 }
 
 // removeAll removes dir, also where a script took away its own right to do so,
@@ -54,6 +96,10 @@ func unlock(dir string) error {
 	})
 }
 
+// leftoverTime bounds how long the scripts of a killed agent may take to end: their
+// launchers kill them when it dies.
+const leftoverTime = 20 * time.Second
+
 // openDir makes dir and removes what a killed agent left in it, processes first.
 func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -65,9 +111,25 @@ func openDir(dir string) error {
 		return fmt.Errorf("look for what script stages left behind: %w", err)
 	}
 	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), lockSuffix) {
+			if err := awaitEnd(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range entries {
 		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("remove what a script stage left behind: %w", err)
 		}
 	}
 	return nil
+}
+
+// awaitEnd waits until nothing holds a lock of a run.
+func awaitEnd(lock string) error {
+	file, err := lockFile(lock, leftoverTime)
+	if err != nil {
+		return fmt.Errorf("wait for the end of a script that an agent before this one started (look for processes named piped-script): %w", err)
+	}
+	return file.Close()
 }

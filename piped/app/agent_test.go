@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
@@ -26,8 +27,12 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
+// launcher starts the scripts of tests' agents.
+var launcher sandbox.Launcher
+
 // TestMain runs more tests at a time than there are cores: they wait for pods.
 func TestMain(m *testing.M) {
+	launcher = sandbox.Main()
 	if err := flag.Set("test.parallel", "10"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -91,6 +96,9 @@ spec:
 	return path
 }
 
+// allowScripts is a line of the configuration's spec that lets scripts use a directory.
+func allowScripts(dir string) string { return fmt.Sprintf("  scripts: {allowPaths: [%q]}\n", dir) }
+
 // runAgent runs an agent inside the test process until the test ends.
 func runAgent(t *testing.T, s settings) *client {
 	t.Helper()
@@ -106,7 +114,7 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery})
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, Launcher: launcher})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

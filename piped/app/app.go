@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/executor/script"
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/config"
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
@@ -50,6 +51,10 @@ type Options struct {
 	ConfigFile  string
 	ReloadEvery time.Duration    // between two looks at these files; default 2 s
 	Reload      <-chan os.Signal // each signal makes the agent follow at once
+
+	// Launcher starts the scripts of stages: what sandbox.Main returned. Without it they
+	// run only where scripts.isolation is none.
+	Launcher sandbox.Launcher
 
 	// Grace bounds how long Run waits for everything to stop; default 30 s.
 	Grace time.Duration
@@ -147,7 +152,7 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	if err != nil {
 		return nil, "", err
 	}
-	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Observer: a.metrics.store})
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Observer: a.metrics.store, Exclusive: true})
 	if err != nil {
 		return nil, "", err
 	}
@@ -238,7 +243,8 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
 	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
-		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"), Logger: o.Logger.With("component", "script"),
+		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
+		Launcher: o.Launcher, Isolation: isolationModes(cfg.Scripts.Isolation), Allow: cfg.Scripts.AllowPaths, Logger: o.Logger.With("component", "script"),
 	})
 	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:             exec.Sync(),

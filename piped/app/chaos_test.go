@@ -70,6 +70,7 @@ func runChaos(t *testing.T, size chaosSize, seed uint64, binary, dsn string) {
 	}
 	c.agent, err = agenttest.Start(t.Context(), agenttest.Options{
 		Binary: binary, Dir: dir, Remote: c.repo.Dir, Kubeconfig: kubeconfig, Interval: 100 * time.Millisecond, DSN: dsn,
+		More: allowScripts(filepath.Dir(c.scripts)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ func TestCustomSyncIsUndone(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo := newRepo(t)
-	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()})
 	web, target := appID("web"), filepath.Join(t.TempDir(), "deployed")
+	agent := runAgent(t, settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig(), more: allowScripts(filepath.Dir(target))})
 	deployed := func(want string) {
 		t.Helper()
 		if got, err := os.ReadFile(target); err != nil || string(got) != want {

@@ -188,15 +188,15 @@ func TestRunningScriptSurvivesAReload(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns := cluster.Namespace(t)
 	repo, other := newRepo(t), newRepo(t)
-	dir := t.TempDir()
-	started, goOn := filepath.Join(dir, "started"), filepath.Join(dir, "go-on")
+	dir, shared := t.TempDir(), t.TempDir()
+	started, goOn := filepath.Join(shared, "started"), filepath.Join(shared, "go-on")
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	data, err := os.ReadFile(cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	replaceFile(t, kubeconfig, string(data))
-	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": kubeconfig}}
+	s := spec{dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": kubeconfig}, more: allowScripts(shared)}
 	agent := runReloading(t, s, 10*time.Millisecond)
 	web := appID("web")
 	script := fmt.Sprintf("echo run >> %s; while ! [ -e %s ]; do sleep 0.05; done; echo done", started, goOn)

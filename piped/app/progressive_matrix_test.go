@@ -107,7 +107,7 @@ func newMatrix(t *testing.T) *matrix {
 		apps = append(apps, c.app)
 	}
 	m.push = func(version string) string { return repo.Push(t, version, filesOf(apps, version)) }
-	m.agent = startProcess(t, agenttest.Options{Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig(), Limit: len(m.cells)})
+	m.agent = startProcess(t, agenttest.Options{Remote: repo.Dir, Kubeconfig: cluster.Kubeconfig(), Limit: len(m.cells), More: allowScripts(m.dir)})
 	t.Cleanup(func() {
 		if t.Failed() {
 			keepLog(t, m.agent.LogFile)

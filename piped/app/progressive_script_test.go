@@ -50,7 +50,7 @@ func TestCustomSyncFailsBesideACanary(t *testing.T) {
 	script := func(more string) string {
 		return fmt.Sprintf(customSyncPipeline, "grep -o 'version: .*' app.yaml > "+target+more)
 	}
-	p := newProgressive(t, script(""), "", "")
+	p := newProgressive(t, script(""), "", allowScripts(filepath.Dir(target)))
 	last := p.lastGood()
 	p.web.spec = script("; exit 5")
 	d := p.end("v2", modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -177,6 +178,7 @@ func needRestart(was, now *config.Piped) []string {
 		"planPreview":   was.PlanPreview != now.PlanPreview,
 		"telemetry":     !was.Telemetry.Same(now.Telemetry),
 		"debug":         was.Debug != now.Debug,
+		"scripts":       !reflect.DeepEqual(was.Scripts, now.Scripts),
 		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
 	}
 	var out []string

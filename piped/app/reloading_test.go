@@ -55,7 +55,7 @@ type reloading struct {
 // runReloading runs an agent inside the test process until the test ends.
 func runReloading(t *testing.T, s spec, every time.Duration) *reloading {
 	t.Helper()
-	return runReloadingWith(t, s, Options{ReloadEvery: every})
+	return runReloadingWith(t, s, Options{ReloadEvery: every, Launcher: launcher})
 }
 
 // runReloadingWith is runReloading with further options.

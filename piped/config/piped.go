@@ -34,6 +34,7 @@ type Piped struct {
 	Limits       Limits
 	Tenancy      Tenancy
 	Adopt        Adopt
+	Scripts      Scripts
 	// SecretManagement says how the secrets in Git are encrypted.
 	SecretManagement SecretManagement
 
@@ -201,6 +202,7 @@ func ParsePiped(name string, data []byte) (*Piped, []string, error) {
 	home, _ := os.UserHomeDir() // asked for only by paths that begin with ~
 	r := resolver{d: d, folder: filepath.Dir(name), home: home}
 	p := spec.complete(d, r)
+	p.checkScripts(d, name)
 	if err := d.Err(); err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}

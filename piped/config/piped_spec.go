@@ -33,6 +33,7 @@ type pipedSpec struct {
 	Plugins        []pluginSpec   `yaml:"plugins"`        // PipeCD's v1
 	Limits         Limits         `yaml:"limits"`
 	Tenancy        []TenancyRule  `yaml:"tenancy"`
+	Scripts        Scripts        `yaml:"scripts"`
 	Adopt          Adopt          `yaml:"adopt"`
 
 	Charts            Charts             `yaml:"charts"`
@@ -61,6 +62,7 @@ func defaultPipedSpec() pipedSpec {
 		Git:          Git{Email: "piped@localhost"},
 		Limits:       Limits{Deployments: 50},
 		Adopt:        AdoptAuto,
+		Scripts:      Scripts{Isolation: IsolationAuto},
 		PlanPreview:  defaultPlanPreview(),
 		Retention:    defaultRetention(),
 		Telemetry:    Telemetry{SampleRatio: 1},
@@ -132,6 +134,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Providers:    providers,
 		Limits:       s.Limits,
 		Adopt:        s.Adopt,
+		Scripts:      s.Scripts.complete(d, r),
 		Tenancy:      completeTenancy(s.Tenancy, d, r, repositories, s.providerNames()),
 
 		Charts:            s.Charts.complete(d),

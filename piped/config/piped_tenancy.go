@@ -8,7 +8,7 @@ import (
 )
 
 // TenancyRule is one rule of spec.tenancy: which applications it is for, and what
-// they may do. What is left out is not restricted.
+// they may do. What is left out is not restricted, but for Scripts.
 type TenancyRule struct {
 	Name string `yaml:"name"` // unique; messages name the rule by it
 
@@ -28,7 +28,7 @@ type TenancyRule struct {
 	// ClusterScoped: objects without a namespace are allowed. Not written, they are
 	// unless Namespaces are.
 	ClusterScoped *bool `yaml:"clusterScoped"`
-	// Scripts: stages that run scripts are allowed.
+	// Scripts: stages that run scripts are allowed. Not written, they are not.
 	Scripts bool `yaml:"scripts"`
 	// ServiceAccount is as whom the application's objects are read and written; the
 	// zero value is the agent itself.
@@ -46,9 +46,6 @@ type VerifyCommits struct {
 	// that pushing an older commit, signed as it may be, does not bring it back.
 	RequireDescendant bool `yaml:"requireDescendant"`
 }
-
-// Default implements strict.Defaulter.
-func (r *TenancyRule) Default() { r.Scripts = true }
 
 // allowsClusterScoped returns what ClusterScoped says, or its default.
 func (r *TenancyRule) allowsClusterScoped() bool {

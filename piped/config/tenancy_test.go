@@ -38,7 +38,7 @@ func TestTenancyEveryField(t *testing.T) {
 			ClusterScoped: &no, ServiceAccount: ServiceAccount{Namespace: "team-a", Name: "deployer"},
 			VerifyCommits: &VerifyCommits{OpenPGP: []string{"/etc/piped/keys/team-a.asc", "/etc/keys/all.gpg"}, SSH: []string{"/home/someone/allowed_signers"}, RequireDescendant: true},
 		},
-		{Name: "everybody", DeniedKinds: []KindPattern{"ClusterRoleBinding"}, ClusterScoped: &yes, Scripts: true},
+		{Name: "everybody", DeniedKinds: []KindPattern{"ClusterRoleBinding"}, ClusterScoped: &yes},
 		{Name: "others", Otherwise: true, DeniedKinds: []KindPattern{"*"}},
 	}
 	if diff := cmp.Diff(want, p.Tenancy); diff != "" {

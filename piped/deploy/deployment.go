@@ -291,3 +291,16 @@ type Transition struct {
 	Reason       string
 	At           time.Time
 }
+
+// SwapMetadata sets a key of the stage's metadata whose value is was, "" when it is
+// missing. Conflict if the value is another one.
+func (s *Stage) SwapMetadata(key, was, value string, now time.Time) error {
+	if s.Metadata[key] != was {
+		return Errorf(Conflict, "stage %s: another run of the stage has set %s meanwhile; it goes on, this one does not", s.ID, key)
+	}
+	if s.Metadata == nil {
+		s.Metadata = map[string]string{}
+	}
+	s.Metadata[key], s.UpdatedAt = value, now
+	return nil
+}

@@ -19,6 +19,9 @@ type StageRun struct {
 	// SaveMetadata merges keys into the stage's metadata and returns when they
 	// are stored: an intent written with it survives a crash that follows.
 	SaveMetadata func(ctx context.Context, kv map[string]string) error
+	// SwapMetadata stores a key's value if it still is as the stage was handed it, ""
+	// when it is missing. Otherwise the error is of kind Conflict: the stage runs twice.
+	SwapMetadata func(ctx context.Context, key, was, value string) error
 }
 
 // StageResult is how a stage ended.

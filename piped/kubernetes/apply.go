@@ -29,7 +29,7 @@ func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, err
 	if err := r.plan(ctx); err != nil {
 		return r.outcome(), err
 	}
-	for _, step := range []func(context.Context) error{r.announce, r.write} {
+	for _, step := range []func(context.Context) error{r.claimObjects, r.announce, r.write} {
 		if err := step(ctx); err != nil {
 			return r.outcome(), err
 		}

@@ -53,6 +53,11 @@ type ApplyRequest struct {
 	// configured; "" when it is not known. Nil knows none.
 	Describe func(applicationID string) string
 
+	// Claim is called once before the first write with all objects of the set. Its
+	// error keeps everything from being written: another application that is deployed
+	// at the same time may have claimed one of them since it was read. Nil claims none.
+	Claim func(ctx context.Context, refs []deploy.ObjectRef) error
+
 	// Creating is called once before the first write with the objects that do
 	// not exist yet, so that the intent to create them survives a crash: a
 	// repeated run is handed them as Created, and knows that it was this

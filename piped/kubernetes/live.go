@@ -129,6 +129,18 @@ func (r *applyRun) checkOwners(context.Context) error {
 		r.described(r.req.ApplicationID), r.req.PipedID, strings.Join(taken, "; "))
 }
 
+// claimObjects makes the objects the application's own before the first write.
+func (r *applyRun) claimObjects(ctx context.Context) error {
+	if r.req.Claim == nil {
+		return nil
+	}
+	refs := make([]deploy.ObjectRef, len(r.targets))
+	for i, t := range r.targets {
+		refs[i] = t.ref
+	}
+	return r.req.Claim(ctx, refs)
+}
+
 // described names an application for a person: by more than its ID if it is known.
 func (r *applyRun) described(id string) string {
 	if r.req.Describe != nil {

@@ -33,6 +33,8 @@ type dialect interface {
 	name() string   // the database in words, without credentials
 	open(ctx context.Context) (writer, reader *sql.DB, err error)
 	openError(op string, err error) error
+	// hold keeps other agents out. Conflict if one has the database.
+	hold(ctx context.Context, s *Store) (hold, error)
 
 	goose() goose.Dialect
 	migrationOptions() ([]goose.ProviderOption, error)

@@ -78,7 +78,7 @@ func (t *tx) learnMark(ctx context.Context, it deploy.InventoryItem) error {
 }
 
 // DeleteInventory forgets objects of an application in a cluster, whatever
-// their API version. What is not known is passed over.
+// their API version, and that it claimed them. What is not known is passed over.
 func (s *Store) DeleteInventory(ctx context.Context, appID, cluster string, refs ...deploy.ObjectRef) error {
 	if len(refs) == 0 {
 		return nil
@@ -98,6 +98,9 @@ func (t *tx) deleteInventory(ctx context.Context, appID, cluster string, o deplo
 	_, err := t.exec(ctx, "DELETE FROM inventory WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
 		appID, cluster, o.Group, o.Kind, o.Namespace, o.Name)
 	if err != nil {
+		return err
+	}
+	if err := t.release(ctx, appID, cluster, o); err != nil {
 		return err
 	}
 	return t.forgetPropagation(ctx, appID, cluster, o)

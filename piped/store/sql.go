@@ -81,6 +81,11 @@ const maxAttempts = 5
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 	began := time.Now() // a duration: whatever the clock of the rows says
 	defer func() { s.told.Wrote(time.Since(began)) }()
+	if s.hold != nil {
+		if err := s.hold.check(); err != nil {
+			return err
+		}
+	}
 	if s.dialect.oneWriter() {
 		return s.group.write(ctx, s, fn)
 	}

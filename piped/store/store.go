@@ -32,6 +32,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // Options are what a store needs besides its DSN.
@@ -42,6 +43,10 @@ type Options struct {
 	// Existing refuses a database whose schema is not this program's, in place of
 	// changing it: for a command that opens the store beside an agent.
 	Existing bool
+	// Exclusive opens the database for an agent: Open is refused with Conflict while
+	// another store has it so, and this one's Run ends with an error when it loses it
+	// to another.
+	Exclusive bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Logger takes the few things a store has to tell; nil means silence.
@@ -69,6 +74,7 @@ type Store struct {
 	id      string    // tells this process's notifications from those of others
 	opened  time.Time // the listener catches up from here
 	schema  int64     // version of the schema
+	hold    hold      // nil beside an agent
 }
 
 // Open opens the database that dsn names, sqlite://<path> or postgres://…,
@@ -98,6 +104,12 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}
+	if o.Exclusive {
+		if s.hold, err = acquire(ctx, d, s); err != nil {
+			s.hold = nil
+			return nil, errors.Join(s.fail(err, "take the database"), s.Close())
+		}
+	}
 	if s.schema, err = migrate(ctx, d, s.writer, o.Existing); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -111,13 +123,26 @@ func (s *Store) Close() error {
 	if s.reader != s.writer {
 		err = errors.Join(err, s.reader.Close())
 	}
+	if s.hold != nil {
+		err = errors.Join(err, s.hold.release())
+	}
 	return s.fail(err, "close the store")
 }
 
 // Run delivers what other processes commit to this store's watches, until ctx
 // ends; then it returns nil. Only PostgreSQL has such other processes: on
 // SQLite it just waits for the end.
-func (s *Store) Run(ctx context.Context) error { return s.dialect.listen(ctx, s) }
+//
+// It returns an error when another agent took a database that is this one's.
+func (s *Store) Run(ctx context.Context) error {
+	if s.hold == nil {
+		return s.dialect.listen(ctx, s)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.dialect.listen(ctx, s) })
+	g.Go(func() error { return s.hold.watch(ctx) })
+	return s.fail(g.Wait(), "keep the database")
+}
 
 // now returns the current time as it will be read back.
 func (s *Store) now() time.Time { return milli(s.clock()) }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/build"
 	"github.com/c785c783/piped/piped/config"
@@ -38,6 +39,7 @@ func versionLine() string {
 const exitKilled = 130
 
 func main() {
+	launcher := sandbox.Main() // which does not return in a process that runs a script
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -49,7 +51,7 @@ func main() {
 	}()
 	stderr := os.Stderr
 	silence()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, stderr))
+	os.Exit(run(ctx, launcher, os.Args[1:], os.Stdout, stderr))
 }
 
 // stopSignal is why the agent stops: a signal asked for it.
@@ -72,13 +74,14 @@ func silence() {
 	}
 }
 
-// run executes one command line and returns its exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// run executes one command line and returns its exit code. The agent starts scripts
+// with the launcher.
+func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
+	root.AddCommand(runCommand(launcher, stderr), checkCommand(stdout, stderr), schemaCommand(stdout), apiKeyCommand(stdout), backupCommand(stdout, stderr),
 		restoreCommand(stderr), versionCommand(stdout))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
@@ -96,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return f.code
 }
 
-func runCommand(stderr io.Writer) *cobra.Command {
+func runCommand(launcher sandbox.Launcher, stderr io.Writer) *cobra.Command {
 	var path, level, format string
 	cmd := &cobra.Command{
 		Use: "run --config FILE", Short: "Run the agent until it is told to stop", Args: cobra.NoArgs,
@@ -124,8 +127,11 @@ next start. A second one ends it at once.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
+			if err := sandbox.Hide(); err != nil { // from processes of the same user
+				return err
+			}
 			b := built()
-			options := app.Options{Version: b.Version, Logger: log, ConfigFile: path, Reload: reload}
+			options := app.Options{Version: b.Version, Logger: log, ConfigFile: path, Reload: reload, Launcher: launcher}
 			if b.Commit != build.Unknown {
 				options.Commit = b.Commit
 			}

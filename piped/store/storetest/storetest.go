@@ -125,6 +125,8 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"StageLogs", testStageLogs},
 		{"State", testState},
 		{"Inventory", testInventory},
+		{"Claims", testClaims},
+		{"ConcurrentClaims", testConcurrentClaims},
 		{"LearnedMarks", testLearnedMarks},
 		{"Capabilities", testCapabilities},
 		{"Propagations", testPropagations},

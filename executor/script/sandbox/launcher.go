@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Launcher starts scripts. The zero value can start none that is isolated; Main
+// returns one that can.
+type Launcher struct{ ready bool }
+
+// probeTime bounds the script that a mode is tried with.
+const probeTime = 20 * time.Second
+
+// Choose returns the first of modes that works on this machine: each is tried with
+// a script in a directory made below dir. Otherwise the error, of kind
+// deploy.Invalid, says why each does not.
+func (l Launcher) Choose(ctx context.Context, dir string, allow []string, modes ...Mode) (Mode, error) {
+	var why []string
+	for _, mode := range modes {
+		if mode == None {
+			return None, nil
+		}
+		err := l.probe(ctx, mode, dir, allow)
+		if err == nil {
+			return mode, nil
+		}
+		why = append(why, fmt.Sprintf("%s: %v", mode, err))
+	}
+	return "", deploy.Errorf(deploy.Invalid, "scripts cannot be isolated on this machine: %s; run the agent where user namespaces or Landlock of Linux 6.12 are permitted, "+
+		"or write scripts.isolation: none to let scripts do all that the agent can", strings.Join(why, "; "))
+}
+
+// probe runs a script that needs what a mode promises.
+func (l Launcher) probe(ctx context.Context, mode Mode, dir string, allow []string) error {
+	own, err := os.MkdirTemp(dir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(own)
+	c := Command{Mode: mode, Script: "exec <&- && : >probe && rm probe", Own: own, Dir: own, Tmp: filepath.Join(own, "tmp"), Root: filepath.Join(own, "root"), Allow: allow}
+	if err := errors.Join(os.Mkdir(c.Tmp, 0o700), os.Mkdir(c.Root, 0o700)); err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	p, err := l.Start(c, null, nil)
+	if err != nil {
+		return err
+	}
+	timer := time.AfterFunc(probeTime, p.Kill)
+	defer timer.Stop()
+	defer context.AfterFunc(ctx, p.Kill)()
+	return p.Wait()
+}
+
+// Process is a script that runs. Its methods are safe for concurrent use.
+type Process struct {
+	cmd     *exec.Cmd
+	control *os.File
+	report  *os.File
+}
+
+// Start starts a script whose output goes to out. The launcher keeps lock, if there
+// is one, open for as long as anything of the script may run.
+func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
+	if !l.ready {
+		return nil, errors.New("this program was built without the launcher of scripts; it has to call sandbox.Main first")
+	}
+	spec, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode the script: %w", err)
+	}
+	control, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	reported, reports, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, orders.Close())
+	}
+	defer reports.Close()
+	cmd := again(outerName, spec, out, control, reports)
+	if lock != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, lock)
+	}
+	p := &Process{cmd, orders, reported}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the launcher of scripts: %w", err), orders.Close(), reported.Close())
+	}
+	return p, nil
+}
+
+// Terminate sends SIGTERM to every process of the script.
+func (p *Process) Terminate() { _, _ = p.control.Write([]byte{1}) } // one that has ended needs none
+
+// Kill ends every process of the script at once.
+func (p *Process) Kill() { _ = p.control.Close() } // it may be closed
+
+// Wait returns when every process of the script is gone: nil if it exited with 0,
+// an *Ended if it ended otherwise, and another error if it could not be started.
+func (p *Process) Wait() error {
+	var r report
+	reportErr := json.NewDecoder(p.report).Decode(&r) // the first one says what went wrong
+	waitErr := p.cmd.Wait()
+	p.Kill() // what a launcher left that was killed itself
+	if err := errors.Join(reportErr, p.report.Close()); err != nil {
+		return fmt.Errorf("the launcher of the script ended without a report: %w", errors.Join(waitErr, err))
+	}
+	return r.result()
+}

@@ -1,0 +1,137 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names under which the program is started again: outside of the sandbox, as
+// the first process of new namespaces, and to restrict itself and become the shell.
+const (
+	outerName = "piped-script"
+	innerName = "piped-script-init"
+	shellName = "piped-script-shell"
+)
+
+// What a launcher has open, beside its standard input and outputs.
+const (
+	controlFD = 3
+	reportFD  = 4
+	lockFD    = 5
+)
+
+// Main makes this program the launcher of a script, and does not return, if the
+// agent started it as one. Otherwise it returns what the agent starts scripts with.
+// It is the first statement of main, and of TestMain where tests run scripts.
+func Main() Launcher {
+	run := map[string]func(Command) error{outerName: outer, innerName: inner, shellName: shell}[os.Args[0]]
+	if run == nil {
+		return Launcher{ready: true}
+	}
+	runtime.LockOSThread()                                                  // privileges are a thread's own
+	_ = unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 the loop has to do
+	for fd := controlFD; fd <= lockFD; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // the agent decides when it ends
+	var c Command
+	err := json.NewDecoder(os.Stdin).Decode(&c)
+	if err == nil {
+		err = run(c)
+	}
+	if err != nil {
+		send(report{Error: fmt.Sprintf("the script cannot be isolated (%s): %v", c.Mode, err)})
+		os.Exit(1)
+	}
+	os.Exit(0)
+	return Launcher{}
+}
+
+// again returns the command that starts this very program under another name.
+func again(name string, spec []byte, out *os.File, extra ...*os.File) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args, cmd.Env = []string{name}, []string{"LANG=C.UTF-8"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(spec), out, out, extra
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// send reports the end to the agent. Nobody reads it when the agent is gone.
+func send(r report) {
+	if text, err := json.Marshal(r); err == nil {
+		_, _ = os.NewFile(reportFD, "report").Write(text)
+	}
+}
+
+// outer is the launcher that the agent starts.
+func outer(c Command) error {
+	if c.Mode == Landlock {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("become the parent of orphans: %w", err)
+		}
+		return supervise(c, shellName, signalDescendants)
+	}
+	return startInit(c)
+}
+
+// startInit starts the first process of new namespaces and waits for it. This
+// process can be dumped until then, unlike the agent: writing the maps of users
+// needs it.
+func startInit(c Command) error {
+	spec, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	cmd := again(innerName, spec, os.Stdout, os.NewFile(controlFD, "control"), os.NewFile(reportFD, "report"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:      true,
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("make namespaces: %w", err)
+	}
+	_ = cmd.Wait() // it reports the end itself
+	return nil
+}
+
+// inner is the first process of the namespaces. When it ends, the kernel kills
+// every other one.
+func inner(c Command) error {
+	if err := buildRoot(c); err != nil {
+		return err
+	}
+	if err := errors.Join(Hide(), shed()); err != nil {
+		return err
+	}
+	return supervise(c, "", func(sig syscall.Signal) { _ = unix.Kill(-1, sig) }) // there may be none
+}
+
+// shell restricts this process and makes it the shell.
+func shell(c Command) error {
+	if err := errors.Join(shed(), restrict(c)); err != nil {
+		return err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup3(int(null.Fd()), 0, 0); err != nil {
+		return err
+	}
+	if err := os.Chdir(c.Dir); err != nil {
+		return err
+	}
+	return os.NewSyscallError("start /bin/sh", unix.Exec("/bin/sh", []string{"/bin/sh", "-c", c.Script}, c.Env))
+}

@@ -1,0 +1,295 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// isolated are the modes that this machine is expected to offer.
+var isolated = []Mode{Namespaces, Landlock}
+
+// env is a directory of an agent with its secrets, and a script's beside them.
+type env struct {
+	t      *testing.T
+	secret string // a file of the agent
+	cmd    Command
+}
+
+func newEnv(t *testing.T, mode Mode) *env {
+	t.Helper()
+	data := t.TempDir()
+	own := filepath.Join(data, "scripts", "run")
+	c := Command{Mode: mode, Own: own, Dir: own, Tmp: filepath.Join(own, "tmp"), Root: filepath.Join(own, "root"), Env: []string{"PATH=/usr/bin:/bin", "MINE=yes"}}
+	e := &env{t: t, secret: filepath.Join(data, "owner.key"), cmd: c}
+	if err := errors.Join(os.MkdirAll(c.Tmp, 0o700), os.Mkdir(c.Root, 0o700), os.WriteFile(e.secret, []byte("hunter2\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// run runs a script to its end and returns its output.
+func (e *env) run(script string) (string, error) {
+	e.t.Helper()
+	p, out := e.start(script)
+	err := p.Wait()
+	text, readErr := io.ReadAll(out)
+	if readErr != nil {
+		e.t.Fatal(readErr)
+	}
+	return string(text), err
+}
+
+func (e *env) start(script string) (*Process, io.Reader) {
+	e.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer w.Close()
+	e.t.Cleanup(func() { r.Close() })
+	e.cmd.Script = script
+	p, err := launcher.Start(e.cmd, w, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(p.Kill)
+	return p, r
+}
+
+func inModes(t *testing.T, test func(t *testing.T, e *env)) {
+	for _, mode := range isolated {
+		t.Run(string(mode), func(t *testing.T) { test(t, newEnv(t, mode)) })
+	}
+}
+
+// TestOrdinaryScripts: what scripts need goes on working.
+func TestOrdinaryScripts(t *testing.T) {
+	inModes(t, func(t *testing.T, e *env) {
+		allowed := t.TempDir()
+		e.cmd.Allow = []string{allowed}
+		for script, want := range map[string]string{
+			"echo $MINE; pwd":                   "yes\n" + e.cmd.Own + "\n",
+			"echo a > f; mv f tmp/g; cat tmp/g": "a\n",
+			"echo x | sed s/x/y/ | tr y z":      "z\n",
+			"echo out; echo err >&2":            "out\nerr\n",
+			"cat":                               "",
+			"echo lost > /dev/null; head -c 3 /dev/zero | wc -c":                                   "3\n",
+			"echo a >> " + allowed + "/count; cat " + allowed + "/count":                           "a\n",
+			"bash -c 'cat <(echo substituted)'":                                                    "substituted\n",
+			"getent hosts localhost >/dev/null && test -r /etc/ssl/certs && awk 'BEGIN {print 1}'": "1\n",
+			"ls /proc/self/fd | wc -l":                                                             "4\n", // the usual three and the directory
+		} {
+			if got, err := e.run(script); got != want || err != nil {
+				t.Errorf("%s: printed %q (%v), want %q", script, got, err, want)
+			}
+		}
+	})
+}
+
+// TestSecretsAreOutOfReach: no way leads a script to a file, the environment or the
+// memory of the agent.
+func TestSecretsAreOutOfReach(t *testing.T) {
+	t.Setenv("GIT_PASSWORD", "hunter2")
+	inModes(t, func(t *testing.T, e *env) {
+		link := filepath.Join(e.cmd.Own, "link")
+		if err := os.Symlink(e.secret, link); err != nil {
+			t.Fatal(err)
+		}
+		agent := os.Getpid()
+		for _, attack := range []string{
+			"cat " + e.secret,
+			"cat ../../owner.key",
+			"cat " + link,
+			"ln " + e.secret + " stolen; cat stolen",
+			"cp " + e.secret + " stolen; cat stolen",
+			"mv " + e.secret + " stolen; cat stolen",
+			fmt.Sprintf("cat /proc/%d/environ /proc/%d/root%s /proc/%d/cwd/sandbox.go", agent, agent, e.secret, agent),
+			"cat /proc/$PPID/environ /proc/1/environ",
+			"for p in /proc/[0-9]*; do cat $p/environ $p/root" + e.secret + " $p/mem $p/fd/* ; done < /dev/null & sleep 1; kill $!",
+			"cat /proc/$PPID/root" + e.secret + " /proc/1/root" + e.secret + " /proc/1/cwd/../../owner.key",
+			"unshare -Ur cat " + e.secret,
+			"unshare -Urm sh -c 'umount -l /tmp; mount -t tmpfs x /tmp; umount -a; cat " + e.secret + "'",
+			"mount --bind / tmp; cat tmp" + e.secret,
+			"mknod disk b 254 0; head -c 512 disk | base64 -w0 | sed 's/.*/hunter2/;t;d' | head -c 20 && test -s disk && echo hunter2",
+			"chroot / cat " + e.secret,
+		} {
+			out, _ := e.run("exec 2>/dev/null; " + attack) // how it fails differs
+			if strings.Contains(out, "hunter2") || strings.Contains(out, "package sandbox") {
+				t.Errorf("%s: read the secret", attack)
+			}
+		}
+		if text, err := os.ReadFile(e.secret); string(text) != "hunter2\n" {
+			t.Errorf("the secret is changed to %q: %v", text, err)
+		}
+	})
+}
+
+// TestNothingIsWrittenOutside: a script changes only what is its own.
+func TestNothingIsWrittenOutside(t *testing.T) {
+	inModes(t, func(t *testing.T, e *env) {
+		outside := filepath.Join(filepath.Dir(e.secret), "outside")
+		for _, target := range []string{"/usr/piped-test", "/etc/piped-test", "/piped-test", "/dev/piped-test", "/etc/hosts", "/proc/sys/kernel/core_pattern"} {
+			if out, err := e.run(": >> " + target); err == nil {
+				t.Errorf("a script wrote to %s: %s", target, out)
+			}
+		}
+		for _, attack := range []string{
+			"rm -f " + e.secret, "touch " + outside, "mkdir " + outside, "echo x > " + outside,
+			"mount -o remount,rw /usr && touch /usr/piped-test", "unshare -Um sh -c 'mount -o remount,bind,rw /usr && touch /usr/piped-test'",
+			"unshare -Umpf sh -c 'mount -t proc x /proc && : >> /proc/sys/kernel/core_pattern && touch " + outside + "'",
+			"echo x > /tmp/piped-sandbox-outside", "echo x > /var/tmp/piped-sandbox-outside", "echo x > /dev/shm/piped-sandbox-outside",
+		} {
+			_, _ = e.run(attack) // some succeed, in a place of the script's own
+			for _, path := range []string{outside, "/usr/piped-test", "/tmp/piped-sandbox-outside", "/var/tmp/piped-sandbox-outside", "/dev/shm/piped-sandbox-outside"} {
+				if _, err := os.Lstat(path); err == nil {
+					t.Errorf("%s made %s", attack, path)
+				}
+			}
+		}
+		if text, err := os.ReadFile(e.secret); string(text) != "hunter2\n" {
+			t.Errorf("the secret is changed to %q: %v", text, err)
+		}
+	})
+}
+
+// TestProcessesAreOutOfReach: a script signals and traces nothing of the agent's.
+func TestProcessesAreOutOfReach(t *testing.T) {
+	inModes(t, func(t *testing.T, e *env) {
+		agent := os.Getpid()
+		for _, attack := range []string{
+			fmt.Sprintf("kill -0 %d", agent),
+			fmt.Sprintf("kill -CONT %d", agent),
+			fmt.Sprintf("python3 -c 'import ctypes,sys; sys.exit(ctypes.CDLL(None).ptrace(16, %d, 0, 0) != 0)'", agent), // PTRACE_ATTACH
+			"python3 -c 'import ctypes,os,sys; sys.exit(ctypes.CDLL(None).ptrace(16, int(os.environ[\"SHELL_PARENT\"]), 0, 0) != 0)'",
+		} {
+			if _, err := e.run("export SHELL_PARENT=$PPID; " + attack); err == nil {
+				t.Errorf("%s: succeeded", attack)
+			}
+		}
+		if out, err := e.run("kill -KILL $PPID 2>/dev/null; sleep 0.1; echo still here"); out != "still here\n" || err != nil {
+			t.Errorf("a script that kills its supervisor: %q, %v", out, err)
+		}
+	})
+}
+
+// TestPrivilegesAreGone: also where the agent runs as root.
+func TestPrivilegesAreGone(t *testing.T) {
+	inModes(t, func(t *testing.T, e *env) {
+		out, err := e.run("grep -E '^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/self/status")
+		want := "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"
+		if os.Geteuid() != 0 && e.cmd.Mode == Landlock { // the set of a user without the right to drop it bounds nothing more
+			want = strings.Replace(want, "CapBnd:\t0000000000000000\n", "", 1)
+			out = strings.Join(strings.Split(out, "\n")[:2], "\n") + "\n" + strings.Join(strings.Split(out, "\n")[3:], "\n")
+		}
+		if out != want || err != nil {
+			t.Errorf("privileges %q, %v, want %q", out, err, want)
+		}
+	})
+}
+
+// TestNothingSurvives: every process ends with the script, whatever it did to leave.
+func TestNothingSurvives(t *testing.T) {
+	children := map[string]string{
+		"in the background":   "%s &",
+		"in a session":        "setsid %s &",
+		"as a daemon":         "(setsid env -i %s </dev/null >/dev/null 2>&1 &)",
+		"deaf":                "(trap '' TERM INT HUP; %s; :) &",
+		"in a user namespace": "unshare -U --fork %s &",
+	}
+	ends := map[string]func(*Process){"by itself": nil, "terminated": (*Process).Terminate, "killed": (*Process).Kill, "with the agent": func(p *Process) { p.control.Close() }}
+	inModes(t, func(t *testing.T, e *env) {
+		n := 0
+		for child, start := range children {
+			for end, stop := range ends {
+				n++
+				mark := fmt.Sprintf("86%d.%d", os.Getpid(), n) // seconds, by which it is found
+				script := fmt.Sprintf(start, "sleep "+mark) + "\necho ready\n"
+				if stop != nil {
+					script += "sleep 1000"
+				}
+				p, out := e.start(script)
+				if _, err := io.ReadFull(out, make([]byte, 6)); err != nil {
+					t.Fatal(err)
+				}
+				if stop != nil {
+					for limit := time.Now().Add(20 * time.Second); len(running(t, mark)) == 0; time.Sleep(5 * time.Millisecond) {
+						if time.Now().After(limit) {
+							t.Fatalf("%s, %s: the child does not run", child, end)
+						}
+					}
+					stop(p)
+					timer := time.AfterFunc(300*time.Millisecond, p.Kill) // the deaf
+					defer timer.Stop()
+				}
+				_ = p.Wait() // how it ends is tested elsewhere
+				if left := running(t, mark); len(left) != 0 {
+					t.Errorf("%s, %s: %q is left", child, end, left)
+				}
+			}
+		}
+	})
+}
+
+// running returns the command lines of processes that contain mark.
+func running(t *testing.T, mark string) (out []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if line, err := os.ReadFile(file); err == nil && bytes.Contains(line, []byte("sleep\x00"+mark)) {
+			out = append(out, string(line))
+		}
+	}
+	return out
+}
+
+// TestEnds: the end of a script is reported as it was.
+func TestEnds(t *testing.T) {
+	inModes(t, func(t *testing.T, e *env) {
+		for script, want := range map[string]Ended{"exit 3": {Code: 3}, "kill -KILL $$": {Signal: syscall.SIGKILL}, "kill -TERM $$": {Signal: syscall.SIGTERM}} {
+			var ended *Ended
+			if _, err := e.run(script); !errors.As(err, &ended) || *ended != want {
+				t.Errorf("%s: ended with %v, want %v", script, err, &want)
+			}
+		}
+		e.cmd.Dir = e.cmd.Own + "/gone"
+		if _, err := e.run("true"); err == nil || !strings.Contains(err.Error(), "no such file or directory") {
+			t.Errorf("a directory that is not there: %v", err)
+		}
+		e.cmd.Dir, e.cmd.Allow = e.cmd.Own, []string{"/nonesuch"}
+		if _, err := e.run("true"); err == nil || !strings.Contains(err.Error(), "/nonesuch") {
+			t.Errorf("an allowed path that is not there: %v", err)
+		}
+	})
+}
+
+// TestChoose: the strongest mode that works is chosen, and none without being asked.
+func TestChoose(t *testing.T) {
+	dir := t.TempDir()
+	if mode, err := launcher.Choose(t.Context(), dir, nil, Namespaces, Landlock); mode != Namespaces || err != nil {
+		t.Errorf("chose %q, %v", mode, err)
+	}
+	if mode, err := launcher.Choose(t.Context(), dir, nil, Landlock); mode != Landlock || err != nil {
+		t.Errorf("chose %q, %v", mode, err)
+	}
+	_, err := Launcher{}.Choose(t.Context(), dir, nil, Namespaces, Landlock)
+	if err == nil || !strings.Contains(err.Error(), "scripts cannot be isolated on this machine: namespaces: ") || !strings.Contains(err.Error(), "scripts.isolation: none") {
+		t.Errorf("a machine that offers nothing: %v", err)
+	}
+	if mode, err := (Launcher{}).Choose(t.Context(), dir, nil, None); mode != None || err != nil {
+		t.Errorf("chose %q, %v", mode, err)
+	}
+	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// killEvery is how often what is left of a script is killed again: it may have
+// forked meanwhile.
+const killEvery = 10 * time.Millisecond
+
+// exit is a child that has ended.
+type exit struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// supervise runs the script as a child, directly or through this program under a
+// name that restricts itself. It reports the script's end when no process of it is
+// left. Every orphan of the script is a child of this process; signal sends to all
+// processes of the script.
+func supervise(c Command, through string, signal func(syscall.Signal)) error {
+	pid, err := start(c, through)
+	if err != nil {
+		return err
+	}
+	if err := Hide(); err != nil {
+		signal(syscall.SIGKILL)
+		return err
+	}
+	exits, terminate, kill := make(chan exit), make(chan struct{}), make(chan struct{})
+	go reap(exits)
+	go obey(terminate, kill)
+	var status syscall.WaitStatus
+	var again <-chan time.Time // to kill, once that has begun
+	for terminating := false; ; {
+		select {
+		case e, ok := <-exits:
+			if !ok {
+				return conclude(status)
+			}
+			if e.pid == pid {
+				if status = e.status; !terminating {
+					again = time.After(0)
+				}
+			}
+		case <-terminate:
+			terminating, terminate = true, nil
+			signal(syscall.SIGTERM)
+		case <-kill:
+			again, kill = time.After(0), nil
+		case <-again:
+			signal(syscall.SIGKILL)
+			again = time.After(killEvery)
+		}
+	}
+}
+
+// start starts the script and returns its process.
+func start(c Command, through string) (pid int, err error) {
+	if through != "" {
+		return startRestricted(c, through)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	pid, err = syscall.ForkExec("/bin/sh", []string{"/bin/sh", "-c", c.Script}, &syscall.ProcAttr{
+		Dir: c.Dir, Env: c.Env, Files: []uintptr{null.Fd(), 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start /bin/sh in %s: %w", c.Dir, err)
+	}
+	return pid, nil
+}
+
+// startRestricted starts this program under a name, with the command to read and a
+// pipe for its report.
+func startRestricted(c Command, name string) (pid int, err error) {
+	spec, err := json.Marshal(c)
+	if err != nil {
+		return 0, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	// The report is not inherited by the shell: Main closes it on exec. What stands
+	// at the place of the control pipe is nothing the process may read.
+	pid, err = syscall.ForkExec("/proc/self/exe", []string{name}, &syscall.ProcAttr{
+		Env: []string{"LANG=C.UTF-8"}, Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, errors.Join(err, w.Close())
+	}
+	_, err = w.Write(spec)
+	return pid, errors.Join(err, w.Close())
+}
+
+// obey reads the agent's orders: a byte to terminate, the end to kill.
+func obey(terminate, kill chan<- struct{}) {
+	control, order := os.NewFile(controlFD, "control"), make([]byte, 1)
+	for first := true; ; first = false {
+		if n, err := control.Read(order); n == 0 || err != nil {
+			break
+		}
+		if first {
+			close(terminate)
+		}
+	}
+	close(kill)
+}
+
+// reap sends every child that ends, and closes exits when there are no more.
+func reap(exits chan<- exit) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			close(exits)
+			return
+		default:
+			exits <- exit{pid, status}
+		}
+	}
+}
+
+// conclude reports how the script ended.
+func conclude(status syscall.WaitStatus) error {
+	r := report{Code: status.ExitStatus()}
+	if status.Signaled() {
+		r = report{Signal: status.Signal()}
+	}
+	send(r)
+	return nil
+}
+
+// signalDescendants sends a signal to all processes that descend from this one.
+// Orphans are its children, so that none escapes by losing its parent.
+func signalDescendants(sig syscall.Signal) {
+	for _, pid := range descendants(os.Getpid(), parents()) {
+		_ = syscall.Kill(pid, sig) // it may have ended
+	}
+}
+
+// descendants returns those of a process, parents before their children: a shell is
+// to end by the signal, not because its child did.
+func descendants(of int, parents map[int]int) []int {
+	var out []int
+	depth := map[int]int{}
+	for pid := range parents {
+		for at, steps := parents[pid], 1; at != 0 && steps <= len(parents); at, steps = parents[at], steps+1 {
+			if at == of {
+				out, depth[pid] = append(out, pid), steps
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b int) int { return depth[a] - depth[b] })
+	return out
+}
+
+// parents returns the parent of every process.
+func parents() map[int]int {
+	out := map[int]int{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name: state, parent
+		if len(fields) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			out[pid] = parent
+		}
+	}
+	return out
+}

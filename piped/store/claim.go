@@ -1,0 +1,115 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Claim says who wants to write objects.
+type Claim struct {
+	ApplicationID string
+	Cluster       string
+	DeploymentID  string
+	TakeOver      bool // also what another application has claimed
+}
+
+// TakenObject is an object that another application has claimed.
+type TakenObject struct {
+	Object        deploy.ObjectRef
+	ApplicationID string
+}
+
+// ClaimObjects makes an application the one that may write objects, whatever their
+// API version. If others have claimed some, none is claimed and these are returned,
+// sorted. The claim of an application counts while it is not deleted and has the
+// object in its inventory, or runs the deployment that made the claim. A claim ends
+// with DeleteInventory. NotFound if the application does not exist.
+func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.ObjectRef) ([]TakenObject, error) {
+	missing, err := s.unclaimed(ctx, c, refs)
+	if err != nil || len(missing) == 0 {
+		return nil, s.fail(err, "read the claims of application "+c.ApplicationID)
+	}
+	var taken []TakenObject
+	err = s.write(ctx, func(t *tx) (err error) {
+		if taken, err = t.claim(ctx, c, missing); err == nil && len(taken) > 0 {
+			err = errTaken
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errTaken):
+		return taken, nil
+	case s.dialect.foreign(err):
+		return nil, deploy.Errorf(deploy.NotFound, "claim objects for application %s, which does not exist: %w", c.ApplicationID, err)
+	}
+	return nil, s.fail(err, "claim objects for application "+c.ApplicationID)
+}
+
+// errTaken rolls a transaction back.
+var errTaken = errors.New("objects are claimed by other applications")
+
+// unclaimed returns the objects, sorted, that the application has not both claimed
+// and applied.
+func (s *Store) unclaimed(ctx context.Context, c Claim, refs []deploy.ObjectRef) ([]deploy.ObjectRef, error) {
+	known, err := all(ctx, s, scanRef, `SELECT c.api_group, c.kind, c.namespace, c.name FROM claims c JOIN inventory i ON i.application_id = c.application_id
+		AND i.cluster = c.cluster AND i.api_group = c.api_group AND i.kind = c.kind AND i.namespace = c.namespace AND i.name = c.name
+		WHERE c.application_id = ? AND c.cluster = ?`, c.ApplicationID, c.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	for _, ref := range known {
+		have[ref.Key()] = true
+	}
+	var out []deploy.ObjectRef
+	for _, ref := range refs {
+		if !have[ref.Key()] {
+			have[ref.Key()] = true
+			out = append(out, ref)
+		}
+	}
+	slices.SortFunc(out, func(a, b deploy.ObjectRef) int { return cmp.Compare(a.Key(), b.Key()) }) // so that no two wait for each other
+	return out, nil
+}
+
+func scanRef(row scanner) (o deploy.ObjectRef, err error) {
+	return o, row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name)
+}
+
+// claim writes the claims, and returns the objects of others.
+func (t *tx) claim(ctx context.Context, c Claim, refs []deploy.ObjectRef) (taken []TakenObject, err error) {
+	for _, o := range refs {
+		key := []any{c.Cluster, o.Group, o.Kind, o.Namespace, o.Name}
+		n, err := t.exec(ctx, `INSERT INTO claims (cluster, api_group, kind, namespace, name, application_id, deployment_id) VALUES (?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (cluster, api_group, kind, namespace, name) DO UPDATE SET application_id = excluded.application_id, deployment_id = excluded.deployment_id
+			WHERE claims.application_id = excluded.application_id OR ? = TRUE OR NOT (
+				EXISTS (SELECT 1 FROM applications a WHERE a.id = claims.application_id AND a.deleted = FALSE) AND (
+				EXISTS (SELECT 1 FROM deployments d WHERE d.id = claims.deployment_id AND d.status IN ('RUNNING', 'ROLLING_BACK')) OR
+				EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = claims.application_id AND i.cluster = claims.cluster AND i.api_group = claims.api_group
+					AND i.kind = claims.kind AND i.namespace = claims.namespace AND i.name = claims.name)))`,
+			append(slices.Clone(key), c.ApplicationID, c.DeploymentID, c.TakeOver)...)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			continue
+		}
+		owner, _, err := one(ctx, t, scanText, "SELECT application_id FROM claims WHERE cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?", key...)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, TakenObject{o, owner})
+	}
+	return taken, nil
+}
+
+// release ends the claim of an application to an object.
+func (t *tx) release(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
+	_, err := t.exec(ctx, "DELETE FROM claims WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
+		appID, cluster, o.Group, o.Kind, o.Namespace, o.Name)
+	return err
+}

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// hold is the right to be the only agent of a database.
+type hold interface {
+	// check returns an error while the right is lost.
+	check() error
+	// watch returns nil when ctx ends, and an error when another agent has the right.
+	watch(ctx context.Context) error
+	release() error
+}
+
+// holdPatience is how long a starting agent waits for the one before it: the server
+// may not have noticed yet that it is gone.
+const holdPatience = 5 * time.Second
+
+// acquire takes the right, and waits a while for it.
+func acquire(ctx context.Context, d dialect, s *Store) (hold, error) {
+	for end := time.Now().Add(holdPatience); ; {
+		h, err := d.hold(ctx, s)
+		if err == nil || !deploy.IsKind(err, deploy.Conflict) || time.Now().After(end) {
+			return h, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// inUse is the error of an agent whose database another one has.
+func inUse(d dialect, holder string) error {
+	return deploy.Errorf(deploy.Conflict, "%s is in use by another agent (%s): one agent works with a database; stop that one, or give this agent a store.dsn of its own", d.name(), holder)
+}
+
+// self names this process.
+func self() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%.40s pid %d", host, os.Getpid())
+}
+
+// fileHold is a lock on a file next to a SQLite database. It cannot be lost.
+type fileHold struct{ file *os.File }
+
+func (d sqliteDialect) hold(_ context.Context, s *Store) (hold, error) {
+	file, err := os.OpenFile(d.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "open the lock of %s: %w", d.name(), err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(file) // the lock is what counts
+		return nil, errors.Join(inUse(d, string(holder)), file.Close())
+	}
+	holder := fmt.Sprintf("%s, since %s", self(), s.now().Format(time.RFC3339))
+	_, err = file.WriteAt([]byte(holder), 0)
+	if err := errors.Join(file.Truncate(int64(len(holder))), err); err != nil {
+		return nil, errors.Join(deploy.Errorf(deploy.Unavailable, "write the lock of %s: %w", d.name(), err), file.Close())
+	}
+	return fileHold{file}, nil
+}
+
+func (fileHold) check() error { return nil }
+
+func (fileHold) watch(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (h fileHold) release() error { return h.file.Close() }
+
+// sessionHold is an advisory lock of a connection of its own: the server releases it
+// when the connection ends.
+type sessionHold struct {
+	dialect postgresDialect
+	store   *Store
+	conn    *pgx.Conn // of watch, once that runs
+	lost    atomic.Bool
+}
+
+const (
+	holdEvery   = 2 * time.Second // between two checks of the connection
+	holdTimeout = 5 * time.Second // of one check, and of one attempt to connect again
+
+	// holdClass is the first key of the lock; the second one is the schema's.
+	holdClass = 0x70697064
+)
+
+func (d postgresDialect) hold(ctx context.Context, s *Store) (hold, error) {
+	h := &sessionHold{dialect: d, store: s}
+	return h, h.connect(ctx)
+}
+
+// connect takes the lock on a new connection. Conflict if another agent has it.
+func (h *sessionHold) connect(ctx context.Context) (err error) {
+	config := h.dialect.config.Copy()
+	config.RuntimeParams["application_name"] = "piped agent " + self()
+	// A machine that is gone gives up the lock within half a minute.
+	for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
+		config.RuntimeParams[name] = value
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return h.dialect.openError("connect to", err)
+	}
+	var taken bool
+	err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(current_schema()))", holdClass).Scan(&taken)
+	if err == nil && !taken {
+		err = inUse(h.dialect, lockHolder(ctx, conn))
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	h.conn = conn
+	return nil
+}
+
+// lockHolder describes the agent that has the lock.
+func lockHolder(ctx context.Context, conn *pgx.Conn) string {
+	var name string
+	var since time.Time
+	err := conn.QueryRow(ctx, `SELECT COALESCE(NULLIF(a.application_name, ''), 'a user whose name this one may not see'), a.backend_start
+		FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::bigint = $1
+		AND l.objid::bigint = (hashtext(current_schema())::bigint & 4294967295) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+		int64(holdClass)).Scan(&name, &since)
+	if err != nil {
+		return "it is not known which"
+	}
+	return fmt.Sprintf("%s, since %s", name, since.UTC().Format(time.RFC3339))
+}
+
+func (h *sessionHold) check() error {
+	if h.lost.Load() {
+		return deploy.Errorf(deploy.Unavailable, "write to %s: the connection that keeps other agents out is lost, and is being made again", h.dialect.name())
+	}
+	return nil
+}
+
+// watch checks the connection. While it is lost nothing is written; when another
+// agent has taken the lock meanwhile, it returns an error.
+func (h *sessionHold) watch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := h.ping(ctx); err != nil && ctx.Err() == nil {
+			h.lost.Store(true)
+			h.store.log.Warn("lost the connection that keeps other agents out of the database, connecting again", "error", err)
+			if err := h.regain(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		pause(ctx, holdEvery)
+	}
+	return nil
+}
+
+func (h *sessionHold) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	return h.conn.Ping(ctx)
+}
+
+// regain takes the lock on a new connection, however long the server is away.
+func (h *sessionHold) regain(ctx context.Context) error {
+	_ = h.release() // the connection is given up either way
+	for ctx.Err() == nil {
+		err := h.reconnect(ctx)
+		switch {
+		case err == nil:
+			h.lost.Store(false)
+			h.store.log.Info("has the database for itself again")
+			return nil
+		case deploy.IsKind(err, deploy.Conflict):
+			return fmt.Errorf("this agent lost its connection to the database and stops: %w", err)
+		}
+		pause(ctx, listenBackoff)
+	}
+	return nil
+}
+
+func (h *sessionHold) reconnect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	return h.connect(ctx)
+}
+
+func (h *sessionHold) release() error {
+	if h.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	return h.conn.Close(ctx)
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

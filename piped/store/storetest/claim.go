@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// configMap is an object as a claim knows it, in a version.
+func configMap(name, version string) deploy.ObjectRef {
+	return deploy.ObjectRef{Version: version, Kind: "ConfigMap", Namespace: "shop", Name: name}
+}
+
+// claimed makes a claim and fails unless exactly these objects are another's.
+func (e *env) claimed(t *testing.T, c store.Claim, want []store.TakenObject, refs ...deploy.ObjectRef) {
+	t.Helper()
+	got, err := e.store.ClaimObjects(t.Context(), c, refs...)
+	must(t, err)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(deploy.ObjectRef{}, "Version")); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+}
+
+// testClaims: an object is of the application that claimed it first, while that is
+// deployed, and as long as its inventory holds the object.
+func testClaims(t *testing.T, e *env) {
+	ctx := t.Context()
+	a, b := e.putApp(t, "a"), e.putApp(t, "b")
+	e.create(t, "d1", a)
+	e.run(t, "d1")
+	byA := store.Claim{ApplicationID: a.ID, Cluster: "c", DeploymentID: "d1"}
+	byB := store.Claim{ApplicationID: b.ID, Cluster: "c", DeploymentID: "d2"}
+	x, y := configMap("x", "v1"), configMap("y", "v1")
+	e.claimed(t, byA, nil, x, x, y)
+	e.claimed(t, byA, nil, x, y)
+	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, configMap("z", "v1"), configMap("x", "v2"))
+	e.claimed(t, byA, nil, configMap("z", "v1")) // the refused claim took nothing
+	elsewhere := byB
+	elsewhere.Cluster = "other"
+	e.claimed(t, elsewhere, nil, x)
+
+	e.succeed(t, "d1")
+	must(t, e.store.PutInventory(ctx, deploy.InventoryItem{ApplicationID: a.ID, Cluster: "c", Object: x, UID: "1"}))
+	e.claimed(t, byB, nil, y) // it was not applied
+	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
+	takeOver := byB
+	takeOver.TakeOver = true
+	e.claimed(t, takeOver, nil, x)
+	must(t, e.store.PutInventory(ctx, deploy.InventoryItem{ApplicationID: b.ID, Cluster: "c", Object: x, UID: "1"}))
+	e.claimed(t, byA, []store.TakenObject{{Object: x, ApplicationID: b.ID}}, x)
+	must(t, e.store.DeleteInventory(ctx, b.ID, "c", x))
+	e.claimed(t, byA, nil, x)
+	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
+	must(t, e.store.DeleteApplication(ctx, a.ID))
+	e.claimed(t, byB, nil, x)
+	_, err := e.store.ClaimObjects(ctx, store.Claim{ApplicationID: "nobody", Cluster: "c", DeploymentID: "d"}, configMap("free", "v1"))
+	wantKind(t, err, deploy.NotFound, "nobody")
+}
+
+// testConcurrentClaims: of applications that claim the same objects at once, in any
+// order, one gets them all.
+func testConcurrentClaims(t *testing.T, e *env) {
+	const applications, objects = 4, 20
+	var claims sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range applications {
+		app, id := e.putApp(t, fmt.Sprintf("app-%d", i)), fmt.Sprintf("d%d", i)
+		e.create(t, id, app)
+		e.run(t, id)
+		var refs []deploy.ObjectRef
+		for j := range objects {
+			refs = append(refs, configMap(fmt.Sprint((j*(2*i+1)+i)%objects), "v1"))
+		}
+		claims.Go(func() {
+			taken, err := e.store.ClaimObjects(t.Context(), store.Claim{ApplicationID: app.ID, Cluster: "c", DeploymentID: id}, refs...)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				t.Errorf("claim: %v", err)
+			case len(taken) == 0:
+				won++
+			}
+		})
+	}
+	claims.Wait()
+	if won != 1 {
+		t.Errorf("%d applications have got the objects, want 1", won)
+	}
+}
