@@ -151,44 +151,6 @@ func (w *walker) structure(n *yaml.Node, path string, v reflect.Value) {
 	}
 }
 
-// known returns the keys that may stand in the mapping at a path, sorted.
-func (w *walker) known(path string, fields map[string]reflect.Value) []string {
-	known := w.rules.keys(index.ReplaceAllString(path, "[]"))
-	return slices.Sorted(slices.Values(slices.AppendSeq(known, maps.Keys(fields))))
-}
-
-// canonical returns a key as it is known, if it differs from that in case alone.
-func canonical(key *yaml.Node, known []string) *yaml.Node {
-	if slices.Contains(known, key.Value) {
-		return key
-	}
-	i := slices.IndexFunc(known, func(name string) bool { return strings.EqualFold(name, key.Value) })
-	if i < 0 {
-		return key
-	}
-	same := *key
-	same.Value = known[i]
-	return &same
-}
-
-// lastOfEach leaves of a key that stands more than once, in different case, the last.
-func (w *walker) lastOfEach(pairs []pair, path string) []pair {
-	last := map[string]int{}
-	for i, p := range pairs {
-		if first, twice := last[p.key.Value]; twice {
-			w.d.twice(pairs[first].key, p.key, join(w.base, join(path, p.key.Value)))
-		}
-		last[p.key.Value] = i
-	}
-	out := pairs[:0:0]
-	for i, p := range pairs {
-		if last[p.key.Value] == i {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 // field reads n into f, a field of v.
 func (w *walker) field(n *yaml.Node, path string, v, f reflect.Value) {
 	if f.Kind() != reflect.Interface {
@@ -203,9 +165,6 @@ func (w *walker) field(n *yaml.Node, path string, v, f reflect.Value) {
 	f.Set(reflect.ValueOf(to))
 }
 
-// maxListed is how many valid keys an error lists.
-const maxListed = 12
-
 var index = regexp.MustCompile(`\[\d+\]`)
 
 // collect gathers the fields of a struct by their yaml names.
@@ -219,28 +178,6 @@ func collect(v reflect.Value, into map[string]reflect.Value) {
 			into[name] = v.Field(i)
 		}
 	}
-}
-
-// unknown refuses a key that is a typing error of a known one, and keeps every other
-// out.
-func (w *walker) unknown(key *yaml.Node, path string, known []string) {
-	at := join(path, key.Value)
-	if near := slipOf(key.Value, known); near != "" {
-		w.problem(key, at, "unknown field; did you mean %q?", near)
-		return
-	}
-	w.d.KeepOut(key.Line, join(w.base, at), "unknown field, which is not read%s", expected(key.Value, known))
-}
-
-// expected says what may stand in place of a key.
-func expected(key string, known []string) string {
-	switch near := nearest(key, known); {
-	case near != "":
-		return fmt.Sprintf("; the nearest known one is %q", near)
-	case len(known) == 0 || len(known) > maxListed:
-		return ""
-	}
-	return "; known here: " + strings.Join(known, ", ")
 }
 
 func (w *walker) mapping(n *yaml.Node, path string, v reflect.Value) {
