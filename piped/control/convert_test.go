@@ -204,7 +204,8 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
 				"Sync.Commit",   // told by the event of a configuration that cannot be used
-				"Sync.LeftOver", // told object by object in the drift report
+				"Sync.LeftOver",     // told object by object in the drift report
+				"Registration.Name", // the application's name, unless its configuration has another
 				// An application's references name the commit that made them;
 				// what kind of trigger it was stands on the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
@@ -217,7 +218,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver"}, // told again once it is over
+			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, // told again once it is over
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),

@@ -52,7 +52,7 @@ func TestAddApplication(t *testing.T) {
 			stored := deploy.Application{Name: got.Name, Kind: got.Kind, Git: got.Git, Provider: got.Provider, Description: got.Description, Labels: got.Labels, Registration: got.Registration}
 			if diff := cmp.Diff(deploy.Application{
 				Name: "web", Kind: deploy.KindKubernetes, Git: want, Provider: "prod", Description: "the front", Labels: map[string]string{"team": "a"},
-				Registration: deploy.Registration{By: "owner", At: stored.Registration.At, Provider: "prod"},
+				Registration: deploy.Registration{By: "owner", At: stored.Registration.At, Provider: "prod", Name: "web"},
 			}, stored); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}
