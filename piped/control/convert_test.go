@@ -203,7 +203,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			want: []string{
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
-				"Sync.Commit",   // told by the event of a configuration that cannot be used
+				"Sync.Commit",       // told by the event of a configuration that cannot be used
 				"Sync.LeftOver",     // told object by object in the drift report
 				"Registration.Name", // the application's name, unless its configuration has another
 				// An application's references name the commit that made them;
