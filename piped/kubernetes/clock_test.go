@@ -15,7 +15,7 @@ func TestSkewOfTheCluster(t *testing.T) {
 		low, high time.Duration
 	}{
 		"the same clock":          {0, 0, 0},
-		"less than a second off":  {300 * time.Millisecond, 0, 300 * time.Millisecond},
+		"less than a second off":  {300 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond},
 		"the cluster is ahead":    {5 * time.Minute, 5*time.Minute - 500*time.Millisecond, 5*time.Minute + 500*time.Millisecond},
 		"the cluster is behind":   {-5 * time.Minute, -5*time.Minute - 500*time.Millisecond, -5*time.Minute + 500*time.Millisecond},
 		"the cluster's clock set": {time.Hour, time.Hour - 500*time.Millisecond, time.Hour + 500*time.Millisecond},
