@@ -56,7 +56,11 @@ func newDemo(bin, apps, keys string, tell *narrator) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the working folder: %w", err)
 	}
-	return &demo{bin: bin, apps: apps, keys: keys, dir: dir, tell: tell}, nil
+	d := &demo{bin: bin, apps: apps, keys: keys, dir: dir, tell: tell}
+	if err := d.ownTemporaryFiles(); err != nil {
+		return nil, errors.Join(fmt.Errorf("make the working folder: %w", err), os.RemoveAll(dir))
+	}
+	return d, nil
 }
 
 // play tells the story. What is not as it should be is noted in differences; an
@@ -274,8 +278,8 @@ func (d *demo) stayUp(ctx context.Context) error {
 	return err
 }
 
-// close ends the programs, last started first, and removes the working folder
-// unless it shall be kept.
+// close ends the programs, last started first, checks that they left nothing, and
+// removes the working folder unless it shall be kept.
 func (d *demo) close(keep bool) error {
 	d.tell.gap()
 	d.tell.note("Stopping the agent and the cluster.")
@@ -286,6 +290,7 @@ func (d *demo) close(keep bool) error {
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop())
 	}
+	errs = append(errs, d.leftovers()...)
 	if keep {
 		d.tell.note("The working folder is kept, with the logs: %s", d.dir)
 	} else {

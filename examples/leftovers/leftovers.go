@@ -1,0 +1,85 @@
+// Package leftovers finds and ends the processes that a program has started,
+// directly or not, and that still run when they should have ended. It knows them
+// by an entry of their environment, which children inherit: a process that only
+// names the same files, such as a pager of a person, is not one of them. It reads
+// /proc, and never touches files. A test starts a process with the entry.
+package leftovers
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// killTimeout is how long a process may take to end after SIGTERM.
+const killTimeout = 5 * time.Second
+
+// Process is a running process.
+type Process struct {
+	PID     int
+	Command string // with its arguments
+}
+
+func (p Process) String() string { return fmt.Sprintf("process %d: %s", p.PID, p.Command) }
+
+// End waits until no process but this one runs with entry, which is NAME=value, in
+// its environment. Those that run after wait are ended and returned.
+func End(entry string, wait time.Duration) []Process {
+	left := await(entry, wait)
+	signal(left, syscall.SIGTERM)
+	if len(left) > 0 {
+		signal(await(entry, killTimeout), syscall.SIGKILL)
+		await(entry, killTimeout)
+	}
+	return left
+}
+
+func signal(all []Process, s syscall.Signal) {
+	for _, p := range all {
+		_ = syscall.Kill(p.PID, s) // it may have ended meanwhile
+	}
+}
+
+// await returns the processes that still run when the time is over, at once when
+// there are none.
+func await(entry string, timeout time.Duration) []Process {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
+		running := processes(entry)
+		if len(running) == 0 || time.Now().After(deadline) {
+			return running
+		}
+	}
+}
+
+// processes returns the running processes with entry in their environment. One that
+// ends meanwhile, or that ended and was not waited for, is none.
+func processes(entry string) (running []Process) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if len(command) > 0 && has(environ, entry) {
+			words := bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})
+			running = append(running, Process{pid, string(words)})
+		}
+	}
+	return running
+}
+
+// has reports whether the entry is one of those in environ.
+func has(environ []byte, entry string) bool {
+	for e := range bytes.SplitSeq(environ, []byte{0}) {
+		if string(e) == entry {
+			return true
+		}
+	}
+	return false
+}
