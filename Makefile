@@ -18,16 +18,21 @@ export CGO_ENABLED := 0
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
+# What else a target needs is built with them: its packages are loaded, compiled and
+# linked side by side with theirs.
+PROGRAMS := ./piped/cmd/piped ./piped/cmd/pipectl
+
 build: ## build bin/piped and bin/pipectl
 	@mkdir -p $(BIN)
-	go build -ldflags "$(LDFLAGS)" -o $(BIN)/ ./piped/cmd/piped ./piped/cmd/pipectl
+	go build -ldflags "$(LDFLAGS)" -o $(BIN)/ $(PROGRAMS)
 
 devcluster: ## build bin/devcluster, a real Kubernetes control plane (minutes the first time)
 	@mkdir -p $(BIN)
 	@examples/devcluster/build.sh $(DEVCLUSTER)
 
+demo: PROGRAMS += ./examples/demo
 demo: build devcluster ## show the agent at work; ONCE=1 ends after the script
-	@go build -o $(BIN)/demo ./examples/demo && exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
+	@exec $(BIN)/demo -bin $(BIN) $(if $(ONCE),-once)
 
 CHECKS = go build -o $(BIN)/checks ./examples/checks && exec $(BIN)/checks -bin $(BIN)
 test: prerequisites ## everything that must pass: lint, and all tests against real servers; logs in bin/logs
@@ -61,8 +66,9 @@ chaos: prerequisites devcluster ## kill the agent at random moments and take awa
 	PIPED_CHAOS='$(CHAOS)' PIPED_OUTAGE='$(OUTAGE)' PIPED_ROLLOUT_CHAOS='$(ROLLOUTS)' PIPED_QUIET='$(QUIET)' \
 	  go test -count=1 -v -timeout 80m -run '^Test($(ONLY))' ./piped/app
 
+bench: PROGRAMS += ./examples/bench
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
-	@go build -o $(BIN)/bench ./examples/bench && exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
+	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
 generate: ## regenerate the wire types from the .proto files
 	proto/generate.sh
