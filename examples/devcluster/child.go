@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,15 +15,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/component-base/cli"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kwokconfig "sigs.k8s.io/kwok/pkg/config"
-	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
-	kwoklog "sigs.k8s.io/kwok/pkg/log"
 )
 
 // runComponent is the main of a child process. Kubernetes' own commands bring
@@ -94,32 +89,6 @@ func runEtcd(ctx context.Context, args []string) error {
 	case err := <-etcd.Err():
 		return fmt.Errorf("running etcd: %w", err)
 	}
-}
-
-// runKwok runs the node simulation, and the kubelet of all nodes beside it. Its home is the folder it was given, so
-// that no configuration of the user's own kwok is mixed in.
-func runKwok(ctx context.Context, args []string) error {
-	if len(args) < 4 {
-		return errors.New("kwok takes its port, its certificate and key, and its flags")
-	}
-	cert, err := tls.LoadX509KeyPair(args[1], args[2])
-	if err != nil {
-		return fmt.Errorf("reading the nodes' certificate: %w", err)
-	}
-	flags := pflag.NewFlagSet("kwok", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.Usage = func() {}
-	ctx, _ = kwoklog.InitFlags(ctx, flags)
-	ctx, err = kwokconfig.InitFlags(ctx, flags)
-	if err != nil {
-		return fmt.Errorf("reading the stages: %w", err)
-	}
-	cmd := kwokcmd.NewCommand(ctx)
-	cmd.Version = "" // it would claim --version, which the logging flags have
-	cmd.PersistentFlags().AddFlagSet(flags)
-	cmd.SetArgs(args[3:])
-	server := &http.Server{Handler: kubelet(), TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}
-	return serve(ctx, args[0], server, func(ctx context.Context) error { return cmd.ExecuteContext(ctx) })
 }
 
 // serveHealth runs work beside an endpoint that answers for as long as it does.

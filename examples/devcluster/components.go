@@ -115,11 +115,7 @@ func schedulerArgs(d dir, p ports) []string {
 func kwokArgs(d dir, p ports) []string {
 	return []string{
 		strconv.Itoa(p["kwok"]), d.path("certs", "server.crt"), d.path("certs", "server.key"),
-		"--config=" + d.path("data", "stages.yaml"),
-		"--kubeconfig=" + d.kubeconfig(),
-		"--manage-nodes-with-annotation-selector=" + fakeNodeKey + "=fake",
-		"--node-lease-duration-seconds=0",
-		"--cidr=10.244.0.0/16",
+		d.path("data", "stages.yaml"), d.kubeconfig(),
 	}
 }
 
