@@ -7,9 +7,8 @@ import (
 
 // raceFlags instrument everything for the race detector but the SQLite engine: C that was
 // translated to Go, which locks by itself, shares no memory with us, and is several
-// times slower when each of its accesses is observed. Package plugin, which Kustomize
-// imports, would have every test program linked by the C compiler.
-var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false", "-ldflags=-linkmode=internal"}
+// times slower when each of its accesses is observed.
+var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false"}
 
 // testExec starts a test program. GOTMPDIR is for what the go command builds: a test that
 // sees it makes its own directories there.
