@@ -10,6 +10,11 @@ import (
 // times slower when each of its accesses is observed.
 var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false"}
 
+// noRaceSleep ends a program with the race detector at once, not a second later, which
+// each package and each sandbox of a script would take. What is still running then, and
+// could race, is found as a leaked goroutine.
+const noRaceSleep = "GORACE=atexit_sleep_ms=0"
+
 // testExec starts a test program. GOTMPDIR is for what the go command builds: a test that
 // sees it makes its own directories there.
 const testExec = "env -u GOTMPDIR"
@@ -78,7 +83,7 @@ func (p plan) make(target string) *step {
 func (p plan) goTest(name string, atOnce int, packages []string) *step {
 	args := append([]string{"go", "test", "-json", "-timeout=40m", fmt.Sprintf("-p=%d", atOnce), "-exec=" + testExec}, raceFlags...)
 	return &step{
-		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1"), log: logFile(p.logs, name),
+		name: name, args: append(args, packages...), env: append(p.env, "CGO_ENABLED=1", noRaceSleep), log: logFile(p.logs, name),
 		tests: &tests{dir: filepath.Join(p.logs, "failed")},
 	}
 }

@@ -234,8 +234,11 @@ func TestSecondIntent(t *testing.T) {
 	l.deployment(options{Run: "printf x >> " + l.count}, nil)
 	l.startStage("s")
 	results := make(chan deploy.StageResult, 4)
+	var runs []deploy.StageRun
 	for range cap(results) {
-		run := l.stageRun("s", false)
+		runs = append(runs, l.stageRun("s", false)) // all before the first one begins
+	}
+	for _, run := range runs {
 		go func() { results <- l.executor.Execute(t.Context(), run) }()
 	}
 	byStatus := map[deploy.StageStatus]int{}

@@ -57,10 +57,20 @@ func Main() Launcher {
 	return Launcher{}
 }
 
+// ownEnv is the environment of this program when it starts again: nothing of the agent's
+// but what a program with the race detector is told about its own run.
+func ownEnv() []string {
+	env := []string{"LANG=C.UTF-8"}
+	if options, ok := os.LookupEnv("GORACE"); ok {
+		env = append(env, "GORACE="+options)
+	}
+	return env
+}
+
 // again returns the command that starts this very program under another name.
 func again(name string, spec []byte, out *os.File, extra ...*os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args, cmd.Env = []string{name}, []string{"LANG=C.UTF-8"}
+	cmd.Args, cmd.Env = []string{name}, ownEnv()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(spec), out, out, extra
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd

@@ -98,7 +98,7 @@ func startRestricted(c Command, name string) (pid int, err error) {
 	// The report is not inherited by the shell: Main closes it on exec. What stands
 	// at the place of the control pipe is nothing the process may read.
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{name}, &syscall.ProcAttr{
-		Env: []string{"LANG=C.UTF-8"}, Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: ownEnv(), Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return 0, errors.Join(err, w.Close())
