@@ -42,7 +42,7 @@ func (w *watcher) sayUnread(ctx context.Context, apps map[string]deploy.Applicat
 		app.Notice = notice
 		apps[id] = app
 		if changed && notice != "" {
-			w.log.Warn("an application's configuration is not read in whole", "app", app.Name, "commit", w.catalog.commit.Short(), "notice", notice)
+			w.log.Warn("an application's configuration is not read in whole", "app", app.Name, "commit", w.catalog.commit.Short(), "reason", notice)
 		}
 	}
 	return errors.Join(errs...)

@@ -52,6 +52,10 @@ type Config struct {
 	Policy   rollout.Policy // thresholds that applications do not set
 	Observer Observer       // nil: nobody is told
 	Now      func() time.Time
+	// NudgeWait bounds how long a stage waits until pods have been notified of their
+	// changed configuration, so that its log can name them; 30 s by default. What is left
+	// goes on without it.
+	NudgeWait time.Duration
 }
 
 // Observer is told of what the stages do. Its method must be quick and safe for
@@ -74,6 +78,9 @@ type Executor struct{ Config }
 func New(c Config) *Executor {
 	if c.Observer == nil {
 		c.Observer = silent{}
+	}
+	if c.NudgeWait == 0 {
+		c.NudgeWait = 30 * time.Second
 	}
 	return &Executor{c}
 }

@@ -18,10 +18,6 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// tellingFor bounds how long a stage waits until pods have been told of their changed
-// configuration, so that its log can say which. What is left goes on without it.
-const tellingFor = 30 * time.Second
-
 // propagation is what the application says of changed ConfigMaps and Secrets.
 func (s setSpec) propagation() kubernetes.ConfigPropagation {
 	if s.Propagation != nil {
@@ -210,7 +206,7 @@ func (w *work) sayTold(ctx context.Context) error {
 	}
 	changes := w.Store.Watch(deploy.TopicPropagation)
 	defer changes.Close()
-	limit := time.NewTimer(tellingFor)
+	limit := time.NewTimer(w.NudgeWait)
 	defer limit.Stop()
 	for {
 		rows, err := w.propagations(ctx)

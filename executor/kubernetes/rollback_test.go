@@ -82,7 +82,7 @@ func newStageLab(t *testing.T) *stageLab {
 			t.Fatal(err)
 		}
 	}
-	l.Executor = New(Config{
+	l.Executor = New(Config{NudgeWait: 3 * time.Minute,
 		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now,
 		Clusters: fixed{"one": {Cluster: c, Rollouts: cluster.NewObserver(c, controller)}},
 	})
