@@ -82,8 +82,8 @@ func newStageLab(t *testing.T) *stageLab {
 			t.Fatal(err)
 		}
 	}
-	l.Executor = New(Config{NudgeWait: 3 * time.Minute,
-		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now,
+	l.Executor = New(Config{
+		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now, NudgeWait: 3 * time.Minute,
 		Clusters: fixed{"one": {Cluster: c, Rollouts: cluster.NewObserver(c, controller)}},
 	})
 	return l

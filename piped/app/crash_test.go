@@ -85,7 +85,9 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	d := agent.mustEnd(web, good, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	mustHaveEndedOnce(t, d)
 
-	bad := repo.Push(t, "never starts", webApp(ns, "does-not-exist", slow))
+	broken := webApp(ns, "does-not-exist", slow) // in place of all old pods, so that going back takes as long as they
+	broken["web/app.yaml"] = strings.Replace(broken["web/app.yaml"], "  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 100%}}\n", 1)
+	bad := repo.Push(t, "never starts", broken)
 	agent.await(web, "rolls back", func(d *modelv1.Deployment) bool {
 		return d.GetTrigger().GetCommit().GetHash() == bad && d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK
 	})

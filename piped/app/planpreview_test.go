@@ -148,7 +148,7 @@ data:
 		t.Errorf("web: %v", web)
 	}
 	mustContain(t, string(web.GetPlanSummary()), "0 added manifests, 1 changed manifests, 0 deleted manifests", "Quick sync")
-	mustContain(t, string(web.GetPlanDetails()), `# 1. name="web", kind="Deployment", namespace="default"`, "-      - image: registry.example/web:v1\n", "+      - image: registry.example/web:v2\n")
+	mustContain(t, string(web.GetPlanDetails()), fmt.Sprintf(`# 1. name="web", kind="Deployment", namespace=%q`, ns), "-      - image: registry.example/web:v1\n", "+      - image: registry.example/web:v2\n")
 	if fresh := byDir["new"]; fresh.GetApplicationName() != "new" || fresh.GetLabels()["env"] != "test" {
 		t.Errorf("new: %v", fresh)
 	}
@@ -241,7 +241,7 @@ func TestGetPlanTellsDifferences(t *testing.T) {
 		if len(got) != 2 || got["leak"].GetAction() != leak || got["old"].GetAction() != old {
 			t.Errorf("%s: %v", name, resp.GetPlan().GetChanges())
 		}
-		mustContain(t, got["leak"].GetDiff(), "--- ConfigMap leak\n+++ ConfigMap leak\n@@", "name: leak\n")
+		mustContain(t, got["leak"].GetDiff(), fmt.Sprintf("--- ConfigMap %[1]s/leak\n+++ ConfigMap %[1]s/leak\n@@", ns), "name: leak\n")
 		wantNoSecret(t, resp.String(), password)
 	}
 }

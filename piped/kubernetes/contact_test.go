@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -64,9 +65,9 @@ func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 // the next one.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	up := false
+	var up atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !up {
+		if !up.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -96,11 +97,11 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	if got := strings.Count(log.String(), "cannot watch"); got != 1 {
 		t.Errorf("%d lines about the first outage, want 1:\n%s", got, &log)
 	}
-	up = true
+	up.Store(true)
 	if _, err := c.Capabilities(t.Context()); err != nil {
 		t.Logf("it answers: %v", err)
 	}
-	up = false
+	up.Store(false)
 	fail()
 	if got := strings.Count(log.String(), "cannot watch"); got != 2 {
 		t.Errorf("%d lines about two outages, want 2:\n%s", got, &log)
