@@ -113,7 +113,7 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.decide_adoption":           other,
 			},
 		},
-		"drift": {message: driftState{app: deploy.Application{Name: "web"}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
+		"drift": {message: driftState{app: deploy.Application{Name: "web", Hold: filled[*deploy.Hold]()}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
 			"drift.objects.object.uid": noSource,
 		}},
 		"event":   {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
@@ -179,6 +179,13 @@ func ignored[T any](convert func(T) proto.Message) []string {
 	return out
 }
 
+// ofHolds are fields of holds that are for the agent alone. The deployment
+// that began a hold says all of its commit.
+var ofHolds = []string{
+	"Hold.Head", "Hold.Evaluated", "Hold.Previous",
+	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
+}
+
 // A field of the domain that no client is told is named here.
 func TestEveryDomainFieldIsTold(t *testing.T) {
 	// What only the commands say that delete, adopt or preview.
@@ -189,7 +196,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+	common := []string{"Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
 		"PlanPreview.PullRequest"} // which is told by a comment
 	without := func(told ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(told, field) })
@@ -200,7 +207,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				a.Deploying = false
 				return testConverter.application(a)
 			}),
-			want: []string{
+			want: append([]string{
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
 				"Sync.Commit",       // told by the event of a configuration that cannot be used
@@ -212,13 +219,13 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
-			},
+			}, ofHolds...),
 		},
 		"application that is deployed": {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, // told again once it is over
+			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofHolds...), // told again once it is over
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),

@@ -140,6 +140,9 @@ type Application struct {
 	LastTriggered  *DeploymentRef
 	LastSuccessful *DeploymentRef
 
+	// Hold is set while a user keeps the application at a commit other than the head's.
+	Hold *Hold
+
 	// Notice says, for a person, what the agent has stopped doing for the
 	// application and how to go on; "" when there is nothing of the kind. It says so
 	// since NoticeAt, which is zero if there never was one.
@@ -161,7 +164,7 @@ type Application struct {
 // never stored.
 func (a Application) ShownSync() SyncState {
 	if !a.Deploying {
-		return a.Sync
+		return a.withHold()
 	}
 	reason := "Deployment " + a.ActiveID + " is under way. Before it, the application was " + string(a.Sync.Status)
 	if a.Sync.ShortReason != "" {
@@ -170,6 +173,24 @@ func (a Application) ShownSync() SyncState {
 	return SyncState{
 		Status: SyncDeploying, ShortReason: "A deployment is under way", Reason: reason, HeadDeploymentID: a.ActiveID, At: a.ActiveSince,
 	}
+}
+
+// withHold returns the stored sync state, in whose reason a hold comes first.
+func (a Application) withHold() SyncState {
+	s := a.Sync
+	if a.Hold == nil || s.Status == SyncInvalidConfig {
+		return s
+	}
+	held := a.Hold.String()
+	if s.Reason = held + ". A new commit to the application, or a sync, ends that"; a.Sync.Reason+a.Sync.ShortReason != "" {
+		s.Reason += "\n" + cmp.Or(a.Sync.Reason, a.Sync.ShortReason)
+	}
+	if s.ShortReason == "" {
+		s.ShortReason = held
+	} else {
+		s.ShortReason += ". " + held
+	}
+	return s
 }
 
 // SameSpec reports whether Git or the registration says the same of a and b: its

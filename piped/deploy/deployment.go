@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -154,6 +155,12 @@ func (d *Deployment) Stage(id string) *Stage {
 		}
 	}
 	return nil
+}
+
+// RollsBackOnlyTo reports whether d's rollback, if it were rolled back, would bring back
+// that commit and undo nothing else, such as what a script did.
+func (d *Deployment) RollsBackOnlyTo(commit string) bool {
+	return d.RunningCommit == commit && !slices.ContainsFunc(d.RollbackStages(), func(s Stage) bool { return s.Name != StageRollback })
 }
 
 // Clone returns a copy of d that shares nothing that a move changes.

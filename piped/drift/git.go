@@ -23,11 +23,11 @@ type tried struct {
 }
 
 // askGit finds out whether commits are not deployed that change what the application
-// declares. While one is about to be deployed, or the configuration is invalid so that
+// declares: up to the head, or up to the commit that the application is held at. While one is about to be deployed, or the configuration is invalid so that
 // the head declares nothing, none is missed that was not before. One that is held back,
 // by a sync window for instance, is missed after a while.
 func (j *judgement) askGit(ctx context.Context) error {
-	deployed, head := j.expected.commit, j.app.EvaluatedCommit
+	deployed, head := j.expected.commit, j.app.Desired()
 	if head == "" || head == deployed {
 		return nil
 	}

@@ -52,6 +52,7 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"State", state},
 		field{"Since", p.when(a.GetSyncStateSinceMs())},
 		field{"Reason", a.GetSyncState().GetShortReason()},
+		field{"Held", p.held(a.GetHold())},
 		field{"Notice", cell{text: a.GetNotice(), color: yellow}},
 		field{"Cluster", a.GetPlatformProvider()},
 		field{"Repository", path.GetRepo().GetId()},
@@ -65,6 +66,14 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"Updated", p.when(a.GetUpdatedAt() * 1000)},
 	)
 	return errors.Join(err, p.reason(a.GetSyncState()))
+}
+
+// held says where an application is held, by whom, since when and why; "" if it is not.
+func (p *printer) held(h *modelv1.ApplicationHold) cell {
+	if h == nil {
+		return cell{}
+	}
+	return cell{fmt.Sprintf("at commit %s by %s, %s: %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.when(h.GetSinceMs()), h.GetReason()), yellow}
 }
 
 // reason writes why the application is in its state where one line does not say all.

@@ -18,23 +18,23 @@ type applicationSpec struct {
 }
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
-	last_triggered, last_successful, notice, notice_at, registration, created_at, updated_at,
+	last_triggered, last_successful, notice, notice_at, registration, hold, created_at, updated_at,
 	COALESCE((SELECT d.id FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), ''),
 	COALESCE((SELECT d.created_at FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), 0)
 	FROM applications`
 
 func scanApplication(row scanner) (a deploy.Application, err error) {
-	var spec, sync, triggered, successful, registration string
+	var spec, sync, triggered, successful, registration, hold string
 	var deletedAt, noticeAt, createdAt, updatedAt, activeSince int64
 	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
-		&triggered, &successful, &a.Notice, &noticeAt, &registration, &createdAt, &updatedAt, &a.ActiveID, &activeSince); err != nil {
+		&triggered, &successful, &a.Notice, &noticeAt, &registration, &hold, &createdAt, &updatedAt, &a.ActiveID, &activeSince); err != nil {
 		return a, err
 	}
 	var sp applicationSpec
 	for _, f := range []struct {
 		text string
 		into any
-	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}, {registration, &a.Registration}} {
+	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}, {registration, &a.Registration}, {hold, &a.Hold}} {
 		if err := decode(f.text, f.into); err != nil {
 			return a, err
 		}

@@ -84,7 +84,7 @@ func (t *tx) restore(ctx context.Context, a deploy.Application) error {
 		return err
 	}
 	return t.updateApplication(ctx, a.ID, `deleted = FALSE, deleted_at = 0, disabled = FALSE, evaluated_commit = '',
-		notice = '', notice_at = 0, sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
+		notice = '', notice_at = 0, hold = '', sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
 }
 
 // register stores how an application came to be one.

@@ -115,6 +115,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"ChainRefusals", testChainRefusals},
 		{"Candidates", testCandidates},
 		{"Notice", testNotice},
+		{"Holds", testHolds},
 		{"CountTriggered", testCountTriggered},
 		{"Batches", testBatches},
 		{"OneActive", testOneActive},
