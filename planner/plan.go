@@ -77,9 +77,7 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
 	}
 	plan, err := decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
-		at := d.Git
-		at.ConfigFile = app.LastSuccessful.ConfigFile
-		return running.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
+		return running.Load(ctx, app.LastSuccessful.At(d.Git), app.LastSuccessful.Trigger.Commit.Hash)
 	})
 	if err == nil {
 		err = p.permitStages(d, plan.Stages)
@@ -90,6 +88,7 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 	plan.Summary = target.Redactor.Text(plan.Summary)
 	if last := app.LastSuccessful; last != nil {
 		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
+		plan.RunningDir = last.Dir
 	}
 	return plan, nil
 }

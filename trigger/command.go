@@ -115,12 +115,23 @@ func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash str
 	}
 	e, ok := w.catalog.entries[app.ID]
 	if commit.Hash != w.catalog.commit.Hash {
-		e, ok, err = w.readEntry(ctx, commit, app.Git)
+		e, ok, err = w.entryAt(ctx, commit, app)
 	}
 	if err == nil && !ok {
 		refusal = fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), commit.Short())
 	}
 	return commit, e, refusal, err
+}
+
+// entryAt returns the application's configuration at an earlier commit: where it is now,
+// or where it was before it was moved.
+func (w *watcher) entryAt(ctx context.Context, commit deploy.Commit, app deploy.Application) (e entry, ok bool, err error) {
+	for _, former := range append([]deploy.GitPath{app.Git}, app.Former...) {
+		if e, ok, err = w.readEntry(ctx, commit, app.Git.In(former.Dir, former.ConfigFile)); ok || err != nil {
+			return e, ok, err
+		}
+	}
+	return e, false, nil
 }
 
 // forbidden says why the application's configuration refuses the command, "" if

@@ -72,7 +72,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 // say so.
 func registeredName(st *store.Store) func(context.Context, deploy.GitPath) string {
 	return func(ctx context.Context, at deploy.GitPath) string {
-		known, err := st.Application(ctx, deploy.ApplicationID(at))
+		known, err := st.ApplicationAt(ctx, at)
 		if err != nil { // it is not registered
 			return deploy.NameOf("", deploy.Registration{}, at)
 		}

@@ -179,10 +179,11 @@ func ignored[T any](convert func(T) proto.Message) []string {
 	return out
 }
 
-// ofHolds are fields of holds that are for the agent alone. The deployment
-// that began a hold says all of its commit.
-var ofHolds = []string{
-	"Hold.Head", "Hold.Evaluated", "Hold.Previous",
+// ofPlaces are fields that say where an application was, and when: for the agent alone. The
+// deployment that began a hold says all of its commit.
+var ofPlaces = []string{
+	"Former.Branch", "Former.ConfigFile", "Former.Dir", "Former.Remote", "Former.RepoID",
+	"Hold.Git.RepoID", "Hold.Git.Remote", "Hold.Git.Branch", "Hold.Git.Dir", "Hold.Git.ConfigFile", "Hold.Head", "Hold.Evaluated", "Hold.Previous",
 	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
 }
 
@@ -210,6 +211,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			want: append([]string{
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
+				"LastTriggered.Dir", "LastSuccessful.Dir", // where it was before a move
 				"Sync.Commit",       // told by the event of a configuration that cannot be used
 				"Sync.LeftOver",     // told object by object in the drift report
 				"Registration.Name", // the application's name, unless its configuration has another
@@ -219,13 +221,13 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
-			}, ofHolds...),
+			}, ofPlaces...),
 		},
 		"application that is deployed": {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofHolds...), // told again once it is over
+			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofPlaces...), // told again once it is over
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),
@@ -235,7 +237,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			want: []string{
 				"Trigger.PermitPrune",   // told to who permits it
 				"Trigger.OwnershipOnly", // the log of its stage tells
-				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
+				"RunningDeploymentID", "RunningDir", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Strategy",                 // told by GetPlan
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},

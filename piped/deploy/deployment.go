@@ -108,9 +108,10 @@ type Deployment struct {
 	Stages       []Stage
 	Metadata     map[string]string
 
-	// RunningCommit and RunningConfigFile name the application's last success
+	// RunningCommit, RunningDir and RunningConfigFile name the application's last success
 	// at planning time: what a rollback returns to. Empty on a first deployment.
 	RunningCommit       string
+	RunningDir          string
 	RunningConfigFile   string
 	RunningDeploymentID string
 
@@ -142,7 +143,7 @@ type Deployment struct {
 // Ref returns what the application remembers of d.
 func (d *Deployment) Ref() *DeploymentRef {
 	return &DeploymentRef{
-		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, ConfigFile: d.Git.ConfigFile,
+		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, Dir: d.Git.Dir, ConfigFile: d.Git.ConfigFile,
 		Versions: d.Versions, StartedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
 	}
 }
@@ -156,6 +157,9 @@ func (d *Deployment) Stage(id string) *Stage {
 	}
 	return nil
 }
+
+// RunningGit returns where the application was at its last success.
+func (d *Deployment) RunningGit() GitPath { return d.Git.In(d.RunningDir, d.RunningConfigFile) }
 
 // RollsBackOnlyTo reports whether d's rollback, if it were rolled back, would bring back
 // that commit and undo nothing else, such as what a script did.

@@ -10,6 +10,7 @@ import (
 // the place of the branch's head: drift is compared with it, and self-healing deploys it.
 type Hold struct {
 	Commit       Commit    `json:"commit"`
+	Git          GitPath   `json:"git"`          // where the application is in it
 	DeploymentID string    `json:"deploymentID"` // the deployment by hand that began it
 	By           string    `json:"by"`           // subject of the API key
 	Reason       string    `json:"reason"`

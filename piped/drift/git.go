@@ -38,7 +38,7 @@ func (j *judgement) askGit(ctx context.Context) error {
 		return nil
 	}
 	if !j.git.known || j.git.deployed != deployed || j.git.head != head {
-		commits, differs, err := j.Git.Undeployed(ctx, j.app, deployed, head)
+		commits, differs, err := j.Git.Undeployed(ctx, j.desired(), deployed, head)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -86,11 +86,20 @@ func (j *judgement) triedHead(ctx context.Context, head string) bool {
 		return true
 	}
 	if j.git.tried == nil || j.git.tried.commit != commit {
-		_, differs, err := j.Git.Undeployed(ctx, j.app, commit, head)
+		_, differs, err := j.Git.Undeployed(ctx, j.desired(), commit, head)
 		if err != nil {
 			return false // it is asked again
 		}
 		j.git.tried = &tried{commit, !differs}
 	}
 	return j.git.tried.same
+}
+
+// desired returns the application as it is in the commit that should run.
+func (j *judgement) desired() deploy.Application {
+	app := j.app
+	if app.Hold != nil {
+		app.Git = app.Hold.Git
+	}
+	return app
 }

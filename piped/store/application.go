@@ -15,6 +15,7 @@ type applicationSpec struct {
 	Provider    string            `json:"provider,omitempty"`
 	Description string            `json:"description,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
+	Former      []deploy.GitPath  `json:"former,omitempty"` // only directory and file
 }
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
@@ -39,7 +40,7 @@ func scanApplication(row scanner) (a deploy.Application, err error) {
 			return a, err
 		}
 	}
-	a.Git, a.Provider, a.Description, a.Labels = sp.Git, sp.Provider, sp.Description, sp.Labels
+	a.Git, a.Provider, a.Description, a.Labels, a.Former = sp.Git, sp.Provider, sp.Description, sp.Labels, sp.Former
 	a.DeletedAt, a.NoticeAt = fromMilli(deletedAt), fromMilli(noticeAt)
 	a.CreatedAt, a.UpdatedAt = fromMilli(createdAt), fromMilli(updatedAt)
 	a.Deploying, a.ActiveSince = a.ActiveID != "", fromMilli(activeSince)
@@ -90,7 +91,7 @@ func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inser
 		a.Sync.Status = deploy.SyncUnknown
 	}
 	a.Sync.At = milli(a.Sync.At)
-	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels, nil})
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +115,7 @@ func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool
 	if err != nil || old.SameSpec(a) {
 		return false, err
 	}
-	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels, old.Former})
 	if err != nil {
 		return false, err
 	}

@@ -33,6 +33,7 @@ func (t *tx) setHold(ctx context.Context, d *deploy.Deployment, n NewDeployment)
 		return t.putHold(ctx, app, nil, fmt.Sprintf("Deployment %s of commit %s", d.ID, d.Trigger.Commit.Short()))
 	}
 	hold := *n.Hold
+	hold.Git = d.Git
 	hold.DeploymentID, hold.Since, hold.Evaluated, hold.Previous = d.ID, d.CreatedAt, app.EvaluatedCommit, app.Hold
 	if !n.KeepEvaluated {
 		hold.Evaluated = hold.Head

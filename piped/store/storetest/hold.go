@@ -54,7 +54,7 @@ func testHolds(t *testing.T, e *env) {
 	got, err := e.store.Application(ctx, a.ID)
 	must(err)
 	want := &deploy.Hold{
-		Commit: got.Hold.Commit, DeploymentID: "back", By: "jane", Reason: "broken \uFFFD page", Since: got.Hold.Since, Head: "head", Evaluated: "head",
+		Commit: got.Hold.Commit, Git: a.Git, DeploymentID: "back", By: "jane", Reason: "broken \uFFFD page", Since: got.Hold.Since, Head: "head", Evaluated: "head",
 	}
 	if diff := cmp.Diff(want, got.Hold); diff != "" || got.Hold.Since.IsZero() || got.HeldAt() != "c0ffee0123-back" {
 		t.Errorf("the hold (-want +got):\n%s", diff)

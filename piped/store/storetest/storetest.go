@@ -116,6 +116,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Candidates", testCandidates},
 		{"Notice", testNotice},
 		{"Holds", testHolds},
+		{"Move", testMove},
 		{"CountTriggered", testCountTriggered},
 		{"Batches", testBatches},
 		{"OneActive", testOneActive},
