@@ -31,6 +31,9 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, e
 	if err := p.permit(ctx, d); err != nil {
 		return verdict{}, err
 	}
+	if v := p.managedTurn(ctx, d); v.hold != "" {
+		return v, nil
+	}
 	target, err := p.target(ctx, d)
 	if err != nil {
 		return verdict{}, err

@@ -53,3 +53,14 @@ func testMove(t *testing.T, e *env) {
 		t.Errorf("after the move back: %+v, %v", got, err)
 	}
 }
+
+// testIdentity: a store has one ID, whoever asks for it first.
+func testIdentity(t *testing.T, e *env) {
+	first, err := e.store.Identity(t.Context())
+	if err != nil || first == "" {
+		t.Fatalf("identity %q, %v", first, err)
+	}
+	if again, err := e.store.Identity(t.Context()); err != nil || again != first {
+		t.Errorf("asked again: %q, %v, want %q", again, err, first)
+	}
+}

@@ -117,6 +117,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"Notice", testNotice},
 		{"Holds", testHolds},
 		{"Move", testMove},
+		{"Identity", testIdentity},
 		{"CountTriggered", testCountTriggered},
 		{"Batches", testBatches},
 		{"OneActive", testOneActive},
