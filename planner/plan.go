@@ -31,6 +31,9 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, e
 	if err := p.permit(ctx, d); err != nil {
 		return verdict{}, err
 	}
+	if v := p.managedTurn(ctx, d); v.hold != "" {
+		return v, nil
+	}
 	target, err := p.target(ctx, d)
 	if err != nil {
 		return verdict{}, err
@@ -77,9 +80,7 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 		return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "this agent cannot deploy applications of kind %s", app.Kind)
 	}
 	plan, err := decider.Decide(ctx, app, d, target, func(ctx context.Context) (*source.Source, error) {
-		at := d.Git
-		at.ConfigFile = app.LastSuccessful.ConfigFile
-		return running.Load(ctx, at, app.LastSuccessful.Trigger.Commit.Hash)
+		return running.Load(ctx, app.LastSuccessful.At(d.Git), app.LastSuccessful.Trigger.Commit.Hash)
 	})
 	if err == nil {
 		err = p.permitStages(d, plan.Stages)
@@ -90,6 +91,7 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 	plan.Summary = target.Redactor.Text(plan.Summary)
 	if last := app.LastSuccessful; last != nil {
 		plan.RunningDeploymentID, plan.RunningCommit, plan.RunningConfigFile = last.DeploymentID, last.Trigger.Commit.Hash, last.ConfigFile
+		plan.RunningDir = last.Dir
 	}
 	return plan, nil
 }

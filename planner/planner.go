@@ -30,12 +30,15 @@ type Sources interface {
 
 // Config is what a Planner needs.
 type Config struct {
-	Store     *store.Store
-	Sources   Sources
-	Deciders  map[string]Decider // by application kind
-	Tenancy   Tenancy            // nil permits everything
-	Workers   int                // how many applications are looked at at once; default 16
-	ScanEvery time.Duration      // the safety net behind the change feed and the timers; default 30 s
+	Store    *store.Store
+	Sources  Sources
+	Deciders map[string]Decider // by application kind
+	Tenancy  Tenancy            // nil permits everything
+	// Managed returns why deployments to a platform provider are held: another agent
+	// manages its cluster. nil: none is ever held for that.
+	Managed   func(ctx context.Context, provider string) error
+	Workers   int           // how many applications are looked at at once; default 16
+	ScanEvery time.Duration // the safety net behind the change feed and the timers; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }

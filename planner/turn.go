@@ -121,6 +121,21 @@ func (p *Planner) windowTurn(d deploy.Deployment, target *source.Source) verdict
 	return verdict{hold: "Held: " + reason, until: until}
 }
 
+// otherAgents is how often it is asked whether another agent manages a cluster still.
+const otherAgents = 5 * time.Second
+
+// managedTurn holds a deployment while another agent manages its cluster. The zero verdict
+// lets it go.
+func (p *Planner) managedTurn(ctx context.Context, d deploy.Deployment) verdict {
+	if p.Managed == nil {
+		return verdict{}
+	}
+	if err := p.Managed(ctx, d.Provider); err != nil {
+		return verdict{hold: "Held: " + err.Error(), until: p.Now().Add(otherAgents)}
+	}
+	return verdict{}
+}
+
 // hold writes down what a deployment waits for, unless that is known already.
 func (p *Planner) hold(ctx context.Context, d deploy.Deployment, reason string) error {
 	if d.StatusReason == reason {

@@ -40,15 +40,19 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 		return nil, err
 	}
 	c := &catalog{commit: head, changes: changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}}
-	holders := deploy.Holders(maps.Values(apps))
+	places := deploy.NewPlaces(maps.Values(apps))
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
-		refused, err := w.headRefusal(ctx, apps[idAt(e.git, holders)], e.git, head.Hash)
+		known, _ := places.At(e.git)
+		refused, err := w.headRefusal(ctx, known, e.git, head.Hash)
 		if err != nil {
 			return nil, fmt.Errorf("find out whether commit %s counts for %s: %w", head.Short(), e.git.ConfigPath(), err)
 		}
 		e.refuse(refused)
 		c.found = append(c.found, e)
+	}
+	if err := w.moveApplications(ctx, head, c.found, apps); err != nil {
+		return nil, err
 	}
 	c.identify(apps)
 	return c, nil
@@ -56,20 +60,11 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 
 // identify finds out which entry belongs to which application.
 func (c *catalog) identify(apps map[string]deploy.Application) {
-	holders := deploy.Holders(maps.Values(apps))
+	places := deploy.NewPlaces(maps.Values(apps))
 	c.entries = make(map[string]entry, len(c.found))
 	for _, e := range c.found {
-		c.entries[idAt(e.git, holders)] = e
+		c.entries[places.ID(e.git)] = e
 	}
-}
-
-// idAt returns the ID of the application at a place: that of its holder, else the
-// one that follows from the place.
-func idAt(at deploy.GitPath, holders map[deploy.GitPath]deploy.Application) string {
-	if h, ok := holders[at.Place()]; ok {
-		return h.ID
-	}
-	return deploy.ApplicationID(at)
 }
 
 // readEntry returns one application configuration of a commit; ok is false when

@@ -55,7 +55,11 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if err != nil {
 		return r, "", err
 	}
-	commit, e, refusal, err := w.entryFor(ctx, app, c.Commit)
+	wanted := c.Commit
+	if c.Type == deploy.CommandChainSync && wanted == "" {
+		wanted = app.HeldAt() // a chain does not end a hold
+	}
+	commit, e, refusal, err := w.entryFor(ctx, app, wanted)
 	if err != nil || refusal != "" {
 		return r, refusal, err
 	}
@@ -82,8 +86,14 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	r.CommandID, r.Evaluated, r.reason = c.ID, head.Hash, r.Deployment.Trigger.StrategySummary
 	r.KeepEvaluated = refused != nil // the head was not evaluated
 	if c.Type == deploy.CommandChainSync {
-		r.Deployment.ChainID, r.Deployment.ChainBlock = c.ChainID, c.ChainBlock
+		held := app.HeldAt()
+		r.Deployment.ChainID, r.Deployment.ChainBlock, r.Held = c.ChainID, c.ChainBlock, &held
+		return r, "", err
 	}
+	if err == nil {
+		r.Hold, err = w.holdFor(ctx, app, c, commit, refused != nil)
+	}
+	r.First = c.GoesBack() && !c.WaitForRunning
 	return r, "", err
 }
 
@@ -105,12 +115,23 @@ func (w *watcher) entryFor(ctx context.Context, app deploy.Application, hash str
 	}
 	e, ok := w.catalog.entries[app.ID]
 	if commit.Hash != w.catalog.commit.Hash {
-		e, ok, err = w.readEntry(ctx, commit, app.Git)
+		e, ok, err = w.entryAt(ctx, commit, app)
 	}
 	if err == nil && !ok {
 		refusal = fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), commit.Short())
 	}
 	return commit, e, refusal, err
+}
+
+// entryAt returns the application's configuration at an earlier commit: where it is now,
+// or where it was before it was moved.
+func (w *watcher) entryAt(ctx context.Context, commit deploy.Commit, app deploy.Application) (e entry, ok bool, err error) {
+	for _, former := range append([]deploy.GitPath{app.Git}, app.Former...) {
+		if e, ok, err = w.readEntry(ctx, commit, app.Git.In(former.Dir, former.ConfigFile)); ok || err != nil {
+			return e, ok, err
+		}
+	}
+	return e, false, nil
 }
 
 // forbidden says why the application's configuration refuses the command, "" if
@@ -131,8 +152,11 @@ func forbidden(c deploy.Command, e entry) string {
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
 	t.OverrideWindows, t.PermitPrune = c.OverrideWindows, c.PermitPrune
-	if c.Metadata[deploy.MetaRollbackTo] != "" {
+	if c.GoesBack() {
 		t.StrategySummary = fmt.Sprintf("Rollback to commit %s of deployment %s, asked for by %s", commit.Short(), c.Metadata[deploy.MetaRollbackTo], c.Commander)
+		if c.Reason != "" {
+			t.StrategySummary += ": " + c.Reason
+		}
 	}
 	switch c.Type {
 	case deploy.CommandChainSync:

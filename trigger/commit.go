@@ -144,9 +144,10 @@ func (w *watcher) reasonToDeploy(ctx context.Context, app deploy.Application, e 
 	case app.EvaluatedCommit == "":
 		return "first deployment since the application was added again or enabled", nil
 	}
-	changed, err := since(ctx, app.EvaluatedCommit)
+	base := app.Hold.Base(app.EvaluatedCommit)
+	changed, err := since(ctx, base)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return fmt.Sprintf("the branch was rewritten: commit %s is gone", deploy.ShortHash(app.EvaluatedCommit)), nil
+		return fmt.Sprintf("the branch was rewritten: commit %s is gone", deploy.ShortHash(base)), nil
 	}
 	if err != nil {
 		return "", err

@@ -195,15 +195,15 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestRenamedApplication: in a new place it is a new application, and the old
-// one says what is the matter.
+// TestRenamedApplication: in a new place, under another name, it is a new application,
+// and the old one says what is the matter.
 func TestRenamedApplication(t *testing.T) {
 	l := newLab(t)
 	l.push("begin", map[string]string{"web/app.pipecd.yaml": appFile("web"), "web/d.yaml": "1"})
 	if err := l.upstream.Remove("web"); err != nil {
 		t.Fatal(err)
 	}
-	l.push("move", map[string]string{"shop/app.pipecd.yaml": appFile("web"), "shop/d.yaml": "1"})
+	l.push("move", map[string]string{"shop/app.pipecd.yaml": appFile("shop"), "shop/d.yaml": "1"})
 	l.wantInvalid("web", "no longer exists")
 	if diff := cmp.Diff([]string{"move PENDING"}, l.deployments("shop")); diff != "" {
 		t.Errorf("deployments in the new place (-want +got):\n%s", diff)

@@ -102,6 +102,24 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 	return time.Time{}, r, err
 }
 
+// desired returns the commit that self-healing deploys, with the application's
+// configuration and provider in it: the head, or the commit that the application is held
+// at. Problem says why that one cannot be deployed.
+func (w *watcher) desired(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit) (commit deploy.Commit, _ entry, _ string, problem string, err error) {
+	if app.Hold == nil {
+		return head, e, provider, "", nil
+	}
+	commit, e, problem, err = w.entryFor(ctx, app, app.Hold.Commit.Hash)
+	if problem != "" || err != nil {
+		return commit, e, "", problem, err
+	}
+	provider, unusable := e.problem(w.Providers, app)
+	if unusable != nil {
+		problem = unusable.Error()
+	}
+	return commit, e, provider, problem, nil
+}
+
 // judgedWithin is how long after the end of a deployment its application may still
 // be called out of sync for what that deployment has brought in order.
 const judgedWithin = 5 * time.Second
@@ -139,20 +157,31 @@ func (w *watcher) lastTriggered(ctx context.Context, app deploy.Application) (*d
 // heal returns the deployment that heals the application, nil when the loop guard
 // stops it.
 func (w *watcher) heal(ctx context.Context, app deploy.Application, e entry, provider string, head deploy.Commit) (*request, error) {
-	heals, err := w.heals(ctx, app, e.candidate.Config.Trigger.OnCommit, head)
+	on := e.candidate.Config.Trigger.OnCommit
+	commit, e, provider, problem, err := w.desired(ctx, app, e, provider, head)
+	if err != nil {
+		return nil, err
+	}
+	heals, err := w.heals(ctx, app, on, commit)
 	if err != nil {
 		return nil, err
 	}
 	if heals >= maxHeals {
-		return nil, w.stopHealing(ctx, app, head)
+		return nil, w.stopHealing(ctx, app, commit)
+	}
+	if problem != "" {
+		return nil, deploy.Errorf(deploy.Invalid, "the application is held at commit %s, which cannot be deployed: %s; sync the application to another commit",
+			app.Hold.Commit.Short(), problem)
 	}
 	r, err := w.newRequest(ctx, app, e, provider, deploy.Trigger{
-		Kind: deploy.OnOutOfSync, Commit: head, Strategy: deploy.StrategyAuto,
+		Kind: deploy.OnOutOfSync, Commit: commit, Strategy: deploy.StrategyAuto,
 		StrategySummary: "Self-heal because the live state differs from Git: " + app.Sync.ShortReason,
 	})
 	if err != nil {
 		return nil, err
 	}
+	held := app.HeldAt()
+	r.Held, r.Evaluated = &held, head.Hash
 	r.Base, r.Supersede, r.reason = &head.Hash, r.queue != config.QueueAll, r.Deployment.Trigger.StrategySummary
 	return &r, nil
 }

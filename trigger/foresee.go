@@ -40,11 +40,11 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 	if err != nil {
 		return nil, err
 	}
-	holders := deploy.Holders(maps.Values(apps))
+	places := deploy.NewPlaces(maps.Values(apps))
 	var out []deploy.AffectedApplication
 	for _, candidate := range found {
 		e := newEntry(w.repo, candidate)
-		id := idAt(e.git, holders)
+		id := places.ID(e.git)
 		app, known := apps[id]
 		delete(apps, id)
 		if app.Deleted || app.Disabled || !known && !w.takes(e) {

@@ -20,19 +20,23 @@ const (
 )
 
 // heals counts the self-heals of what the application is in Git within the
-// window: those since the last commit that was deployed, and not those before
-// healing was resumed. Where no commit is deployed by itself, the hash of the
-// head tells one state in Git from another.
-func (w *watcher) heals(ctx context.Context, app deploy.Application, on config.OnCommit, head deploy.Commit) (int, error) {
+// window: those since the last commit that was deployed or the begin of the hold that
+// lasts, and not those before healing was resumed. Where no commit is deployed by itself,
+// the hash of the desired commit distinguishes one state in Git from another.
+func (w *watcher) heals(ctx context.Context, app deploy.Application, on config.OnCommit, desired deploy.Commit) (int, error) {
 	since, commit := w.Now().Add(-healWindow), ""
 	if on.Disabled {
-		commit = head.Hash
+		commit = desired.Hash
 	}
 	deployed, err := w.Store.LastTriggered(ctx, app.ID, deploy.OnCommit)
 	if err != nil {
 		return 0, err
 	}
-	for _, at := range []time.Time{deployed, app.NoticeAt} {
+	starts := []time.Time{deployed, app.NoticeAt}
+	if app.Hold != nil {
+		starts = append(starts, app.Hold.Since)
+	}
+	for _, at := range starts {
 		if at.After(since) {
 			since = at
 		}

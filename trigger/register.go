@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -60,18 +61,31 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 	if refused != nil || err != nil {
 		return err
 	}
-	return w.setValidity(ctx, app, missing(app, w.catalog.commit))
+	return w.setValidity(ctx, app, w.missing(app))
 }
 
 // missing says that an application's configuration is not in the commit. One that
 // was added by request may have been added before its file.
-func missing(app deploy.Application, commit deploy.Commit) error {
+func (w *watcher) missing(app deploy.Application) error {
+	at, commit := app.Git.ConfigPath(), w.catalog.commit
 	if app.Registration.By != "" && app.EvaluatedCommit == "" {
 		return deploy.Errorf(deploy.Invalid, "%s does not exist at commit %s: commit the file to branch %s; the application is deployed from the commit that brings it",
-			app.Git.ConfigPath(), commit.Short(), app.Git.Branch)
+			at, commit.Short(), app.Git.Branch)
 	}
-	return deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s: bring the file back; until then nothing of the application is deployed, and what it has in the cluster stays",
-		app.Git.ConfigPath(), commit.Short())
+	var elsewhere []string
+	for _, e := range w.catalog.entries {
+		if e.candidate.Err == nil && e.candidate.Config.Name == app.Name {
+			elsewhere = append(elsewhere, e.git.ConfigPath())
+		}
+	}
+	if len(elsewhere) == 0 {
+		return deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s: bring the file back; until then nothing of the application is deployed, and what it has in the cluster stays",
+			at, commit.Short())
+	}
+	slices.Sort(elsewhere)
+	return deploy.Errorf(deploy.Invalid, "%s no longer exists at commit %s, and it is not known that the application was moved to %s, which has its name: the commit that brings the new file "+
+		"has to remove the old one, and no other application of the name may be moved with it. Bring the file back and move it so, or delete this application and add the new place, whose application takes over what runs",
+		at, commit.Short(), strings.Join(elsewhere, " or "))
 }
 
 // put stores applications and notes in apps those that were stored. Of new ones it
@@ -133,8 +147,7 @@ func (w *watcher) replaced(e entry) bool {
 	}
 	later := e.git
 	later.ConfigFile = config.DefaultName
-	_, there := w.catalog.entries[deploy.ApplicationID(later)]
-	return there
+	return slices.ContainsFunc(w.catalog.found, func(o entry) bool { return o.git == later })
 }
 
 // describe returns the application as its configuration describes it, and what

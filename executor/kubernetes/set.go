@@ -187,9 +187,7 @@ func restore(ctx context.Context, w *work) error {
 }
 
 func (w *work) rerender(ctx context.Context) error {
-	at := w.run.Deployment.Git
-	at.ConfigFile = w.run.Deployment.RunningConfigFile
-	src, err := w.Sources.Load(ctx, at, w.run.Deployment.RunningCommit)
+	src, err := w.Sources.Load(ctx, w.run.Deployment.RunningGit(), w.run.Deployment.RunningCommit)
 	if err != nil {
 		return err
 	}

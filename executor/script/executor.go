@@ -173,8 +173,8 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	if err := run.SwapMetadata(ctx, metaIntent, run.Stage.Metadata[metaIntent], intent); err != nil {
 		return deploy.StageResult{}, fmt.Errorf("record that the script is about to start: %w", err)
 	}
-	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(d.Git.Dir)), mark: ws.dir, env: env, grace: e.Grace}
-	run.Log.Infof("Running the script in %s", d.Git.Dir)
+	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(j.dir)), mark: ws.dir, env: env, grace: e.Grace}
+	run.Log.Infof("Running the script in %s", j.dir)
 	if e.mode == sandbox.None {
 		return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
 	}

@@ -25,6 +25,7 @@ type options struct {
 type job struct {
 	script   string
 	commit   string // whose files it sees
+	dir      string // where it runs, in them
 	env      map[string]string
 	rollback bool
 	rerun    bool   // also if it was interrupted
@@ -43,7 +44,7 @@ func jobOf(run deploy.StageRun) (job, error) {
 			return job{}, deploy.Errorf(deploy.Invalid, "read the options of %s: %w", run.Stage.Name, err)
 		}
 	}
-	j := job{script: o.Run, commit: run.Deployment.Trigger.Commit.Hash, env: o.Env, rerun: o.OnInterrupted == rerun}
+	j := job{script: o.Run, commit: run.Deployment.Trigger.Commit.Hash, dir: run.Deployment.Git.Dir, env: o.Env, rerun: o.OnInterrupted == rerun}
 	if run.Stage.Name == deploy.StageCustomSync {
 		j.env = o.Envs
 	}
@@ -62,10 +63,10 @@ func rollbackJob(run deploy.StageRun) (job, error) {
 		return job{}, deploy.Errorf(deploy.Internal, "the deployment has no stage %q whose script could be rolled back; please report it", m[deploy.MetaBaseStage])
 	}
 	j := job{
-		script: m[deploy.MetaOnRollback], commit: run.Deployment.Trigger.Commit.Hash, rollback: true, rerun: m[deploy.MetaOnInterrupted] == rerun,
+		script: m[deploy.MetaOnRollback], commit: run.Deployment.Trigger.Commit.Hash, dir: run.Deployment.Git.Dir, rollback: true, rerun: m[deploy.MetaOnInterrupted] == rerun,
 	}
 	if run.Stage.Name == deploy.StageCustomSyncRollback {
-		j.commit = run.Deployment.RunningCommit
+		j.commit, j.dir = run.Deployment.RunningCommit, run.Deployment.RunningGit().Dir
 	}
 	switch {
 	case !began(base):

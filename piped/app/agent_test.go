@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -53,6 +54,7 @@ type settings struct {
 	apiAddress string           // default a free port of loopback
 	dsn        string           // default SQLite in the data directory
 	now        func() time.Time // default the machine's clock
+	leaseEvery time.Duration    // 0: no Leases, for agents of one ID share the cluster with one another
 	pipedID    string           // default "test"; in a cluster that tests share, what agents of one ID have is one's own
 	sweepEvery time.Duration    // default the agent's
 	more       string           // further lines of the configuration's spec, indented
@@ -114,7 +116,7 @@ func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, Launcher: launcher})
+	agent, err := New(ctx, cfg, Options{Version: "test", Logger: testLogger(t), Now: s.now, SweepEvery: s.sweepEvery, Launcher: launcher, LeaseEvery: cmp.Or(s.leaseEvery, -1)})
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -67,6 +67,10 @@ type Options struct {
 	// heard of it; default 6 h.
 	SweepEvery time.Duration
 
+	// LeaseEvery is how often the Lease of a cluster is renewed, which keeps agents of other
+	// stores from it; default 15 s. A negative value uses clusters without one.
+	LeaseEvery time.Duration
+
 	// RemoveAfter is how soon after the start what is old is removed for the first time;
 	// default 5 min.
 	RemoveAfter time.Duration
@@ -188,7 +192,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	}
 	plans := planner.New(planner.Config{
 		Store: st, Sources: src.loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
-		Tenancy: live.tenants, Logger: o.Logger.With("component", "planner"), Now: o.Now,
+		Tenancy: live.tenants, Managed: live.clusters.Managed, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
 	executors, err := a.executors(cfg, o, st, src.loader)
 	if err != nil {

@@ -35,6 +35,7 @@ type clusters struct {
 	logger    *slog.Logger
 	now       func() time.Time
 	store     *store.Store               // set before Run is called; nil: external rollouts are not recorded
+	lease     leaseSpec                  // set before plan is called: who this agent is to others
 	wake      func(applicationID string) // set before Run is called: objects have changed, or how they can be seen
 
 	// wrap, set before plan is called, returns what sees the requests to a cluster.
@@ -54,7 +55,8 @@ type connection struct {
 	controller *cluster.Controller
 	observer   *cluster.Observer
 	members    *cluster.Members
-	problem    error // why it cannot be used; then there is no cluster
+	lease      *cluster.StoreLease // nil: the cluster is used without one
+	problem    error               // why it cannot be used; then there is no cluster
 
 	problemSince time.Time
 
@@ -123,7 +125,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	controller := cluster.NewController(access)
 	observer := cluster.NewObserver(access, controller)
 	return &connection{
-		spec: spec, controller: controller, observer: observer,
+		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
 		members: cluster.NewMembers(access, controller, func(id string) { c.wake(id) }),
 		cluster: kubernetes.Cluster{Cluster: access, Rollouts: observer},
 	}
@@ -211,6 +213,9 @@ func (c *clusters) Hold(provider string) (kubernetes.Cluster, func(), error) {
 	if conn.problem != nil {
 		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q cannot be used: %w; once that is mended, sync the application again", provider, conn.problem)
 	}
+	if err := conn.refused(); err != nil {
+		return kubernetes.Cluster{}, nil, err
+	}
 	conn.users++
 	return conn.cluster, sync.OnceFunc(func() {
 		c.mu.Lock()
@@ -289,6 +294,9 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 			log.Error("pods are not told of their configuration until the agent is restarted", "error", err)
 		}
 	})
+	if conn.lease != nil {
+		running.Go(func() { conn.lease.Run(ctx) })
+	}
 	vitals := cluster.NewVitals(cluster.VitalsConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() { vitals.Run(ctx) })
 	return &running

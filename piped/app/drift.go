@@ -49,6 +49,9 @@ func (c comparedClusters) Members(provider string) (drift.Members, time.Time, er
 	case conn.problem != nil:
 		return nil, conn.problemSince, conn.problem
 	}
+	if err := conn.refused(); err != nil {
+		return nil, time.Time{}, err
+	}
 	return followed{conn.members, conn.observer, c.clusters.logger}, time.Time{}, nil
 }
 

@@ -120,6 +120,11 @@ func startInstalled(t *testing.T, cluster *clustertest.Cluster, s spec) *install
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A Lease of an earlier test would leave the right to create one unused.
+	err = admin.CoordinationV1().Leases(kubernetes.LeaseNamespace).Delete(t.Context(), kubernetes.LeaseName("test"), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 	config, err := clientcmd.LoadFromFile(cluster.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +151,7 @@ func startInstalled(t *testing.T, cluster *clustertest.Cluster, s spec) *install
 		t.Fatal(err)
 	}
 	s.providers = map[string]string{"local": proxied}
-	return &installation{runReloading(t, s, time.Hour), requests}
+	return &installation{runReloadingWith(t, s, Options{ReloadEvery: time.Hour, Launcher: launcher, LeaseEvery: time.Second}), requests}
 }
 
 // right is what a rule permits: a verb on a resource of a group.

@@ -18,6 +18,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	applicationsDesc = describe("applications", "Enabled applications by sync status.", "sync_status")
+	heldDesc         = describe("application_held_seconds", "How long an application has been held at a commit by hand.", "application_id", "app", "commit")
 	driftedDesc      = describe("drifted_objects", "Objects that differ from Git, by how: missing, changed or extra.", "drift")
 	queueDesc        = describe("queue_length",
 		"Work that is not done: deployments by status, rollouts that are followed, commands, registered events, and the outbox.", "queue")
@@ -40,7 +41,7 @@ type storedFigures struct {
 
 // Describe implements prometheus.Collector.
 func (f *storedFigures) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{applicationsDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, storeDownDesc} {
+	for _, d := range []*prometheus.Desc{applicationsDesc, heldDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, storeDownDesc} {
 		out <- d
 	}
 }
@@ -59,6 +60,7 @@ func (f *storedFigures) Collect(out chan<- prometheus.Metric) {
 	gauge(out, storeDownDesc, 1)
 	gauge(out, sizeDesc, float64(state.SizeBytes))
 	f.collectApplications(ctx, out)
+	f.collectHolds(ctx, out)
 	f.collectDrift(ctx, out)
 	f.collectQueues(ctx, out)
 }
@@ -75,6 +77,17 @@ func (f *storedFigures) collectApplications(ctx context.Context, out chan<- prom
 	}
 	for _, s := range deploy.SyncStatuses() {
 		gauge(out, applicationsDesc, float64(states[s]), string(s))
+	}
+}
+
+func (f *storedFigures) collectHolds(ctx context.Context, out chan<- prometheus.Metric) {
+	held, err := f.store.HeldApplications(ctx)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(heldDesc, err)
+		return
+	}
+	for _, app := range held {
+		gauge(out, heldDesc, secondsSince(app.Hold.Since, f.now()), app.ID, app.Name, app.Hold.Commit.Short())
 	}
 }
 

@@ -88,12 +88,20 @@ func TestMetrics(t *testing.T) {
 	m := following(st)
 	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
+	held := false
 	expect := func(when string, want map[string]float64) {
 		t.Helper()
 		got := scrape(t, server.URL)
 		if got["piped_store_up{}"] != 1 || got["piped_store_size_bytes{}"] < 4096 {
 			t.Errorf("%s: the store is told to be %v, of %v bytes", when, got["piped_store_up{}"], got["piped_store_size_bytes{}"])
 		}
+		if back := "piped_application_held_seconds{app=web,application_id=web,commit=0123456}"; (got[back] > 0) != held {
+			t.Errorf("%s: the application is held for %v s, held: %v", when, got[back], held)
+		} else {
+			delete(got, back)
+		}
+		delete(got, "piped_queue_oldest_seconds{queue=outbox}") // of the rollback's events
+		delete(got, "piped_queue_oldest_seconds{queue=pending}")
 		delete(got, "piped_store_up{}")
 		delete(got, "piped_store_size_bytes{}")
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -131,6 +139,14 @@ func TestMetrics(t *testing.T) {
 	expect("while one drifts", want)
 	report.EndedAt, report.End = at.Add(time.Second), deploy.DriftReverted
 	save(deploy.Synced)
+	back := deploy.Deployment{
+		ID: "back", ApplicationID: "web", ApplicationName: "web", Status: deploy.Pending, CreatedAt: at,
+		Trigger: deploy.Trigger{Kind: deploy.OnCommand, Commit: deploy.Commit{Hash: "0123456789"}},
+	}
+	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: back, Hold: &deploy.Hold{Commit: back.Trigger.Commit, By: "jane"}}); err != nil {
+		t.Fatal(err)
+	}
+	held = true
 
 	var observer drift.Observer = m.drift
 	var all sync.WaitGroup
@@ -146,6 +162,8 @@ func TestMetrics(t *testing.T) {
 	}
 	all.Wait()
 	expect("after it", map[string]float64{
+		"piped_queue_length{queue=pending}":             1,
+		"piped_queue_length{queue=outbox}":              2,
 		"piped_applications{sync_status=SYNCED}":        3,
 		"piped_drift_comparisons_total{tier=0}":         10,
 		"piped_drift_comparisons_total{tier=3}":         10,

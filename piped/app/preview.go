@@ -50,15 +50,14 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 // running loads what runs before a deployment, nil if nothing does. One that is not
 // planned yet comes after the application's last success.
 func (p previews) running(ctx context.Context, d deploy.Deployment) (*source.Source, error) {
-	at, commit := d.Git, d.RunningCommit
-	at.ConfigFile = d.RunningConfigFile
+	at, commit := d.RunningGit(), d.RunningCommit
 	if d.Status == deploy.Pending {
 		app, err := p.planner.Store.Application(ctx, d.ApplicationID)
 		if err != nil {
 			return nil, err
 		}
 		if last := app.LastSuccessful; last != nil {
-			at.ConfigFile, commit = last.ConfigFile, last.Trigger.Commit.Hash
+			at, commit = last.At(d.Git), last.Trigger.Commit.Hash
 		}
 	}
 	if commit == "" {

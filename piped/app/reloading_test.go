@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -68,6 +69,7 @@ func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	o.LeaseEvery = cmp.Or(o.LeaseEvery, -1) // agents of one ID share the cluster with one another
 	o.Version, o.Logger, o.ConfigFile, o.Reload = "test", slog.New(slog.NewTextHandler(r.log, nil)), r.path, r.signal
 	r.app, err = New(ctx, cfg, o)
 	if err != nil {

@@ -32,6 +32,11 @@ type sources struct {
 // what the configuration asks for.
 func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st *store.Store) (s sources, err error) {
 	live := a.live
+	storeID, err := st.Identity(ctx)
+	if err != nil {
+		return sources{}, err
+	}
+	live.clusters.lease = leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}
 	live.clusters.store, live.clusters.wrap, live.repositories.observer = st, a.metrics.kubernetes.wrap, a.metrics.git
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
@@ -72,7 +77,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 // say so.
 func registeredName(st *store.Store) func(context.Context, deploy.GitPath) string {
 	return func(ctx context.Context, at deploy.GitPath) string {
-		known, err := st.Application(ctx, deploy.ApplicationID(at))
+		known, err := st.ApplicationAt(ctx, at)
 		if err != nil { // it is not registered
 			return deploy.NameOf("", deploy.Registration{}, at)
 		}

@@ -103,6 +103,9 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 			if state.Reachable { // else all of them fail
 				state.WatchProblems = conn.members.Problems()
 			}
+			if err := conn.refused(); err != nil {
+				state.Error = said(err)
+			}
 		}
 		out = append(out, state)
 	}

@@ -116,15 +116,11 @@ func (u *undeployed) touched(ctx context.Context, mirror *git.Repo, rule config.
 // differ reports whether the application declares something else at head than where
 // it was deployed.
 func (u *undeployed) differ(ctx context.Context, app deploy.Application, deployed, head string) (bool, error) {
-	was := app.Git
-	if last := app.LastSuccessful; last != nil && last.ConfigFile != "" {
-		was.ConfigFile = last.ConfigFile
-	}
 	after, err := u.sources.Load(ctx, app.Git, head)
 	if err != nil {
 		return false, fmt.Errorf("render commit %s: %w", deploy.ShortHash(head), err)
 	}
-	before, err := u.sources.Load(ctx, was, deployed)
+	before, err := u.sources.Load(ctx, placeOf(app), deployed)
 	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
 		err = deploy.Errorf(deploy.Invalid, "whether commits are not deployed cannot be told: commit %s, which is, cannot be rendered any more: %w; sync the application", deploy.ShortHash(deployed), err)
 	}
@@ -132,6 +128,14 @@ func (u *undeployed) differ(ctx context.Context, app deploy.Application, deploye
 		return false, err
 	}
 	return before.Digest != after.Digest, nil
+}
+
+// placeOf returns where the application was at its last success.
+func placeOf(app deploy.Application) deploy.GitPath {
+	if app.LastSuccessful == nil {
+		return app.Git
+	}
+	return app.LastSuccessful.At(app.Git)
 }
 
 // touching returns the commits of the branch between two that touch the application.

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -19,12 +18,16 @@ func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.List
 		return nil, err
 	}
 	resp := &controlv1.ListCandidatesResponse{}
+	places := map[string]deploy.Places{}
 	for _, c := range all {
-		app, err := s.store.ApplicationAt(ctx, c.Git)
-		if err != nil && !deploy.IsKind(err, deploy.NotFound) {
-			return nil, err
+		known, ok := places[c.Git.RepoID]
+		if !ok {
+			if known, err = s.store.Places(ctx, c.Git.RepoID); err != nil {
+				return nil, err
+			}
+			places[c.Git.RepoID] = known
 		}
-		m := candidate(c, cmp.Or(app.ID, deploy.ApplicationID(c.Git)))
+		m := candidate(c, known.ID(c.Git))
 		if (req.RepositoryId == "" || req.RepositoryId == c.Git.RepoID) && (req.Reason == 0 || req.Reason == m.Reason) {
 			resp.Candidates = append(resp.Candidates, m)
 		}

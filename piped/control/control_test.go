@@ -80,11 +80,18 @@ func TestRequestsOfControlService(t *testing.T) {
 	}
 	for name, req := range map[string]*controlv1.RollbackApplicationRequest{
 		"by deployment": {ApplicationId: app.ID, DeploymentId: "done"}, "by commit": {ApplicationId: app.ID, Commit: hash[:7]},
+		"for a reason": {ApplicationId: app.ID, Commit: hash[:7], Reason: "the page is broken", WaitForRunning: true},
 	} {
 		back, err := client.RollbackApplication(ctx, req)
 		c := answered("rollback "+name, back.GetCommandId(), err)
 		if c.Type != deploy.CommandSync || c.Strategy != deploy.StrategyQuickSync || c.Commit != hash || back.Commit != hash || c.Metadata[deploy.MetaRollbackTo] != "done" {
 			t.Errorf("rollback %s stored %+v", name, c)
+		}
+		if !c.GoesBack() || c.Reason != req.Reason || c.WaitForRunning != req.WaitForRunning {
+			t.Errorf("rollback %s stored %+v", name, c)
+		}
+		if len(back.Open) != 1 || back.Open[0].Id != "runs" || back.Open[0].Status != modelv1.DeploymentStatus_DEPLOYMENT_RUNNING {
+			t.Errorf("rollback %s names as open %v", name, back.Open)
 		}
 	}
 	cancel, err := client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "runs", ForceNoRollback: true})

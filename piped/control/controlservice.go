@@ -65,7 +65,7 @@ func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.Syn
 }
 
 // RollbackApplication asks for a quick sync of a commit that the application
-// deployed with success before.
+// deployed with success before, which holds the application at the commit.
 func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
 	if req.DeploymentId != "" && req.Commit != "" {
 		return nil, deploy.Errorf(deploy.Invalid, "deployment_id and commit exclude each other: give one of them")
@@ -78,12 +78,27 @@ func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1
 	if err != nil {
 		return nil, err
 	}
+	open, err := s.openDeployments(ctx, app)
+	if err != nil {
+		return nil, err
+	}
 	commit := source.Trigger.Commit.Hash
 	id, err := s.ask(ctx, deploy.Command{
 		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.StrategyQuickSync, Commit: commit,
-		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID},
+		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID}, Reason: req.Reason, WaitForRunning: req.WaitForRunning,
 	})
-	return &controlv1.RollbackApplicationResponse{CommandId: id, Commit: commit}, err
+	return &controlv1.RollbackApplicationResponse{CommandId: id, Commit: commit, Open: open}, err
+}
+
+// openDeployments returns the application's deployments that have not ended.
+func (s *controlService) openDeployments(ctx context.Context, app deploy.Application) (open []*modelv1.Deployment, err error) {
+	list, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
+		ApplicationIDs: []string{app.ID}, Statuses: []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack},
+	})
+	for _, d := range list {
+		open = append(open, s.convert.deployment(d, nil))
+	}
+	return open[:fit(open)], err
 }
 
 func noStrategy(number modelv1.SyncStrategy) error {

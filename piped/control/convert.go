@@ -55,11 +55,22 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		SyncStateSinceMs:      millis(sync.At),
 		Notice:                text(a.Notice),
 		NoticeSinceMs:         millis(a.NoticeAt),
+		Hold:                  hold(a.Hold),
 	}
 	if a.LastSuccessful != nil {
 		m.RunningCommit = text(a.LastSuccessful.Trigger.Commit.Hash)
 	}
 	return m
+}
+
+func hold(h *deploy.Hold) *modelv1.ApplicationHold {
+	if h == nil {
+		return nil
+	}
+	return &modelv1.ApplicationHold{
+		Commit: text(h.Commit.Hash), CommitMessage: text(h.Commit.Message), HeldBy: text(h.By), SinceMs: millis(h.Since),
+		Reason: text(h.Reason), DeploymentId: text(h.DeploymentID),
+	}
 }
 
 // registration tells how an application came to be one: an application that

@@ -113,7 +113,7 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				"command.decide_adoption":           other,
 			},
 		},
-		"drift": {message: driftState{app: deploy.Application{Name: "web"}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
+		"drift": {message: driftState{app: deploy.Application{Name: "web", Hold: filled[*deploy.Hold]()}, report: filled[deploy.DriftReport]()}.message(), expected: map[string]string{
 			"drift.objects.object.uid": noSource,
 		}},
 		"event":   {message: testConverter.registeredEvent(filled[deploy.RegisteredEvent]())},
@@ -179,6 +179,14 @@ func ignored[T any](convert func(T) proto.Message) []string {
 	return out
 }
 
+// ofPlaces are fields that say where an application was, and when: for the agent alone. The
+// deployment that began a hold says all of its commit.
+var ofPlaces = []string{
+	"Former.Branch", "Former.ConfigFile", "Former.Dir", "Former.Remote", "Former.RepoID",
+	"Hold.Git.RepoID", "Hold.Git.Remote", "Hold.Git.Branch", "Hold.Git.Dir", "Hold.Git.ConfigFile", "Hold.Head", "Hold.Evaluated", "Hold.Previous",
+	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
+}
+
 // A field of the domain that no client is told is named here.
 func TestEveryDomainFieldIsTold(t *testing.T) {
 	// What only the commands say that delete, adopt or preview.
@@ -189,7 +197,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			return testConverter.command(c)
 		})
 	}
-	common := []string{"Type", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
+	common := []string{"Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
 		"PlanPreview.PullRequest"} // which is told by a comment
 	without := func(told ...string) []string {
 		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(told, field) })
@@ -200,9 +208,10 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				a.Deploying = false
 				return testConverter.application(a)
 			}),
-			want: []string{
+			want: append([]string{
 				"Kind",                                 // the filled one is no kind, which reads as none
 				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
+				"LastTriggered.Dir", "LastSuccessful.Dir", // where it was before a move
 				"Sync.Commit",       // told by the event of a configuration that cannot be used
 				"Sync.LeftOver",     // told object by object in the drift report
 				"Registration.Name", // the application's name, unless its configuration has another
@@ -212,13 +221,13 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
 				"LastTriggered.Trigger.PermitPrune", "LastSuccessful.Trigger.PermitPrune",
-			},
+			}, ofPlaces...),
 		},
 		"application that is deployed": {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: []string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, // told again once it is over
+			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofPlaces...), // told again once it is over
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),
@@ -228,7 +237,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			want: []string{
 				"Trigger.PermitPrune",   // told to who permits it
 				"Trigger.OwnershipOnly", // the log of its stage tells
-				"RunningDeploymentID", "Timeout", "RollbackTimeout", "NoAutoRollback",
+				"RunningDeploymentID", "RunningDir", "Timeout", "RollbackTimeout", "NoAutoRollback",
 				"Strategy",                 // told by GetPlan
 				"Outcome", "OutcomeReason", // told as status and reason once reached
 			},

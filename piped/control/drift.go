@@ -281,6 +281,7 @@ func (s driftState) message() *modelv1.DriftReport {
 		Id: text(r.ID), ApplicationId: text(r.ApplicationID), ApplicationName: text(s.app.Name), Cluster: text(r.Cluster), Commit: text(r.Commit),
 		Status: syncStatus(s.status()), UndeployedCommits: textList(r.Undeployed), ComparedObjects: int32(r.Compared),
 		CheckedAtMs: millis(r.CheckedAt), BeganAtMs: millis(r.BeganAt), EndedAtMs: millis(r.EndedAt), End: driftEnds[r.End], IncompleteReason: text(r.Incomplete),
+		Hold: hold(s.app.Hold),
 	}
 	for _, o := range r.Objects {
 		m.Objects = append(m.Objects, objectDrift(cmp.Or(o.Cluster, r.Cluster), o))

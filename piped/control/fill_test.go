@@ -11,7 +11,10 @@ import (
 
 // filler fills values of the domain: every field of every struct gets a value
 // that is not zero, every text one byte that is not UTF-8.
-type filler struct{ n int }
+type filler struct {
+	n      int
+	within map[reflect.Type]bool // pointers that are being filled
+}
 
 // typed are the values of types that allow only some. None is what zero
 // converts to, so that a field left out is seen.
@@ -52,8 +55,13 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
 	case reflect.Pointer:
+		if f.within[v.Type()] { // a type that holds itself
+			return
+		}
+		f.within[v.Type()] = true
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem())
+		delete(f.within, v.Type())
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f.fill(v.Field(i))
@@ -74,6 +82,6 @@ func (f *filler) fill(v reflect.Value) {
 
 func filled[T any]() T {
 	var v T
-	(&filler{}).fill(reflect.ValueOf(&v).Elem())
+	(&filler{within: map[reflect.Type]bool{}}).fill(reflect.ValueOf(&v).Elem())
 	return v
 }

@@ -30,8 +30,6 @@ type registrations interface {
 	// SetRegisteredProvider replaces the provider for as long as the application's
 	// file names none; "" takes it back.
 	SetRegisteredProvider(ctx context.Context, id, provider string) error
-	// ApplicationAt returns the application that a place belongs to, deleted or not.
-	ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error)
 }
 
 const (
@@ -72,18 +70,14 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
 }
 
-// idFor returns the ID of an application that is added: the wanted one; else the one
-// that a deleted application of the place has; else the one that follows from the
-// place.
+// idFor returns the ID of an application that is added: the wanted one, else that of
+// the place.
 func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, checkKeptID(wanted)
 	}
-	app, err := s.store.ApplicationAt(ctx, git)
-	if deploy.IsKind(err, deploy.NotFound) {
-		return deploy.ApplicationID(git), nil
-	}
-	return app.ID, err
+	places, err := s.store.Places(ctx, git.RepoID)
+	return places.ID(git), err
 }
 
 // checkKeptID refuses an ID that cannot stand in a label of Kubernetes or in the
@@ -138,8 +132,8 @@ func (s *apiService) registered(ctx context.Context, id string) (deploy.Applicat
 	return app, named(err, applicationNotFound)
 }
 
-// UpdateApplication replaces the platform provider. An application cannot be moved:
-// it belongs to the place of its configuration.
+// UpdateApplication replaces the platform provider. An application is moved in Git, not
+// by request.
 func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.UpdateApplicationRequest) (*apiservice.UpdateApplicationResponse, error) {
 	if err := s.thisPiped(req.PipedId); err != nil {
 		return nil, err
@@ -169,8 +163,8 @@ func stays(app deploy.Application, to deploy.GitPath) error {
 	if to.Place() == app.Git.Place() {
 		return nil
 	}
-	return deploy.Errorf(deploy.Illegal, "application %s cannot be moved from %s of repository %s to %s of %s: it belongs to that place; "+
-		"delete it and add the new place, whose application takes over what runs",
+	return deploy.Errorf(deploy.Illegal, "application %s cannot be moved from %s of repository %s to %s of %s by request: inside a repository, move its files in one commit, "+
+		"which the application follows; otherwise delete it and add the new place, whose application takes over what runs",
 		app.ID, app.Git.ConfigPath(), app.Git.RepoID, to.ConfigPath(), to.RepoID)
 }
 

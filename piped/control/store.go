@@ -42,6 +42,8 @@ type Store interface {
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
 	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
 	StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error)
+	// Places returns which application is where in a repository.
+	Places(ctx context.Context, repoID string) (deploy.Places, error)
 	// Watch tells of what is committed after it returned.
 	Watch(topics ...deploy.Topic) *store.Watch
 	// Chain returns a deployment chain with the states of its nodes, Candidates

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"path"
 	"time"
@@ -22,49 +21,20 @@ type GitPath struct {
 // ConfigPath returns the configuration file's path from the repository's root.
 func (p GitPath) ConfigPath() string { return path.Join(p.Dir, p.ConfigFile) }
 
+// In returns p with another directory and configuration file, each unless it is "".
+func (p GitPath) In(dir, file string) GitPath {
+	p.Dir, p.ConfigFile = cmp.Or(dir, p.Dir), cmp.Or(file, p.ConfigFile)
+	return p
+}
+
 // applicationNamespace is the name space of application IDs.
 var applicationNamespace = uuid.MustParse("6f1d0c1e-8f6e-5b0a-9d53-3f0f8a3d7f10")
 
-// ApplicationID derives the ID of the application configured at p: a UUIDv5 of
+// ApplicationID derives the ID of an application that is first seen at p: a UUIDv5 of
 // repository ID, directory and configuration file name, so that it is the same
-// after the database was lost.
+// after the database was lost. An application that was moved keeps its ID: Places knows.
 func ApplicationID(p GitPath) string {
-	return uuid.NewSHA1(applicationNamespace, []byte(p.RepoID+"\x00"+path.Clean(p.Dir)+"\x00"+p.ConfigFile)).String()
-}
-
-// Place is p without what may change while the application stays the same: its
-// remote and its branch.
-func (p GitPath) Place() GitPath {
-	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile}
-}
-
-// Holders returns the application that each place belongs to. An application that
-// was added with an ID of its own (see Application.KeepsID) comes before the one
-// whose ID follows from the place, and a deleted one behind both.
-func Holders(apps iter.Seq[Application]) map[GitPath]Application {
-	holders := map[GitPath]Application{}
-	for a := range apps {
-		place := a.Git.Place()
-		if h, taken := holders[place]; !taken || a.precedes(h) {
-			holders[place] = a
-		}
-	}
-	return holders
-}
-
-// KeepsID reports whether the application has an ID that does not follow from its
-// place, such as one that PipeCD gave it.
-func (a Application) KeepsID() bool { return a.ID != ApplicationID(a.Git) }
-
-// precedes reports whether a, rather than b, is the application of their place.
-func (a Application) precedes(b Application) bool {
-	switch {
-	case a.Deleted != b.Deleted:
-		return b.Deleted
-	case a.KeepsID() != b.KeepsID():
-		return a.KeepsID()
-	}
-	return a.ID < b.ID // stable, whatever their order
+	return uuid.NewSHA1(applicationNamespace, []byte(placeKey(p))).String()
 }
 
 // SyncStatus says how an application's live state relates to Git.
@@ -110,10 +80,16 @@ type DeploymentRef struct {
 	DeploymentID string            `json:"deploymentID"`
 	Trigger      Trigger           `json:"trigger"`
 	Summary      string            `json:"summary,omitempty"`
+	Dir          string            `json:"dir,omitempty"` // "" is the application's own
 	ConfigFile   string            `json:"configFile,omitempty"`
 	Versions     []ArtifactVersion `json:"versions,omitempty"`
 	StartedAt    time.Time         `json:"startedAt"`
 	CompletedAt  time.Time         `json:"completedAt"`
+}
+
+// At returns where the deployment found the application, which is at git now.
+func (r *DeploymentRef) At(git GitPath) GitPath {
+	return git.In(r.Dir, r.ConfigFile)
 }
 
 // Application is one app.pipecd.yaml that this agent deploys.
@@ -130,6 +106,10 @@ type Application struct {
 	DeletedAt   time.Time
 	Sync        SyncState
 
+	// Former are the places where the configuration was before it was moved to Git, the
+	// last one first. They say nothing but directory and file.
+	Former []GitPath
+
 	// Registration says how it came to be an application of this agent.
 	Registration Registration
 
@@ -139,6 +119,9 @@ type Application struct {
 
 	LastTriggered  *DeploymentRef
 	LastSuccessful *DeploymentRef
+
+	// Hold is set while a user keeps the application at a commit other than the head's.
+	Hold *Hold
 
 	// Notice says, for a person, what the agent has stopped doing for the
 	// application and how to go on; "" when there is nothing of the kind. It says so
@@ -161,7 +144,7 @@ type Application struct {
 // never stored.
 func (a Application) ShownSync() SyncState {
 	if !a.Deploying {
-		return a.Sync
+		return a.withHold()
 	}
 	reason := "Deployment " + a.ActiveID + " is under way. Before it, the application was " + string(a.Sync.Status)
 	if a.Sync.ShortReason != "" {
@@ -170,6 +153,24 @@ func (a Application) ShownSync() SyncState {
 	return SyncState{
 		Status: SyncDeploying, ShortReason: "A deployment is under way", Reason: reason, HeadDeploymentID: a.ActiveID, At: a.ActiveSince,
 	}
+}
+
+// withHold returns the stored sync state, in whose reason a hold comes first.
+func (a Application) withHold() SyncState {
+	s := a.Sync
+	if a.Hold == nil || s.Status == SyncInvalidConfig {
+		return s
+	}
+	held := a.Hold.String()
+	if s.Reason = held + ". A new commit to the application, or a sync, ends that"; a.Sync.Reason+a.Sync.ShortReason != "" {
+		s.Reason += "\n" + cmp.Or(a.Sync.Reason, a.Sync.ShortReason)
+	}
+	if s.ShortReason == "" {
+		s.ShortReason = held
+	} else {
+		s.ShortReason += ". " + held
+	}
+	return s
 }
 
 // SameSpec reports whether Git or the registration says the same of a and b: its

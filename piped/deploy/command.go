@@ -81,10 +81,14 @@ type Command struct {
 	Commander     string // subject of the API key
 	Strategy      Strategy
 	Commit        string // of a sync or retry: a hash to deploy in place of the head, "" for the head
-	Reason        string // of a reject: why, for the people who read the stage
+	Reason        string // of a reject or of a sync that goes back: why, for people
 
 	// OverrideWindows: the deployment runs even if a sync window denies it.
 	OverrideWindows bool
+
+	// WaitForRunning of a sync that goes back: the deployments of the application that
+	// wait or run are not cancelled for it.
+	WaitForRunning bool
 
 	// PermitPrune of a CommandRetry are objects that the repeated deployment may
 	// delete although they are more than a prune may.
@@ -117,3 +121,7 @@ type Command struct {
 	UpdatedAt time.Time
 	HandledAt time.Time
 }
+
+// GoesBack reports whether c is a rollback by hand: a sync to the commit of an earlier
+// success.
+func (c Command) GoesBack() bool { return c.Type == CommandSync && c.Metadata[MetaRollbackTo] != "" }

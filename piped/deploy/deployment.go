@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -107,9 +108,10 @@ type Deployment struct {
 	Stages       []Stage
 	Metadata     map[string]string
 
-	// RunningCommit and RunningConfigFile name the application's last success
+	// RunningCommit, RunningDir and RunningConfigFile name the application's last success
 	// at planning time: what a rollback returns to. Empty on a first deployment.
 	RunningCommit       string
+	RunningDir          string
 	RunningConfigFile   string
 	RunningDeploymentID string
 
@@ -141,7 +143,7 @@ type Deployment struct {
 // Ref returns what the application remembers of d.
 func (d *Deployment) Ref() *DeploymentRef {
 	return &DeploymentRef{
-		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, ConfigFile: d.Git.ConfigFile,
+		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, Dir: d.Git.Dir, ConfigFile: d.Git.ConfigFile,
 		Versions: d.Versions, StartedAt: d.CreatedAt, CompletedAt: d.CompletedAt,
 	}
 }
@@ -154,6 +156,15 @@ func (d *Deployment) Stage(id string) *Stage {
 		}
 	}
 	return nil
+}
+
+// RunningGit returns where the application was at its last success.
+func (d *Deployment) RunningGit() GitPath { return d.Git.In(d.RunningDir, d.RunningConfigFile) }
+
+// RollsBackOnlyTo reports whether d's rollback, if it were rolled back, would bring back
+// that commit and undo nothing else, such as what a script did.
+func (d *Deployment) RollsBackOnlyTo(commit string) bool {
+	return d.RunningCommit == commit && !slices.ContainsFunc(d.RollbackStages(), func(s Stage) bool { return s.Name != StageRollback })
 }
 
 // Clone returns a copy of d that shares nothing that a move changes.

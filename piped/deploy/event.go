@@ -34,6 +34,11 @@ const (
 	// is our own; PipeCD heals without end.
 	EventSelfHealStopped EventType = "APPLICATION_SELF_HEAL_STOPPED"
 
+	// EventHeld: a user keeps an application at a commit other than the head's.
+	// EventReleased: that has ended. Both are our own.
+	EventHeld     EventType = "APPLICATION_HELD"
+	EventReleased EventType = "APPLICATION_RELEASED"
+
 	// PipeCD has these names and never sends them: a period of drift has begun, and
 	// has ended.
 	EventOutOfSync EventType = "APPLICATION_OUT_OF_SYNC"

@@ -30,7 +30,7 @@ func EventGroups() []EventGroup {
 var eventNumbers = map[EventType]int{
 	EventTriggered: 0, EventPlanned: 1, EventApproved: 2, EventRollingBack: 3, EventSucceeded: 4, EventFailed: 5,
 	EventCancelled: 6, EventWaitApproval: 7, EventTriggerFailed: 8, EventStarted: 9,
-	EventSynced: 100, EventOutOfSync: 101, EventSelfHealStopped: 199,
+	EventSynced: 100, EventOutOfSync: 101, EventReleased: 197, EventHeld: 198, EventSelfHealStopped: 199,
 	EventHealthy: 200, EventDegraded: 299,
 	EventPipedStarted: 300, EventPipedStopped: 301,
 	EventStageStarted: 400, EventStageSkipped: 401, EventStageSucceeded: 402, EventStageFailed: 403, EventStageCancelled: 404,
@@ -73,5 +73,5 @@ func (t EventType) Group() EventGroup {
 // Own reports whether PipeCD has no such event.
 func (t EventType) Own() bool {
 	n := t.Number()
-	return n < 0 || n >= 1000 || n%100 == 99
+	return n < 0 || n >= 1000 || n%100 >= 97
 }

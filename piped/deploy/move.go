@@ -12,6 +12,7 @@ type Plan struct {
 	Versions            []ArtifactVersion
 	Stages              []Stage // status is set by Plan
 	RunningCommit       string
+	RunningDir          string
 	RunningConfigFile   string
 	RunningDeploymentID string
 	Timeout             time.Duration
@@ -42,6 +43,7 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 	}
 	d.Strategy, d.Summary, d.Versions = p.Strategy, p.Summary, p.Versions
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
+	d.RunningDir = p.RunningDir
 	d.Timeout, d.RollbackTimeout, d.NoAutoRollback = p.Timeout, p.RollbackTimeout, p.NoAutoRollback
 	if p.EnvironmentURL != "" {
 		if d.Metadata == nil {

@@ -134,7 +134,7 @@ func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
 		if len(j.blind) > 0 { // the report says why
 			told.Incomplete = summaryOf(j.blind)
 		}
-		s.ShortReason, s.Reason = j.conceal(shortReason(r)), j.conceal(reason(told))
+		s.ShortReason, s.Reason = j.conceal(shortReason(r, j.app.Hold)), j.conceal(reason(told, j.app.Hold))
 		s.LeftOver = (!j.behind || j.tried) && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
 	case deploy.SyncUnknown:
 		s.ShortReason, s.Reason = summaryOf(j.blind), r.Incomplete

@@ -23,11 +23,11 @@ type tried struct {
 }
 
 // askGit finds out whether commits are not deployed that change what the application
-// declares. While one is about to be deployed, or the configuration is invalid so that
+// declares: up to the head, or up to the commit that the application is held at. While one is about to be deployed, or the configuration is invalid so that
 // the head declares nothing, none is missed that was not before. One that is held back,
 // by a sync window for instance, is missed after a while.
 func (j *judgement) askGit(ctx context.Context) error {
-	deployed, head := j.expected.commit, j.app.EvaluatedCommit
+	deployed, head := j.expected.commit, j.app.Desired()
 	if head == "" || head == deployed {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (j *judgement) askGit(ctx context.Context) error {
 		return nil
 	}
 	if !j.git.known || j.git.deployed != deployed || j.git.head != head {
-		commits, differs, err := j.Git.Undeployed(ctx, j.app, deployed, head)
+		commits, differs, err := j.Git.Undeployed(ctx, j.desired(), deployed, head)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -86,11 +86,20 @@ func (j *judgement) triedHead(ctx context.Context, head string) bool {
 		return true
 	}
 	if j.git.tried == nil || j.git.tried.commit != commit {
-		_, differs, err := j.Git.Undeployed(ctx, j.app, commit, head)
+		_, differs, err := j.Git.Undeployed(ctx, j.desired(), commit, head)
 		if err != nil {
 			return false // it is asked again
 		}
 		j.git.tried = &tried{commit, !differs}
 	}
 	return j.git.tried.same
+}
+
+// desired returns the application as it is in the commit that should run.
+func (j *judgement) desired() deploy.Application {
+	app := j.app
+	if app.Hold != nil {
+		app.Git = app.Hold.Git
+	}
+	return app
 }

@@ -2,8 +2,10 @@ package drift_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // TestInvalidConfigEndsNoPeriod: a head that declares nothing leaves the commits before
@@ -51,4 +53,34 @@ func TestACommitThatFailedIsNotHealed(t *testing.T) {
 			t.Errorf("at %s it is left over: %v", c.head, app.Sync.LeftOver)
 		}
 	}
+}
+
+// TestDriftIsJudgedAgainstTheHold: the commit that an application is held at takes the
+// place of the head.
+func TestDriftIsJudgedAgainstTheHold(t *testing.T) {
+	l := newLab(t)
+	l.app("web")
+	l.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
+	l.deploy("web", "d2", "c2", deploy.Success, object("a", nil))
+	l.git = fakeGit{differs: true}
+	d, err := l.store.Deployment(t.Context(), "d1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.ID, d.Status, d.Stages, d.CompletedAt, d.Trigger.Kind = "d3", deploy.Pending, nil, time.Time{}, deploy.OnCommand
+	if _, err := l.store.CreateDeployment(t.Context(), store.NewDeployment{
+		Deployment: d, Evaluated: "c2", Hold: &deploy.Hold{Commit: d.Trigger.Commit, By: "jane", Head: "c2"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l.start("d3")
+	l.end("web", "d3", deploy.Success, object("a", nil))
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+	l.deploy("web", "d4", "c3", deploy.Success, object("a", nil)) // a new commit
+	l.judge("web")
+	l.wantState("web", "SYNCED")
+	l.evaluate("c4")
+	l.judge("web")
+	l.wantState("web", "OUT_OF_SYNC The head of the branch is not deployed")
 }

@@ -30,7 +30,7 @@ var (
 )
 
 // shortReason counts the differences.
-func shortReason(r deploy.DriftReport) string {
+func shortReason(r deploy.DriftReport, hold *deploy.Hold) string {
 	kinds := map[deploy.DriftKind]int{}
 	for _, o := range r.Objects {
 		kinds[o.Kind]++
@@ -51,6 +51,8 @@ func shortReason(r deploy.DriftReport) string {
 	switch {
 	case len(r.Undeployed) > 0:
 		text = joined(text, count(len(r.Undeployed), "commit")+" not deployed")
+	case text == "" && hold != nil:
+		text = "Commit " + hold.Commit.Short() + ", which the application is held at, is not deployed"
 	case text == "":
 		text = "The head of the branch is not deployed"
 	}
@@ -58,7 +60,7 @@ func shortReason(r deploy.DriftReport) string {
 }
 
 // reason names what differs, and the first differing fields.
-func reason(r deploy.DriftReport) string {
+func reason(r deploy.DriftReport, hold *deploy.Hold) string {
 	var b strings.Builder
 	if len(r.Objects) > 0 {
 		fmt.Fprintf(&b, "Live objects in cluster %q differ from Git at commit %s:\n", r.Cluster, deploy.ShortHash(r.Commit))
@@ -72,6 +74,8 @@ func reason(r deploy.DriftReport) string {
 	switch {
 	case len(r.Undeployed) > 0:
 		fmt.Fprintf(&b, "Not deployed, while commit %s is: %s\n", deploy.ShortHash(r.Commit), commitsText(r.Undeployed))
+	case len(r.Objects) == 0 && hold != nil:
+		fmt.Fprintf(&b, "Commit %s is deployed, while the application is held at commit %s\n", deploy.ShortHash(r.Commit), hold.Commit.Short())
 	case len(r.Objects) == 0:
 		fmt.Fprintf(&b, "The branch has moved on from commit %s, which is deployed\n", deploy.ShortHash(r.Commit))
 	}

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	autoscalingv1 "k8s.io/client-go/kubernetes/typed/autoscaling/v1"
 	batchv1 "k8s.io/client-go/kubernetes/typed/batch/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -20,6 +21,7 @@ type Typed struct {
 	apps        *appsv1.AppsV1Client
 	autoscaling *autoscalingv1.AutoscalingV1Client
 	batch       *batchv1.BatchV1Client
+	coordinate  *coordinationv1.CoordinationV1Client
 	discovery   *discoveryv1.DiscoveryV1Client
 	storage     *storagev1.StorageV1Client
 }
@@ -31,6 +33,7 @@ func newTyped(config *rest.Config, client *http.Client) (t *Typed, err error) {
 		func() error { t.apps, err = appsv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.autoscaling, err = autoscalingv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.batch, err = batchv1.NewForConfigAndClient(config, client); return err },
+		func() error { t.coordinate, err = coordinationv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.discovery, err = discoveryv1.NewForConfigAndClient(config, client); return err },
 		func() error { t.storage, err = storagev1.NewForConfigAndClient(config, client); return err },
 	} {
@@ -52,6 +55,9 @@ func (t *Typed) AutoscalingV1() autoscalingv1.AutoscalingV1Interface { return t.
 
 // BatchV1 returns the client of the group batch.
 func (t *Typed) BatchV1() batchv1.BatchV1Interface { return t.batch }
+
+// CoordinationV1 returns the client of the group coordination.k8s.io.
+func (t *Typed) CoordinationV1() coordinationv1.CoordinationV1Interface { return t.coordinate }
 
 // DiscoveryV1 returns the client of the group discovery.k8s.io.
 func (t *Typed) DiscoveryV1() discoveryv1.DiscoveryV1Interface { return t.discovery }

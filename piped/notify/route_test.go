@@ -82,14 +82,14 @@ func TestGroupsFollowTheNumbers(t *testing.T) {
 			deploy.EventTriggered, deploy.EventPlanned, deploy.EventApproved, deploy.EventRollingBack, deploy.EventSucceeded,
 			deploy.EventFailed, deploy.EventCancelled, deploy.EventWaitApproval, deploy.EventTriggerFailed, deploy.EventStarted,
 		},
-		deploy.GroupApplicationSync:   {deploy.EventSynced, deploy.EventOutOfSync, deploy.EventSelfHealStopped},
+		deploy.GroupApplicationSync:   {deploy.EventSynced, deploy.EventOutOfSync, deploy.EventReleased, deploy.EventHeld, deploy.EventSelfHealStopped},
 		deploy.GroupApplicationHealth: {deploy.EventHealthy, deploy.EventDegraded},
 		deploy.GroupPiped:             {deploy.EventPipedStarted, deploy.EventPipedStopped},
 		deploy.GroupStage: {
 			deploy.EventStageStarted, deploy.EventStageSkipped, deploy.EventStageSucceeded, deploy.EventStageFailed, deploy.EventStageCancelled,
 		},
 		deploy.GroupRollout: {deploy.EventRolloutEnded, deploy.EventScalingEnded},
-		"own":               {deploy.EventSelfHealStopped, deploy.EventDegraded, deploy.EventRolloutEnded, deploy.EventScalingEnded},
+		"own":               {deploy.EventReleased, deploy.EventHeld, deploy.EventSelfHealStopped, deploy.EventDegraded, deploy.EventRolloutEnded, deploy.EventScalingEnded},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

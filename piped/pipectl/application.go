@@ -26,7 +26,7 @@ func newApplicationGet(t *tool) *cobra.Command {
 		Use:   "get",
 		Short: "Show one application.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*modelv1.Application, error) {
+			return query(cmd, t, terminalFormat(cmd), func(ctx context.Context, c *client) (*modelv1.Application, error) {
 				resp, err := c.GetApplication(ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
 				if err != nil {
 					return nil, unknownApplication(failed("failed to get application", err))
@@ -52,6 +52,7 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"State", state},
 		field{"Since", p.when(a.GetSyncStateSinceMs())},
 		field{"Reason", a.GetSyncState().GetShortReason()},
+		field{"Held", p.held(a.GetHold())},
 		field{"Notice", cell{text: a.GetNotice(), color: yellow}},
 		field{"Cluster", a.GetPlatformProvider()},
 		field{"Repository", path.GetRepo().GetId()},
@@ -65,6 +66,30 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"Updated", p.when(a.GetUpdatedAt() * 1000)},
 	)
 	return errors.Join(err, p.reason(a.GetSyncState()))
+}
+
+// held says where an application is held, by whom, since when and why; "" if it is not.
+func (p *printer) held(h *modelv1.ApplicationHold) cell {
+	if h == nil {
+		return cell{}
+	}
+	return cell{fmt.Sprintf("at commit %s by %s, %s: %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.when(h.GetSinceMs()), h.GetReason()), yellow}
+}
+
+// heldShort is held in a few words.
+func (p *printer) heldShort(h *modelv1.ApplicationHold) cell {
+	if h == nil {
+		return cell{}
+	}
+	return cell{fmt.Sprintf("at %s by %s, %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.age(h.GetSinceMs())), yellow}
+}
+
+// terminalFormat is a table on a terminal, and PipeCD's JSON for everything else.
+func terminalFormat(cmd *cobra.Command) string {
+	if newScreen(cmd.OutOrStdout()).tty {
+		return formatTable
+	}
+	return formatJSON
 }
 
 // reason writes why the application is in its state where one line does not say all.
@@ -89,7 +114,7 @@ func newApplicationList(t *tool) *cobra.Command {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
 			}
-			return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
+			return query(cmd, t, terminalFormat(cmd), func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
 				resp, err := c.ListApplications(ctx, req)
 				if err != nil {
 					return nil, failed("failed to list application", err)
@@ -106,20 +131,20 @@ func newApplicationList(t *tool) *cobra.Command {
 	flags.StringVar(&req.PipedId, "piped-id", "", "The ID of the agent that runs the applications.")
 	flags.BoolVar(&req.Disabled, "disabled", false, "Show the disabled applications instead of the enabled ones.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
-	flags.Int32Var(&req.Limit, "limit", 10, "The most applications to show.")
+	flags.Int32Var(&req.Limit, "limit", 100, "The most applications to show.")
 	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
 	return required(cmd)
 }
 
 // applications is a table of them; limit is how many were asked for.
 func (p *printer) applications(resp *apiservice.ListApplicationsResponse, limit int) error {
-	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("CLUSTER"), fixed("COMMIT"), flexible("LABELS"), fixed("UPDATED"))
+	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("PATH"), flexible("CLUSTER"), fixed("COMMIT"), flexible("HELD"), flexible("LABELS"), fixed("UPDATED"))
 	for _, a := range resp.GetApplications() {
 		state := colored(a.GetSyncState().GetStatus().String())
 		if a.GetDisabled() {
 			state = colored("DISABLED")
 		}
-		t.add(a.GetId(), a.GetName(), state, a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
+		t.add(a.GetId(), a.GetName(), state, a.GetGitPath().GetPath(), a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), p.heldShort(a.GetHold()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
 	}
 	return p.table(t, "No applications.", ifMore(t, limit, resp))
 }

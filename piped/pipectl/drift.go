@@ -77,6 +77,7 @@ func (p *printer) drift(r *modelv1.DriftReport) error {
 		field{"State", colored(r.GetStatus().String())},
 		field{"Cluster", r.GetCluster()},
 		field{"Commit", r.GetCommit()},
+		field{"Held", p.held(r.GetHold())},
 		field{"Compared", compared(r)},
 		field{"Checked", p.when(r.GetCheckedAtMs())},
 		field{"Drifts since", p.when(r.GetBeganAtMs())},

@@ -159,12 +159,12 @@ func TestShapesOfTheRealOne(t *testing.T) {
 		"application-list": {
 			args:    []string{"application", "list", "--label=env:dev", "--app-kind=KUBERNETES", "--disabled", "--cursor=c"},
 			answers: map[string][]any{"ListApplications": {&apiservice.ListApplicationsResponse{Applications: []*modelv1.Application{exampleApplication()}, Cursor: "next"}}},
-			request: &apiservice.ListApplicationsRequest{Kind: "KUBERNETES", Disabled: true, Labels: map[string]string{"env": "dev"}, Limit: 10, Cursor: "c"},
+			request: &apiservice.ListApplicationsRequest{Kind: "KUBERNETES", Disabled: true, Labels: map[string]string{"env": "dev"}, Limit: 100, Cursor: "c"},
 		},
 		"application-list-empty": {
 			args:    []string{"application", "list"},
 			answers: map[string][]any{"ListApplications": {&apiservice.ListApplicationsResponse{}}},
-			request: &apiservice.ListApplicationsRequest{Limit: 10},
+			request: &apiservice.ListApplicationsRequest{Limit: 100},
 		},
 		"application-add": {
 			args: []string{"application", "add", "--app-name=web", "--app-kind=KUBERNETES", "--piped-id=piped-1", "--platform-provider=dev",

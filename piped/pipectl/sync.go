@@ -105,7 +105,11 @@ func newApplicationRollback(t *tool) *cobra.Command {
 	w := wait{}
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Deploy again what an application ran before.",
+		Short: "Deploy again what an application ran before, and hold the application there.",
+		Long: `Deploy again what an application ran before. The rollback goes first: deployments
+of the application that wait or run are cancelled for it, unless --wait-for-running
+is given. The application is then held at the commit: self-healing restores that
+commit, until a new commit changes the application or it is synced.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.with(cmd, t, func(ctx context.Context) error {
 				if isHash(to) {
@@ -117,6 +121,7 @@ func newApplicationRollback(t *tool) *cobra.Command {
 					resp, err := w.client.control.RollbackApplication(ctx, req)
 					if err == nil {
 						w.log.infof("Rolling back to commit %s", resp.GetCommit())
+						w.sayOpen(resp.GetOpen(), req.WaitForRunning)
 					}
 					return resp.GetCommandId(), rollbackFailed(req.GetApplicationId(), err)
 				})
@@ -126,9 +131,23 @@ func newApplicationRollback(t *tool) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
 	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
+	flags.StringVar(&req.Reason, "reason", "", "Why, for the people who see that the application is held at the commit.")
+	flags.BoolVar(&req.WaitForRunning, "wait-for-running", false, "Wait for the deployments of the application that wait or run instead of cancelling them.")
 	w.register(flags, 5*time.Minute)
 	w.registerWhole(cmd)
 	return required(cmd, "app-id", "to")
+}
+
+// sayOpen reports what becomes of the deployments that are in the way of a rollback.
+func (w *wait) sayOpen(open []*modelv1.Deployment, waits bool) {
+	for _, d := range open {
+		what := "Cancelling"
+		if waits || d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK {
+			what = "Waiting for"
+		}
+		w.log.infof("%s deployment %s of commit %s, which is %s", what, d.GetId(), shortHash(d.GetTrigger().GetCommit().GetHash()),
+			strings.TrimPrefix(d.GetStatus().String(), "DEPLOYMENT_"))
+	}
 }
 
 // isHash reports whether s is a hash or a beginning of one; deployment IDs have

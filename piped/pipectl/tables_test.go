@@ -96,6 +96,7 @@ func TestTables(t *testing.T) {
 			[]string{"application", "list", "--output=table", "--limit=2"}, "ListApplications",
 			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{
 				{Id: "app-1", Name: "web", PlatformProvider: "dev", RunningCommit: "0123456789abcdef", Labels: map[string]string{"env": "dev"},
+					GitPath: &modelv1.ApplicationGitPath{Path: "shop/web"}, Hold: &modelv1.ApplicationHold{Commit: "0123456789abcdef", HeldBy: "jane", SinceMs: ago(5 * time.Minute), Reason: "broken"},
 					SyncState: &modelv1.ApplicationSyncState{Status: modelv1.ApplicationSyncStatus_SYNCED}, UpdatedAt: ago(3*time.Hour) / 1000},
 				{Id: "app-2", Name: "a name with \x1b[31mcolour\nand lines", Disabled: true},
 			}},

@@ -15,31 +15,32 @@ type applicationSpec struct {
 	Provider    string            `json:"provider,omitempty"`
 	Description string            `json:"description,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
+	Former      []deploy.GitPath  `json:"former,omitempty"` // only directory and file
 }
 
 const selectApplication = `SELECT id, name, kind, spec, disabled, deleted, deleted_at, sync_state, evaluated_commit,
-	last_triggered, last_successful, notice, notice_at, registration, created_at, updated_at,
+	last_triggered, last_successful, notice, notice_at, registration, hold, created_at, updated_at,
 	COALESCE((SELECT d.id FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), ''),
 	COALESCE((SELECT d.created_at FROM deployments d WHERE d.application_id = applications.id AND d.status IN ('PLANNED', 'RUNNING', 'ROLLING_BACK')), 0)
 	FROM applications`
 
 func scanApplication(row scanner) (a deploy.Application, err error) {
-	var spec, sync, triggered, successful, registration string
+	var spec, sync, triggered, successful, registration, hold string
 	var deletedAt, noticeAt, createdAt, updatedAt, activeSince int64
 	if err := row.Scan(&a.ID, &a.Name, &a.Kind, &spec, &a.Disabled, &a.Deleted, &deletedAt, &sync, &a.EvaluatedCommit,
-		&triggered, &successful, &a.Notice, &noticeAt, &registration, &createdAt, &updatedAt, &a.ActiveID, &activeSince); err != nil {
+		&triggered, &successful, &a.Notice, &noticeAt, &registration, &hold, &createdAt, &updatedAt, &a.ActiveID, &activeSince); err != nil {
 		return a, err
 	}
 	var sp applicationSpec
 	for _, f := range []struct {
 		text string
 		into any
-	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}, {registration, &a.Registration}} {
+	}{{spec, &sp}, {sync, &a.Sync}, {triggered, &a.LastTriggered}, {successful, &a.LastSuccessful}, {registration, &a.Registration}, {hold, &a.Hold}} {
 		if err := decode(f.text, f.into); err != nil {
 			return a, err
 		}
 	}
-	a.Git, a.Provider, a.Description, a.Labels = sp.Git, sp.Provider, sp.Description, sp.Labels
+	a.Git, a.Provider, a.Description, a.Labels, a.Former = sp.Git, sp.Provider, sp.Description, sp.Labels, sp.Former
 	a.DeletedAt, a.NoticeAt = fromMilli(deletedAt), fromMilli(noticeAt)
 	a.CreatedAt, a.UpdatedAt = fromMilli(createdAt), fromMilli(updatedAt)
 	a.Deploying, a.ActiveSince = a.ActiveID != "", fromMilli(activeSince)
@@ -90,7 +91,7 @@ func (t *tx) insertApplication(ctx context.Context, a deploy.Application) (inser
 		a.Sync.Status = deploy.SyncUnknown
 	}
 	a.Sync.At = milli(a.Sync.At)
-	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels, nil})
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +115,7 @@ func (t *tx) updateSpec(ctx context.Context, a deploy.Application) (changed bool
 	if err != nil || old.SameSpec(a) {
 		return false, err
 	}
-	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels})
+	spec, err := encode(applicationSpec{a.Git, a.Provider, a.Description, a.Labels, old.Former})
 	if err != nil {
 		return false, err
 	}

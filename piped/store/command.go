@@ -17,6 +17,7 @@ type commandBody struct {
 	ForceRollback   bool               `json:"forceRollback,omitempty"`
 	ForceNoRollback bool               `json:"forceNoRollback,omitempty"`
 	OverrideWindows bool               `json:"overrideWindows,omitempty"`
+	WaitForRunning  bool               `json:"waitForRunning,omitempty"`
 	PermitPrune     []deploy.ObjectRef `json:"permitPrune,omitempty"`
 	ChainID         string             `json:"chainID,omitempty"`
 	ChainBlock      int                `json:"chainBlock,omitempty"`
@@ -32,7 +33,7 @@ func bodyOf(c deploy.Command) commandBody {
 		Commander: c.Commander, Strategy: c.Strategy, Commit: c.Commit, Reason: c.Reason,
 		ForceRollback: c.ForceRollback, ForceNoRollback: c.ForceNoRollback, OverrideWindows: c.OverrideWindows, PermitPrune: c.PermitPrune,
 		ChainID: c.ChainID, ChainBlock: c.ChainBlock,
-		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview,
+		Cascade: c.Cascade, Accept: c.Accept, Token: c.Token, PlanPreview: c.PlanPreview, WaitForRunning: c.WaitForRunning,
 	}
 }
 
@@ -50,7 +51,7 @@ func scanCommand(row scanner) (c deploy.Command, err error) {
 		return c, err
 	}
 	c.Commander, c.Strategy, c.ForceRollback, c.ForceNoRollback = body.Commander, body.Strategy, body.ForceRollback, body.ForceNoRollback
-	c.Commit, c.Reason, c.OverrideWindows = body.Commit, body.Reason, body.OverrideWindows
+	c.Commit, c.Reason, c.OverrideWindows, c.WaitForRunning = body.Commit, body.Reason, body.OverrideWindows, body.WaitForRunning
 	c.PermitPrune, c.ChainID, c.ChainBlock = body.PermitPrune, body.ChainID, body.ChainBlock
 	c.Cascade, c.Accept, c.Token, c.PlanPreview = body.Cascade, body.Accept, body.Token, body.PlanPreview
 	c.CreatedAt, c.UpdatedAt, c.HandledAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(handledAt)

@@ -26,6 +26,7 @@ type state struct {
 	Versions            []deploy.ArtifactVersion `json:"versions,omitempty"`
 	Metadata            map[string]string        `json:"metadata,omitempty"`
 	RunningCommit       string                   `json:"runningCommit,omitempty"`
+	RunningDir          string                   `json:"runningDir,omitempty"`
 	RunningConfigFile   string                   `json:"runningConfigFile,omitempty"`
 	RunningDeploymentID string                   `json:"runningDeploymentID,omitempty"`
 	Timeout             time.Duration            `json:"timeout,omitempty"`
@@ -56,6 +57,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	}
 	d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Provider, o.Labels, o.Trigger, o.ChainBlock
 	d.StatusReason, d.Strategy, d.Summary, d.Versions, d.Metadata = st.Reason, st.Strategy, st.Summary, st.Versions, st.Metadata
+	d.RunningDir = st.RunningDir
 	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
 	d.NoAutoRollback, d.Outcome, d.OutcomeReason = st.NoAutoRollback, st.Outcome, st.OutcomeReason
@@ -66,7 +68,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 func stateTextOf(d *deploy.Deployment) (string, error) {
 	return encode(state{
 		Reason: d.StatusReason, Strategy: d.Strategy, Summary: d.Summary, Versions: d.Versions, Metadata: d.Metadata,
-		RunningCommit: d.RunningCommit, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
+		RunningCommit: d.RunningCommit, RunningDir: d.RunningDir, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
 		Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout, Deadline: toMilli(d.Deadline),
 		NoAutoRollback: d.NoAutoRollback, Outcome: d.Outcome, OutcomeReason: d.OutcomeReason,
 	})

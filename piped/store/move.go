@@ -37,6 +37,15 @@ type NewDeployment struct {
 	// deployment's own. A sync to an earlier commit names the head: what lies
 	// between them has been decided about and is not deployed again.
 	Evaluated string
+	// Held, if it is set, is the hash of the commit that the application was held at when
+	// this was decided, "" for none: while that is another, the deployment is not made.
+	Held *string
+	// Hold becomes the application's hold, which the deployment begins. Without one, a
+	// deployment of a commit or by hand ends the hold that there is; others leave it.
+	Hold *deploy.Hold
+	// First cancels what waits or runs for the application, whoever asked for it: the
+	// deployment goes back, and goes first.
+	First bool
 	// KeepEvaluated leaves the evaluated commit as it is: the head was not
 	// decided about.
 	KeepEvaluated bool
@@ -84,11 +93,19 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 	if n.Base != nil && *n.Base != app.EvaluatedCommit {
 		return d, deploy.Errorf(deploy.Conflict, "application %s was disabled or added again since this was decided: it is decided anew", app.ID)
 	}
+	if n.Held != nil && *n.Held != app.HeldAt() {
+		return d, deploy.Errorf(deploy.Conflict, "the commit that application %s is held at was changed since this was decided: it is decided anew", app.ID)
+	}
 	switch agent, _, err := one(ctx, t, scanAgent, selectAgent); {
 	case err != nil:
 		return d, err
 	case agent.Disabled:
 		return d, deploy.Errorf(deploy.Illegal, "the agent is disabled: enable it first")
+	}
+	if n.First {
+		if err := t.clear(ctx, &d); err != nil {
+			return d, err
+		}
 	}
 	if n.Supersede {
 		if err := t.supersede(ctx, &d); err != nil {
@@ -107,6 +124,9 @@ func (t *tx) createDeployment(ctx context.Context, n NewDeployment) (deploy.Depl
 		if err := t.beginChain(ctx, *n.Chain, &d); err != nil {
 			return d, err
 		}
+	}
+	if err := t.setHold(ctx, &d, n); err != nil {
+		return d, err
 	}
 	return d, t.noteTriggered(ctx, &d, n)
 }
@@ -133,6 +153,9 @@ func (t *tx) endWaiting(ctx context.Context, appID, more string, as deploy.Statu
 			return nil, err
 		}
 		next.UpdatedAt, next.Revision = at, prev.Revision+1
+		if err := t.endHold(ctx, &next); err != nil {
+			return nil, err
+		}
 		if err := t.storeMove(ctx, prev, &next); err != nil {
 			return nil, err
 		}
@@ -303,6 +326,11 @@ func (t *tx) compareAndSwap(ctx context.Context, prev, next *deploy.Deployment) 
 			return err
 		}
 		if err := t.updateApplication(ctx, next.ApplicationID, "last_successful = ?, last_successful_id = ?", ref, next.ID); err != nil {
+			return err
+		}
+	}
+	if next.Status.Completed() {
+		if err := t.endHold(ctx, next); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -35,32 +34,16 @@ func (s *Store) AddApplication(ctx context.Context, a deploy.Application) error 
 
 // checkPlaceFree refuses a second application at one place.
 func (t *tx) checkPlaceFree(ctx context.Context, a deploy.Application) error {
-	holder, ok, err := holderOf(ctx, t, a.Git)
-	if err != nil || !ok || holder.Deleted || holder.ID == a.ID {
+	places, err := placesOf(ctx, t, a.Git.RepoID)
+	if err != nil {
 		return err
+	}
+	holder, ok := places.At(a.Git)
+	if !ok || holder.Deleted || holder.ID == a.ID {
+		return nil
 	}
 	return deploy.Errorf(deploy.Exists, "%s of repository %s is application %s already: delete that one first, then add the place again with the ID to keep",
 		a.Git.ConfigPath(), a.Git.RepoID, holder.ID)
-}
-
-// ApplicationAt returns the application that a place belongs to, deleted or not;
-// NotFound if none was ever there.
-func (s *Store) ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error) {
-	own, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", deploy.ApplicationID(at))
-	if err == nil && (!ok || own.Deleted) {
-		own, ok, err = holderOf(ctx, s, at)
-	}
-	if err == nil && !ok {
-		err = deploy.Errorf(deploy.NotFound, "there is no application at %s of repository %s", at.ConfigPath(), at.RepoID)
-	}
-	return own, s.fail(err, "read the application at "+at.ConfigPath())
-}
-
-// holderOf reads the applications of a repository: places are not queried often.
-func holderOf(ctx context.Context, q querier, at deploy.GitPath) (deploy.Application, bool, error) {
-	apps, err := all(ctx, q, scanApplication, selectApplication+" WHERE repo_id = ?", at.RepoID)
-	holder, ok := deploy.Holders(slices.Values(apps))[at.Place()]
-	return holder, ok, err
 }
 
 // restore brings a deleted application back as a says.
@@ -84,7 +67,7 @@ func (t *tx) restore(ctx context.Context, a deploy.Application) error {
 		return err
 	}
 	return t.updateApplication(ctx, a.ID, `deleted = FALSE, deleted_at = 0, disabled = FALSE, evaluated_commit = '',
-		notice = '', notice_at = 0, sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
+		notice = '', notice_at = 0, hold = '', sync_status = ?, sync_state = ?`, string(a.Sync.Status), sync)
 }
 
 // register stores how an application came to be one.

@@ -97,7 +97,7 @@ func (t *tx) unregister(ctx context.Context, id string) error {
 		return err
 	}
 	t.changed(deploy.TopicRegistration, id, id)
-	return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?, notice = '', notice_at = 0", toMilli(now))
+	return t.updateApplication(ctx, id, "deleted = TRUE, deleted_at = ?, notice = '', notice_at = 0, hold = ''", toMilli(now))
 }
 
 // FinishRemoval answers a CommandDeleteApplication and forgets the objects of the

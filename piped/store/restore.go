@@ -127,6 +127,11 @@ func (s *Store) fill(ctx context.Context, schema int64, tables []Table, load fun
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(tables, func(t Table) bool { return t.Name == identityTable }) {
+		if _, err := t.exec(ctx, "DELETE FROM "+identityTable); err != nil { // it is another store
+			return err
+		}
+	}
 	return sqlTx.Commit()
 }
 

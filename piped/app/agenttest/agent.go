@@ -4,7 +4,10 @@
 package agenttest
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -52,7 +55,7 @@ const configText = `apiVersion: pipecd.dev/v1beta1
 kind: Piped
 spec:
   projectID: local
-  pipedID: local
+  pipedID: %q
   dataDir: %q
   api: {address: %q}
   web: {address: %q}
@@ -83,7 +86,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 	if a.Address, a.WebAddress, err = freeAddresses(); err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf(configText, data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
+	text := fmt.Sprintf(configText, pipedID(o), data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
 	if o.Limit > 0 {
 		text += fmt.Sprintf("  limits: {deployments: %d}\n", o.Limit)
 	}
@@ -104,6 +107,13 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		return nil, errors.Join(err, a.conn.Close())
 	}
 	return a, nil
+}
+
+// pipedID returns an ID that no agent of another store has: those of one ID would keep one
+// another from a cluster that tests share.
+func pipedID(o Options) string {
+	sum := sha256.Sum256([]byte(cmp.Or(o.DSN, o.Dir)))
+	return "local-" + hex.EncodeToString(sum[:4])
 }
 
 // Restart starts the agent again after Kill or Stop, on the same data and

@@ -62,7 +62,7 @@ func details(n *notify.Notice) {
 		p.Approver = "ann, ben"
 	case deploy.EventCancelled:
 		p.Commander = "ann"
-	case deploy.EventFailed, deploy.EventRollingBack, deploy.EventSelfHealStopped:
+	case deploy.EventFailed, deploy.EventRollingBack, deploy.EventSelfHealStopped, deploy.EventHeld, deploy.EventReleased:
 		p.Reason = "because of <that> & more"
 	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		p.Cluster, p.Phase, p.Reason = "prod", deploy.RolloutComplete, "all pods are available"

@@ -48,6 +48,8 @@ var titles = map[deploy.EventType]string{
 	deploy.EventSynced:          "%q is in sync with Git again",
 	deploy.EventOutOfSync:       "%q is out of sync with Git",
 	deploy.EventSelfHealStopped: "Self-healing of %q has stopped",
+	deploy.EventHeld:            "%q is held at a commit",
+	deploy.EventReleased:        "%q is no longer held at a commit",
 	deploy.EventHealthy:         "%q is healthy",
 	deploy.EventDegraded:        "%q is degraded",
 	deploy.EventRolloutEnded:    "A rollout of %q has ended",
@@ -152,7 +154,7 @@ func color(n notify.Notice) string {
 		return successColor
 	case deploy.EventFailed, deploy.EventTriggerFailed, deploy.EventStageFailed, deploy.EventDegraded, deploy.EventSelfHealStopped:
 		return errorColor
-	case deploy.EventCancelled, deploy.EventStageCancelled, deploy.EventRollingBack, deploy.EventOutOfSync, deploy.EventWaitApproval:
+	case deploy.EventCancelled, deploy.EventStageCancelled, deploy.EventRollingBack, deploy.EventOutOfSync, deploy.EventHeld, deploy.EventWaitApproval:
 		return warnColor
 	case deploy.EventRolloutEnded, deploy.EventScalingEnded:
 		switch n.Details.Phase {

@@ -64,6 +64,8 @@ func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 	_, err = s.SavePropagation(ctx, deploy.Propagation{ApplicationID: a.ID, Cluster: "c", Workload: workload, Named: map[string]string{"/Secret/shop/tls": "1"},
 		NextAt: e.clock.now()})
 	must(t, err)
+	_, err = s.Identity(ctx)
+	must(t, err)
 	_, err = s.SetAdoption(ctx, deploy.Adoption{ApplicationID: other.ID, Token: "t", RunningCommit: "c", Objects: []deploy.AdoptedObject{{Object: workload}}})
 	must(t, err)
 	_, err = s.ReportDrift(ctx, other, deploy.SyncState{Status: deploy.OutOfSync, At: e.clock.now()}, &deploy.DriftReport{

@@ -209,9 +209,14 @@ type RollbackApplicationRequest struct {
 	DeploymentId string `protobuf:"bytes,2,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
 	// Commit that is wanted back: a hash or an unambiguous beginning of one.
 	// Excludes deployment_id.
-	Commit        string `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Commit string `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Why, for the people who see that the application is held at the commit.
+	Reason string `protobuf:"bytes,1120,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Wait for the deployments of the application that wait or run, in place of
+	// cancelling them.
+	WaitForRunning bool `protobuf:"varint,1121,opt,name=wait_for_running,json=waitForRunning,proto3" json:"wait_for_running,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RollbackApplicationRequest) Reset() {
@@ -265,13 +270,31 @@ func (x *RollbackApplicationRequest) GetCommit() string {
 	return ""
 }
 
+func (x *RollbackApplicationRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RollbackApplicationRequest) GetWaitForRunning() bool {
+	if x != nil {
+		return x.WaitForRunning
+	}
+	return false
+}
+
 // Response of RollbackApplication.
 type RollbackApplicationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// Commit that will be deployed, full hash.
-	Commit        string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	Commit string `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Deployments of the application that had not ended when it was asked for: those that
+	// are cancelled, or, with wait_for_running, waited for. One that rolls back already is
+	// waited for in any case.
+	Open          []*v1.Deployment `protobuf:"bytes,1120,rep,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +341,13 @@ func (x *RollbackApplicationResponse) GetCommit() string {
 		return x.Commit
 	}
 	return ""
+}
+
+func (x *RollbackApplicationResponse) GetOpen() []*v1.Deployment {
+	if x != nil {
+		return x.Open
+	}
+	return nil
 }
 
 // Request of EnableApplication.
@@ -1218,7 +1248,7 @@ var File_piped_control_v1_application_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_application_proto_rawDesc = "" +
 	"\n" +
-	"\"piped/control/v1/application.proto\x12\x10piped.control.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1bpiped/model/v1/object.proto\"\xc5\x01\n" +
+	"\"piped/control/v1/application.proto\x12\x10piped.control.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\x1a\x1bpiped/model/v1/object.proto\"\xc5\x01\n" +
 	"\x16SyncApplicationRequest\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x128\n" +
 	"\bstrategy\x18\x02 \x01(\x0e2\x1c.piped.model.v1.SyncStrategyR\bstrategy\x12\x16\n" +
@@ -1226,15 +1256,18 @@ const file_piped_control_v1_application_proto_rawDesc = "" +
 	"\x15override_sync_windows\x18\x04 \x01(\bR\x13overrideSyncWindows\"8\n" +
 	"\x17SyncApplicationResponse\x12\x1d\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\"\x80\x01\n" +
+	"command_id\x18\x01 \x01(\tR\tcommandId\"\xc4\x01\n" +
 	"\x1aRollbackApplicationRequest\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12#\n" +
 	"\rdeployment_id\x18\x02 \x01(\tR\fdeploymentId\x12\x16\n" +
-	"\x06commit\x18\x03 \x01(\tR\x06commit\"T\n" +
+	"\x06commit\x18\x03 \x01(\tR\x06commit\x12\x17\n" +
+	"\x06reason\x18\xe0\b \x01(\tR\x06reason\x12)\n" +
+	"\x10wait_for_running\x18\xe1\b \x01(\bR\x0ewaitForRunning\"\x85\x01\n" +
 	"\x1bRollbackApplicationResponse\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x16\n" +
-	"\x06commit\x18\x02 \x01(\tR\x06commit\"A\n" +
+	"\x06commit\x18\x02 \x01(\tR\x06commit\x12/\n" +
+	"\x04open\x18\xe0\b \x03(\v2\x1a.piped.model.v1.DeploymentR\x04open\"A\n" +
 	"\x18EnableApplicationRequest\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\"\x1b\n" +
 	"\x19EnableApplicationResponse\"t\n" +
@@ -1338,26 +1371,28 @@ var file_piped_control_v1_application_proto_goTypes = []any{
 	(*DecideAdoptionResponse)(nil),      // 19: piped.control.v1.DecideAdoptionResponse
 	nil,                                 // 20: piped.control.v1.Candidate.LabelsEntry
 	(v1.SyncStrategy)(0),                // 21: piped.model.v1.SyncStrategy
-	(*v1.ObjectRef)(nil),                // 22: piped.model.v1.ObjectRef
-	(*v1.ApplicationGitPath)(nil),       // 23: piped.model.v1.ApplicationGitPath
+	(*v1.Deployment)(nil),               // 22: piped.model.v1.Deployment
+	(*v1.ObjectRef)(nil),                // 23: piped.model.v1.ObjectRef
+	(*v1.ApplicationGitPath)(nil),       // 24: piped.model.v1.ApplicationGitPath
 }
 var file_piped_control_v1_application_proto_depIdxs = []int32{
 	21, // 0: piped.control.v1.SyncApplicationRequest.strategy:type_name -> piped.model.v1.SyncStrategy
-	22, // 1: piped.control.v1.DeleteApplicationResponse.objects:type_name -> piped.model.v1.ObjectRef
-	23, // 2: piped.control.v1.Candidate.git_path:type_name -> piped.model.v1.ApplicationGitPath
-	20, // 3: piped.control.v1.Candidate.labels:type_name -> piped.control.v1.Candidate.LabelsEntry
-	0,  // 4: piped.control.v1.Candidate.reason:type_name -> piped.control.v1.CandidateReason
-	0,  // 5: piped.control.v1.ListCandidatesRequest.reason:type_name -> piped.control.v1.CandidateReason
-	9,  // 6: piped.control.v1.ListCandidatesResponse.candidates:type_name -> piped.control.v1.Candidate
-	22, // 7: piped.control.v1.ConfirmPruneResponse.objects:type_name -> piped.model.v1.ObjectRef
-	15, // 8: piped.control.v1.Adoption.objects:type_name -> piped.control.v1.AdoptedObject
-	22, // 9: piped.control.v1.AdoptedObject.object:type_name -> piped.model.v1.ObjectRef
-	14, // 10: piped.control.v1.ListAdoptionsResponse.adoptions:type_name -> piped.control.v1.Adoption
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	22, // 1: piped.control.v1.RollbackApplicationResponse.open:type_name -> piped.model.v1.Deployment
+	23, // 2: piped.control.v1.DeleteApplicationResponse.objects:type_name -> piped.model.v1.ObjectRef
+	24, // 3: piped.control.v1.Candidate.git_path:type_name -> piped.model.v1.ApplicationGitPath
+	20, // 4: piped.control.v1.Candidate.labels:type_name -> piped.control.v1.Candidate.LabelsEntry
+	0,  // 5: piped.control.v1.Candidate.reason:type_name -> piped.control.v1.CandidateReason
+	0,  // 6: piped.control.v1.ListCandidatesRequest.reason:type_name -> piped.control.v1.CandidateReason
+	9,  // 7: piped.control.v1.ListCandidatesResponse.candidates:type_name -> piped.control.v1.Candidate
+	23, // 8: piped.control.v1.ConfirmPruneResponse.objects:type_name -> piped.model.v1.ObjectRef
+	15, // 9: piped.control.v1.Adoption.objects:type_name -> piped.control.v1.AdoptedObject
+	23, // 10: piped.control.v1.AdoptedObject.object:type_name -> piped.model.v1.ObjectRef
+	14, // 11: piped.control.v1.ListAdoptionsResponse.adoptions:type_name -> piped.control.v1.Adoption
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_application_proto_init() }

@@ -144,8 +144,10 @@ type Application struct {
 	NoticeSinceMs int64 `protobuf:"varint,1006,opt,name=notice_since_ms,json=noticeSinceMs,proto3" json:"notice_since_ms,omitempty"`
 	// An ownership decision is awaited before anything is applied.
 	AdoptionPending bool `protobuf:"varint,1005,opt,name=adoption_pending,json=adoptionPending,proto3" json:"adoption_pending,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Set while a user keeps the application at a commit.
+	Hold          *ApplicationHold `protobuf:"bytes,1120,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Application) Reset() {
@@ -368,6 +370,106 @@ func (x *Application) GetAdoptionPending() bool {
 	return false
 }
 
+func (x *Application) GetHold() *ApplicationHold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// A commit that a user keeps an application at, such as by a rollback. Drift is judged
+// against it and self-healing deploys it. A later commit that touches the application, or
+// a sync, ends it.
+type ApplicationHold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit.
+	Commit string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
+	// First line of its message.
+	CommitMessage string `protobuf:"bytes,2,opt,name=commit_message,json=commitMessage,proto3" json:"commit_message,omitempty"`
+	// Who asked for it: subject of the API key.
+	HeldBy string `protobuf:"bytes,3,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
+	// Since when, unix milliseconds.
+	SinceMs int64 `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The deployment that began it.
+	DeploymentId  string `protobuf:"bytes,6,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplicationHold) Reset() {
+	*x = ApplicationHold{}
+	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplicationHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplicationHold) ProtoMessage() {}
+
+func (x *ApplicationHold) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplicationHold.ProtoReflect.Descriptor instead.
+func (*ApplicationHold) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApplicationHold) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplicationHold) GetCommitMessage() string {
+	if x != nil {
+		return x.CommitMessage
+	}
+	return ""
+}
+
+func (x *ApplicationHold) GetHeldBy() string {
+	if x != nil {
+		return x.HeldBy
+	}
+	return ""
+}
+
+func (x *ApplicationHold) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *ApplicationHold) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApplicationHold) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
 // What an application remembers of one of its deployments.
 type ApplicationDeploymentReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -393,7 +495,7 @@ type ApplicationDeploymentReference struct {
 
 func (x *ApplicationDeploymentReference) Reset() {
 	*x = ApplicationDeploymentReference{}
-	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	mi := &file_piped_model_v1_application_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +507,7 @@ func (x *ApplicationDeploymentReference) String() string {
 func (*ApplicationDeploymentReference) ProtoMessage() {}
 
 func (x *ApplicationDeploymentReference) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	mi := &file_piped_model_v1_application_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +520,7 @@ func (x *ApplicationDeploymentReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationDeploymentReference.ProtoReflect.Descriptor instead.
 func (*ApplicationDeploymentReference) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{1}
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ApplicationDeploymentReference) GetDeploymentId() string {
@@ -496,7 +598,7 @@ type ApplicationSyncState struct {
 
 func (x *ApplicationSyncState) Reset() {
 	*x = ApplicationSyncState{}
-	mi := &file_piped_model_v1_application_proto_msgTypes[2]
+	mi := &file_piped_model_v1_application_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +610,7 @@ func (x *ApplicationSyncState) String() string {
 func (*ApplicationSyncState) ProtoMessage() {}
 
 func (x *ApplicationSyncState) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_application_proto_msgTypes[2]
+	mi := &file_piped_model_v1_application_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +623,7 @@ func (x *ApplicationSyncState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationSyncState.ProtoReflect.Descriptor instead.
 func (*ApplicationSyncState) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{2}
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ApplicationSyncState) GetStatus() ApplicationSyncStatus {
@@ -563,7 +665,7 @@ var File_piped_model_v1_application_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\n" +
-	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\xe7\v\n" +
+	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\x9d\f\n" +
 	"\vApplication\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
@@ -597,13 +699,21 @@ const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\x13sync_state_since_ms\x18\xeb\a \x01(\x03R\x10syncStateSinceMs\x12\x17\n" +
 	"\x06notice\x18\xec\a \x01(\tR\x06notice\x12'\n" +
 	"\x0fnotice_since_ms\x18\xee\a \x01(\x03R\rnoticeSinceMs\x12*\n" +
-	"\x10adoption_pending\x18\xed\a \x01(\bR\x0fadoptionPending\x1a9\n" +
+	"\x10adoption_pending\x18\xed\a \x01(\bR\x0fadoptionPending\x124\n" +
+	"\x04hold\x18\xe0\b \x01(\v2\x1f.piped.model.v1.ApplicationHoldR\x04hold\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ag\n" +
 	"\x1aDeployTargetsByPluginEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
-	"\x05value\x18\x02 \x01(\v2\x1d.piped.model.v1.DeployTargetsR\x05value:\x028\x01J\x04\b\x03\x10\x04\"\xde\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x1d.piped.model.v1.DeployTargetsR\x05value:\x028\x01J\x04\b\x03\x10\x04\"\xc1\x01\n" +
+	"\x0fApplicationHold\x12\x16\n" +
+	"\x06commit\x18\x01 \x01(\tR\x06commit\x12%\n" +
+	"\x0ecommit_message\x18\x02 \x01(\tR\rcommitMessage\x12\x17\n" +
+	"\aheld_by\x18\x03 \x01(\tR\x06heldBy\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12#\n" +
+	"\rdeployment_id\x18\x06 \x01(\tR\fdeploymentId\"\xde\x02\n" +
 	"\x1eApplicationDeploymentReference\x12#\n" +
 	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12;\n" +
 	"\atrigger\x18\x02 \x01(\v2!.piped.model.v1.DeploymentTriggerR\atrigger\x12\x18\n" +
@@ -641,39 +751,41 @@ func file_piped_model_v1_application_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_application_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_piped_model_v1_application_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_piped_model_v1_application_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_piped_model_v1_application_proto_goTypes = []any{
 	(ApplicationSyncStatus)(0),             // 0: piped.model.v1.ApplicationSyncStatus
 	(*Application)(nil),                    // 1: piped.model.v1.Application
-	(*ApplicationDeploymentReference)(nil), // 2: piped.model.v1.ApplicationDeploymentReference
-	(*ApplicationSyncState)(nil),           // 3: piped.model.v1.ApplicationSyncState
-	nil,                                    // 4: piped.model.v1.Application.LabelsEntry
-	nil,                                    // 5: piped.model.v1.Application.DeployTargetsByPluginEntry
-	(ApplicationKind)(0),                   // 6: piped.model.v1.ApplicationKind
-	(*ApplicationGitPath)(nil),             // 7: piped.model.v1.ApplicationGitPath
-	(*ApplicationRegistration)(nil),        // 8: piped.model.v1.ApplicationRegistration
-	(*DeploymentTrigger)(nil),              // 9: piped.model.v1.DeploymentTrigger
-	(*ArtifactVersion)(nil),                // 10: piped.model.v1.ArtifactVersion
-	(*DeployTargets)(nil),                  // 11: piped.model.v1.DeployTargets
+	(*ApplicationHold)(nil),                // 2: piped.model.v1.ApplicationHold
+	(*ApplicationDeploymentReference)(nil), // 3: piped.model.v1.ApplicationDeploymentReference
+	(*ApplicationSyncState)(nil),           // 4: piped.model.v1.ApplicationSyncState
+	nil,                                    // 5: piped.model.v1.Application.LabelsEntry
+	nil,                                    // 6: piped.model.v1.Application.DeployTargetsByPluginEntry
+	(ApplicationKind)(0),                   // 7: piped.model.v1.ApplicationKind
+	(*ApplicationGitPath)(nil),             // 8: piped.model.v1.ApplicationGitPath
+	(*ApplicationRegistration)(nil),        // 9: piped.model.v1.ApplicationRegistration
+	(*DeploymentTrigger)(nil),              // 10: piped.model.v1.DeploymentTrigger
+	(*ArtifactVersion)(nil),                // 11: piped.model.v1.ArtifactVersion
+	(*DeployTargets)(nil),                  // 12: piped.model.v1.DeployTargets
 }
 var file_piped_model_v1_application_proto_depIdxs = []int32{
-	6,  // 0: piped.model.v1.Application.kind:type_name -> piped.model.v1.ApplicationKind
-	7,  // 1: piped.model.v1.Application.git_path:type_name -> piped.model.v1.ApplicationGitPath
-	4,  // 2: piped.model.v1.Application.labels:type_name -> piped.model.v1.Application.LabelsEntry
-	2,  // 3: piped.model.v1.Application.most_recently_successful_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
-	2,  // 4: piped.model.v1.Application.most_recently_triggered_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
-	3,  // 5: piped.model.v1.Application.sync_state:type_name -> piped.model.v1.ApplicationSyncState
-	5,  // 6: piped.model.v1.Application.deploy_targets_by_plugin:type_name -> piped.model.v1.Application.DeployTargetsByPluginEntry
-	8,  // 7: piped.model.v1.Application.registration:type_name -> piped.model.v1.ApplicationRegistration
-	9,  // 8: piped.model.v1.ApplicationDeploymentReference.trigger:type_name -> piped.model.v1.DeploymentTrigger
-	10, // 9: piped.model.v1.ApplicationDeploymentReference.versions:type_name -> piped.model.v1.ArtifactVersion
-	0,  // 10: piped.model.v1.ApplicationSyncState.status:type_name -> piped.model.v1.ApplicationSyncStatus
-	11, // 11: piped.model.v1.Application.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 0: piped.model.v1.Application.kind:type_name -> piped.model.v1.ApplicationKind
+	8,  // 1: piped.model.v1.Application.git_path:type_name -> piped.model.v1.ApplicationGitPath
+	5,  // 2: piped.model.v1.Application.labels:type_name -> piped.model.v1.Application.LabelsEntry
+	3,  // 3: piped.model.v1.Application.most_recently_successful_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
+	3,  // 4: piped.model.v1.Application.most_recently_triggered_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
+	4,  // 5: piped.model.v1.Application.sync_state:type_name -> piped.model.v1.ApplicationSyncState
+	6,  // 6: piped.model.v1.Application.deploy_targets_by_plugin:type_name -> piped.model.v1.Application.DeployTargetsByPluginEntry
+	9,  // 7: piped.model.v1.Application.registration:type_name -> piped.model.v1.ApplicationRegistration
+	2,  // 8: piped.model.v1.Application.hold:type_name -> piped.model.v1.ApplicationHold
+	10, // 9: piped.model.v1.ApplicationDeploymentReference.trigger:type_name -> piped.model.v1.DeploymentTrigger
+	11, // 10: piped.model.v1.ApplicationDeploymentReference.versions:type_name -> piped.model.v1.ArtifactVersion
+	0,  // 11: piped.model.v1.ApplicationSyncState.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	12, // 12: piped.model.v1.Application.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_application_proto_init() }
@@ -690,7 +802,7 @@ func file_piped_model_v1_application_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_application_proto_rawDesc), len(file_piped_model_v1_application_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

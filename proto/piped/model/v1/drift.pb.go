@@ -177,8 +177,11 @@ type DriftReport struct {
 	// Why the report is incomplete, such as an API group that does not answer;
 	// empty when it is complete.
 	IncompleteReason string `protobuf:"bytes,14,opt,name=incomplete_reason,json=incompleteReason,proto3" json:"incomplete_reason,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Set while the application is held at a commit, which takes the place of the branch's
+	// head.
+	Hold          *ApplicationHold `protobuf:"bytes,1120,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DriftReport) Reset() {
@@ -307,6 +310,13 @@ func (x *DriftReport) GetIncompleteReason() string {
 		return x.IncompleteReason
 	}
 	return ""
+}
+
+func (x *DriftReport) GetHold() *ApplicationHold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
 }
 
 // How one object differs from Git.
@@ -498,7 +508,7 @@ var File_piped_model_v1_drift_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_drift_proto_rawDesc = "" +
 	"\n" +
-	"\x1apiped/model/v1/drift.proto\x12\x0epiped.model.v1\x1a piped/model/v1/application.proto\x1a\x1bpiped/model/v1/object.proto\"\xae\x04\n" +
+	"\x1apiped/model/v1/drift.proto\x12\x0epiped.model.v1\x1a piped/model/v1/application.proto\x1a\x1bpiped/model/v1/object.proto\"\xe4\x04\n" +
 	"\vDriftReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12)\n" +
@@ -514,7 +524,8 @@ const file_piped_model_v1_drift_proto_rawDesc = "" +
 	"\vbegan_at_ms\x18\v \x01(\x03R\tbeganAtMs\x12\x1e\n" +
 	"\vended_at_ms\x18\f \x01(\x03R\tendedAtMs\x12*\n" +
 	"\x03end\x18\r \x01(\x0e2\x18.piped.model.v1.DriftEndR\x03end\x12+\n" +
-	"\x11incomplete_reason\x18\x0e \x01(\tR\x10incompleteReason\"\xeb\x01\n" +
+	"\x11incomplete_reason\x18\x0e \x01(\tR\x10incompleteReason\x124\n" +
+	"\x04hold\x18\xe0\b \x01(\v2\x1f.piped.model.v1.ApplicationHoldR\x04hold\"\xeb\x01\n" +
 	"\vObjectDrift\x121\n" +
 	"\x06object\x18\x01 \x01(\v2\x19.piped.model.v1.ObjectRefR\x06object\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.piped.model.v1.DriftKindR\x04kind\x122\n" +
@@ -564,20 +575,22 @@ var file_piped_model_v1_drift_proto_goTypes = []any{
 	(*ObjectDrift)(nil),        // 3: piped.model.v1.ObjectDrift
 	(*FieldDrift)(nil),         // 4: piped.model.v1.FieldDrift
 	(ApplicationSyncStatus)(0), // 5: piped.model.v1.ApplicationSyncStatus
-	(*ObjectRef)(nil),          // 6: piped.model.v1.ObjectRef
+	(*ApplicationHold)(nil),    // 6: piped.model.v1.ApplicationHold
+	(*ObjectRef)(nil),          // 7: piped.model.v1.ObjectRef
 }
 var file_piped_model_v1_drift_proto_depIdxs = []int32{
 	5, // 0: piped.model.v1.DriftReport.status:type_name -> piped.model.v1.ApplicationSyncStatus
 	3, // 1: piped.model.v1.DriftReport.objects:type_name -> piped.model.v1.ObjectDrift
 	1, // 2: piped.model.v1.DriftReport.end:type_name -> piped.model.v1.DriftEnd
-	6, // 3: piped.model.v1.ObjectDrift.object:type_name -> piped.model.v1.ObjectRef
-	0, // 4: piped.model.v1.ObjectDrift.kind:type_name -> piped.model.v1.DriftKind
-	4, // 5: piped.model.v1.ObjectDrift.fields:type_name -> piped.model.v1.FieldDrift
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	6, // 3: piped.model.v1.DriftReport.hold:type_name -> piped.model.v1.ApplicationHold
+	7, // 4: piped.model.v1.ObjectDrift.object:type_name -> piped.model.v1.ObjectRef
+	0, // 5: piped.model.v1.ObjectDrift.kind:type_name -> piped.model.v1.DriftKind
+	4, // 6: piped.model.v1.ObjectDrift.fields:type_name -> piped.model.v1.FieldDrift
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_drift_proto_init() }

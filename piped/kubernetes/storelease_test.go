@@ -1,0 +1,188 @@
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+)
+
+// leaseEnv is a cluster in which Leases of one piped ID are held.
+type leaseEnv struct {
+	t       *testing.T
+	cluster *kubernetes.Cluster
+	pipedID string
+	log     lockedLog
+}
+
+// lockedLog is a log that can be read while it is written.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func newLeaseEnv(t *testing.T) *leaseEnv {
+	t.Helper()
+	access, err := kubernetes.NewCluster(kubernetes.ClusterConfig{Name: "prod", KubeConfigPath: clustertest.Shared(t).Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(access.Close)
+	e := &leaseEnv{t: t, cluster: access, pipedID: strings.ToLower(t.Name())}
+	t.Cleanup(func() {
+		if err := e.leases().Delete(context.Background(), kubernetes.LeaseName(e.pipedID), metav1.DeleteOptions{}); err != nil {
+			t.Logf("the Lease stays: %v", err)
+		}
+	})
+	return e
+}
+
+func (e *leaseEnv) leases() interface {
+	Create(context.Context, *coordinationv1.Lease, metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+} {
+	return e.cluster.Typed().CoordinationV1().Leases(kubernetes.LeaseNamespace)
+}
+
+// held makes the Lease one that a store renewed some time ago.
+func (e *leaseEnv) held(store string, ago time.Duration) {
+	e.t.Helper()
+	at, seconds := metav1.NewMicroTime(time.Now().Add(-ago)), int32(60)
+	_, err := e.leases().Create(e.t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: kubernetes.LeaseName(e.pipedID), Annotations: map[string]string{"pipecd.dev/host": "node-7"}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &store, RenewTime: &at, LeaseDurationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// run runs the Lease of a store until stop is called.
+func (e *leaseEnv) run(store string, cluster *kubernetes.Cluster) (l *kubernetes.StoreLease, stop func()) {
+	l = kubernetes.NewStoreLease(kubernetes.StoreLeaseConfig{
+		Cluster: cluster, PipedID: e.pipedID, StoreID: store, Host: "node-1", RenewEvery: 50 * time.Millisecond, RetryEvery: 50 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(&e.log, nil)), Now: time.Now,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { l.Run(ctx); close(ended) }()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	e.t.Cleanup(stop)
+	return l, stop
+}
+
+func (e *leaseEnv) holder() (holder string, renewed time.Time) {
+	e.t.Helper()
+	lease, err := e.leases().Get(context.Background(), kubernetes.LeaseName(e.pipedID), metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return *lease.Spec.HolderIdentity, lease.Spec.RenewTime.Time
+}
+
+// TestLeaseOfAnotherStore: while another store's Lease is in force there is an error that
+// names its host and store. When the Lease has expired, this store has it.
+func TestLeaseOfAnotherStore(t *testing.T) {
+	e := newLeaseEnv(t)
+	e.held("their-store", 56*time.Second)
+	l, _ := e.run("our-store", e.cluster)
+	err := l.Problem(t.Context())
+	if !deploy.IsKind(err, deploy.Unavailable) {
+		t.Fatalf("another store holds the Lease: %v", err)
+	}
+	for _, text := range []string{`cluster "prod"`, "host node-7", "store their-store", "our-store", "default/" + kubernetes.LeaseName(e.pipedID)} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error does not say %q: %v", text, err)
+		}
+	}
+	begun := time.Now()
+	for l.Known() != nil {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("the Lease has expired, and the error lasts: %v", l.Known())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if holder, _ := e.holder(); holder != "our-store" {
+		t.Errorf("the Lease is held by %s", holder)
+	}
+}
+
+// TestLeaseOfTheSameStore: the same store continues at once, renews, and gives the Lease up
+// when its agent stops.
+func TestLeaseOfTheSameStore(t *testing.T) {
+	e := newLeaseEnv(t)
+	e.held("our-store", time.Second)
+	l, stop := e.run("our-store", e.cluster)
+	if err := l.Problem(t.Context()); err != nil {
+		t.Fatalf("the store's own Lease: %v", err)
+	}
+	_, first := e.holder()
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if _, renewed := e.holder(); renewed.After(first) {
+			break
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("the Lease is not renewed")
+		}
+	}
+	stop()
+	if holder, _ := e.holder(); holder != "" {
+		t.Errorf("after the agent has stopped the Lease is held by %q", holder)
+	}
+}
+
+// TestLeaseWithoutRights: an account that may not write Leases is warned once and manages
+// the cluster.
+func TestLeaseWithoutRights(t *testing.T) {
+	e := newLeaseEnv(t)
+	nobody, err := e.cluster.As("system:serviceaccount:default:" + "lease-" + "nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, stop := e.run("our-store", nobody)
+	if err := l.Problem(t.Context()); err != nil {
+		t.Fatalf("without rights: %v", err)
+	}
+	time.Sleep(300 * time.Millisecond) // several attempts
+	stop()
+	if n := strings.Count(e.log.String(), "cannot write Lease"); n != 1 || !strings.Contains(e.log.String(), "add to a Role in namespace default") {
+		t.Errorf("%d warnings: %s", n, e.log.String())
+	}
+}
+
+// TestLeaseName: an ID that cannot be a part of a name has a digest in it.
+func TestLeaseName(t *testing.T) {
+	if got := kubernetes.LeaseName("prod-1"); got != "piped-prod-1" {
+		t.Errorf("prod-1: %s", got)
+	}
+	names := map[string]bool{}
+	for _, id := range []string{"prod-1", "Prod-1", "prod 1", "prod/1", strings.Repeat("x", 300)} {
+		names[kubernetes.LeaseName(id)] = true
+	}
+	if len(names) != 5 {
+		t.Errorf("the names of five IDs: %v", names)
+	}
+}

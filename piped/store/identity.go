@@ -1,0 +1,29 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+)
+
+// identityTable holds the store's identity. A restore leaves it out.
+const identityTable = "store_identity"
+
+// Identity returns the random ID of the store, which it got when it was opened for the
+// first time. Agents that share the store share it; a store that was restored from a
+// backup has another one than the store that was backed up.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	const query = "SELECT id FROM store_identity"
+	id, ok, err := one(ctx, s, scanText, query)
+	if err != nil || ok {
+		return id, s.fail(err, "read the identity of the store")
+	}
+	err = s.write(ctx, func(t *tx) error {
+		if _, err := t.exec(ctx, "INSERT INTO store_identity (position, id) VALUES (1, ?) ON CONFLICT (position) DO NOTHING", uuid.NewString()); err != nil {
+			return err
+		}
+		id, _, err = one(ctx, t, scanText, query)
+		return err
+	})
+	return id, s.fail(err, "store the identity of the store")
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Places returns which application is where in a repository, deleted ones included.
+func (s *Store) Places(ctx context.Context, repoID string) (deploy.Places, error) {
+	places, err := placesOf(ctx, s, repoID)
+	return places, s.fail(err, "read the places of repository "+repoID)
+}
+
+// ApplicationAt returns the application that a place belongs to, deleted or not;
+// NotFound if there is none. It reads one application where the ID derives from the place.
+func (s *Store) ApplicationAt(ctx context.Context, at deploy.GitPath) (deploy.Application, error) {
+	app, ok, err := one(ctx, s, scanApplication, selectApplication+" WHERE id = ?", deploy.ApplicationID(at))
+	if err == nil && (!ok || app.Deleted || app.Git.Place() != at.Place()) {
+		var places deploy.Places
+		places, err = placesOf(ctx, s, at.RepoID)
+		app, ok = places.At(at)
+	}
+	if err == nil && !ok {
+		err = deploy.Errorf(deploy.NotFound, "there is no application at %s of repository %s", at.ConfigPath(), at.RepoID)
+	}
+	return app, s.fail(err, "read the application at "+at.ConfigPath())
+}
+
+func placesOf(ctx context.Context, q querier, repoID string) (deploy.Places, error) {
+	apps, err := all(ctx, q, scanApplication, selectApplication+" WHERE repo_id = ?", repoID)
+	return deploy.NewPlaces(slices.Values(apps)), err
+}
+
+// MoveApplication stores that an application's configuration is at another place of its
+// repository from now on; all else of the application stays. Conflict if it is not at from
+// any more, is deleted, or if another application is at the new place.
+func (s *Store) MoveApplication(ctx context.Context, id string, from, to deploy.GitPath) error {
+	err := s.write(ctx, func(t *tx) error {
+		app, err := t.lockApplication(ctx, id)
+		if err != nil {
+			return err
+		}
+		if app.Deleted || app.Git != from || from.RepoID != to.RepoID {
+			return deploy.Errorf(deploy.Conflict, "application %s is at %s of repository %s: it cannot be moved from %s", id, app.Git.ConfigPath(), app.Git.RepoID, from.ConfigPath())
+		}
+		places, err := placesOf(ctx, t, to.RepoID)
+		if err != nil {
+			return err
+		}
+		if there, ok := places.At(to); ok && !there.Deleted {
+			return deploy.Errorf(deploy.Conflict, "application %s is at %s already", there.ID, to.ConfigPath())
+		}
+		return t.moveApplication(ctx, app, to)
+	})
+	return s.fail(err, "move application "+id)
+}
+
+// moveApplication stores the new place. What the application remembers of deployments
+// says where they found it.
+func (t *tx) moveApplication(ctx context.Context, app deploy.Application, to deploy.GitPath) error {
+	former := append([]deploy.GitPath{{Dir: app.Git.Dir, ConfigFile: app.Git.ConfigFile}}, app.Former...)
+	former = slices.DeleteFunc(former, func(p deploy.GitPath) bool { return p.Dir == to.Dir && p.ConfigFile == to.ConfigFile })
+	spec, err := encode(applicationSpec{to, app.Provider, app.Description, app.Labels, former})
+	if err != nil {
+		return err
+	}
+	triggered, err := refAt(app.LastTriggered, app.Git)
+	if err != nil {
+		return err
+	}
+	successful, err := refAt(app.LastSuccessful, app.Git)
+	if err != nil {
+		return err
+	}
+	return t.updateApplication(ctx, app.ID, "spec = ?, last_triggered = ?, last_successful = ?", spec, triggered, successful)
+}
+
+// refAt encodes a reference that says where its deployment found the application: at git,
+// if it does not say so yet.
+func refAt(ref *deploy.DeploymentRef, git deploy.GitPath) (string, error) {
+	if ref == nil {
+		return "", nil
+	}
+	at := ref.At(git)
+	known := *ref
+	known.Dir, known.ConfigFile = at.Dir, at.ConfigFile
+	return encode(known)
+}
