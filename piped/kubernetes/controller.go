@@ -304,14 +304,11 @@ func (c *Controller) inOutage(ctx context.Context, err error) bool {
 // failed logs why the cluster cannot be watched, once per reason.
 func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
 	err = w.controller.cluster.Classify(err)
-	if w.controller.inOutage(ctx, err) {
-		return
-	}
 	w.mu.Lock()
 	said := w.lastErr == err.Error()
 	w.lastErr = err.Error()
 	w.mu.Unlock()
-	if said || ctx.Err() != nil {
+	if w.controller.inOutage(ctx, err) || said || ctx.Err() != nil {
 		return
 	}
 	level := slog.LevelWarn
