@@ -37,7 +37,7 @@ func TestRolloutsAcrossRestarts(t *testing.T) {
 		run.Resumed = true
 		l.scaleTo(t, 2+n%4)
 	}
-	l.check(t, "re:"+available("[2-5] of [2-5]", "web#2")+`( \([2-5] wanted when it was applied; .*\))?`, l.told(t, run, result))
+	l.check(t, "re:"+available("[2-5] of [2-5]", "web#2")+`( \([1-5] wanted when it was applied; .*\))?`, l.told(t, run, result))
 	if interrupted == 0 {
 		t.Error("the stage was not interrupted")
 	}

@@ -62,7 +62,7 @@ func TestWhatWasAnsweredOutlivesAKill(t *testing.T) {
 		t.Errorf("what was deleted is %v", app)
 	}
 	added := call(t, agent.api.AddApplication, agent.ctx, &apiservice.AddApplicationRequest{
-		Name: "other", PipedId: "local",
+		Name: "other", PipedId: agent.application(web).GetPipedId(),
 		GitPath: &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: "other"},
 	})
 	restart(t, p)

@@ -33,10 +33,19 @@ func TestTwoStoresOneCluster(t *testing.T) {
 	}
 	s.dataDir = t.TempDir()
 	second := runAgent(t, s)
-	d := second.await(appID("web"), "it is held", func(d *modelv1.Deployment) bool {
-		return d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_PENDING && strings.HasPrefix(d.GetStatusReason(), "Held: ")
-	})
-	mustContain(t, d.GetStatusReason(), "is managed by another agent with piped ID \""+ns+"\"", "on host "+host, "with store ")
+	// The trigger holds the application, or the planner its first deployment: whichever
+	// has heard of the Lease first.
+	reason := func() string {
+		why := second.application(appID("web")).GetNotice()
+		for _, d := range second.deployments(appID("web")) {
+			why += d.GetStatusReason()
+		}
+		return why
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end) && !strings.Contains(reason(), "is managed by"); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	mustContain(t, reason(), "is managed by another agent with piped ID \""+ns+"\"", "on host "+host, "with store ")
 	status, err := second.control.GetStatus(second.ctx, &controlv1.GetStatusRequest{})
 	if err != nil || !strings.Contains(status.GetClusters()[0].GetError(), "is managed by another agent") {
 		t.Errorf("the status of the cluster is %v, %v", status.GetClusters(), err)

@@ -186,6 +186,13 @@ func toldOnce(t *testing.T, st *store.Store) *metrics {
 	m.registry.MustRegister(receiverFigures{now: time.Now, status: func(context.Context) ([]deploy.ReceiverState, error) {
 		return []deploy.ReceiverState{{Name: "hook"}}, nil
 	}})
+	back := deploy.Deployment{ID: "back", ApplicationID: "held", ApplicationName: "held", Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommand}}
+	if _, err := st.PutApplication(t.Context(), deploy.Application{ID: "held", Name: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: back, Hold: &deploy.Hold{Commit: deploy.Commit{Hash: "0123456789"}}}); err != nil {
+		t.Fatal(err)
+	}
 	m.analyses.asked(t.Context(), "prometheus", time.Now(), nil)
 	m.kubernetes.requests.WithLabelValues("local", verbGet, "2xx")
 	m.kubernetes.duration.WithLabelValues("local", verbGet)
