@@ -96,8 +96,9 @@ type Verdict struct {
 	Changed bool           // whether Record differs from the one given
 	Mark    bool           // whether the record became terminal by this verdict
 
-	// NeedConfirm: the answer would be final on a confirmed snapshot.
-	NeedConfirm bool
+	// NeedConfirm: the answer could be final on a confirmed snapshot. Ends: it would be, if
+	// that snapshot says the same.
+	NeedConfirm, Ends bool
 	// NeedPods: the answer could be another, or say more, with the pods read.
 	NeedPods bool
 	// WakeAfter is when time alone can change the answer; 0: never.
@@ -182,7 +183,7 @@ func (e *evaluation) end(phase deploy.RolloutPhase, format string, args ...any) 
 	e.v.Progress = reason
 	e.v.WakeAfter = 0
 	if !e.s.Confirmed {
-		e.v.NeedConfirm = true
+		e.v.NeedConfirm, e.v.Ends = true, true
 		return true
 	}
 	e.rec.Phase, e.rec.Reason = phase, reason

@@ -31,6 +31,9 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 			if s, err = w.confirm(ctx, t, s); err != nil {
 				return w.blind(ctx, t, err)
 			}
+			if !v.Ends { // an end is shown by what was read now, not by what was cached
+				shown = w.now()
+			}
 		case v.Record.Phase == deploy.RolloutIntent:
 			return deploy.Errorf(deploy.Internal, "wait for the rollout of %s: it was not applied", t.rec.Workload)
 		default:
