@@ -3,20 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/c785c783/piped/examples/leftovers"
 )
 
-// Processes get endTimeout to end on their own after the last step, and removeTimeout
-// after they were asked to.
-const (
-	endTimeout    = 15 * time.Second
-	removeTimeout = 20 * time.Second
-)
+// endTimeout is how long processes get to end on their own after the last step.
+const endTimeout = 15 * time.Second
 
 // inMemory is a file system in memory, on Linux. The tests need less than 1 GiB in it.
 const (
@@ -58,12 +54,8 @@ func (s scratch) end(ctx context.Context) (left []string) { return s.endAfter(ct
 
 // endAfter is end for processes that get so long to end on their own.
 func (s scratch) endAfter(ctx context.Context, wait time.Duration) (left []string) {
-	for _, p := range s.await(wait) {
-		left = append(left, fmt.Sprintf("process %d: %s", p.pid, p.command))
-		_ = syscall.Kill(p.pid, syscall.SIGTERM) // it may have ended meanwhile
-	}
-	for _, p := range s.await(removeTimeout) {
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	for _, p := range leftovers.EndThose(s.owns, wait) {
+		left = append(left, p.String())
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -81,38 +73,6 @@ func (s scratch) endAfter(ctx context.Context, wait time.Duration) (left []strin
 	return left
 }
 
-// process is a running process of this run.
-type process struct {
-	pid     int
-	command string
-}
-
-// await returns the processes that still run when the time is over, at once when there
-// are none.
-func (s scratch) await(timeout time.Duration) []process {
-	for deadline := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
-		running := s.processes()
-		if len(running) == 0 || time.Now().After(deadline) {
-			return running
-		}
-	}
-}
-
-// processes returns the running processes whose environment or command line names the
-// directory. It reads /proc; a process that ends meanwhile is none.
-func (s scratch) processes() (running []process) {
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, proc := range entries {
-		pid, err := strconv.Atoi(filepath.Base(proc))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
-		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if len(command) == 0 || !bytes.Contains(environ, []byte(s.dir)) && !bytes.Contains(command, []byte(s.dir)) {
-			continue // a zombie has no command line
-		}
-		running = append(running, process{pid, string(bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '}))})
-	}
-	return running
-}
+// owns reports whether an environment names the directory: as TMPDIR, or as PostgreSQL's
+// home.
+func (s scratch) owns(environ []byte) bool { return bytes.Contains(environ, []byte(s.dir)) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/c785c783/piped/examples/leftovers"
 )
 
 // shell returns a step that runs a script in a scratch directory.
@@ -63,13 +65,13 @@ func TestLeftoversAreFoundAndRemoved(t *testing.T) {
 	if len(left) != 2 || !strings.HasSuffix(left[0], ": sleep 600") || left[1] != "file "+filepath.Join(s.dir, "file") {
 		t.Errorf("left: %q", left)
 	}
-	if running := s.processes(); len(running) > 0 {
+	if running := leftovers.EndThose(s.owns, 0); len(running) > 0 {
 		t.Errorf("still running: %v", running)
 	}
 	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory: %v", err)
 	}
-	if running := other.processes(); len(running) != 1 {
+	if running := leftovers.EndThose(other.owns, 0); len(running) != 1 {
 		t.Errorf("the process of another run: %v", running)
 	}
 	other.endAfter(t.Context(), 0)
@@ -95,7 +97,7 @@ func TestAnInterruptEndsEverything(t *testing.T) {
 	if left := s.endAfter(ctx, time.Second); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if running := s.processes(); len(running) > 0 {
+	if running := leftovers.EndThose(s.owns, 0); len(running) > 0 {
 		t.Errorf("still running: %v", running)
 	}
 }

@@ -29,11 +29,16 @@ func (p Process) String() string { return fmt.Sprintf("process %d: %s", p.PID, p
 // End waits until no process but this one runs with entry, which is NAME=value, in
 // its environment. Those that run after wait are ended and returned.
 func End(entry string, wait time.Duration) []Process {
-	left := await(entry, wait)
+	return EndThose(func(environ []byte) bool { return has(environ, entry) }, wait)
+}
+
+// EndThose is End for the processes whose environment belongs to the caller.
+func EndThose(belongs func(environ []byte) bool, wait time.Duration) []Process {
+	left := await(belongs, wait)
 	signal(left, syscall.SIGTERM)
 	if len(left) > 0 {
-		signal(await(entry, killTimeout), syscall.SIGKILL)
-		await(entry, killTimeout)
+		signal(await(belongs, killTimeout), syscall.SIGKILL)
+		await(belongs, killTimeout)
 	}
 	return left
 }
@@ -46,18 +51,23 @@ func signal(all []Process, s syscall.Signal) {
 
 // await returns the processes that still run when the time is over, at once when
 // there are none.
-func await(entry string, timeout time.Duration) []Process {
+func await(belongs func([]byte) bool, timeout time.Duration) []Process {
 	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
-		running := processes(entry)
+		running := those(belongs)
 		if len(running) == 0 || time.Now().After(deadline) {
 			return running
 		}
 	}
 }
 
-// processes returns the running processes with entry in their environment. One that
+// processes returns the running processes with entry in their environment.
+func processes(entry string) []Process {
+	return those(func(environ []byte) bool { return has(environ, entry) })
+}
+
+// those returns the running processes whose environment belongs to the caller. One that
 // ends meanwhile, or that ended and was not waited for, is none.
-func processes(entry string) (running []Process) {
+func those(belongs func(environ []byte) bool) (running []Process) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -66,7 +76,7 @@ func processes(entry string) (running []Process) {
 		}
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if len(command) > 0 && has(environ, entry) {
+		if len(command) > 0 && belongs(environ) {
 			words := bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})
 			running = append(running, Process{pid, string(words)})
 		}
