@@ -1,12 +1,17 @@
 package app
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/c785c783/piped/piped/config"
 )
@@ -14,25 +19,18 @@ import (
 // TestTheAgentEndsWhenItsDataDirectoryIsGone: it says what is gone, and what to do.
 func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage func(dir string) error
+		// other makes what takes the data directory's place at once, if anything does.
+		other  func(dir, other string) error
+		damage func(dir, other string) error
 		says   string
 	}{
-		"the directory is removed": {os.RemoveAll, "is gone"},
-		"the directory is moved away": {func(dir string) error { return os.Rename(dir, dir+".old") },
-			"the data directory, "},
-		"an empty one is in its place": {func(dir string) error {
-			return errorsOf(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700))
-		}, "is another one than at the start"},
-		"a copy is in its place": {func(dir string) error {
-			return errorsOf(os.CopyFS(dir+".copy", os.DirFS(dir)), os.Rename(dir, dir+".old"), os.Rename(dir+".copy", dir))
-		}, "is another one than at the start"},
-		"a file is in its place": {func(dir string) error {
-			return errorsOf(os.Rename(dir, dir+".old"), os.WriteFile(dir, nil, 0o600))
-		}, "is another one than at the start"},
-		"the store is another file": {func(dir string) error {
-			db := filepath.Join(dir, "piped.db")
-			data, err := os.ReadFile(db)
-			return errorsOf(err, os.WriteFile(db+".new", data, 0o600), os.Rename(db+".new", db))
+		"the directory is removed":     {damage: func(dir, _ string) error { return removeInUse(dir) }, says: "is gone"},
+		"the directory is moved away":  {damage: os.Rename, says: "the data directory, "},
+		"an empty one is in its place": {emptyDir, exchange, "is another one than at the start"},
+		"a copy is in its place":       {copyInUse, exchange, "is another one than at the start"},
+		"a file is in its place":       {emptyFile, exchange, "is another one than at the start"},
+		"the store is another file": {copyStore, func(dir, other string) error {
+			return os.Rename(other, filepath.Join(dir, "piped.db"))
 		}, "the file of the store, "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +45,13 @@ func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() { done <- a.Run(t.Context()) }()
-			if err := c.damage(dir); err != nil {
+			other := dir + ".other"
+			if c.other != nil {
+				if err := c.other(dir, other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.damage(dir, other); err != nil {
 				t.Fatal(err)
 			}
 			select {
@@ -67,12 +71,41 @@ func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 	}
 }
 
-// errorsOf returns the first error.
-func errorsOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
+// exchange puts each path in the other's place in one step: a check in between would
+// see that nothing is there.
+func exchange(dir, other string) error {
+	return unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
+}
+
+// removeInUse removes a directory in which the running agent may still create files.
+func removeInUse(dir string) error {
+	for {
+		if err := os.RemoveAll(dir); !errors.Is(err, syscall.ENOTEMPTY) {
 			return err
 		}
 	}
-	return nil
 }
+
+// copyInUse copies a directory of which the running agent may remove files meanwhile.
+func copyInUse(dir, other string) error {
+	for {
+		err := os.CopyFS(other, os.DirFS(dir))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.RemoveAll(other); err != nil {
+			return err
+		}
+	}
+}
+
+func copyStore(dir, other string) error {
+	data, err := os.ReadFile(filepath.Join(dir, "piped.db"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(other, data, 0o600)
+}
+
+func emptyDir(_, other string) error  { return os.Mkdir(other, 0o700) }
+func emptyFile(_, other string) error { return os.WriteFile(other, nil, 0o600) }
