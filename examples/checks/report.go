@@ -15,7 +15,7 @@ import (
 // A report is at most as long as what people see of a CI run without scrolling.
 const (
 	reportLines = 14
-	lineLength  = 240
+	lineLength  = 480
 	slow        = 2 * time.Second
 )
 

@@ -146,22 +146,24 @@ func fileName(id testID) string {
 	}, name)
 }
 
-// reason returns the first line of a test's output that says why it failed: of a panic or
-// a data race, else the first message of the test, else the first line there is.
+// reason returns the line of a test's output that says why it failed: of a panic or a
+// data race, else the first message of the test with the lines of a comparison that
+// differ, else the first line there is.
 func reason(output string) string {
 	first, message := "", ""
-	for line := range strings.Lines(output) {
+	lines := strings.Split(output, "\n")
+	for i, line := range lines {
 		text := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(text, "panic:"), strings.HasPrefix(text, "WARNING: DATA RACE"), strings.HasPrefix(text, "fatal error:"):
 			return text
-		case text == "", text == "PASS", strings.HasPrefix(text, "==="), strings.HasPrefix(text, "---"), strings.HasPrefix(text, "FAIL"), strings.HasPrefix(text, "exit status"):
+		case text == "", text == "PASS", isFrame(text), strings.HasPrefix(text, "FAIL"), strings.HasPrefix(text, "exit status"):
 		case first == "":
 			first = text
 			fallthrough
 		default:
 			if message == "" && isMessage(text) {
-				message = text
+				message = text + differences(lines[i+1:])
 			}
 		}
 	}
@@ -169,6 +171,26 @@ func reason(output string) string {
 		return message
 	}
 	return first
+}
+
+// differences returns the lines that differ of the comparison (-want +got) that follows a
+// test's message, each after a space.
+func differences(after []string) (differing string) {
+	for _, line := range after {
+		text := strings.TrimSpace(line)
+		if isMessage(text) || isFrame(text) {
+			break
+		}
+		if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") {
+			differing += " " + strings.Join(strings.Fields(text), " ")
+		}
+	}
+	return differing
+}
+
+// isFrame reports whether a line is one that begins or ends a test.
+func isFrame(line string) bool {
+	return strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---")
 }
 
 // isMessage reports whether a line is one that t.Error wrote: file.go:12: text.

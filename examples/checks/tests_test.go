@@ -67,7 +67,9 @@ func TestFailuresAreNamedOnce(t *testing.T) {
 
 func TestReason(t *testing.T) {
 	cases := map[string]struct{ output, want string }{
-		"a message":        {"=== RUN   TestX\n    x_test.go:3: log: something\n--- FAIL: TestX\n", "x_test.go:3: log: something"},
+		"a message": {"=== RUN   TestX\n    x_test.go:3: log: something\n--- FAIL: TestX\n", "x_test.go:3: log: something"},
+		"a comparison": {"    x_test.go:3: names (-want +got):\n          []string{\n          \t\"a\",\n        - \t\"b\",\n        + \t\"c\",\n          }\n    x_test.go:9: - more\n--- FAIL: TestX\n",
+			`x_test.go:3: names (-want +got): - "b", + "c",`},
 		"text before it":   {"2026/01/02 starting\n    x_test.go:3: wrong\n", "x_test.go:3: wrong"},
 		"a panic":          {"    x_test.go:3: wrong\npanic: runtime error: index out of range [recovered]\n", "panic: runtime error: index out of range [recovered]"},
 		"a data race":      {"==================\nWARNING: DATA RACE\nRead at 0x1 by goroutine 7:\n", "WARNING: DATA RACE"},

@@ -139,13 +139,11 @@ next start. A second one ends it at once.`,
 			if err != nil {
 				return err
 			}
-			defer context.AfterFunc(cmd.Context(), func() {
-				log.Info("the agent stops", "reason", context.Cause(cmd.Context()))
-			})()
-			tending, stop := context.WithCancel(cmd.Context())
-			var tends sync.WaitGroup
-			tends.Go(func() { giveBackMemory(tending) })
-			defer tends.Wait()
+			running, stop := context.WithCancel(cmd.Context())
+			var background sync.WaitGroup
+			background.Go(func() { giveBackMemory(running) })
+			background.Go(func() { logStop(running, cmd.Context(), log) })
+			defer background.Wait()
 			defer stop()
 			return agent.Run(cmd.Context())
 		},
@@ -155,6 +153,14 @@ next start. A second one ends it at once.`,
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	return cmd
+}
+
+// logStop waits until the agent no longer runs, and logs why where a signal ended it.
+func logStop(running, command context.Context, log *slog.Logger) {
+	<-running.Done()
+	if cause := context.Cause(command); cause != nil {
+		log.Info("the agent stops", "reason", cause)
+	}
 }
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

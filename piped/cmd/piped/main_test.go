@@ -82,7 +82,7 @@ func TestRunUntilTold(t *testing.T) {
 	if code := run(ctx, launcher, []string{"run", "--config", path, "--log-format", "json"}, &stdout, stderr); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{stderr.text, `"warning":"`, "webAddress"} {
+	for _, want := range []string{stderr.text, `"warning":"`, "webAddress", `"msg":"the agent stops"`} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, stderr.String())
 		}
