@@ -57,9 +57,10 @@ type Externals struct {
 
 // knownWorkload is what Externals remembers of a Deployment.
 type knownWorkload struct {
-	uid      string
-	revision int64           // nothing is left to be recorded of it and of earlier ones
-	open     *deploy.Rollout // the record that has not ended, as stored
+	uid       string
+	revision  int64           // nothing is left to be recorded of it and of earlier ones
+	open      *deploy.Rollout // the record that has not ended, as stored
+	undecided bool            // whether there is something to record was not known yet
 }
 
 // NewExternals makes the component of one cluster.
@@ -174,12 +175,14 @@ func (x *Externals) awaitFirst(ctx context.Context) error {
 
 func (x *Externals) cluster() string { return x.cfg.Observer.cluster.Name() }
 
-// lookAtOpen looks at every Deployment with an open record and returns when to
-// do so again. Time can end a rollout, and a Deployment may have gone unseen.
+// lookAtOpen looks at every Deployment with an open record, or with a change that is
+// not understood yet, and returns when to do so again. Time can end a rollout, and a Deployment may have gone unseen.
 func (x *Externals) lookAtOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
-	keys = slices.DeleteFunc(keys, func(key types.NamespacedName) bool { return x.known[key].open == nil })
+	keys = slices.DeleteFunc(keys, func(key types.NamespacedName) bool {
+		return x.known[key].open == nil && !x.known[key].undecided
+	})
 	x.mu.Unlock()
 	next = openInterval
 	for _, key := range keys {
@@ -235,16 +238,14 @@ func newestRevision(s rollout.Snapshot) (highest int64) {
 
 // record stores what no record is of yet.
 func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
-	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
+	found, settled, err := x.unrecorded(ctx, app, s)
+	if err == nil && len(found) > 0 {
+		if s, err = x.cfg.Observer.Confirm(ctx, app); err == nil {
+			found, settled, err = x.unrecorded(ctx, app, s)
+		}
+	}
 	if err != nil {
 		return err
-	}
-	found, settled := rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
-	if len(found) > 0 {
-		if s, err = x.cfg.Observer.Confirm(ctx, app); err != nil {
-			return err
-		}
-		found, settled = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
 	}
 	for _, rec := range found {
 		saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
@@ -259,6 +260,7 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 			known.open = &saved
 		}
 	}
+	known.undecided = !settled
 	if settled {
 		known.revision = newestRevision(s)
 	}
@@ -266,6 +268,17 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 		return x.follow(ctx, known, s)
 	}
 	return nil
+}
+
+// unrecorded returns the records of what s shows and the store does not have. The store
+// is read after the cluster: the agent stores a record of its own before it applies.
+func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, settled bool, err error) {
+	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
+	if err != nil {
+		return nil, false, err
+	}
+	found, settled = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
+	return found, settled, nil
 }
 
 // follow takes the open record on to where s shows it.

@@ -17,8 +17,10 @@ import (
 // App gives the application, cluster and workload of the records; recorded are
 // those of the workload, external ones included. Without one of the same UID and
 // of a known revision nothing is known of the workload, and nothing is returned. S
-// must be confirmed to be acted on. Settled is false while s does not tell: the
-// ReplicaSet of the live template is not there or not the newest yet.
+// must be confirmed to be acted on, and recorded be read after s was. Settled is false
+// while it cannot be known yet: the ReplicaSet of the live template is not there or not
+// the newest, or the agent is about to apply and does not know which template the API
+// server makes of it.
 func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldManager string, now time.Time) (found []deploy.Rollout, settled bool) {
 	w := s.Workload
 	if w == nil || w.Deleting || w.Kind != KindDeployment {
@@ -26,7 +28,7 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 	}
 	e := evaluation{s: s, w: w, rec: deploy.Rollout{TemplateDigest: w.Template.Digest}}
 	target, others, newest := e.split()
-	if !newest {
+	if !newest || slices.ContainsFunc(recorded, beingApplied) {
 		return nil, false
 	}
 	x := external{app: app, w: w, skew: s.Skew, recorded: recorded, fieldManager: fieldManager, now: now}
@@ -44,6 +46,12 @@ func External(app deploy.Rollout, s Snapshot, recorded []deploy.Rollout, fieldMa
 		found = append(found, x.begun(*target))
 	}
 	return found, true
+}
+
+// beingApplied reports whether a record is one of this agent's whose apply may have
+// happened without an answer.
+func beingApplied(rec deploy.Rollout) bool {
+	return !rec.External() && rec.Phase == deploy.RolloutIntent
 }
 
 // external is one call of External.

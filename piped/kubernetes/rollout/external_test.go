@@ -66,6 +66,8 @@ func TestExternal(t *testing.T) {
 			want: []string{`2 web-B by "" since 11:00:02: Superseded`}},
 		{name: "what the agent begins, before its record is there", live: live("B", "piped"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("A", 1, done)}},
 		{name: "what the agent begins, before its record has a number", live: live("B", "other"), sets: []Revision{revision("A", 1), revision("B", 2)}, recorded: []deploy.Rollout{own("B", 0, open), own("A", 1, done)}},
+		{name: "what the agent is about to apply, after a change by another in the same second", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A+r", 2), revision("B+r", 3)},
+			recorded: []deploy.Rollout{{DeploymentID: "d2", Phase: deploy.RolloutIntent, IntentDigest: "B"}, external("A+r", 2), own("A", 1, done)}, unsettled: true},
 		{name: "a restart that a stage follows", live: live("B+r", "kubectl-rollout"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+r", 3)}, recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
 		{name: "restarts that a stage follows, of which one was not seen", live: live("B+2", "bumper"), sets: []Revision{revision("A", 1), revision("B", 2), revision("B+1", 3), revision("B+2", 4)},
 			recorded: []deploy.Rollout{own("B", 2, open), own("A", 1, done)}},
