@@ -41,7 +41,7 @@ spec:
       interval: 1s
       failureLimit: 20
       expected: {max: 0.01}
-      query: '{{ .AppCustomArgs.metric }}{app="{{ .App.Name }}"}'
+      query: 'last_over_time({{ .AppCustomArgs.metric }}{app="{{ .App.Name }}"}[10m])' # a scrape may fail on a busy machine
 `
 	return files
 }

@@ -147,7 +147,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 // openState takes the data directory for this agent and opens the store. It
 // returns the path of the owner's key, too.
 func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *store.Store, ownerKey string, err error) {
-	unlock, err := lockDataDir(cfg.DataDir)
+	unlock, err := lockDataDir(ctx, cfg.DataDir)
 	if err != nil {
 		return nil, "", err
 	}

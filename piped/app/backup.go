@@ -60,7 +60,7 @@ func Restore(ctx context.Context, cfg *config.Piped, in io.ReadSeeker) (c backup
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return c, fmt.Errorf("read the backup again: %w", err)
 	}
-	unlock, err := lockDataDir(cfg.DataDir)
+	unlock, err := lockDataDir(ctx, cfg.DataDir)
 	if err != nil {
 		return c, err
 	}

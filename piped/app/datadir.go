@@ -1,10 +1,12 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/endpoint"
@@ -34,9 +36,13 @@ func announce(cfg *config.Piped, address, ownerKey string) error {
 	return nil
 }
 
+// lockPatience is how long the lock of an agent that has ended may be held still: by the
+// copies of its file that programs have which it was starting.
+const lockPatience = 5 * time.Second
+
 // lockDataDir makes the data directory and takes it for this process: two
 // agents on one directory would destroy each other's mirrors.
-func lockDataDir(dir string) (unlock func() error, err error) {
+func lockDataDir(ctx context.Context, dir string) (unlock func() error, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w", err)
 	}
@@ -44,8 +50,14 @@ func lockDataDir(dir string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "data directory (spec.dataDir): %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(deploy.Errorf(deploy.Invalid, "another agent uses the data directory %s: stop it, or give this one its own spec.dataDir", dir), file.Close())
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	for syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(deploy.Errorf(deploy.Invalid, "another agent uses the data directory %s: stop it, or give this one its own spec.dataDir", dir), file.Close())
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
 	return file.Close, nil
 }

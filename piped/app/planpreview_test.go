@@ -53,8 +53,7 @@ func (c *client) previewed(command string) *modelv1.PlanPreviewCommandResult {
 		if err == nil && len(resp.GetResults()) == 1 {
 			return resp.GetResults()[0]
 		}
-		if status.Code(err) != codes.NotFound || status.Convert(err).Message() != "Waiting for result of command "+command+" from piped test" &&
-			status.Convert(err).Message() != "Waiting for result of command "+command+" from piped local" {
+		if status.Code(err) != codes.NotFound || !strings.HasPrefix(status.Convert(err).Message(), "Waiting for result of command "+command+" from piped ") {
 			break
 		}
 	}

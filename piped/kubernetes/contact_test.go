@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -65,19 +64,17 @@ func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 // the next one.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	var up atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !up.Load() {
-			panic(http.ErrAbortHandler)
-		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
 	}))
 	defer server.Close()
+	way := &link{down: true}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c, err := NewCluster(ClusterConfig{
 		Name: "test", MasterURL: server.URL, Now: func() time.Time { now = now.Add(time.Second); return now },
-		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &linked{way, next} },
+		Logger:        slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +94,11 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	if got := strings.Count(log.String(), "cannot watch"); got != 1 {
 		t.Errorf("%d lines about the first outage, want 1:\n%s", got, &log)
 	}
-	up.Store(true)
+	way.set(func() { way.down = false })
 	if _, err := c.Capabilities(t.Context()); err != nil {
 		t.Logf("it answers: %v", err)
 	}
-	up.Store(false)
+	way.set(func() { way.down = true })
 	fail()
 	if got := strings.Count(log.String(), "cannot watch"); got != 2 {
 		t.Errorf("%d lines about two outages, want 2:\n%s", got, &log)

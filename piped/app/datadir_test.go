@@ -1,0 +1,29 @@
+package app
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTheLockIsAwaited: what an agent that has ended leaves of its lock for a moment is
+// waited for, as short as that is.
+func TestTheLockIsAwaited(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	unlock, err := lockDataDir(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() {
+		if err := unlock(); err != nil {
+			t.Error(err)
+		}
+	})
+	again, err := lockDataDir(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again(); err != nil {
+		t.Error(err)
+	}
+}
