@@ -18,8 +18,9 @@ import (
 
 // Pack is a pack made by hand, of objects that git itself would not make.
 type Pack struct {
-	body  bytes.Buffer
-	count uint32
+	body     bytes.Buffer
+	deflater *zlib.Writer
+	count    uint32
 	// Announce is the number of objects that the header gives; 0 is the true one.
 	Announce uint32
 }
@@ -45,9 +46,12 @@ func (p *Pack) begin(kind byte, size int64) (offset int64) {
 }
 
 func (p *Pack) deflate(content []byte) {
-	w := zlib.NewWriter(&p.body)
-	_, _ = w.Write(content) // a buffer takes everything
-	_ = w.Close()
+	if p.deflater == nil { // one takes a megabyte, to be cleared
+		p.deflater = zlib.NewWriter(nil)
+	}
+	p.deflater.Reset(&p.body)
+	_, _ = p.deflater.Write(content) // a buffer takes everything
+	_ = p.deflater.Close()
 }
 
 func (p *Pack) add(kind byte, name string, content []byte) (hash string, offset int64) {
