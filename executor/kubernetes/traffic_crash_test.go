@@ -34,7 +34,7 @@ func TestRefusedAndInterrupted(t *testing.T) {
 // before it removes the canary.
 func TestRollbackOfTrafficOnItsWayBack(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic", "primary")
 	l.answer(t, "off")

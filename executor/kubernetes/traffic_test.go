@@ -131,11 +131,11 @@ func TestRefusedRoute(t *testing.T) {
 // for, and only so long.
 func TestStaleRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "stale")
 	l.pass(t, "canary")
 	waited := time.Time{}
-	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not looked at it since it was changed (ResolvedRefs is of generation 2, it has 3); it was not accepted within 4s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
+	l.ends(t, "traffic", deploy.StageFailure, "/gateway (internal) has not looked at it since it was changed (ResolvedRefs is of generation 2, it has 3); it was not accepted within 15s (spec.trafficRouting.httpRoute.verify.timeout); the traffic is shared as before: canary 5%, primary 95%",
 		func(line string) {
 			switch {
 			case strings.Contains(line, "has not looked at it") && waited.IsZero():
@@ -158,7 +158,7 @@ func TestStaleRoute(t *testing.T) {
 // while it is waited for.
 func TestUnreadyCanary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
@@ -169,7 +169,7 @@ func TestUnreadyCanary(t *testing.T) {
 		}
 		return ""
 	})
-	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 4s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, and it takes 2 (readyThreshold 100%)", nil)
+	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 15s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, and it takes 2 (readyThreshold 100%)", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 of 2 pods are available") {
 		t.Errorf("the log does not say what is waited for:\n%s", l.said())
@@ -345,7 +345,7 @@ func TestAnalysisAfterSteps(t *testing.T) {
 // ready as were before; fewer are waited for, and none is not enough.
 func TestTrafficReturns(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
+	l := newTrafficLab(t, impatient, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.awaitEndpoints(t, "web", 4) // the Service selects the canary's, too
@@ -357,7 +357,7 @@ func TestTrafficReturns(t *testing.T) {
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
 	l.ends(t, "back", deploy.StageSuccess, "", nil)
-	if !strings.Contains(l.said(), "Going on after 4s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
+	if !strings.Contains(l.said(), "Going on after 15s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
 		t.Errorf("the log:\n%s", l.said())
 	}
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
@@ -366,12 +366,12 @@ func TestTrafficReturns(t *testing.T) {
 // TestNoPodOfThePrimary: what has no pod gets no more traffic.
 func TestNoPodOfThePrimary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic")
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
-	l.ends(t, "back", deploy.StageFailure, "the primary gets no more traffic, because it was not ready for it within 4s: Service "+l.ns+"/web has no ready endpoint", nil)
+	l.ends(t, "back", deploy.StageFailure, "the primary gets no more traffic, because it was not ready for it within 15s: Service "+l.ns+"/web has no ready endpoint", nil)
 	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
 
@@ -529,7 +529,7 @@ func TestProgressDeadline(t *testing.T) {
 	t.Parallel()
 	manifests := strings.Replace(variantWorkload, "replicas: 2", "replicas: 2, progressDeadlineSeconds: 2", 1)
 	manifests = strings.Replace(manifests, "  replicas: 2, progressDeadlineSeconds: 2", "  replicas: 2\n  progressDeadlineSeconds: 2", 1)
-	l := newTrafficLab(t, strings.Replace(stepsPipeline, "timeout: 4s", "timeout: 10m", 1), manifests+routeManifest)
+	l := newTrafficLab(t, stepsPipeline, manifests+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	_, err := l.client.AppsV1().Deployments(l.ns).Patch(t.Context(), "web-canary", "application/merge-patch+json",
