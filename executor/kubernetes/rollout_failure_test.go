@@ -24,7 +24,7 @@ func TestRolloutsThatFail(t *testing.T) {
 	short := "replicas: 3, progressDeadlineSeconds: 4"
 	runRollouts(t, []rolloutCase{
 		{name: "bad image", before: first, change: web("bad-image", "replicas: 3"), sets: 2,
-			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: ImagePullBackOff: the image cannot be pulled \(web:bad-image\).*`)},
+			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled \(web:bad-image\).*`)},
 		{name: "crash loop", before: first, change: web("crash", "replicas: 3"), sets: 2,
 			want: failing(`new pods do not start: 0 of 3 new pods available, 3 old pods left; pod web-POD, container app: CrashLoopBackOff(?s:.*)`)},
 		{name: "never ready", before: first, change: web("never-ready", short), sets: 2,

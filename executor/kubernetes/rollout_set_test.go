@@ -65,7 +65,7 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 		{name: "blocked by a quota", before: first, prepare: blockPods, change: statefulSet("2", "replicas: 5"),
 			want: "re:FAILURE: StatefulSet NS/web: nothing new can be created: [0-3] of 5 pods updated, [0-3] of 5 available; pods cannot be created: .*exceeded quota: pods.*\nFailed: web: .*"},
 		{name: "bad image", before: first, change: statefulSet("bad-image", "replicas: 3"),
-			want: "re:FAILURE: StatefulSet NS/web: new pods do not start: 1 of 3 pods updated, 2 of 3 available; pod web-2, container app: ImagePullBackOff: the image cannot be pulled .*\nFailed: web: .*"},
+			want: "re:FAILURE: StatefulSet NS/web: new pods do not start: 1 of 3 pods updated, 2 of 3 available; pod web-2, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled .*\nFailed: web: .*"},
 	})
 }
 
@@ -186,6 +186,6 @@ func TestRolloutsOfDaemonSets(t *testing.T) {
 			l.awaitNodes(t, "web", 3)
 		}, want: complete("2 nodes, 2")},
 		{name: "bad image", begin: twoNodes, before: first, change: daemonSet("bad-image", ""),
-			want: "re:FAILURE: DaemonSet NS/web: new pods do not start: updated on 1 of 2 nodes, 1 available; pod web-[0-9a-z]{5}, container app: ImagePullBackOff: the image cannot be pulled .*\nFailed: web: .*"},
+			want: "re:FAILURE: DaemonSet NS/web: new pods do not start: updated on 1 of 2 nodes, 1 available; pod web-[0-9a-z]{5}, container app: (ErrImagePull|ImagePullBackOff): the image cannot be pulled .*\nFailed: web: .*"},
 	})
 }

@@ -35,7 +35,7 @@ func TestObserved(t *testing.T) {
 	}{
 		{name: "Deployment", before: first, change: workloadText(d, "web:2", "replicas: 3"), phase: deploy.RolloutComplete, reason: "3 of 3 pods available", sets: 2},
 		{name: "Deployment with a bad image", before: first, change: workloadText(d, "web:does-not-exist", "replicas: 3"), phase: deploy.RolloutFailed,
-			reason: "container app: ImagePullBackOff: the image cannot be pulled (web:does-not-exist)"},
+			reason: "the image cannot be pulled (web:does-not-exist)"},
 		{name: "Deployment with a quota", before: first, change: workloadText(d, "web:2", "replicas: 3"), prepare: blockPods, phase: deploy.RolloutFailed, reason: "exceeded quota"},
 		{name: "Deployment that is deleted", before: first, change: workloadText(d, "web:never-ready", "replicas: 3"), during: deleteWeb, phase: deploy.RolloutGone},
 		{name: "Deployment with another image by hand", before: first, change: workloadText(d, "web:never-ready", "replicas: 3"), phase: deploy.RolloutSuperseded,
