@@ -165,7 +165,7 @@ func inChild(t *testing.T, program, url, bomb string) (got bombed) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = append(os.Environ(), bombVariable+"="+url+" "+bomb+" "+t.TempDir())
+	cmd.Env = append(os.Environ(), "GOGC=100", bombVariable+"="+url+" "+bomb+" "+t.TempDir())
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {
