@@ -62,7 +62,7 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := prometheustest.StartFor(t, prometheustest.Job{Name: "piped", Target: agent.app.WebAddr(), Rules: []string{rules}})
+	server := prometheustest.StartFor(t, prometheustest.Job{Name: "piped", Target: agent.app.WebAddr(), Rules: []string{rules}, Every: 3 * time.Second})
 	d := agent.mustEnd(appID("web"), repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 
 	query := func(expr string) (n int, err error) {
@@ -71,7 +71,7 @@ func TestMonitoring(t *testing.T) {
 		return len(answer.Result), err
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if n, err := query(`piped_deployments_ended_total{status="SUCCESS"} == 1 and on() count_over_time(up[1m]) > 5`); n == 1 {
+		if n, err := query(`piped_deployments_ended_total{status="SUCCESS"} == 1 and on() count_over_time(up[1m]) > 2`); n == 1 {
 			break
 		} else if time.Now().After(end) {
 			t.Fatalf("Prometheus does not know that a deployment has succeeded: %v", err)

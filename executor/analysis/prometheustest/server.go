@@ -8,6 +8,7 @@ package prometheustest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -25,8 +26,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Scrape is how often a server asks its exporter.
-const Scrape = 100 * time.Millisecond
+// Scrape is how often a server asks its exporter, and how long that may take.
+const Scrape = 500 * time.Millisecond
 
 const (
 	startTimeout = 30 * time.Second
@@ -56,8 +57,9 @@ func Start(t testing.TB, target *Exporter) *Server {
 // Job is what a server scrapes.
 type Job struct {
 	Name   string
-	Target string   // host:port
-	Rules  []string // files with rules, which it evaluates as often as it scrapes
+	Target string        // host:port
+	Rules  []string      // files with rules, which it evaluates as often as it scrapes
+	Every  time.Duration // between scrapes, and at most for one; 0 is Scrape
 }
 
 // StartFor is Start for a target that need be no exporter of this package.
@@ -70,7 +72,7 @@ func StartFor(t testing.TB, job Job) *Server {
 	}
 	for name, text := range map[string]string{
 		"prometheus.yml": fmt.Sprintf("global: {scrape_interval: %[1]s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%[2]s]\n"+
-			"scrape_configs: [{job_name: %[3]s, static_configs: [{targets: [%[4]q]}]}]\n", Scrape, strings.Join(job.Rules, ", "), job.Name, job.Target),
+			"scrape_configs: [{job_name: %[3]s, static_configs: [{targets: [%[4]q]}]}]\n", cmp.Or(job.Every, Scrape), strings.Join(job.Rules, ", "), job.Name, job.Target),
 		"web.yml":  fmt.Sprintf("basic_auth_users: {%s: %q}\n", Username, hash),
 		"username": Username + "\n",
 		"password": Password + "\n",
