@@ -25,7 +25,7 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	r := request{queue: cfg.Trigger.Queue, NewDeployment: store.NewDeployment{Deployment: deploy.Deployment{
 		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: deploy.NameOf(cfg.Name, app.Registration, e.git), Git: e.git, Provider: provider,
 		Labels: cfg.Labels, Trigger: t, Status: deploy.Pending,
-		StatusReason: "The deployment waits to be planned", CreatedAt: now, UpdatedAt: now, Metadata: metadata(cfg),
+		StatusReason: deploy.ReasonToPlan, CreatedAt: now, UpdatedAt: now, Metadata: metadata(cfg),
 	}}}
 	if cfg.PostSync.Chain == nil || t.Kind == deploy.OnChain {
 		return r, nil

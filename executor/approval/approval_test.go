@@ -224,7 +224,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		"no JSON":        {deploy.Stage{Name: "WAIT_APPROVAL", Options: json.RawMessage("{")}, "read the options of WAIT_APPROVAL: unexpected end of JSON input"},
 		"too few people": {deploy.Stage{Name: "WAIT_APPROVAL", Options: json.RawMessage(`{"minApproverNum": -1}`)}, "read the options of WAIT_APPROVAL: minApproverNum -1: expected at least 1"},
-		"broken record":  {deploy.Stage{ID: "s", Metadata: map[string]string{metaRecord: "["}}, "read the approvals of stage s: unexpected end of JSON input"},
+		"broken record":  {deploy.Stage{ID: "s", Metadata: map[string]string{deploy.MetaApprovalRecord: "["}}, "read the approvals of stage s: unexpected end of JSON input"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := New(Config{}).Execute(t.Context(), deploy.StageRun{Stage: c.stage})

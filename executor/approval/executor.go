@@ -63,10 +63,10 @@ func (w *waiting) announce() {
 		until = "until " + d.UTC().Format(time.RFC3339)
 	}
 	if !w.run.Resumed {
-		w.run.Log.Infof("Waiting for %s, %s", w.options.wanted(), until)
+		w.run.Log.Infof("Waiting for %s, %s", w.options.Wanted(), until)
 		return
 	}
-	w.run.Log.Infof("Waiting goes on after a restart of the agent: for %s, %s; %s", w.options.wanted(), until, w.soFar())
+	w.run.Log.Infof("Waiting goes on after a restart of the agent: for %s, %s; %s", w.options.Wanted(), until, w.soFar())
 }
 
 // earlier returns the earlier of two deadlines; zero is none.

@@ -52,7 +52,7 @@ func TestTooLate(t *testing.T) {
 func TestEndedBeforeTheAnswer(t *testing.T) {
 	inBubble(t, "", func(t *testing.T, l *lab) {
 		l.approve("c", "ann")
-		kv, err := record{Approvals: []vote{{By: "ann", Command: "c"}}}.metadata()
+		kv, err := record{deploy.ApprovalRecord{Approvals: []vote{{By: "ann", Command: "c"}}}}.metadata()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,37 +8,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Stage.Metadata, beside deploy.MetaApprovedBy.
-const (
-	metaRejectedBy = "RejectedBy"
-	metaRecord     = "approvalRecord" // JSON of a record: what is decided by
-)
+// metaRejectedBy is a key of Stage.Metadata.
+const metaRejectedBy = "RejectedBy"
 
-// vote is one command that had an effect.
-type vote struct {
-	By      string `json:"by"`
-	Command string `json:"command"`
-	Reason  string `json:"reason,omitempty"`
-}
+type vote = deploy.ApprovalVote
 
 // record is what people have decided about a stage. It is a value: adding a
 // vote makes a new one.
-type record struct {
-	Approvals []vote `json:"approvals,omitempty"` // at most one of each person
-	Rejection *vote  `json:"rejection,omitempty"`
-}
+type record struct{ deploy.ApprovalRecord }
 
-// recordOf reads the record of a stage; a stage without one has no votes.
 func recordOf(stage deploy.Stage) (record, error) {
-	var r record
-	text := stage.Metadata[metaRecord]
-	if text == "" {
-		return r, nil
-	}
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return r, deploy.Errorf(deploy.Internal, "read the approvals of stage %s: %w", stage.ID, err)
-	}
-	return r, nil
+	r, err := stage.ApprovalRecord()
+	return record{r}, err
 }
 
 // metadata is how the record is kept.
@@ -47,7 +28,7 @@ func (r record) metadata() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv := map[string]string{metaRecord: string(text), deploy.MetaApprovedBy: strings.Join(r.approvers(), ", ")}
+	kv := map[string]string{deploy.MetaApprovalRecord: string(text), deploy.MetaApprovedBy: strings.Join(r.approvers(), ", ")}
 	if r.Rejection != nil {
 		kv[metaRejectedBy] = r.Rejection.By
 	}

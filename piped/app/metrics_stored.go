@@ -19,6 +19,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 var (
 	applicationsDesc = describe("applications", "Enabled applications by sync status.", "sync_status")
 	heldDesc         = describe("application_held_seconds", "How long an application has been held at a commit by hand.", "application_id", "app", "commit")
+	approvalDesc     = describe("application_approval_wait_seconds", "How long a deployment of an application has waited for the approval of people.", "application_id", "app")
 	driftedDesc      = describe("drifted_objects", "Objects that differ from Git, by how: missing, changed or extra.", "drift")
 	queueDesc        = describe("queue_length",
 		"Work that is not done: deployments by status, rollouts that are followed, commands, registered events, and the outbox.", "queue")
@@ -41,7 +42,7 @@ type storedFigures struct {
 
 // Describe implements prometheus.Collector.
 func (f *storedFigures) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{applicationsDesc, heldDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, storeDownDesc} {
+	for _, d := range []*prometheus.Desc{applicationsDesc, heldDesc, approvalDesc, driftedDesc, queueDesc, oldestDesc, sizeDesc, writersDesc, storeDownDesc} {
 		out <- d
 	}
 }
@@ -61,6 +62,7 @@ func (f *storedFigures) Collect(out chan<- prometheus.Metric) {
 	gauge(out, sizeDesc, float64(state.SizeBytes))
 	f.collectApplications(ctx, out)
 	f.collectHolds(ctx, out)
+	f.collectApprovals(ctx, out)
 	f.collectDrift(ctx, out)
 	f.collectQueues(ctx, out)
 }
@@ -88,6 +90,20 @@ func (f *storedFigures) collectHolds(ctx context.Context, out chan<- prometheus.
 	}
 	for _, app := range held {
 		gauge(out, heldDesc, secondsSince(app.Hold.Since, f.now()), app.ID, app.Name, app.Hold.Commit.Short())
+	}
+}
+
+// collectApprovals relies on an application having one running deployment at most.
+func (f *storedFigures) collectApprovals(ctx context.Context, out chan<- prometheus.Metric) {
+	running, err := f.store.DeploymentsIn(ctx, deploy.Running)
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(approvalDesc, err)
+		return
+	}
+	for _, d := range running {
+		if w := d.Wait(); w != nil && w.Approval {
+			gauge(out, approvalDesc, secondsSince(w.Since, f.now()), d.ApplicationID, d.ApplicationName)
+		}
 	}
 }
 

@@ -174,6 +174,51 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// waitForApproval brings a pending deployment to a stage that has waited for people since then.
+func waitForApproval(t *testing.T, st *store.Store, id string, since time.Time) {
+	t.Helper()
+	for _, step := range []func(*deploy.Deployment) error{
+		func(d *deploy.Deployment) error {
+			return d.Plan(deploy.Plan{Stages: []deploy.Stage{{ID: "ok", Name: deploy.StageWaitApproval}}}, since)
+		},
+		func(d *deploy.Deployment) error { return d.Start(since) },
+		func(d *deploy.Deployment) error { return d.StartStage("ok", since) },
+	} {
+		if _, err := st.UpdateDeployment(t.Context(), id, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestApprovalWaitMetric: the gauge counts from the start of the stage, and is gone with
+// its end.
+func TestApprovalWaitMetric(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t, nil)
+	server := httptest.NewServer(following(st).handler())
+	t.Cleanup(server.Close)
+	if _, err := st.PutApplication(t.Context(), deploy.Application{ID: "a", Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	d := deploy.Deployment{ID: "d", ApplicationID: "a", ApplicationName: "web", Status: deploy.Pending}
+	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: d}); err != nil {
+		t.Fatal(err)
+	}
+	waitForApproval(t, st, d.ID, time.Now().Add(-time.Hour))
+	const gauge = "piped_application_approval_wait_seconds{app=web,application_id=a}"
+	if got := scrape(t, server.URL)[gauge]; got < 3600 || got > 2*3600 {
+		t.Errorf("%s is %v, want an hour", gauge, got)
+	}
+	if _, err := st.UpdateDeployment(t.Context(), d.ID, func(d *deploy.Deployment) error {
+		return d.FinishStage("ok", deploy.StageSuccess, "", time.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := scrape(t, server.URL)[gauge]; ok {
+		t.Errorf("after the approval, %s is %v", gauge, got)
+	}
+}
+
 // toldOnce returns figures in which each has been told at least once.
 func toldOnce(t *testing.T, st *store.Store) *metrics {
 	t.Helper()
@@ -193,6 +238,7 @@ func toldOnce(t *testing.T, st *store.Store) *metrics {
 	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: back, Hold: &deploy.Hold{Commit: deploy.Commit{Hash: "0123456789"}}}); err != nil {
 		t.Fatal(err)
 	}
+	waitForApproval(t, st, "back", time.Now())
 	m.analyses.asked(t.Context(), "prometheus", time.Now(), nil)
 	m.kubernetes.requests.WithLabelValues("local", verbGet, "2xx")
 	m.kubernetes.duration.WithLabelValues("local", verbGet)

@@ -26,11 +26,16 @@ func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListA
 }
 
 func (s *apiService) listApplications(ctx context.Context, req *apiservice.ListApplicationsRequest) (*apiservice.ListApplicationsResponse, error) {
+	var last map[string]*modelv1.ApplicationDeployment
 	apps, cursor, err := page(req.Limit, func(limit int) ([]deploy.Application, string, error) {
-		return s.store.ListApplications(ctx, store.ApplicationQuery{
+		apps, cursor, err := s.store.ListApplications(ctx, store.ApplicationQuery{
 			Name: req.Name, Kind: req.Kind, Disabled: req.Disabled, Labels: req.Labels, Limit: limit, Cursor: req.Cursor,
 		})
-	}, s.convert.application)
+		if err == nil {
+			last, err = s.lastDeployments(ctx, apps...)
+		}
+		return apps, cursor, err
+	}, func(a deploy.Application) *modelv1.Application { return s.withLast(a, last) })
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +48,15 @@ func (s *apiService) GetApplication(ctx context.Context, req *apiservice.GetAppl
 	if err != nil {
 		return nil, named(err, "Application is not found")
 	}
-	return &apiservice.GetApplicationResponse{Application: s.convert.application(app)}, nil
+	last, err := s.lastDeployments(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	m := s.withLast(app, last)
+	if m.LastFailure, err = s.lastFailure(ctx, app.ID); err != nil {
+		return nil, err
+	}
+	return &apiservice.GetApplicationResponse{Application: m}, nil
 }
 
 // SyncApplication stores the command and returns. Whether the application can

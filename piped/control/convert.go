@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -115,6 +114,7 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 		CompletedAtMs:             millis(d.CompletedAt),
 		DeadlineMs:                millis(d.Deadline),
 		Revision:                  d.Revision,
+		Wait:                      wait(d.Wait()),
 	}
 	if len(d.Metadata) > 0 {
 		m.MetadataV2 = &modelv1.DeploymentMetadata{Shared: &modelv1.DeploymentMetadata_KeyValues{KeyValues: texts(d.Metadata)}}
@@ -142,7 +142,7 @@ func stage(s deploy.Stage) *modelv1.PipelineStage {
 		Options: text(string(s.Options)), SkipOn: text(string(s.SkipOn)), TimeoutMs: s.Timeout.Milliseconds(),
 	}
 	if s.Name == deploy.StageWaitApproval {
-		m.AuthorizedOperators, m.RequiredApprovals = approvals(s.Options)
+		m.AuthorizedOperators, m.RequiredApprovals = approvals(s)
 	}
 	return m
 }
@@ -160,18 +160,14 @@ func operation(s deploy.Stage) modelv1.ManualOperation {
 	return modelv1.ManualOperation_MANUAL_OPERATION_NONE
 }
 
-// approvals reads who may approve, and how many must, from the options of a
-// WAIT_APPROVAL. Options that cannot be read fail the stage itself, with the
-// reason; here they say nothing.
-func approvals(options json.RawMessage) (approvers []string, required int32) {
-	var o struct {
-		Approvers      []string `json:"approvers"`
-		MinApproverNum int32    `json:"minApproverNum"`
-	}
-	if json.Unmarshal(options, &o) != nil {
+// approvals returns who may approve a WAIT_APPROVAL, and how many must. Options that
+// cannot be read fail the stage itself, with the reason; here they say nothing.
+func approvals(s deploy.Stage) (approvers []string, required int32) {
+	o, err := s.ApprovalOptions()
+	if err != nil {
 		return nil, 1
 	}
-	return textList(o.Approvers), max(1, o.MinApproverNum)
+	return textList(o.Approvers), int32(o.MinApproverNum)
 }
 
 // transition names statuses as the wire's enums do; creation has no status

@@ -24,6 +24,13 @@ func filledApplication() deploy.Application {
 	return a
 }
 
+// waitingDeployment is full, and waits for an approval.
+func waitingDeployment() deploy.Deployment {
+	d := filled[deploy.Deployment]()
+	d.Stages[0].Name, d.Stages[0].Status = deploy.StageWaitApproval, deploy.StageRunning
+	return d
+}
+
 // unset returns the fields, in all messages that m holds, that are not set.
 func unset(m protoreflect.Message, path string) []string {
 	var out []string
@@ -75,25 +82,26 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 					"application.cloud_provider":   older,
 					"application.git_path.url":     hosting,
 					"application.adoption_pending": noSource,
+					"application.last_deployment":  "of another row",
+					"application.last_failure":     "of another row",
 				}),
 		},
+		"application's deployment": {message: applicationDeployment(waitingDeployment())},
 		"deployment": {
-			message: testConverter.deployment(filled[deploy.Deployment](), []deploy.Transition{
+			message: testConverter.deployment(waitingDeployment(), []deploy.Transition{
 				{From: "PLANNED", To: "RUNNING", Reason: "started \xff", At: time.UnixMilli(1), StageID: ""},
 			}),
 			expected: merge(commit("deployment.trigger"), map[string]string{
-				"deployment.kind":                        "KUBERNETES is number 0",
-				"deployment.cloud_provider":              older,
-				"deployment.git_path.url":                hosting,
-				"deployment.metadata_v2.plugins":         noSource,
-				"deployment.superseded_by":               noSource,
-				"deployment.retry_of":                    noSource,
-				"deployment.stages.predefined":           noSource,
-				"deployment.stages.retried_count":        "stages are not retried",
-				"deployment.stages.authorized_operators": "only of a stage that waits for approval",
-				"deployment.stages.decisions":            noSource,
-				"deployment.stages.required_approvals":   "only of a stage that waits for approval",
-				"deployment.transitions.stage_id":        "this transition is the deployment's own",
+				"deployment.kind":                 "KUBERNETES is number 0",
+				"deployment.cloud_provider":       older,
+				"deployment.git_path.url":         hosting,
+				"deployment.metadata_v2.plugins":  noSource,
+				"deployment.superseded_by":        noSource,
+				"deployment.retry_of":             noSource,
+				"deployment.stages.predefined":    noSource,
+				"deployment.stages.retried_count": "stages are not retried",
+				"deployment.stages.decisions":     noSource,
+				"deployment.transitions.stage_id": "this transition is the deployment's own",
 			}),
 		},
 		"command": {

@@ -140,7 +140,7 @@ func TestPanicOfAHandlerThatStreams(t *testing.T) {
 	if n := strings.Count(out.String(), "boom"); n != 1 || !strings.Contains(out.String(), "watchless.DeploymentsIn") {
 		t.Errorf("the panic is in the log %d times, want once and with its stack:\n%s", n, out)
 	}
-	if _, err := client.GetStatus(as(t, agent.ReadOnly), &controlv1.GetStatusRequest{}); err != nil {
+	if _, err := client.ListCandidates(as(t, agent.ReadOnly), &controlv1.ListCandidatesRequest{}); err != nil {
 		t.Errorf("the next call failed: %v", err)
 	}
 }

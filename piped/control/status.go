@@ -53,6 +53,10 @@ func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRe
 	for _, r := range state.Receivers {
 		resp.Receivers = append(resp.Receivers, receiverStatus(r))
 	}
+	var err error
+	if resp.Approvals, err = s.approvals(ctx); err != nil && resp.Store.Error == "" {
+		resp.Store.Error = text(err.Error())
+	}
 	return resp, nil
 }
 

@@ -37,11 +37,13 @@ type Store interface {
 	ListRollouts(ctx context.Context, q store.RolloutList) ([]deploy.Rollout, string, error)
 	// Deployment returns a deployment with its stages, Transitions its
 	// transition log, StageLogs its logs by stage ID, StageLogAfter the next blocks
-	// of one of them behind an index, -1 for the beginning.
+	// of one of them behind an index, -1 for the beginning, LastLogIndex the index of
+	// its last block, -1 while there is none.
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	Transitions(ctx context.Context, deploymentID string) ([]deploy.Transition, error)
 	StageLogs(ctx context.Context, deploymentID string) (map[string][]deploy.LogBlock, error)
 	StageLogAfter(ctx context.Context, deploymentID, stageID string, index int64, limit int) ([]deploy.LogBlock, error)
+	LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error)
 	// Places returns which application is where in a repository.
 	Places(ctx context.Context, repoID string) (deploy.Places, error)
 	// Watch tells of what is committed after it returned.

@@ -26,20 +26,33 @@ func newApplicationGet(t *tool) *cobra.Command {
 		Use:   "get",
 		Short: "Show one application.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return query(cmd, t, terminalFormat(cmd), func(ctx context.Context, c *client) (*modelv1.Application, error) {
+			p, err := t.printer(cmd, terminalFormat(cmd))
+			if err != nil {
+				return err
+			}
+			var live *modelv1.LiveState
+			app, err := ask(cmd, t, func(ctx context.Context, c *client) (*modelv1.Application, error) {
 				resp, err := c.GetApplication(ctx, &apiservice.GetApplicationRequest{ApplicationId: id})
 				if err != nil {
 					return nil, unknownApplication(failed("failed to get application", err))
 				}
+				if p.format == formatTable { // the JSON is PipeCD's, which holds nothing of the cluster
+					live = c.liveOf(ctx, id)
+				}
 				return resp.Application, nil
-			}, (*printer).application)
+			})
+			if err != nil {
+				return err
+			}
+			return p.print(app, func(p *printer) error { return p.application(app, live) })
 		},
 	}
 	cmd.Flags().StringVar(&id, "app-id", "", "The application ID.")
 	return required(cmd, "app-id")
 }
 
-func (p *printer) application(a *modelv1.Application) error {
+// application shows one application; live is its live state, nil if that is not known.
+func (p *printer) application(a *modelv1.Application, live *modelv1.LiveState) error {
 	state := colored(a.GetSyncState().GetStatus().String())
 	if a.GetDisabled() {
 		state = colored("DISABLED")
@@ -52,8 +65,11 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"State", state},
 		field{"Since", p.when(a.GetSyncStateSinceMs())},
 		field{"Reason", a.GetSyncState().GetShortReason()},
+		field{"Waits for", p.waits(a.GetLastDeployment().GetWait())},
 		field{"Held", p.held(a.GetHold())},
 		field{"Notice", cell{text: a.GetNotice(), color: yellow}},
+		field{"Health", health(live)},
+		field{"Images", images(live)},
 		field{"Cluster", a.GetPlatformProvider()},
 		field{"Repository", path.GetRepo().GetId()},
 		field{"File", path.GetPath() + "/" + path.GetConfigFilename()},
@@ -61,7 +77,8 @@ func (p *printer) application(a *modelv1.Application) error {
 		field{"Description", a.GetDescription()},
 		field{"Runs commit", a.GetRunningCommit()},
 		field{"Last success", a.GetMostRecentlySuccessfulDeployment().GetDeploymentId()},
-		field{"Last deployment", a.GetMostRecentlyTriggeredDeployment().GetDeploymentId()},
+		field{"Last deployment", p.lastDeployment(a)},
+		field{"Last failure", p.lastFailure(a)},
 		field{"Agent", a.GetPipedId()},
 		field{"Updated", p.when(a.GetUpdatedAt() * 1000)},
 	)
@@ -138,13 +155,15 @@ func newApplicationList(t *tool) *cobra.Command {
 
 // applications is a table of them; limit is how many were asked for.
 func (p *printer) applications(resp *apiservice.ListApplicationsResponse, limit int) error {
-	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("PATH"), flexible("CLUSTER"), fixed("COMMIT"), flexible("HELD"), flexible("LABELS"), fixed("UPDATED"))
+	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("PATH"), flexible("CLUSTER"), fixed("COMMIT"),
+		flexible("LAST DEPLOYMENT"), optional("WAITS FOR"), optional("HELD"), optional("LABELS"), fixed("UPDATED"))
 	for _, a := range resp.GetApplications() {
 		state := colored(a.GetSyncState().GetStatus().String())
 		if a.GetDisabled() {
 			state = colored("DISABLED")
 		}
-		t.add(a.GetId(), a.GetName(), state, a.GetGitPath().GetPath(), a.GetPlatformProvider(), shortHash(a.GetRunningCommit()), p.heldShort(a.GetHold()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
+		t.add(a.GetId(), a.GetName(), state, a.GetGitPath().GetPath(), a.GetPlatformProvider(), shortHash(a.GetRunningCommit()),
+			p.result(a.GetLastDeployment()), p.waits(a.GetLastDeployment().GetWait()), p.heldShort(a.GetHold()), pairs(a.GetLabels()), p.ageSeconds(a.GetUpdatedAt()))
 	}
 	return p.table(t, "No applications.", ifMore(t, limit, resp))
 }

@@ -108,9 +108,19 @@ func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse, limit in
 	t := newTable(fixed("ID"), flexible("APPLICATION"), fixed("STATUS"), fixed("COMMIT"), flexible("SUMMARY"), flexible("REASON"), fixed("CREATED"))
 	for _, d := range resp.GetDeployments() {
 		t.add(d.GetId(), d.GetApplicationName(), deploymentStatus(d.GetStatus()), shortHash(d.GetTrigger().GetCommit().GetHash()),
-			d.GetSummary(), d.GetStatusReason(), p.ageSeconds(d.GetCreatedAt()))
+			d.GetSummary(), p.whyNow(d), p.ageSeconds(d.GetCreatedAt()))
 	}
 	return p.table(t, "No deployments.", ifMore(t, limit, resp))
+}
+
+// whyNow is the reason of a deployment's status, or the people that it waits for.
+func (p *printer) whyNow(d *modelv1.Deployment) cell {
+	if !d.GetWait().GetApproval() {
+		return cell{text: d.GetStatusReason()}
+	}
+	c := p.waits(d.GetWait())
+	c.text = "waits for " + c.text
+	return c
 }
 
 func (p *printer) deployment(d *modelv1.Deployment) error {
@@ -120,6 +130,7 @@ func (p *printer) deployment(d *modelv1.Deployment) error {
 		field{"Application", named(d.GetApplicationName(), d.GetApplicationId())},
 		field{"Status", deploymentStatus(d.GetStatus())},
 		field{"Reason", d.GetStatusReason()},
+		field{"Waits for", p.waits(d.GetWait())},
 		field{"Summary", d.GetSummary()},
 		field{"Commit", strings.TrimSpace(commit.GetHash() + " " + firstLine(commit.GetMessage()))},
 		field{"Ran before", d.GetRunningCommitHash()},

@@ -46,6 +46,7 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 			field{"Newer one refused", cell{text: a.GetConfigError(), color: red}},
 			field{"Applications", syncStates(s.GetSyncStates())},
 		),
+		p.section("Deployments that wait for people", p.approvals(s)),
 		p.section("Queues", p.queues(s)),
 		p.section("Repositories", p.repositories(s)),
 		p.section("Clusters", p.clusters(s)),
@@ -62,6 +63,14 @@ func state(good, problem string) cell {
 		return cell{text: problem, color: red}
 	}
 	return cell{text: good, color: green}
+}
+
+func (p *printer) approvals(s *controlv1.GetStatusResponse) *table {
+	t := newTable(flexible("APPLICATION"), fixed("DEPLOYMENT"), flexible("WAITS FOR"))
+	for _, d := range s.GetApprovals() {
+		t.add(d.GetApplicationName(), d.GetDeploymentId(), p.waits(d.GetWait()))
+	}
+	return t
 }
 
 func (p *printer) queues(s *controlv1.GetStatusResponse) *table {

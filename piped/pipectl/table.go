@@ -11,13 +11,16 @@ import (
 // column is one column of a table. Those that may be cut are shortened when the
 // table is wider than the terminal; IDs and what a next command needs never are.
 type column struct {
-	title string
-	cut   bool
+	title    string
+	cut      bool
+	optional bool
 }
 
-// fixed and flexible make columns that are never cut, and that may be.
+// fixed and flexible make columns that are never cut, and that may be; optional ones that
+// may be cut and are left out while every row is empty there.
 func fixed(title string) column    { return column{title: title} }
 func flexible(title string) column { return column{title: title, cut: true} }
+func optional(title string) column { return column{title: title, cut: true, optional: true} }
 
 // cell is a text in a table, in a colour.
 type cell struct {
@@ -43,11 +46,29 @@ func (t *table) add(values ...any) {
 			c = cell{text: fmt.Sprint(v)}
 		}
 		if c.text = clean(c.text); c.text == "" {
-			c.text = "-"
+			c.text = nothing
 		}
 		row[i] = c
 	}
 	t.rows = append(t.rows, row)
+}
+
+// nothing stands in a table for what is empty.
+const nothing = "-"
+
+// shown returns the table without the optional columns that are empty.
+func (t *table) shown() *table {
+	out := &table{rows: make([][]cell, len(t.rows))}
+	for i, c := range t.columns {
+		if c.optional && !slices.ContainsFunc(t.rows, func(row []cell) bool { return row[i].text != nothing }) {
+			continue
+		}
+		out.columns = append(out.columns, c)
+		for r, row := range t.rows {
+			out.rows[r] = append(out.rows[r], row[i])
+		}
+	}
+	return out
 }
 
 const (
@@ -88,6 +109,7 @@ func (t *table) write(s *screen) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
+	t = t.shown()
 	widths := t.widths(s.width())
 	titles := make([]cell, len(t.columns))
 	for i, c := range t.columns {

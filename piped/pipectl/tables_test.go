@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -84,6 +86,45 @@ func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsRespo
 	}}
 }
 
+// waiting is a deployment that waits for an approval, failure one that failed.
+func waiting() *modelv1.ApplicationDeployment {
+	return &modelv1.ApplicationDeployment{
+		DeploymentId: "d2", Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, Commit: "fedcba9876543210", CreatedAtMs: ago(5 * time.Minute),
+		Wait: &modelv1.DeploymentWait{WaitsFor: "1 approval of jane", SinceMs: ago(4 * time.Minute), StageId: "s1", Approval: true},
+	}
+}
+
+func failure() *modelv1.ApplicationDeployment {
+	return &modelv1.ApplicationDeployment{
+		DeploymentId: "d1", Status: modelv1.DeploymentStatus_DEPLOYMENT_FAILURE, StatusReason: "Stage K8S_SYNC failed: web: ImagePullBackOff", Commit: "0123456789abcdef",
+		CreatedAtMs: ago(4 * time.Hour), CompletedAtMs: ago(3 * time.Hour),
+	}
+}
+
+// An application is shown with what is live of it, or with why that is not known.
+func TestApplicationWithItsHealth(t *testing.T) {
+	tests := map[string]struct {
+		live any
+		want string
+	}{
+		"degraded": {&controlv1.GetLiveStateResponse{LiveState: &modelv1.LiveState{Health: modelv1.Health_HEALTH_DEGRADED, Objects: []*modelv1.LiveObject{
+			{Object: object("Deployment", "api"), Health: modelv1.Health_HEALTH_HEALTHY, Images: []string{"web:2", "api:1"}},
+			{Object: object("Deployment", "web"), Health: modelv1.Health_HEALTH_DEGRADED, HealthReason: "ImagePullBackOff", Images: []string{"web:2"}},
+		}}}, `(?s)Health: +DEGRADED: Deployment shop/web: ImagePullBackOff\nImages: +api:1, web:2\n`},
+		"away":    {status.Error(codes.Unavailable, "cluster dev does not answer"), `Health: +UNKNOWN: cluster dev does not answer\n`},
+		"nothing": {&controlv1.GetLiveStateResponse{LiveState: &modelv1.LiveState{}}, `State: +OUT_OF_SYNC\nCluster:`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := answering(t, map[string][]any{"GetApplication": {&apiservice.GetApplicationResponse{Application: exampleApplication()}}, "GetLiveState": {tc.live}})
+			code, stdout, stderr := server.run(t, "application", "get", "--app-id=app-1", "--output=table")
+			if code != 0 || stderr != "" || !regexp.MustCompile(tc.want).MatchString(stdout) {
+				t.Errorf("exit code %d, stderr %q, stdout does not match %s:\n%s", code, stderr, tc.want, stdout)
+			}
+		})
+	}
+}
+
 // Tables tell what messages hold in the words of people, each command's in a
 // file of its own.
 func TestTables(t *testing.T) {
@@ -101,13 +142,27 @@ func TestTables(t *testing.T) {
 				{Id: "app-2", Name: "a name with \x1b[31mcolour\nand lines", Disabled: true},
 			}},
 		},
+		"application-list-waits": {
+			[]string{"application", "list", "--output=table"}, "ListApplications",
+			&apiservice.ListApplicationsResponse{Applications: []*modelv1.Application{
+				{Id: "app-1", Name: "web", LastDeployment: waiting()},
+				{Id: "app-2", Name: "api", LastDeployment: failure()},
+				{Id: "app-3", Name: "db"},
+			}},
+		},
 		"application-list-cut": { // more does not fit in an answer
 			[]string{"application", "list", "--output=table"}, "ListApplications",
 			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{{Id: "app-1", Name: "web", Description: strings.Repeat("d", 1<<20)}}},
 		},
 		"application-list-empty": {[]string{"application", "list", "--output=table"}, "ListApplications", &apiservice.ListApplicationsResponse{}},
 		"application-get":        {[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: withoutUpdate(exampleApplication())}},
-		"application-get-yaml":   {[]string{"application", "get", "--app-id=app-1", "--output=yaml"}, "GetApplication", &apiservice.GetApplicationResponse{Application: exampleApplication()}},
+		"application-get-failed": {
+			[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: &modelv1.Application{
+				Id: "app-1", Name: "web", LastDeployment: waiting(), LastFailure: failure(),
+				MostRecentlyTriggeredDeployment: &modelv1.ApplicationDeploymentReference{DeploymentId: "d2"},
+			}},
+		},
+		"application-get-yaml": {[]string{"application", "get", "--app-id=app-1", "--output=yaml"}, "GetApplication", &apiservice.GetApplicationResponse{Application: exampleApplication()}},
 		"application-candidates": {
 			[]string{"application", "candidates"}, "ListCandidates",
 			&controlv1.ListCandidatesResponse{Candidates: []*controlv1.Candidate{{
@@ -188,6 +243,10 @@ func TestTables(t *testing.T) {
 			[]string{"deployment", "list", "-o", "table"}, "ListDeployments",
 			&apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{exampleDeployment()}},
 		},
+		"deployment-list-waits": {
+			[]string{"deployment", "list", "-o", "table"}, "ListDeployments",
+			&apiservice.ListDeploymentsResponse{Deployments: []*modelv1.Deployment{{Id: "d2", ApplicationName: "web", Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, StatusReason: "The deployment is running", Wait: waiting().Wait}}},
+		},
 		"deployment-get": {[]string{"deployment", "get", "--deployment-id=d1"}, "GetDeployment", &apiservice.GetDeploymentResponse{Deployment: exampleDeployment()}},
 		"deployment-plan": {
 			[]string{"deployment", "plan", "--app-id=app-1", "--diff"}, "GetPlan",
@@ -228,6 +287,7 @@ func TestTables(t *testing.T) {
 			[]string{"status"}, "GetStatus",
 			&controlv1.GetStatusResponse{
 				Agent:        &controlv1.AgentStatus{PipedId: "piped-1", Name: "main", Disabled: true, Version: "v1", GoVersion: "go1.26.7", ConfigError: "piped.yaml:3: unknown key"},
+				Approvals:    []*controlv1.WaitingDeployment{{DeploymentId: "d2", ApplicationId: "app-1", ApplicationName: "web", Wait: waiting().Wait}},
 				Queues:       []*controlv1.QueueStatus{{Name: "planner", Waiting: 1, Active: 2, Limit: 16, OldestWaitingSinceMs: ago(30 * time.Minute)}, {Name: "commands"}},
 				Repositories: []*controlv1.RepositoryStatus{{Id: "apps", Remote: "git@example.com:apps.git", Branch: "main", Head: "0123456789abcdef", Applications: 12, Error: "host key"}},
 				Clusters: []*controlv1.ClusterStatus{{

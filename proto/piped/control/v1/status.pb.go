@@ -76,7 +76,9 @@ type GetStatusResponse struct {
 	Receivers []*ReceiverStatus `protobuf:"bytes,6,rep,name=receivers,proto3" json:"receivers,omitempty"`
 	// How many enabled applications are in which sync state, in the order of the
 	// enum; states that none is in are left out.
-	SyncStates    []*SyncStateCount `protobuf:"bytes,7,rep,name=sync_states,json=syncStates,proto3" json:"sync_states,omitempty"`
+	SyncStates []*SyncStateCount `protobuf:"bytes,7,rep,name=sync_states,json=syncStates,proto3" json:"sync_states,omitempty"`
+	// Deployments that wait for people, the one that waits longest first.
+	Approvals     []*WaitingDeployment `protobuf:"bytes,8,rep,name=approvals,proto3" json:"approvals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +162,86 @@ func (x *GetStatusResponse) GetSyncStates() []*SyncStateCount {
 	return nil
 }
 
+func (x *GetStatusResponse) GetApprovals() []*WaitingDeployment {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+// A deployment that waits for the approval of people.
+type WaitingDeployment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// Its application.
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// Name of its application.
+	ApplicationName string `protobuf:"bytes,3,opt,name=application_name,json=applicationName,proto3" json:"application_name,omitempty"`
+	// What it waits for.
+	Wait          *v1.DeploymentWait `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingDeployment) Reset() {
+	*x = WaitingDeployment{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingDeployment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingDeployment) ProtoMessage() {}
+
+func (x *WaitingDeployment) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingDeployment.ProtoReflect.Descriptor instead.
+func (*WaitingDeployment) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WaitingDeployment) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *WaitingDeployment) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *WaitingDeployment) GetApplicationName() string {
+	if x != nil {
+		return x.ApplicationName
+	}
+	return ""
+}
+
+func (x *WaitingDeployment) GetWait() *v1.DeploymentWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // How many applications are in a sync state.
 type SyncStateCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,7 +255,7 @@ type SyncStateCount struct {
 
 func (x *SyncStateCount) Reset() {
 	*x = SyncStateCount{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +267,7 @@ func (x *SyncStateCount) String() string {
 func (*SyncStateCount) ProtoMessage() {}
 
 func (x *SyncStateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +280,7 @@ func (x *SyncStateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncStateCount.ProtoReflect.Descriptor instead.
 func (*SyncStateCount) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SyncStateCount) GetStatus() v1.ApplicationSyncStatus {
@@ -242,7 +324,7 @@ type AgentStatus struct {
 
 func (x *AgentStatus) Reset() {
 	*x = AgentStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -254,7 +336,7 @@ func (x *AgentStatus) String() string {
 func (*AgentStatus) ProtoMessage() {}
 
 func (x *AgentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -267,7 +349,7 @@ func (x *AgentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
 func (*AgentStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AgentStatus) GetPipedId() string {
@@ -354,7 +436,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +448,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +461,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -446,7 +528,7 @@ type RepositoryStatus struct {
 
 func (x *RepositoryStatus) Reset() {
 	*x = RepositoryStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +540,7 @@ func (x *RepositoryStatus) String() string {
 func (*RepositoryStatus) ProtoMessage() {}
 
 func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +553,7 @@ func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepositoryStatus.ProtoReflect.Descriptor instead.
 func (*RepositoryStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RepositoryStatus) GetId() string {
@@ -562,7 +644,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +656,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +669,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClusterStatus) GetName() string {
@@ -661,7 +743,7 @@ type WatchProblem struct {
 
 func (x *WatchProblem) Reset() {
 	*x = WatchProblem{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +755,7 @@ func (x *WatchProblem) String() string {
 func (*WatchProblem) ProtoMessage() {}
 
 func (x *WatchProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +768,7 @@ func (x *WatchProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProblem.ProtoReflect.Descriptor instead.
 func (*WatchProblem) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchProblem) GetKind() string {
@@ -727,7 +809,7 @@ type StoreStatus struct {
 
 func (x *StoreStatus) Reset() {
 	*x = StoreStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +821,7 @@ func (x *StoreStatus) String() string {
 func (*StoreStatus) ProtoMessage() {}
 
 func (x *StoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +834,7 @@ func (x *StoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreStatus.ProtoReflect.Descriptor instead.
 func (*StoreStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StoreStatus) GetEngine() string {
@@ -804,7 +886,7 @@ type ReceiverStatus struct {
 
 func (x *ReceiverStatus) Reset() {
 	*x = ReceiverStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[9]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +898,7 @@ func (x *ReceiverStatus) String() string {
 func (*ReceiverStatus) ProtoMessage() {}
 
 func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[9]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +911,7 @@ func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiverStatus.ProtoReflect.Descriptor instead.
 func (*ReceiverStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReceiverStatus) GetName() string {
@@ -895,7 +977,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[10]
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +989,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[10]
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1002,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeadLetter) GetKey() string {
@@ -969,8 +1051,8 @@ var File_piped_control_v1_status_proto protoreflect.FileDescriptor
 
 const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xbc\x03\n" +
+	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\x1a\x1fpiped/model/v1/deployment.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\xff\x03\n" +
 	"\x11GetStatusResponse\x123\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1d.piped.control.v1.AgentStatusR\x05agent\x125\n" +
 	"\x06queues\x18\x02 \x03(\v2\x1d.piped.control.v1.QueueStatusR\x06queues\x12F\n" +
@@ -979,7 +1061,13 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\x05store\x18\x05 \x01(\v2\x1d.piped.control.v1.StoreStatusR\x05store\x12>\n" +
 	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\x12A\n" +
 	"\vsync_states\x18\a \x03(\v2 .piped.control.v1.SyncStateCountR\n" +
-	"syncStates\"s\n" +
+	"syncStates\x12A\n" +
+	"\tapprovals\x18\b \x03(\v2#.piped.control.v1.WaitingDeploymentR\tapprovals\"\xbe\x01\n" +
+	"\x11WaitingDeployment\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12)\n" +
+	"\x10application_name\x18\x03 \x01(\tR\x0fapplicationName\x122\n" +
+	"\x04wait\x18\x04 \x01(\v2\x1e.piped.model.v1.DeploymentWaitR\x04wait\"s\n" +
 	"\x0eSyncStateCount\x12=\n" +
 	"\x06status\x18\x01 \x01(\x0e2%.piped.model.v1.ApplicationSyncStatusR\x06status\x12\"\n" +
 	"\fapplications\x18\x02 \x01(\x05R\fapplications\"\xaa\x02\n" +
@@ -1057,37 +1145,41 @@ func file_piped_control_v1_status_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_status_proto_rawDescData
 }
 
-var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_piped_control_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: piped.control.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 1: piped.control.v1.GetStatusResponse
-	(*SyncStateCount)(nil),        // 2: piped.control.v1.SyncStateCount
-	(*AgentStatus)(nil),           // 3: piped.control.v1.AgentStatus
-	(*QueueStatus)(nil),           // 4: piped.control.v1.QueueStatus
-	(*RepositoryStatus)(nil),      // 5: piped.control.v1.RepositoryStatus
-	(*ClusterStatus)(nil),         // 6: piped.control.v1.ClusterStatus
-	(*WatchProblem)(nil),          // 7: piped.control.v1.WatchProblem
-	(*StoreStatus)(nil),           // 8: piped.control.v1.StoreStatus
-	(*ReceiverStatus)(nil),        // 9: piped.control.v1.ReceiverStatus
-	(*DeadLetter)(nil),            // 10: piped.control.v1.DeadLetter
-	(v1.ApplicationSyncStatus)(0), // 11: piped.model.v1.ApplicationSyncStatus
+	(*WaitingDeployment)(nil),     // 2: piped.control.v1.WaitingDeployment
+	(*SyncStateCount)(nil),        // 3: piped.control.v1.SyncStateCount
+	(*AgentStatus)(nil),           // 4: piped.control.v1.AgentStatus
+	(*QueueStatus)(nil),           // 5: piped.control.v1.QueueStatus
+	(*RepositoryStatus)(nil),      // 6: piped.control.v1.RepositoryStatus
+	(*ClusterStatus)(nil),         // 7: piped.control.v1.ClusterStatus
+	(*WatchProblem)(nil),          // 8: piped.control.v1.WatchProblem
+	(*StoreStatus)(nil),           // 9: piped.control.v1.StoreStatus
+	(*ReceiverStatus)(nil),        // 10: piped.control.v1.ReceiverStatus
+	(*DeadLetter)(nil),            // 11: piped.control.v1.DeadLetter
+	(*v1.DeploymentWait)(nil),     // 12: piped.model.v1.DeploymentWait
+	(v1.ApplicationSyncStatus)(0), // 13: piped.model.v1.ApplicationSyncStatus
 }
 var file_piped_control_v1_status_proto_depIdxs = []int32{
-	3,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
-	4,  // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
-	5,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
-	6,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
-	8,  // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
-	9,  // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
-	2,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
-	11, // 7: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
-	7,  // 8: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
-	10, // 9: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	4,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
+	5,  // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
+	6,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
+	7,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
+	9,  // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
+	10, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
+	3,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
+	2,  // 7: piped.control.v1.GetStatusResponse.approvals:type_name -> piped.control.v1.WaitingDeployment
+	12, // 8: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
+	13, // 9: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	8,  // 10: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
+	11, // 11: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_status_proto_init() }
@@ -1101,7 +1193,7 @@ func file_piped_control_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_status_proto_rawDesc), len(file_piped_control_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -145,7 +145,13 @@ type Application struct {
 	// An ownership decision is awaited before anything is applied.
 	AdoptionPending bool `protobuf:"varint,1005,opt,name=adoption_pending,json=adoptionPending,proto3" json:"adoption_pending,omitempty"`
 	// Set while a user keeps the application at a commit.
-	Hold          *ApplicationHold `protobuf:"bytes,1120,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold *ApplicationHold `protobuf:"bytes,1120,opt,name=hold,proto3" json:"hold,omitempty"`
+	// The last deployment that was created, as it is now; missing before the first, and
+	// when it is kept no longer.
+	LastDeployment *ApplicationDeployment `protobuf:"bytes,1121,opt,name=last_deployment,json=lastDeployment,proto3" json:"last_deployment,omitempty"`
+	// The last deployment that failed, from the moment in which its rollback begins.
+	// Filled for a single application, left out of lists.
+	LastFailure   *ApplicationDeployment `protobuf:"bytes,1122,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +383,120 @@ func (x *Application) GetHold() *ApplicationHold {
 	return nil
 }
 
+func (x *Application) GetLastDeployment() *ApplicationDeployment {
+	if x != nil {
+		return x.LastDeployment
+	}
+	return nil
+}
+
+func (x *Application) GetLastFailure() *ApplicationDeployment {
+	if x != nil {
+		return x.LastFailure
+	}
+	return nil
+}
+
+// How a deployment of an application is.
+type ApplicationDeployment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deployment.
+	DeploymentId string `protobuf:"bytes,1,opt,name=deployment_id,json=deploymentId,proto3" json:"deployment_id,omitempty"`
+	// Status.
+	Status DeploymentStatus `protobuf:"varint,2,opt,name=status,proto3,enum=piped.model.v1.DeploymentStatus" json:"status,omitempty"`
+	// Why it has this status, for a person. Never holds secret values.
+	StatusReason string `protobuf:"bytes,3,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
+	// Commit that it deploys.
+	Commit string `protobuf:"bytes,4,opt,name=commit,proto3" json:"commit,omitempty"`
+	// When it was created, unix milliseconds.
+	CreatedAtMs int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
+	// When it reached a final status, unix milliseconds; 0 before.
+	CompletedAtMs int64 `protobuf:"varint,6,opt,name=completed_at_ms,json=completedAtMs,proto3" json:"completed_at_ms,omitempty"`
+	// What it waits for; missing once it has ended.
+	Wait          *DeploymentWait `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplicationDeployment) Reset() {
+	*x = ApplicationDeployment{}
+	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplicationDeployment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplicationDeployment) ProtoMessage() {}
+
+func (x *ApplicationDeployment) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplicationDeployment.ProtoReflect.Descriptor instead.
+func (*ApplicationDeployment) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApplicationDeployment) GetDeploymentId() string {
+	if x != nil {
+		return x.DeploymentId
+	}
+	return ""
+}
+
+func (x *ApplicationDeployment) GetStatus() DeploymentStatus {
+	if x != nil {
+		return x.Status
+	}
+	return DeploymentStatus_DEPLOYMENT_PENDING
+}
+
+func (x *ApplicationDeployment) GetStatusReason() string {
+	if x != nil {
+		return x.StatusReason
+	}
+	return ""
+}
+
+func (x *ApplicationDeployment) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *ApplicationDeployment) GetCreatedAtMs() int64 {
+	if x != nil {
+		return x.CreatedAtMs
+	}
+	return 0
+}
+
+func (x *ApplicationDeployment) GetCompletedAtMs() int64 {
+	if x != nil {
+		return x.CompletedAtMs
+	}
+	return 0
+}
+
+func (x *ApplicationDeployment) GetWait() *DeploymentWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // A commit that a user keeps an application at, such as by a rollback. Drift is judged
 // against it and self-healing deploys it. A later commit that touches the application, or
 // a sync, ends it.
@@ -400,7 +520,7 @@ type ApplicationHold struct {
 
 func (x *ApplicationHold) Reset() {
 	*x = ApplicationHold{}
-	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	mi := &file_piped_model_v1_application_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +532,7 @@ func (x *ApplicationHold) String() string {
 func (*ApplicationHold) ProtoMessage() {}
 
 func (x *ApplicationHold) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_application_proto_msgTypes[1]
+	mi := &file_piped_model_v1_application_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +545,7 @@ func (x *ApplicationHold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationHold.ProtoReflect.Descriptor instead.
 func (*ApplicationHold) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{1}
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ApplicationHold) GetCommit() string {
@@ -495,7 +615,7 @@ type ApplicationDeploymentReference struct {
 
 func (x *ApplicationDeploymentReference) Reset() {
 	*x = ApplicationDeploymentReference{}
-	mi := &file_piped_model_v1_application_proto_msgTypes[2]
+	mi := &file_piped_model_v1_application_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +627,7 @@ func (x *ApplicationDeploymentReference) String() string {
 func (*ApplicationDeploymentReference) ProtoMessage() {}
 
 func (x *ApplicationDeploymentReference) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_application_proto_msgTypes[2]
+	mi := &file_piped_model_v1_application_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +640,7 @@ func (x *ApplicationDeploymentReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationDeploymentReference.ProtoReflect.Descriptor instead.
 func (*ApplicationDeploymentReference) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{2}
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ApplicationDeploymentReference) GetDeploymentId() string {
@@ -598,7 +718,7 @@ type ApplicationSyncState struct {
 
 func (x *ApplicationSyncState) Reset() {
 	*x = ApplicationSyncState{}
-	mi := &file_piped_model_v1_application_proto_msgTypes[3]
+	mi := &file_piped_model_v1_application_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +730,7 @@ func (x *ApplicationSyncState) String() string {
 func (*ApplicationSyncState) ProtoMessage() {}
 
 func (x *ApplicationSyncState) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_application_proto_msgTypes[3]
+	mi := &file_piped_model_v1_application_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +743,7 @@ func (x *ApplicationSyncState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplicationSyncState.ProtoReflect.Descriptor instead.
 func (*ApplicationSyncState) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{3}
+	return file_piped_model_v1_application_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ApplicationSyncState) GetStatus() ApplicationSyncStatus {
@@ -665,7 +785,7 @@ var File_piped_model_v1_application_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\n" +
-	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\x9d\f\n" +
+	" piped/model/v1/application.proto\x12\x0epiped.model.v1\x1a-piped/model/v1/application_registration.proto\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/deployment.proto\"\xb9\r\n" +
 	"\vApplication\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
@@ -700,13 +820,23 @@ const file_piped_model_v1_application_proto_rawDesc = "" +
 	"\x06notice\x18\xec\a \x01(\tR\x06notice\x12'\n" +
 	"\x0fnotice_since_ms\x18\xee\a \x01(\x03R\rnoticeSinceMs\x12*\n" +
 	"\x10adoption_pending\x18\xed\a \x01(\bR\x0fadoptionPending\x124\n" +
-	"\x04hold\x18\xe0\b \x01(\v2\x1f.piped.model.v1.ApplicationHoldR\x04hold\x1a9\n" +
+	"\x04hold\x18\xe0\b \x01(\v2\x1f.piped.model.v1.ApplicationHoldR\x04hold\x12O\n" +
+	"\x0flast_deployment\x18\xe1\b \x01(\v2%.piped.model.v1.ApplicationDeploymentR\x0elastDeployment\x12I\n" +
+	"\flast_failure\x18\xe2\b \x01(\v2%.piped.model.v1.ApplicationDeploymentR\vlastFailure\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ag\n" +
 	"\x1aDeployTargetsByPluginEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
-	"\x05value\x18\x02 \x01(\v2\x1d.piped.model.v1.DeployTargetsR\x05value:\x028\x01J\x04\b\x03\x10\x04\"\xc1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1d.piped.model.v1.DeployTargetsR\x05value:\x028\x01J\x04\b\x03\x10\x04\"\xb3\x02\n" +
+	"\x15ApplicationDeployment\x12#\n" +
+	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x128\n" +
+	"\x06status\x18\x02 \x01(\x0e2 .piped.model.v1.DeploymentStatusR\x06status\x12#\n" +
+	"\rstatus_reason\x18\x03 \x01(\tR\fstatusReason\x12\x16\n" +
+	"\x06commit\x18\x04 \x01(\tR\x06commit\x12\"\n" +
+	"\rcreated_at_ms\x18\x05 \x01(\x03R\vcreatedAtMs\x12&\n" +
+	"\x0fcompleted_at_ms\x18\x06 \x01(\x03R\rcompletedAtMs\x122\n" +
+	"\x04wait\x18\a \x01(\v2\x1e.piped.model.v1.DeploymentWaitR\x04wait\"\xc1\x01\n" +
 	"\x0fApplicationHold\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12%\n" +
 	"\x0ecommit_message\x18\x02 \x01(\tR\rcommitMessage\x12\x17\n" +
@@ -751,41 +881,48 @@ func file_piped_model_v1_application_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_application_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_piped_model_v1_application_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_piped_model_v1_application_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_piped_model_v1_application_proto_goTypes = []any{
 	(ApplicationSyncStatus)(0),             // 0: piped.model.v1.ApplicationSyncStatus
 	(*Application)(nil),                    // 1: piped.model.v1.Application
-	(*ApplicationHold)(nil),                // 2: piped.model.v1.ApplicationHold
-	(*ApplicationDeploymentReference)(nil), // 3: piped.model.v1.ApplicationDeploymentReference
-	(*ApplicationSyncState)(nil),           // 4: piped.model.v1.ApplicationSyncState
-	nil,                                    // 5: piped.model.v1.Application.LabelsEntry
-	nil,                                    // 6: piped.model.v1.Application.DeployTargetsByPluginEntry
-	(ApplicationKind)(0),                   // 7: piped.model.v1.ApplicationKind
-	(*ApplicationGitPath)(nil),             // 8: piped.model.v1.ApplicationGitPath
-	(*ApplicationRegistration)(nil),        // 9: piped.model.v1.ApplicationRegistration
-	(*DeploymentTrigger)(nil),              // 10: piped.model.v1.DeploymentTrigger
-	(*ArtifactVersion)(nil),                // 11: piped.model.v1.ArtifactVersion
-	(*DeployTargets)(nil),                  // 12: piped.model.v1.DeployTargets
+	(*ApplicationDeployment)(nil),          // 2: piped.model.v1.ApplicationDeployment
+	(*ApplicationHold)(nil),                // 3: piped.model.v1.ApplicationHold
+	(*ApplicationDeploymentReference)(nil), // 4: piped.model.v1.ApplicationDeploymentReference
+	(*ApplicationSyncState)(nil),           // 5: piped.model.v1.ApplicationSyncState
+	nil,                                    // 6: piped.model.v1.Application.LabelsEntry
+	nil,                                    // 7: piped.model.v1.Application.DeployTargetsByPluginEntry
+	(ApplicationKind)(0),                   // 8: piped.model.v1.ApplicationKind
+	(*ApplicationGitPath)(nil),             // 9: piped.model.v1.ApplicationGitPath
+	(*ApplicationRegistration)(nil),        // 10: piped.model.v1.ApplicationRegistration
+	(DeploymentStatus)(0),                  // 11: piped.model.v1.DeploymentStatus
+	(*DeploymentWait)(nil),                 // 12: piped.model.v1.DeploymentWait
+	(*DeploymentTrigger)(nil),              // 13: piped.model.v1.DeploymentTrigger
+	(*ArtifactVersion)(nil),                // 14: piped.model.v1.ArtifactVersion
+	(*DeployTargets)(nil),                  // 15: piped.model.v1.DeployTargets
 }
 var file_piped_model_v1_application_proto_depIdxs = []int32{
-	7,  // 0: piped.model.v1.Application.kind:type_name -> piped.model.v1.ApplicationKind
-	8,  // 1: piped.model.v1.Application.git_path:type_name -> piped.model.v1.ApplicationGitPath
-	5,  // 2: piped.model.v1.Application.labels:type_name -> piped.model.v1.Application.LabelsEntry
-	3,  // 3: piped.model.v1.Application.most_recently_successful_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
-	3,  // 4: piped.model.v1.Application.most_recently_triggered_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
-	4,  // 5: piped.model.v1.Application.sync_state:type_name -> piped.model.v1.ApplicationSyncState
-	6,  // 6: piped.model.v1.Application.deploy_targets_by_plugin:type_name -> piped.model.v1.Application.DeployTargetsByPluginEntry
-	9,  // 7: piped.model.v1.Application.registration:type_name -> piped.model.v1.ApplicationRegistration
-	2,  // 8: piped.model.v1.Application.hold:type_name -> piped.model.v1.ApplicationHold
-	10, // 9: piped.model.v1.ApplicationDeploymentReference.trigger:type_name -> piped.model.v1.DeploymentTrigger
-	11, // 10: piped.model.v1.ApplicationDeploymentReference.versions:type_name -> piped.model.v1.ArtifactVersion
-	0,  // 11: piped.model.v1.ApplicationSyncState.status:type_name -> piped.model.v1.ApplicationSyncStatus
-	12, // 12: piped.model.v1.Application.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 0: piped.model.v1.Application.kind:type_name -> piped.model.v1.ApplicationKind
+	9,  // 1: piped.model.v1.Application.git_path:type_name -> piped.model.v1.ApplicationGitPath
+	6,  // 2: piped.model.v1.Application.labels:type_name -> piped.model.v1.Application.LabelsEntry
+	4,  // 3: piped.model.v1.Application.most_recently_successful_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
+	4,  // 4: piped.model.v1.Application.most_recently_triggered_deployment:type_name -> piped.model.v1.ApplicationDeploymentReference
+	5,  // 5: piped.model.v1.Application.sync_state:type_name -> piped.model.v1.ApplicationSyncState
+	7,  // 6: piped.model.v1.Application.deploy_targets_by_plugin:type_name -> piped.model.v1.Application.DeployTargetsByPluginEntry
+	10, // 7: piped.model.v1.Application.registration:type_name -> piped.model.v1.ApplicationRegistration
+	3,  // 8: piped.model.v1.Application.hold:type_name -> piped.model.v1.ApplicationHold
+	2,  // 9: piped.model.v1.Application.last_deployment:type_name -> piped.model.v1.ApplicationDeployment
+	2,  // 10: piped.model.v1.Application.last_failure:type_name -> piped.model.v1.ApplicationDeployment
+	11, // 11: piped.model.v1.ApplicationDeployment.status:type_name -> piped.model.v1.DeploymentStatus
+	12, // 12: piped.model.v1.ApplicationDeployment.wait:type_name -> piped.model.v1.DeploymentWait
+	13, // 13: piped.model.v1.ApplicationDeploymentReference.trigger:type_name -> piped.model.v1.DeploymentTrigger
+	14, // 14: piped.model.v1.ApplicationDeploymentReference.versions:type_name -> piped.model.v1.ArtifactVersion
+	0,  // 15: piped.model.v1.ApplicationSyncState.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	15, // 16: piped.model.v1.Application.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_application_proto_init() }
@@ -802,7 +939,7 @@ func file_piped_model_v1_application_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_application_proto_rawDesc), len(file_piped_model_v1_application_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -237,7 +237,9 @@ type Deployment struct {
 	// runs.
 	DeadlineMs int64 `protobuf:"varint,1007,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
 	// Rises by one with every change of this record, from 1.
-	Revision      int64 `protobuf:"varint,1008,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,1008,opt,name=revision,proto3" json:"revision,omitempty"`
+	// What it waits for; missing once it has ended.
+	Wait          *DeploymentWait `protobuf:"bytes,1009,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +527,86 @@ func (x *Deployment) GetRevision() int64 {
 	return 0
 }
 
+func (x *Deployment) GetWait() *DeploymentWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// What a deployment that has not ended waits for.
+type DeploymentWait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What for, for a person, such as `1 approval of jane`. Never holds secret values.
+	WaitsFor string `protobuf:"bytes,1,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Since when, unix milliseconds.
+	SinceMs int64 `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	// The stage that runs; empty while none does.
+	StageId string `protobuf:"bytes,3,opt,name=stage_id,json=stageId,proto3" json:"stage_id,omitempty"`
+	// It waits for people: ApproveStage or RejectStage ends that.
+	Approval      bool `protobuf:"varint,4,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeploymentWait) Reset() {
+	*x = DeploymentWait{}
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeploymentWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeploymentWait) ProtoMessage() {}
+
+func (x *DeploymentWait) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeploymentWait.ProtoReflect.Descriptor instead.
+func (*DeploymentWait) Descriptor() ([]byte, []int) {
+	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DeploymentWait) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *DeploymentWait) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *DeploymentWait) GetStageId() string {
+	if x != nil {
+		return x.StageId
+	}
+	return ""
+}
+
+func (x *DeploymentWait) GetApproval() bool {
+	if x != nil {
+		return x.Approval
+	}
+	return false
+}
+
 // Values shared between the stages of a deployment.
 type DeploymentMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -538,7 +620,7 @@ type DeploymentMetadata struct {
 
 func (x *DeploymentMetadata) Reset() {
 	*x = DeploymentMetadata{}
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[1]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +632,7 @@ func (x *DeploymentMetadata) String() string {
 func (*DeploymentMetadata) ProtoMessage() {}
 
 func (x *DeploymentMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[1]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +645,7 @@ func (x *DeploymentMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentMetadata.ProtoReflect.Descriptor instead.
 func (*DeploymentMetadata) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{1}
+	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DeploymentMetadata) GetShared() *DeploymentMetadata_KeyValues {
@@ -604,7 +686,7 @@ type DeploymentTrigger struct {
 
 func (x *DeploymentTrigger) Reset() {
 	*x = DeploymentTrigger{}
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[2]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +698,7 @@ func (x *DeploymentTrigger) String() string {
 func (*DeploymentTrigger) ProtoMessage() {}
 
 func (x *DeploymentTrigger) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[2]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +711,7 @@ func (x *DeploymentTrigger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentTrigger.ProtoReflect.Descriptor instead.
 func (*DeploymentTrigger) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{2}
+	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DeploymentTrigger) GetCommit() *Commit {
@@ -742,7 +824,7 @@ type PipelineStage struct {
 
 func (x *PipelineStage) Reset() {
 	*x = PipelineStage{}
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[3]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +836,7 @@ func (x *PipelineStage) String() string {
 func (*PipelineStage) ProtoMessage() {}
 
 func (x *PipelineStage) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[3]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +849,7 @@ func (x *PipelineStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineStage.ProtoReflect.Descriptor instead.
 func (*PipelineStage) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{3}
+	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PipelineStage) GetId() string {
@@ -956,7 +1038,7 @@ type DeploymentMetadata_KeyValues struct {
 
 func (x *DeploymentMetadata_KeyValues) Reset() {
 	*x = DeploymentMetadata_KeyValues{}
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[7]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1050,7 @@ func (x *DeploymentMetadata_KeyValues) String() string {
 func (*DeploymentMetadata_KeyValues) ProtoMessage() {}
 
 func (x *DeploymentMetadata_KeyValues) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_model_v1_deployment_proto_msgTypes[7]
+	mi := &file_piped_model_v1_deployment_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1063,7 @@ func (x *DeploymentMetadata_KeyValues) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentMetadata_KeyValues.ProtoReflect.Descriptor instead.
 func (*DeploymentMetadata_KeyValues) Descriptor() ([]byte, []int) {
-	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{1, 0}
+	return file_piped_model_v1_deployment_proto_rawDescGZIP(), []int{2, 0}
 }
 
 func (x *DeploymentMetadata_KeyValues) GetKeyValues() map[string]string {
@@ -995,7 +1077,7 @@ var File_piped_model_v1_deployment_proto protoreflect.FileDescriptor
 
 const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\n" +
-	"\x1fpiped/model/v1/deployment.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/transition.proto\"\xb5\x0f\n" +
+	"\x1fpiped/model/v1/deployment.proto\x12\x0epiped.model.v1\x1a\x1bpiped/model/v1/common.proto\x1a\x1fpiped/model/v1/transition.proto\"\xea\x0f\n" +
 	"\n" +
 	"Deployment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
@@ -1039,7 +1121,8 @@ const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\x0fcompleted_at_ms\x18\xee\a \x01(\x03R\rcompletedAtMs\x12 \n" +
 	"\vdeadline_ms\x18\xef\a \x01(\x03R\n" +
 	"deadlineMs\x12\x1b\n" +
-	"\brevision\x18\xf0\a \x01(\x03R\brevision\x1a9\n" +
+	"\brevision\x18\xf0\a \x01(\x03R\brevision\x123\n" +
+	"\x04wait\x18\xf1\a \x01(\v2\x1e.piped.model.v1.DeploymentWaitR\x04wait\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ag\n" +
@@ -1048,7 +1131,12 @@ const file_piped_model_v1_deployment_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1d.piped.model.v1.DeployTargetsR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05J\x04\b\x17\x10\x18\"\xb6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x04\x10\x05J\x04\b\x17\x10\x18\"\x7f\n" +
+	"\x0eDeploymentWait\x12\x1b\n" +
+	"\twaits_for\x18\x01 \x01(\tR\bwaitsFor\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x19\n" +
+	"\bstage_id\x18\x03 \x01(\tR\astageId\x12\x1a\n" +
+	"\bapproval\x18\x04 \x01(\bR\bapproval\"\xb6\x03\n" +
 	"\x12DeploymentMetadata\x12D\n" +
 	"\x06shared\x18\x01 \x01(\v2,.piped.model.v1.DeploymentMetadata.KeyValuesR\x06shared\x12I\n" +
 	"\aplugins\x18\x02 \x03(\v2/.piped.model.v1.DeploymentMetadata.PluginsEntryR\aplugins\x1a\xa4\x01\n" +
@@ -1134,61 +1222,63 @@ func file_piped_model_v1_deployment_proto_rawDescGZIP() []byte {
 }
 
 var file_piped_model_v1_deployment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_piped_model_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_piped_model_v1_deployment_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_piped_model_v1_deployment_proto_goTypes = []any{
 	(DeploymentStatus)(0),                // 0: piped.model.v1.DeploymentStatus
 	(StageStatus)(0),                     // 1: piped.model.v1.StageStatus
 	(*Deployment)(nil),                   // 2: piped.model.v1.Deployment
-	(*DeploymentMetadata)(nil),           // 3: piped.model.v1.DeploymentMetadata
-	(*DeploymentTrigger)(nil),            // 4: piped.model.v1.DeploymentTrigger
-	(*PipelineStage)(nil),                // 5: piped.model.v1.PipelineStage
-	nil,                                  // 6: piped.model.v1.Deployment.LabelsEntry
-	nil,                                  // 7: piped.model.v1.Deployment.DeployTargetsByPluginEntry
-	nil,                                  // 8: piped.model.v1.Deployment.MetadataEntry
-	(*DeploymentMetadata_KeyValues)(nil), // 9: piped.model.v1.DeploymentMetadata.KeyValues
-	nil,                                  // 10: piped.model.v1.DeploymentMetadata.PluginsEntry
-	nil,                                  // 11: piped.model.v1.DeploymentMetadata.KeyValues.KeyValuesEntry
-	nil,                                  // 12: piped.model.v1.PipelineStage.MetadataEntry
-	(ApplicationKind)(0),                 // 13: piped.model.v1.ApplicationKind
-	(*ApplicationGitPath)(nil),           // 14: piped.model.v1.ApplicationGitPath
-	(*ArtifactVersion)(nil),              // 15: piped.model.v1.ArtifactVersion
-	(*Transition)(nil),                   // 16: piped.model.v1.Transition
-	(TriggerKind)(0),                     // 17: piped.model.v1.TriggerKind
-	(*Commit)(nil),                       // 18: piped.model.v1.Commit
-	(SyncStrategy)(0),                    // 19: piped.model.v1.SyncStrategy
-	(ManualOperation)(0),                 // 20: piped.model.v1.ManualOperation
-	(*StageDecision)(nil),                // 21: piped.model.v1.StageDecision
-	(*DeployTargets)(nil),                // 22: piped.model.v1.DeployTargets
+	(*DeploymentWait)(nil),               // 3: piped.model.v1.DeploymentWait
+	(*DeploymentMetadata)(nil),           // 4: piped.model.v1.DeploymentMetadata
+	(*DeploymentTrigger)(nil),            // 5: piped.model.v1.DeploymentTrigger
+	(*PipelineStage)(nil),                // 6: piped.model.v1.PipelineStage
+	nil,                                  // 7: piped.model.v1.Deployment.LabelsEntry
+	nil,                                  // 8: piped.model.v1.Deployment.DeployTargetsByPluginEntry
+	nil,                                  // 9: piped.model.v1.Deployment.MetadataEntry
+	(*DeploymentMetadata_KeyValues)(nil), // 10: piped.model.v1.DeploymentMetadata.KeyValues
+	nil,                                  // 11: piped.model.v1.DeploymentMetadata.PluginsEntry
+	nil,                                  // 12: piped.model.v1.DeploymentMetadata.KeyValues.KeyValuesEntry
+	nil,                                  // 13: piped.model.v1.PipelineStage.MetadataEntry
+	(ApplicationKind)(0),                 // 14: piped.model.v1.ApplicationKind
+	(*ApplicationGitPath)(nil),           // 15: piped.model.v1.ApplicationGitPath
+	(*ArtifactVersion)(nil),              // 16: piped.model.v1.ArtifactVersion
+	(*Transition)(nil),                   // 17: piped.model.v1.Transition
+	(TriggerKind)(0),                     // 18: piped.model.v1.TriggerKind
+	(*Commit)(nil),                       // 19: piped.model.v1.Commit
+	(SyncStrategy)(0),                    // 20: piped.model.v1.SyncStrategy
+	(ManualOperation)(0),                 // 21: piped.model.v1.ManualOperation
+	(*StageDecision)(nil),                // 22: piped.model.v1.StageDecision
+	(*DeployTargets)(nil),                // 23: piped.model.v1.DeployTargets
 }
 var file_piped_model_v1_deployment_proto_depIdxs = []int32{
-	13, // 0: piped.model.v1.Deployment.kind:type_name -> piped.model.v1.ApplicationKind
-	14, // 1: piped.model.v1.Deployment.git_path:type_name -> piped.model.v1.ApplicationGitPath
-	6,  // 2: piped.model.v1.Deployment.labels:type_name -> piped.model.v1.Deployment.LabelsEntry
-	7,  // 3: piped.model.v1.Deployment.deploy_targets_by_plugin:type_name -> piped.model.v1.Deployment.DeployTargetsByPluginEntry
-	4,  // 4: piped.model.v1.Deployment.trigger:type_name -> piped.model.v1.DeploymentTrigger
-	15, // 5: piped.model.v1.Deployment.versions:type_name -> piped.model.v1.ArtifactVersion
+	14, // 0: piped.model.v1.Deployment.kind:type_name -> piped.model.v1.ApplicationKind
+	15, // 1: piped.model.v1.Deployment.git_path:type_name -> piped.model.v1.ApplicationGitPath
+	7,  // 2: piped.model.v1.Deployment.labels:type_name -> piped.model.v1.Deployment.LabelsEntry
+	8,  // 3: piped.model.v1.Deployment.deploy_targets_by_plugin:type_name -> piped.model.v1.Deployment.DeployTargetsByPluginEntry
+	5,  // 4: piped.model.v1.Deployment.trigger:type_name -> piped.model.v1.DeploymentTrigger
+	16, // 5: piped.model.v1.Deployment.versions:type_name -> piped.model.v1.ArtifactVersion
 	0,  // 6: piped.model.v1.Deployment.status:type_name -> piped.model.v1.DeploymentStatus
-	5,  // 7: piped.model.v1.Deployment.stages:type_name -> piped.model.v1.PipelineStage
-	8,  // 8: piped.model.v1.Deployment.metadata:type_name -> piped.model.v1.Deployment.MetadataEntry
-	3,  // 9: piped.model.v1.Deployment.metadata_v2:type_name -> piped.model.v1.DeploymentMetadata
-	16, // 10: piped.model.v1.Deployment.transitions:type_name -> piped.model.v1.Transition
-	17, // 11: piped.model.v1.Deployment.trigger_kind:type_name -> piped.model.v1.TriggerKind
-	9,  // 12: piped.model.v1.DeploymentMetadata.shared:type_name -> piped.model.v1.DeploymentMetadata.KeyValues
-	10, // 13: piped.model.v1.DeploymentMetadata.plugins:type_name -> piped.model.v1.DeploymentMetadata.PluginsEntry
-	18, // 14: piped.model.v1.DeploymentTrigger.commit:type_name -> piped.model.v1.Commit
-	19, // 15: piped.model.v1.DeploymentTrigger.sync_strategy:type_name -> piped.model.v1.SyncStrategy
-	1,  // 16: piped.model.v1.PipelineStage.status:type_name -> piped.model.v1.StageStatus
-	12, // 17: piped.model.v1.PipelineStage.metadata:type_name -> piped.model.v1.PipelineStage.MetadataEntry
-	20, // 18: piped.model.v1.PipelineStage.available_operation:type_name -> piped.model.v1.ManualOperation
-	21, // 19: piped.model.v1.PipelineStage.decisions:type_name -> piped.model.v1.StageDecision
-	22, // 20: piped.model.v1.Deployment.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
-	11, // 21: piped.model.v1.DeploymentMetadata.KeyValues.keyValues:type_name -> piped.model.v1.DeploymentMetadata.KeyValues.KeyValuesEntry
-	9,  // 22: piped.model.v1.DeploymentMetadata.PluginsEntry.value:type_name -> piped.model.v1.DeploymentMetadata.KeyValues
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	6,  // 7: piped.model.v1.Deployment.stages:type_name -> piped.model.v1.PipelineStage
+	9,  // 8: piped.model.v1.Deployment.metadata:type_name -> piped.model.v1.Deployment.MetadataEntry
+	4,  // 9: piped.model.v1.Deployment.metadata_v2:type_name -> piped.model.v1.DeploymentMetadata
+	17, // 10: piped.model.v1.Deployment.transitions:type_name -> piped.model.v1.Transition
+	18, // 11: piped.model.v1.Deployment.trigger_kind:type_name -> piped.model.v1.TriggerKind
+	3,  // 12: piped.model.v1.Deployment.wait:type_name -> piped.model.v1.DeploymentWait
+	10, // 13: piped.model.v1.DeploymentMetadata.shared:type_name -> piped.model.v1.DeploymentMetadata.KeyValues
+	11, // 14: piped.model.v1.DeploymentMetadata.plugins:type_name -> piped.model.v1.DeploymentMetadata.PluginsEntry
+	19, // 15: piped.model.v1.DeploymentTrigger.commit:type_name -> piped.model.v1.Commit
+	20, // 16: piped.model.v1.DeploymentTrigger.sync_strategy:type_name -> piped.model.v1.SyncStrategy
+	1,  // 17: piped.model.v1.PipelineStage.status:type_name -> piped.model.v1.StageStatus
+	13, // 18: piped.model.v1.PipelineStage.metadata:type_name -> piped.model.v1.PipelineStage.MetadataEntry
+	21, // 19: piped.model.v1.PipelineStage.available_operation:type_name -> piped.model.v1.ManualOperation
+	22, // 20: piped.model.v1.PipelineStage.decisions:type_name -> piped.model.v1.StageDecision
+	23, // 21: piped.model.v1.Deployment.DeployTargetsByPluginEntry.value:type_name -> piped.model.v1.DeployTargets
+	12, // 22: piped.model.v1.DeploymentMetadata.KeyValues.keyValues:type_name -> piped.model.v1.DeploymentMetadata.KeyValues.KeyValuesEntry
+	10, // 23: piped.model.v1.DeploymentMetadata.PluginsEntry.value:type_name -> piped.model.v1.DeploymentMetadata.KeyValues
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_piped_model_v1_deployment_proto_init() }
@@ -1204,7 +1294,7 @@ func file_piped_model_v1_deployment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_model_v1_deployment_proto_rawDesc), len(file_piped_model_v1_deployment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

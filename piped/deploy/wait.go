@@ -1,0 +1,120 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ApprovalOptions are the own options of a WAIT_APPROVAL stage.
+type ApprovalOptions struct {
+	Approvers      []string `json:"approvers"` // subjects; empty is anyone
+	MinApproverNum int      `json:"minApproverNum"`
+}
+
+// ApprovalOptions reads the options of a WAIT_APPROVAL stage. Without a number it needs
+// one approval, as in PipeCD.
+func (s *Stage) ApprovalOptions() (o ApprovalOptions, err error) {
+	if len(s.Options) > 0 {
+		if err := json.Unmarshal(s.Options, &o); err != nil {
+			return o, Errorf(Invalid, "read the options of %s: %w", s.Name, err)
+		}
+	}
+	if o.MinApproverNum < 0 {
+		return o, Errorf(Invalid, "read the options of %s: minApproverNum %d: expected at least 1", s.Name, o.MinApproverNum)
+	}
+	o.MinApproverNum = max(1, o.MinApproverNum) // as in PipeCD
+	return o, nil
+}
+
+// MetaApprovalRecord is the key of the Stage.Metadata that holds an ApprovalRecord as JSON.
+const MetaApprovalRecord = "approvalRecord"
+
+// ApprovalRecord is what people have decided about a WAIT_APPROVAL stage.
+type ApprovalRecord struct {
+	Approvals []ApprovalVote `json:"approvals,omitempty"` // at most one of each person
+	Rejection *ApprovalVote  `json:"rejection,omitempty"`
+}
+
+// ApprovalVote is one command that had an effect.
+type ApprovalVote struct {
+	By      string `json:"by"`
+	Command string `json:"command"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// ApprovalRecord reads what has been decided about the stage; a stage without a record
+// has no votes.
+func (s *Stage) ApprovalRecord() (r ApprovalRecord, err error) {
+	text := s.Metadata[MetaApprovalRecord]
+	if text == "" {
+		return r, nil
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, Errorf(Internal, "read the approvals of stage %s: %w", s.ID, err)
+	}
+	return r, nil
+}
+
+// Wanted says how many approvals of whom are wanted, such as "1 approval of jane".
+func (o ApprovalOptions) Wanted() string {
+	text := fmt.Sprintf("%d approvals", o.MinApproverNum)
+	if o.MinApproverNum == 1 {
+		text = "1 approval"
+	}
+	if len(o.Approvers) == 0 {
+		return text + " of anyone"
+	}
+	return text + " of " + strings.Join(o.Approvers, ", ")
+}
+
+// without returns what is wanted after the approvals of r.
+func (o ApprovalOptions) without(r ApprovalRecord) ApprovalOptions {
+	o.MinApproverNum = max(0, o.MinApproverNum-len(r.Approvals))
+	o.Approvers = slices.DeleteFunc(slices.Clone(o.Approvers), func(name string) bool {
+		return slices.ContainsFunc(r.Approvals, func(v ApprovalVote) bool { return v.By == name })
+	})
+	return o
+}
+
+// ReasonToPlan is the status reason of a deployment that the planner has not seen.
+const ReasonToPlan = "The deployment waits to be planned"
+
+// Wait is what a deployment that has not ended waits for.
+type Wait struct {
+	For      string // such as "1 approval of jane"
+	Since    time.Time
+	StageID  string // the stage that runs; "" while none does
+	Approval bool   // it waits for people
+}
+
+// Wait returns what d waits for, nil if it has ended.
+func (d *Deployment) Wait() *Wait {
+	switch d.Status {
+	case Pending:
+		w := &Wait{For: strings.TrimPrefix(d.StatusReason, "Waiting for "), Since: d.CreatedAt}
+		if d.StatusReason == ReasonToPlan {
+			w.For = "its plan"
+		}
+		return w
+	case Planned:
+		return &Wait{For: "a free slot", Since: d.UpdatedAt}
+	}
+	i := slices.IndexFunc(d.Stages, func(s Stage) bool { return s.Status == StageRunning })
+	if i < 0 || d.Status.Completed() {
+		return nil
+	}
+	stage := &d.Stages[i]
+	w := &Wait{For: "stage " + stage.Name, Since: stage.StartedAt, StageID: stage.ID}
+	if stage.Name != StageWaitApproval {
+		return w
+	}
+	o, err := stage.ApprovalOptions()
+	r, recordErr := stage.ApprovalRecord()
+	if err == nil && recordErr == nil { // else the stage itself fails with the reason
+		w.For, w.Approval = o.without(r).Wanted(), true
+	}
+	return w
+}
