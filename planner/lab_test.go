@@ -1,8 +1,10 @@
 package planner
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -46,6 +48,7 @@ type lab struct {
 	stop  context.CancelFunc
 	ended chan error
 	scan  time.Duration // 0 is the default
+	said  bytes.Buffer  // what was logged, to be read when nothing runs
 	ahead atomic.Int64  // by how much the planner's clock was set forward
 }
 
@@ -79,7 +82,7 @@ func (l *lab) read(_ context.Context, git deploy.GitPath, commit string) (*sourc
 
 func (l *lab) start() {
 	p := New(Config{
-		Store: l.store, Now: l.now, ScanEvery: l.scan, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Store: l.store, Now: l.now, ScanEvery: l.scan, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(l.t.Output(), &l.said), nil)),
 		Sources: load(func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			return l.load(ctx, git, commit)
 		}),

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,8 +58,8 @@ func TestOldestFirst(t *testing.T) {
 	})
 }
 
-// TestFailedPlanMakesRoom: a deployment that cannot be planned is no obstacle to
-// the next one.
+// TestFailedPlanMakesRoom: a deployment that cannot be planned is a warning in the log and
+// no obstacle to the next one.
 func TestFailedPlanMakesRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
@@ -74,6 +75,11 @@ func TestFailedPlanMakesRoom(t *testing.T) {
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"a FAILURE", "b PLANNED"}, l.statuses("a", "b")); diff != "" {
 			t.Errorf("deployments (-want +got):\n%s", diff)
+		}
+		l.shutdown()
+		failed := regexp.MustCompile(`level=WARN msg="deployment not planned" .*deployment=a .*status=FAILURE reason="[^"]*web/d.yaml:3: expected an object"`)
+		if log := l.said.String(); !failed.MatchString(log) || strings.Count(log, "level=WARN") != 1 {
+			t.Errorf("the failure is not the only warning in the log:\n%s", log)
 		}
 	})
 }

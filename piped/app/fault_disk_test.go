@@ -3,8 +3,11 @@ package app
 import (
 	"bytes"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
+	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
 // disk is the agent's disk, which can be full.
@@ -81,8 +85,23 @@ func newDisk(t *testing.T, dir string) disk {
 	return smallDisk{dir}
 }
 
+// readiness is what an agent answers to /readyz: the status code and the text.
+func readiness(t *testing.T, agent *agenttest.Agent) (int, string) {
+	t.Helper()
+	resp, err := http.Get("http://" + agent.WebAddress + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
 // TestFaultDiskFull lets the disk run full during a rollout, under the database
-// and under the mirror.
+// and under the mirror. While it is full, readiness, status and answers say so.
 func TestFaultDiskFull(t *testing.T) {
 	t.Parallel()
 	binary := buildAgent(t)
@@ -106,7 +125,22 @@ func TestFaultDiskFull(t *testing.T) {
 			if status.Code(err) != codes.Unavailable {
 				t.Errorf("a sync that cannot be stored: %v, want Unavailable", err)
 			}
+			if _, small := disk.(smallDisk); small && !strings.Contains(err.Error(), "disk is full") { // what the client's hint goes by
+				t.Errorf("a sync on a full disk: %v", err)
+			}
+			eventually(t, "the agent is not ready, and says that it cannot write", func() bool {
+				code, text := readiness(t, process)
+				return code == http.StatusServiceUnavailable && strings.Contains(text, "free space")
+			})
+			state, err := s.agent.control.GetStatus(s.agent.ctx, &controlv1.GetStatusRequest{})
+			if err != nil || !strings.Contains(state.GetStore().GetError(), "free space") {
+				t.Errorf("the status says of the store: %q, %v", state.GetStore().GetError(), err)
+			}
 			disk.empty(t, process)
+			eventually(t, "the agent is ready again", func() bool {
+				code, _ := readiness(t, process)
+				return code == http.StatusOK
+			})
 			s.mustHaveLostNothing(t, calm)
 		})
 	}

@@ -201,3 +201,20 @@ func TestOddAnswers(t *testing.T) {
 		})
 	}
 }
+
+// An agent that cannot store anything answers, so the hint says what to do about its disk.
+func TestHintOnAFullDisk(t *testing.T) {
+	const full, away = "Hint: the agent's disk is full: free space", "Hint: the agent does not answer"
+	tests := map[string]string{
+		"store the command: database or disk is full (13)":                                                full,
+		"write to the data directory /data: write /data/probe: no space left on device: free space there": full,
+		"the agent is shutting down: call again once it is back":                                          away,
+	}
+	for message, want := range tests {
+		server := answering(t, map[string][]any{"SyncApplication": {status.Error(codes.Unavailable, message)}})
+		code, _, stderr := server.run(t, "application", "sync", "--app-id=app-1")
+		if code == 0 || !strings.Contains(stderr, message) || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, stderr %q, want the message and %q", code, stderr, want)
+		}
+	}
+}
