@@ -86,6 +86,10 @@ func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsRespo
 	}}
 }
 
+func held() *modelv1.ApplicationHold {
+	return &modelv1.ApplicationHold{Commit: "0123456789abcdef", HeldBy: "jane", SinceMs: ago(5 * time.Minute), Reason: "broken"}
+}
+
 // waiting is a deployment that waits for an approval, failure one that failed.
 func waiting() *modelv1.ApplicationDeployment {
 	return &modelv1.ApplicationDeployment{
@@ -137,7 +141,7 @@ func TestTables(t *testing.T) {
 			[]string{"application", "list", "--output=table", "--limit=2"}, "ListApplications",
 			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{
 				{Id: "app-1", Name: "web", PlatformProvider: "dev", RunningCommit: "0123456789abcdef", Labels: map[string]string{"env": "dev"},
-					GitPath: &modelv1.ApplicationGitPath{Path: "shop/web"}, Hold: &modelv1.ApplicationHold{Commit: "0123456789abcdef", HeldBy: "jane", SinceMs: ago(5 * time.Minute), Reason: "broken"},
+					GitPath: &modelv1.ApplicationGitPath{Path: "shop/web"}, Hold: held(),
 					SyncState: &modelv1.ApplicationSyncState{Status: modelv1.ApplicationSyncStatus_SYNCED}, UpdatedAt: ago(3*time.Hour) / 1000},
 				{Id: "app-2", Name: "a name with \x1b[31mcolour\nand lines", Disabled: true},
 			}},
@@ -158,7 +162,7 @@ func TestTables(t *testing.T) {
 		"application-get":        {[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: withoutUpdate(exampleApplication())}},
 		"application-get-failed": {
 			[]string{"application", "get", "--app-id=app-1", "--output=table"}, "GetApplication", &apiservice.GetApplicationResponse{Application: &modelv1.Application{
-				Id: "app-1", Name: "web", LastDeployment: waiting(), LastFailure: failure(),
+				Id: "app-1", Name: "web", LastDeployment: waiting(), LastFailure: failure(), Hold: held(),
 				MostRecentlyTriggeredDeployment: &modelv1.ApplicationDeploymentReference{DeploymentId: "d2"},
 			}},
 		},
@@ -173,7 +177,7 @@ func TestTables(t *testing.T) {
 		"application-drift": {
 			[]string{"application", "drift", "--app-id=app-1", "--diff", "--refresh"}, "GetDriftReport",
 			&controlv1.GetDriftReportResponse{Report: &modelv1.DriftReport{
-				ApplicationId: "app-1", ApplicationName: "web", Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Commit: "0123456789abcdef", ComparedObjects: 3,
+				ApplicationId: "app-1", ApplicationName: "web", Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Commit: "0123456789abcdef", ComparedObjects: 3, Hold: held(),
 				IncompleteReason: "metrics.k8s.io does not answer", UndeployedCommits: []string{"fedcba9876543210", "edcba98"},
 				Objects: []*modelv1.ObjectDrift{
 					{Object: object("ConfigMap", "old"), Kind: modelv1.DriftKind_DRIFT_KIND_EXTRA, Note: "prune is off: a sync leaves it"},
