@@ -20,9 +20,8 @@ func (s *apiService) withLast(a deploy.Application, last map[string]*modelv1.App
 		return m
 	}
 	m.LastDeployment = last[a.LastTriggered.DeploymentID]
-	active := last[a.ActiveID].GetWait()
-	if a.LastTriggered.DeploymentID != a.ActiveID && active.GetApproval() && m.LastDeployment.GetWait() != nil {
-		m.LastDeployment.Wait.WaitsFor = fmt.Sprintf("deployment %s, which waits for %s", text(a.ActiveID), active.WaitsFor)
+	if active := last[a.ActiveID]; a.LastTriggered.DeploymentID != a.ActiveID && active.GetWait() != nil && m.LastDeployment.GetWait() != nil {
+		m.LastDeployment.Wait.WaitsFor = fmt.Sprintf("the deployment of commit %s, which waits for %s", deploy.ShortHash(active.Commit), active.Wait.WaitsFor)
 	}
 	return m
 }

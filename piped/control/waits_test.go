@@ -142,7 +142,7 @@ func TestWaitForApproval(t *testing.T) {
 
 	agent.Deployment("d2", app, "")
 	got := shownTwice(t, agent, app.ID).LastDeployment
-	if got.DeploymentId != "d2" || got.Wait.WaitsFor != "deployment d1, which waits for 1 approval of jane" || got.Wait.Approval {
+	if got.DeploymentId != "d2" || got.Wait.WaitsFor != "the deployment of commit 0123456, which waits for 1 approval of jane" || got.Wait.Approval {
 		t.Errorf("a deployment behind it waits for %v", got)
 	}
 }
