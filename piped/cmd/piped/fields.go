@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -24,39 +26,97 @@ func (c *checker) fields(t tree, o manifest.Object) []string {
 		return nil
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
-	all := []error{err}
-	if unknown, ok := runtime.AsStrictDecodingError(err); ok {
-		all = unknown.Errors()
-	}
 	var out []string
-	for _, err := range all {
-		if err != nil {
-			out = append(out, fieldLine(t, o, typed, err))
+	if unknown, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, err := range unknown.Errors() {
+			out = append(out, unknownLine(t, o, typed, err))
+		}
+	} else if err != nil {
+		read := func(v any) error {
+			object, _ := v.(map[string]any)
+			return runtime.DefaultUnstructuredConverter.FromUnstructured(object, reflect.New(reflect.TypeOf(typed).Elem()).Interface())
+		}
+		for _, f := range unreadable(o.Object, "", read) {
+			out = append(out, fmt.Sprintf("%s: %s %s: %s: %s", placeOf(t, o, f.path), o.GetKind(), o.GetName(), f.path, f.problem))
 		}
 	}
 	return out
 }
 
+// misread is a field whose value is of another type than its kind has there.
+type misread struct{ path, problem string }
+
+// unreadable returns the innermost fields of a value that read refuses. It reads each one
+// without the others, because the errors do not name fields.
+func unreadable(value any, path string, read func(any) error) (out []misread) {
+	err := read(value)
+	if err == nil {
+		return nil
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if read(map[string]any{}) == nil {
+				out = append(out, unreadable(v[key], strings.TrimPrefix(path+"."+key, "."), func(v any) error { return read(map[string]any{key: v}) })...)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if read([]any{}) == nil {
+				out = append(out, unreadable(item, fmt.Sprintf("%s[%d]", path, i), func(v any) error { return read([]any{v}) })...)
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = []misread{{path, expectation(err, value)}}
+	}
+	return out
+}
+
+// wanted finds in an error of the converter what Go wants, expected are these types in words.
+var (
+	wanted   = regexp.MustCompile(`^(?:unrecognized type: |cannot convert \w+ to |cannot restore )(string|int|uint|bool|float|slice|map|struct)`)
+	expected = map[string]string{
+		"string": "a string", "int": "an integer", "uint": "an integer", "bool": "true or false", "float": "a number",
+		"slice": "a list", "map": "a mapping", "struct": "a mapping",
+	}
+)
+
+func expectation(err error, found any) string {
+	m := wanted.FindStringSubmatch(err.Error())
+	text, jsonErr := json.Marshal(found)
+	if m == nil || jsonErr != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("expected %s, found %s", expected[m[1]], text[:min(len(text), 60)])
+}
+
+// placeOf returns the file and line of a field of an object, those of the object where the
+// field's are not known.
+func placeOf(t tree, o manifest.Object, path string) manifest.Origin {
+	at := o.Origin
+	if data, err := fs.ReadFile(t.fsys, at.File); err == nil && at.Line > 0 {
+		if line := manifest.FieldLine(data, at.Line, path); line > 0 {
+			at.Line = line
+		}
+	}
+	return at
+}
+
 var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
 
-// fieldLine describes an error about a field of an object, with the file and line.
-func fieldLine(t tree, o manifest.Object, typed runtime.Object, err error) string {
+// unknownLine describes an error about a field that an object's kind does not have.
+func unknownLine(t tree, o manifest.Object, typed runtime.Object, err error) string {
 	what := fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
 	m := unknownField.FindStringSubmatch(err.Error())
 	if m == nil {
 		return fmt.Sprintf("%s: %s: cannot be read as %s %s: %v", o.Origin, what, o.GetAPIVersion(), o.GetKind(), err)
 	}
-	at := o.Origin
-	if data, err := fs.ReadFile(t.fsys, at.File); err == nil && at.Line > 0 {
-		if line := manifest.FieldLine(data, at.Line, m[1]); line > 0 {
-			at.Line = line
-		}
-	}
 	parent, key := "", m[1]
 	if i := strings.LastIndex(m[1], "."); i >= 0 {
 		parent, key = m[1][:i], m[1][i+1:]
 	}
-	return fmt.Sprintf("%s: %s: %s: %s %s has no such field%s", at, what, m[1], o.GetAPIVersion(), o.GetKind(),
+	return fmt.Sprintf("%s: %s: %s: %s %s has no such field%s", placeOf(t, o, m[1]), what, m[1], o.GetAPIVersion(), o.GetKind(),
 		strict.Suggest(key, fieldsAt(reflect.TypeOf(typed), parent)))
 }
 
