@@ -24,7 +24,8 @@ type contact struct {
 
 	mu    sync.Mutex
 	last  Contact
-	clock clock // of the API server
+	said  time.Time // since when the outage lasts that was logged last
+	clock clock     // of the API server
 }
 
 // wrap returns a transport that notes what comes of the requests to next.
@@ -73,6 +74,17 @@ func (c *Cluster) Contact() Contact {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()
 	return c.contact.last
+}
+
+// outage reports whether the cluster does not answer, and whether the caller is the first
+// to ask since that is so: the one who logs it.
+func (c *Cluster) outage() (lasts, first bool) {
+	c.contact.mu.Lock()
+	defer c.contact.mu.Unlock()
+	since := c.contact.last.FailingSince
+	lasts, first = !since.IsZero(), !c.contact.said.Equal(since)
+	c.contact.said = since
+	return lasts, lasts && first
 }
 
 // Watched returns how many kinds of object are watched, and how many objects there

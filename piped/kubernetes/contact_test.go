@@ -60,8 +60,8 @@ func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 	check("once it does not answer", false, "refused", since)
 }
 
-// An outage of the cluster is one line in the log, not one for each kind, and so is
-// the next one.
+// An outage of the cluster is one line in the log, not one for each kind and one for the
+// Lease, and so is the next one.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -81,6 +81,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	}
 	defer c.Close()
 	controller := NewController(c)
+	lease := NewStoreLease(StoreLeaseConfig{Cluster: c, PipedID: "test", StoreID: "store", Logger: c.log, Now: time.Now, Changed: func() {}})
 	fail := func() {
 		_, err := c.Capabilities(t.Context())
 		for _, kind := range []string{"pods", "deployments", "configmaps"} {
@@ -88,10 +89,11 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 			w.resource.Resource = kind
 			w.failed(t.Context(), nil, fmt.Errorf("%s: %w", kind, err))
 		}
+		lease.failed(err)
 	}
 	fail()
 	fail()
-	if got := strings.Count(log.String(), "cannot watch"); got != 1 {
+	if got := strings.Count(log.String(), "level=WARN"); got != 1 {
 		t.Errorf("%d lines about the first outage, want 1:\n%s", got, &log)
 	}
 	way.set(func() { way.down = false })
@@ -100,7 +102,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	}
 	way.set(func() { way.down = true })
 	fail()
-	if got := strings.Count(log.String(), "cannot watch"); got != 2 {
+	if got := strings.Count(log.String(), "level=WARN"); got != 2 {
 		t.Errorf("%d lines about two outages, want 2:\n%s", got, &log)
 	}
 }

@@ -66,7 +66,6 @@ type Controller struct {
 	mu      sync.Mutex
 	watches map[string]*Watch
 	pending []func(context.Context) // to be started by Run
-	outage  time.Time               // since when the outage lasts that was logged last
 	added   chan struct{}
 }
 
@@ -287,18 +286,14 @@ func (w *Watch) ByIndex(index, value string) ([]any, error) {
 // inOutage reports whether err is one of an outage of the whole cluster, which it
 // logs once, not once for each kind that is watched.
 func (c *Controller) inOutage(ctx context.Context, err error) bool {
-	since := c.cluster.Contact().FailingSince
-	if since.IsZero() || !deploy.IsKind(err, deploy.Unavailable) {
-		return false
+	if ctx.Err() != nil || !deploy.IsKind(err, deploy.Unavailable) {
+		return ctx.Err() != nil // the end of the agent is not worth a line either
 	}
-	c.mu.Lock()
-	logged := c.outage.Equal(since)
-	c.outage = since
-	c.mu.Unlock()
-	if !logged && ctx.Err() == nil {
+	lasts, first := c.cluster.outage()
+	if first {
 		c.log.WarnContext(ctx, "cannot watch anything in the cluster, will try again", "error", err)
 	}
-	return true
+	return lasts
 }
 
 // failed logs why the cluster cannot be watched, once per reason.

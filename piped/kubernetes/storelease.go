@@ -149,7 +149,7 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 			LeaseNamespace, LeaseName(l.PipedID), err, grant(err)))
 		return l.RenewEvery
 	default:
-		l.say(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
+		l.failed(err)
 	}
 	if err != nil || other != nil {
 		return l.RetryEvery
@@ -176,6 +176,14 @@ func (l *StoreLease) settle(problem error) {
 		l.Logger.Info("the Lease of the other agent has expired; this agent manages the cluster now")
 	}
 	l.Changed()
+}
+
+// failed logs why the Lease cannot be renewed; an outage of the whole cluster only if
+// nothing else has logged that.
+func (l *StoreLease) failed(err error) {
+	if lasts, first := l.Cluster.outage(); !lasts || first {
+		l.say(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
+	}
 }
 
 // say logs a warning when it is another than the last one.
