@@ -118,12 +118,23 @@ func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, comm
 
 // allowed returns the credentials for a remote whose host is allowed.
 func (r *Remotes) allowed(a address, remote string) (Auth, error) {
-	ep := a.endpoint
-	if ep.Protocol == "file" {
-		return Auth{}, deploy.Errorf(deploy.Invalid, "%s is a path of the agent's machine; expected https, ssh or user@host:path", a.text)
+	if err := r.hostAllowed(a); err != nil {
+		return Auth{}, err
 	}
 	r.mu.Lock()
-	hosts, auth := r.hosts, r.auth
+	auth := r.auth
+	r.mu.Unlock()
+	return auth(remote)
+}
+
+// hostAllowed refuses a remote whose host is not allowed, or not that way.
+func (r *Remotes) hostAllowed(a address) error {
+	ep := a.endpoint
+	if ep.Protocol == "file" {
+		return deploy.Errorf(deploy.Invalid, "%s is a path of the agent's machine; expected https, ssh or user@host:path", a.text)
+	}
+	r.mu.Lock()
+	hosts := r.hosts
 	r.mu.Unlock()
 	host := strings.ToLower(strings.Trim(ep.Host, "[]"))
 	names := []string{host, net.JoinHostPort(host, fmt.Sprint(ep.Port))}
@@ -136,11 +147,11 @@ func (r *Remotes) allowed(a address, remote string) (Auth, error) {
 	}
 	switch {
 	case !known:
-		return Auth{}, deploy.Errorf(deploy.Invalid, "the host %s is not allowed; add it to git.remoteHosts of the agent, or copy what is needed into this repository", host)
+		return deploy.Errorf(deploy.Invalid, "the host %s is not allowed; add it to git.remoteHosts of the agent, or copy what is needed into this repository", host)
 	case ep.Protocol == "http" && !plain && !loopback(host):
-		return Auth{}, deploy.Errorf(deploy.Invalid, "%s is reached without encryption; use https or ssh, or allow http://%s in git.remoteHosts of the agent", a.text, host)
+		return deploy.Errorf(deploy.Invalid, "%s is reached without encryption; use https or ssh, or allow http://%s in git.remoteHosts of the agent", a.text, host)
 	}
-	return auth(remote)
+	return nil
 }
 
 func loopback(host string) bool {

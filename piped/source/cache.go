@@ -21,8 +21,8 @@ type outcome struct {
 	source *Source // nil with an error
 	err    error
 	size   int64 // of the text of the source, or of the error
-	// chart is the configuration of an application with a chart, and capabilities
-	// identify what that chart saw of the cluster.
+	// chart is the configuration of an application with charts, and capabilities
+	// identify what these saw of the cluster.
 	chart        *config.Application
 	capabilities string
 	// fixed reports that loading again would give the same.

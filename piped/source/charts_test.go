@@ -177,3 +177,34 @@ func TestChartsThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestChartsOfKustomizations: what a chart in a kustomization sees of the cluster may
+// change while the commit stays the same.
+func TestChartsOfKustomizations(t *testing.T) {
+	r, err := helm.New(helm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := loader(files(
+		"apps/web/app.pipecd.yaml", head+"  name: web\n  input: {kustomizeOptions: {enable-helm: \"\"}}\n",
+		"apps/web/kustomization.yaml", "namespace: shop\nhelmCharts: [{name: web, releaseName: one}]\n",
+		"apps/web/charts/web/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 1.0.0\n",
+		"apps/web/charts/web/templates/all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Namespace }}-on-{{ .Capabilities.KubeVersion.Minor }}\"}\n",
+	), 1<<20)
+	charts := &counted{Renderer: r}
+	l.Charts = charts
+	seen := helm.Capabilities{KubeVersion: "v1.30.0"}
+	l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
+	for i, want := range []string{"shop-on-30", "shop-on-30", "shop-on-31"} {
+		if i == 2 {
+			seen.KubeVersion = "v1.31.0"
+		}
+		s, err := l.Load(t.Context(), at, "c1")
+		if err != nil || s.Objects[0].GetName() != want {
+			t.Errorf("load %d: got %v, %v, want %s", i, s, err, want)
+		}
+	}
+	if charts.renderings != 2 {
+		t.Errorf("%d renderings for two clusters", charts.renderings)
+	}
+}

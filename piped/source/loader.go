@@ -162,7 +162,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor, Warnings: warnings(r, redactor)}
 		o = outcome{source: s, size: r.bytes, fixed: true}
 	}
-	if cfg.Kubernetes.Input.HelmChart != nil {
+	if r.capabilities != "" {
 		o.chart, o.capabilities = cfg, r.capabilities
 	}
 	return o

@@ -98,11 +98,17 @@ func fingerprint(name string, c helm.Capabilities) string {
 
 func (l *Loader) kustomize(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
 	l.once.Do(func() { l.builder = kustomize.New(l.Remotes, kustomize.DefaultLimits()) })
-	r, err := l.builder.Build(ctx, kustomize.Request{Tree: files, Dir: at.Dir, Options: cfg.Kubernetes.Input.KustomizeBuild()})
+	req := kustomize.Request{Tree: files, Dir: at.Dir, Options: cfg.Kubernetes.Input.KustomizeBuild()}
+	seen := ""
+	if req.Options.Helm && l.Charts != nil {
+		req.Charts, req.Capabilities = l.Charts, l.capabilities(ctx, at, cfg)
+		seen = fingerprint(l.name(ctx, at, cfg), req.Capabilities)
+	}
+	r, err := l.builder.Build(ctx, req)
 	if err == nil && len(r.Objects) == 0 {
 		err = deploy.Errorf(deploy.Invalid, "%s: the kustomization declares no objects; expected resources or generators", at.ConfigPath())
 	}
-	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, warnings: r.Warnings}, err
+	return rendered{objects: r.Objects, bytes: r.Bytes, remote: r.Remote, capabilities: seen, warnings: r.Warnings}, err
 }
 
 // hasKustomization reports whether a kustomization stands in a directory.

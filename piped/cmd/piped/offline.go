@@ -22,6 +22,11 @@ func (offline) At(context.Context, string, string) (fs.FS, string, error) {
 	return nil, "", deploy.Errorf(deploy.Unavailable, "%w", errOffline)
 }
 
+// File implements kustomize.Remotes.
+func (offline) File(context.Context, string, int64) ([]byte, error) {
+	return nil, deploy.Errorf(deploy.Unavailable, "%w", errOffline)
+}
+
 // RoundTrip implements http.RoundTripper.
 func (offline) RoundTrip(*http.Request) (*http.Response, error) { return nil, errOffline }
 

@@ -1,9 +1,11 @@
 package kubernetes
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/c785c783/piped/piped/config/strict"
@@ -17,6 +19,12 @@ type KustomizeBuild struct {
 	// KeepOrder leaves the objects in the order in which they are named; they are
 	// sorted by kind otherwise, unless the kustomization says how.
 	KeepOrder bool
+	// Helm lets a kustomization name charts.
+	Helm bool
+	// KubeVersion and APIVersions are what these charts see of the cluster in place
+	// of what they name themselves; "" and none leave it to them.
+	KubeVersion string
+	APIVersions []string
 }
 
 // KustomizeBuild returns what the options ask for. What is not honoured was
@@ -50,12 +58,21 @@ func kustomizeBuild(options map[string]string) (build KustomizeBuild, problems m
 			default:
 				problems[flag] = fmt.Sprintf("expected legacy or none, found %q", value)
 			}
-		case "enable-helm", "helm-command":
-			problems[flag] = "charts inside of a kustomization are not rendered; use input.helmChart, or commit what helm template gives"
+		case "enable-helm":
+			enabled, err := strconv.ParseBool(cmp.Or(value, "true"))
+			if err != nil {
+				problems[flag] = fmt.Sprintf("expected true, false or no value, found %q", value)
+			}
+			build.Helm = enabled
+		case "helm-kube-version":
+			build.KubeVersion = value
+		case "helm-api-versions":
+			build.APIVersions = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+		case "helm-command", "helm-debug": // completeKustomize warns
 		case "enable-alpha-plugins", "enable-exec", "enable-star", "network", "network-name", "mount", "env", "as-current-user":
 			problems[flag] = "plugins, containers and programs are never run; use what Kustomize has built in, or SCRIPT_RUN"
 		default:
-			problems[flag] = "not a flag that is honoured here; expected load-restrictor or reorder"
+			problems[flag] = "not a flag that is honoured here; expected load-restrictor, reorder, enable-helm, helm-kube-version or helm-api-versions"
 		}
 	}
 	return build, problems
@@ -66,5 +83,10 @@ func (in *Input) completeKustomize(d *strict.Document) {
 	_, problems := kustomizeBuild(in.KustomizeOptions)
 	for flag, why := range problems {
 		d.Problemf("input.kustomizeOptions."+flag, "%s", why)
+	}
+	for flag := range in.KustomizeOptions {
+		if slices.Contains([]string{"helm-command", "helm-debug"}, strings.ReplaceAll(flag, "_", "-")) {
+			d.Warnf("input.kustomizeOptions."+flag, "has no effect: the agent renders charts itself")
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (r *rendering) capabilities() (*common.Capabilities, error) {
 	}
 	parsed, err := common.ParseKubeVersion(version)
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "input.helmOptions.kubeVersion: %q is not a version of Kubernetes, such as v1.36.0: %w", version, err)
+		return nil, deploy.Errorf(deploy.Invalid, "%s: %q is not a version of Kubernetes, such as v1.36.0: %w", r.option("kubeVersion"), version, err)
 	}
 	caps.KubeVersion = *parsed
 	return caps, nil

@@ -44,7 +44,11 @@ func (r *rendering) chart(ctx context.Context) (*chart.Chart, error) {
 	if !fs.ValidPath(dir) {
 		return nil, deploy.Errorf(deploy.Invalid, "input.helmChart.path: %q leads out of the repository", want.Path)
 	}
-	return r.treeChart(ctx, place{tree: r.Tree, dir: dir}, "input.helmChart.path: "+dir)
+	label := "input.helmChart.path: " + dir
+	if r.Template != nil {
+		label = dir
+	}
+	return r.treeChart(ctx, place{tree: r.Tree, dir: dir}, label)
 }
 
 func (r *rendering) gitChart(ctx context.Context, remote, ref, name string) (*chart.Chart, error) {

@@ -67,3 +67,15 @@ func byHook(a, b manifest.Hook) int {
 	place := map[manifest.HookPhase]int{manifest.HookPre: 0, manifest.HookPost: 1, manifest.HookOther: 2}
 	return cmp.Or(place[a.Phase]-place[b.Phase], cmp.Compare(a.Weight, b.Weight))
 }
+
+// leavesOut reports whether an object is a hook or test that is not wanted.
+func (t *Template) leavesOut(o manifest.Object, hooks []manifest.Hook) bool {
+	if len(hooks) == 0 {
+		return false
+	}
+	test := false
+	for event := range words(o.GetAnnotations()[annotationHook]) {
+		test = test || event == "test" || event == "test-success"
+	}
+	return t.NoHooks || t.NoTests && test
+}

@@ -17,8 +17,8 @@ import (
 )
 
 // objects returns the objects of a chart's crds/ and of what its templates
-// rendered to.
-func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
+// rendered to, as a template prints them unless it is nil.
+func objects(c *chart.Chart, rendered []output, limit int64, as *Template) (Result, error) {
 	var result Result
 	add := func(name, text string) ([]manifest.Object, error) {
 		if result.Bytes += int64(len(text)); result.Bytes > limit {
@@ -27,6 +27,9 @@ func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
 		return parseRendered(name, text)
 	}
 	for _, f := range crds(c) {
+		if as != nil && !as.CRDs {
+			break
+		}
 		more, err := add(f.name, f.text)
 		if err != nil {
 			return Result{}, err
@@ -41,6 +44,12 @@ func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
 		}
 		for _, o := range more {
 			at := hooksOf(o)
+			if as != nil {
+				if as.leavesOut(o, at) {
+					continue
+				}
+				at = nil
+			}
 			if len(at) == 0 {
 				own = append(own, o)
 			}
@@ -58,7 +67,7 @@ func objects(c *chart.Chart, rendered []output, limit int64) (Result, error) {
 	slices.SortStableFunc(own, byKind)
 	slices.SortStableFunc(hooks, func(a, b manifest.Object) int { return cmp.Or(byHook(a.Hook, b.Hook), byKind(a, b)) })
 	result.Objects = slices.Concat(result.Objects, own, hooks)
-	if len(result.Objects) == 0 {
+	if len(result.Objects) == 0 && as == nil {
 		return Result{}, deploy.Errorf(deploy.Invalid, "it renders to no objects with these values")
 	}
 	return result, nil

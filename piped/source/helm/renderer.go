@@ -30,6 +30,22 @@ type Request struct {
 	Namespace string
 	// Capabilities are used where the options set none.
 	Capabilities Capabilities
+
+	// Values, unless nil, returns files of values in place of those of the options,
+	// the one that counts last. It gets the values.yaml of the chart, which may be
+	// empty.
+	Values func(own []byte) ([][]byte, error)
+	// Template, unless nil, asks for what helm template prints.
+	Template *Template
+}
+
+// Template is how helm template prints a chart: hooks are objects as any other,
+// once each.
+type Template struct {
+	CRDs             bool // those of crds/, too
+	NoHooks, NoTests bool
+	// Name is a template of the release's name, in place of Request.ReleaseName.
+	Name string
 }
 
 // Result is what a chart rendered to.

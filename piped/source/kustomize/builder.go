@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/helm"
 )
 
 // Remotes gives trees of other repositories. Ref is a branch, a tag, a commit or
@@ -24,6 +25,15 @@ import (
 // may help, and Invalid when the reference must be changed.
 type Remotes interface {
 	At(ctx context.Context, remote, ref string) (tree fs.FS, commit string, err error)
+	// File gives what stands at an http or https address, at most limit bytes. The
+	// kinds of errors are those of At.
+	File(ctx context.Context, address string, limit int64) ([]byte, error)
+}
+
+// Charts renders the charts that kustomizations name. The kinds of errors are those
+// of Remotes.
+type Charts interface {
+	Render(ctx context.Context, req helm.Request) (helm.Result, error)
 }
 
 // Limits bound one build.
@@ -34,11 +44,17 @@ type Limits struct {
 	Objects        int           // in these files, and of the result
 	Output         int64         // bytes of the result as YAML
 	Time           time.Duration // of the second step; fetching has the limits of Remotes
+	Fetched        int           // single remote files
+	Charts         int           // that are rendered
+	Rendering      time.Duration // of all charts together, with what is downloaded for them
 }
 
 // DefaultLimits are far beyond what an application consists of.
 func DefaultLimits() Limits {
-	return Limits{Kustomizations: 1000, Files: 10_000, Bytes: 32 << 20, Objects: manifest.MaxObjects, Output: 32 << 20, Time: time.Minute}
+	return Limits{
+		Kustomizations: 1000, Files: 10_000, Bytes: 32 << 20, Objects: manifest.MaxObjects, Output: 32 << 20, Time: time.Minute,
+		Fetched: 100, Charts: 50, Rendering: 5 * time.Minute,
+	}
 }
 
 // Builder builds kustomizations, one at a time: Kustomize keeps the OpenAPI
@@ -61,6 +77,11 @@ type Request struct {
 	Tree    fs.FS
 	Dir     string
 	Options kubernetes.KustomizeBuild
+	// Charts renders charts, where Options allow them; nil refuses them.
+	Charts Charts
+	// Capabilities are what charts see of the cluster where neither they nor Options
+	// say so.
+	Capabilities helm.Capabilities
 }
 
 // Result is what was built. The origin of the objects is the kustomization of
@@ -85,8 +106,9 @@ var ErrSlow = errors.New("the build takes too long")
 // Unavailable when a remote base cannot be read now or an earlier build goes on
 // beyond its time; else it is that of ctx or the tree.
 func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
-	p := newPlan(ctx, b.remotes, b.limits, req.Tree)
-	file, err := p.directory(p.mounts[0], path.Clean(req.Dir))
+	p := newPlan(ctx, b.remotes, b.limits, req)
+	defer func() { p.stop() }()
+	file, err := p.directory(p.mounts[0], path.Clean(req.Dir), "")
 	if err != nil {
 		return Result{Remote: p.remote}, err
 	}
@@ -165,6 +187,9 @@ func (b *Builder) run(files *files, file string, req Request) (Result, error) {
 		return Result{}, files.failure
 	case err != nil:
 		return Result{}, deploy.Errorf(deploy.Invalid, "%s: Kustomize cannot build it: %s", file, files.explain(err))
+	}
+	if err := files.annotate(built, req.Dir); err != nil {
+		return Result{}, deploy.Errorf(deploy.Invalid, "%s: %w", file, err)
 	}
 	return b.objects(built, file)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source/helm"
 	"sigs.k8s.io/yaml"
 )
 
@@ -105,7 +106,11 @@ func outcomeOf(t *testing.T, b *Builder, repository []txtar.File) txtar.File {
 			t.Fatal(err)
 		}
 	}
-	r, err := b.Build(t.Context(), Request{Tree: fsys, Dir: "app", Options: options.KustomizeBuild()})
+	charts, err := helm.New(helm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Build(t.Context(), Request{Tree: fsys, Dir: "app", Options: options.KustomizeBuild(), Charts: charts})
 	if err == nil {
 		return txtar.File{Name: "want", Data: []byte(text(t, r))}
 	}
@@ -125,8 +130,8 @@ func TestOriginAndSizeOfWhatIsBuilt(t *testing.T) {
 	if got := r.Objects[0].Origin.String(); got != "app/kustomization.yml" || r.Bytes == 0 || r.Remote {
 		t.Errorf("got origin %q, %d bytes, remote %v", got, r.Bytes, r.Remote)
 	}
-	if len(r.Objects[0].GetAnnotations()) > 0 {
-		t.Errorf("annotations: %v", r.Objects[0].GetAnnotations())
+	if diff := cmp.Diff(map[string]string{"config.kubernetes.io/origin": "path: a.yaml\n"}, r.Objects[0].GetAnnotations()); diff != "" {
+		t.Errorf("annotations, -want +got:\n%s", diff)
 	}
 }
 
@@ -174,6 +179,14 @@ func (b bases) At(_ context.Context, remote, ref string) (fs.FS, string, error) 
 		return nil, "", deploy.Errorf(deploy.Unavailable, "%s at %q is not there", remote, ref)
 	}
 	return fsys, fmt.Sprintf("%040x", len(remote+ref)), nil
+}
+
+func (b bases) File(_ context.Context, address string, limit int64) ([]byte, error) {
+	fsys, ok := b["file"]
+	if !ok {
+		return nil, deploy.Errorf(deploy.Unavailable, "%s is not there", address)
+	}
+	return fs.ReadFile(fsys, strings.TrimPrefix(address, "https://"))
 }
 
 func TestRemoteBases(t *testing.T) {

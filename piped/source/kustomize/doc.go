@@ -8,6 +8,10 @@
 // ask HTTP servers for whatever looks like a URL to it; after the first step
 // nothing does, for every path it sees begins with "./" or "../".
 //
-// The package reads nothing outside of the commit and of remote bases, runs no
-// program, plugin or container, renders no chart, and writes nothing.
+// Charts that a kustomization names are rendered by the agent's own renderer in the
+// first step, and single remote files are fetched in it. Both become files of the
+// virtual file system.
+//
+// The package itself reads nothing outside of the commit and of remote bases, runs no
+// program, plugin or container, and writes nothing.
 package kustomize

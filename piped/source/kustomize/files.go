@@ -21,9 +21,10 @@ const remotesDir = "/.git/remotes/"
 
 // mount is a tree in the virtual file system.
 type mount struct {
-	id    string // of a remote base: its remote and commit
-	at    string // absolute; "/" for the application's repository
-	show  string // what stands before a file of it in messages
+	id    string    // of a remote base: its remote and commit
+	at    string    // absolute; "/" for the application's repository
+	show  string    // what stands before a file of it in messages
+	from  remoteRef // of a remote base; its directory says nothing
 	tree  fs.FS
 	depth int // 0 for the application's repository, 1 for its remote bases, and so on
 }
@@ -45,7 +46,9 @@ type files struct {
 	ctx            context.Context // when it ends, no file is read any more
 	mounts         []*mount        // the application's repository first
 	kustomizations map[string][]byte
-	schema         bool // one of them sets the OpenAPI schema
+	made           map[string]made // files that no tree holds, by their path
+	managed        bool            // objects get the label of buildMetadata
+	schema         bool            // one of them sets the OpenAPI schema
 	left           Limits
 	limits         Limits
 	failure        error // why a file was refused: Kustomize hides it behind its own
@@ -77,6 +80,9 @@ func (f *files) ReadFile(file string) ([]byte, error) {
 	}
 	m, name := f.locate(file)
 	data, ok := f.kustomizations[m.path(name)]
+	if file, is := f.made[m.path(name)]; is {
+		data, ok = file.data, true
+	}
 	if !ok {
 		if isKustomization(path.Base(name)) { // not one that the plan came across
 			return nil, fmt.Errorf("read %s: %w", file, fs.ErrNotExist)
@@ -111,6 +117,9 @@ func (f *files) CleanedAbs(file string) (filesys.ConfirmedDir, string, error) {
 		return "", "", context.Cause(f.ctx)
 	}
 	m, name := f.locate(file)
+	if full := m.path(name); f.made[full].data != nil {
+		return filesys.ConfirmedDir(path.Dir(full)), path.Base(full), nil
+	}
 	info, err := fs.Stat(m.tree, name)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", m.named(name), err)

@@ -36,6 +36,10 @@ func (none) At(_ context.Context, remote, _ string) (fs.FS, string, error) {
 	return nil, "", deploy.Errorf(deploy.Invalid, "%s is none of the hosts that may be asked", remote)
 }
 
+func (none) File(_ context.Context, address string, _ int64) ([]byte, error) {
+	return nil, deploy.Errorf(deploy.Invalid, "%s is none of the hosts that may be asked", address)
+}
+
 // FuzzBuild: whatever a kustomization and the files it names hold, the build ends
 // within its time, with objects that are complete or with an error that says that
 // the commit must be changed, and reads nothing but the commit.

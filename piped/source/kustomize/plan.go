@@ -1,13 +1,16 @@
 package kustomize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -40,45 +43,67 @@ type plan struct {
 	mounts    []*mount // the application's repository first
 	remote    bool     // a remote base was asked for
 	rewritten map[string][]byte
-	known     map[string]string // kustomization files by directory, those being read included
-	schema    bool              // one of them sets the OpenAPI schema
-	warnings  []string          // about those of the application's repository
+	made      map[string]made     // files that the plan has fetched or rendered
+	known     map[string]*planned // kustomizations by directory, those being read included
+	managed   bool                // that of the request asks for the managed-by label
+	schema    bool                // one of them sets the OpenAPI schema
+	warnings  []string            // about those of the application's repository
+	request   Request
+
+	rendering context.Context // of charts, since the first
+	stop      context.CancelFunc
 }
 
-func newPlan(ctx context.Context, remotes Remotes, limits Limits, tree fs.FS) *plan {
+// planned is a kustomization that the plan has read, or is reading.
+type planned struct {
+	file string
+	// namespace is what kustomizations that refer to it say, for charts in it;
+	// inherited reports that one uses it.
+	namespace string
+	inherited bool
+}
+
+func newPlan(ctx context.Context, remotes Remotes, limits Limits, req Request) *plan {
 	return &plan{
-		ctx: ctx, remotes: remotes, limits: limits, left: limits,
-		mounts: []*mount{{at: "/", tree: tree}}, rewritten: map[string][]byte{}, known: map[string]string{},
+		ctx: ctx, remotes: remotes, limits: limits, left: limits, request: req, stop: func() {},
+		mounts: []*mount{{at: "/", tree: req.Tree}}, rewritten: map[string][]byte{}, made: map[string]made{}, known: map[string]*planned{},
 	}
 }
 
 // files returns the file system for the second step.
 func (p *plan) files() *files {
 	return &files{
-		FileSystem: filesys.MakeFsInMemory(), ctx: p.ctx, mounts: p.mounts, kustomizations: p.rewritten, schema: p.schema,
+		FileSystem: filesys.MakeFsInMemory(), ctx: p.ctx, mounts: p.mounts, kustomizations: p.rewritten, made: p.made, managed: p.managed, schema: p.schema,
 		left: p.limits, limits: p.limits,
 	}
 }
 
 // directory plans the kustomization in a directory of a mount and all it refers
-// to, once. It returns the kustomization's file.
-func (p *plan) directory(m *mount, dir string) (file string, err error) {
+// to, once. The namespace is that of the kustomization that refers to it. It
+// returns the kustomization's file.
+func (p *plan) directory(m *mount, dir, namespace string) (file string, err error) {
 	at := m.path(dir)
-	if file, ok := p.known[at]; ok {
-		return file, nil // Kustomize reports a cycle
+	if was := p.known[at]; was != nil { // Kustomize reports a cycle
+		if was.inherited && was.namespace != namespace {
+			return "", deploy.Errorf(deploy.Invalid, "%s: it has a chart without a namespace and is used in namespace %q and in %q; set namespace of the chart", m.named(was.file), was.namespace, namespace)
+		}
+		return was.file, nil
 	}
 	k, file, err := p.read(m, dir)
 	if err != nil {
 		return "", err
 	}
-	p.known[at] = file
+	p.known[at] = &planned{file: file, namespace: namespace}
 	p.schema = p.schema || len(k.OpenAPI) > 0
 	if m == p.mounts[0] {
 		for _, what := range k.deprecated {
 			p.warnings = append(p.warnings, m.named(file)+": "+what)
 		}
 	}
-	r := &rewriter{plan: p, mount: m, dir: dir, file: file}
+	if p.managed = p.managed || len(p.known) == 1 && slices.Contains(k.BuildMetadata, types.ManagedByLabelOption); p.managed {
+		k.BuildMetadata = slices.DeleteFunc(k.BuildMetadata, func(option string) bool { return option == types.ManagedByLabelOption })
+	}
+	r := &rewriter{plan: p, mount: m, dir: dir, file: file, namespace: cmp.Or(k.Namespace, namespace), own: k.Namespace != ""}
 	data, err := r.rewrite(k)
 	if err != nil {
 		return "", err
@@ -157,7 +182,7 @@ func (p *plan) fetch(m *mount, ref remoteRef) (*mount, error) {
 		}
 	}
 	next := &mount{
-		id: id, at: fmt.Sprintf("%s%d", remotesDir, len(p.mounts)), tree: tree, depth: m.depth + 1,
+		from: ref, id: id, at: fmt.Sprintf("%s%d", remotesDir, len(p.mounts)), tree: tree, depth: m.depth + 1,
 		show: fmt.Sprintf("%s@%s:", redacted(ref.remote), deploy.ShortHash(commit)),
 	}
 	p.mounts = append(p.mounts, next)

@@ -112,8 +112,8 @@ func (r *rewriter) configNode(field string, n *yaml.Node, named bool) {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := scalar(n.Content[i]), n.Content[i+1]
-			if key == "kind" && scalar(value) == "HelmChartInflationGenerator" {
-				r.errorf(field, "charts inside of a kustomization are not rendered; use input.helmChart of the application")
+			if key == "kind" && scalar(value) == helmGenerator {
+				r.errorf(field, "%s: name its file in generators of the kustomization itself", helmGenerator)
 			}
 			if strings.EqualFold(key, "fieldSpecs") { // paths inside of objects
 				continue

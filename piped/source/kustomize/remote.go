@@ -62,7 +62,7 @@ func parseRemote(entry string) (r remoteRef, why string) {
 	case r.dir == ".." || strings.HasPrefix(r.dir, "../"):
 		return r, "it leads out of its repository"
 	case ext == ".yaml" || ext == ".yml" || ext == ".json":
-		return r, "single files are not fetched; commit the file, or refer to a directory with a kustomization in a Git repository"
+		return r, "single files of a Git repository are not fetched this way; use the address at which its host serves the file, or refer to a directory with a kustomization"
 	}
 	return r, ""
 }
@@ -120,4 +120,15 @@ func trimFold(text, prefix string) string {
 		return text[len(prefix):]
 	}
 	return text
+}
+
+// isRemoteFile reports whether an entry is the address of one file, and of no
+// repository.
+func isRemoteFile(entry string) bool {
+	u, err := url.Parse(entry)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	ext := path.Ext(u.Path)
+	return (ext == ".yaml" || ext == ".yml" || ext == ".json") && !strings.Contains(u.Path, "//") && !strings.Contains(u.Path, ".git/")
 }

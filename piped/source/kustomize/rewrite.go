@@ -23,6 +23,9 @@ type rewriter struct {
 	dir   string
 	file  string
 	err   error // the first
+
+	namespace string // of the kustomization, or of the ones that refer to it
+	own       bool   // it is the kustomization's own
 }
 
 // errorf keeps what is wrong with a field.
@@ -38,12 +41,11 @@ func (r *rewriter) fail(field string, err error) {
 
 // rewrite returns the kustomization as Kustomize is to read it.
 func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
-	r.refuse(k)
 	each(k.Resources, r.base, "resources")
 	each(k.Components, r.component, "components")
 	each(k.Crds, r.onlyFile, "crds")
 	each(k.Configurations, r.onlyFile, "configurations")
-	each(k.Generators, r.plugin, "generators")
+	r.generators(k)
 	each(k.Transformers, r.plugin, "transformers")
 	each(k.Validators, r.plugin, "validators")
 	each(k.PatchesStrategicMerge, r.patch, "patchesStrategicMerge")
@@ -66,7 +68,7 @@ func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
 		r.onlyFile("openapi.path", &schema)
 		k.OpenAPI["path"] = schema
 	}
-	k.BuildMetadata = nil // objects carry no annotations of where they come from
+	r.charts(k)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -75,18 +77,6 @@ func (r *rewriter) rewrite(k *kustomization) ([]byte, error) {
 		return nil, fmt.Errorf("%s: write it anew: %w", r.mount.named(r.file), err)
 	}
 	return data, checkTexts(r, data)
-}
-
-// refuse reports what no build can honour.
-func (r *rewriter) refuse(k *kustomization) {
-	if len(k.HelmCharts) > 0 || k.HelmGlobals != nil {
-		r.errorf("helmCharts", "charts inside of a kustomization are not rendered; use input.helmChart of the application, or commit what helm template gives")
-	}
-	for _, option := range k.BuildMetadata {
-		if option == types.ManagedByLabelOption {
-			r.errorf("buildMetadata", "%s is not supported; write the label app.kubernetes.io/managed-by into labels", option)
-		}
-	}
 }
 
 // each calls visit for each item of a list, which it may replace.
@@ -98,7 +88,9 @@ func each[T any](list []T, visit func(field string, item *T), field string) {
 
 // base is an entry that names a file, or a directory here or elsewhere.
 func (r *rewriter) base(field string, entry *string) {
-	if name, ok := r.here(*entry); isRemote(*entry) && !ok {
+	if name, ok := r.here(*entry); isRemoteFile(*entry) && !ok {
+		r.remoteFile(field, entry)
+	} else if isRemote(*entry) && !ok {
 		r.remote(field, entry)
 	} else if r.local(field, entry) && isDir(r.mount, name) {
 		r.descend(field, r.mount, name)
@@ -110,6 +102,10 @@ func (r *rewriter) component(field string, entry *string) {
 	name, ok := r.here(*entry)
 	if ok && !isDir(r.mount, name) {
 		r.errorf(field, "%s is a file; expected a directory with a kustomization of kind Component", r.mount.named(name))
+		return
+	}
+	if !ok && isRemoteFile(*entry) {
+		r.errorf(field, "%s is a file; expected a directory with a kustomization of kind Component", redacted(*entry))
 		return
 	}
 	r.base(field, entry)
@@ -136,8 +132,11 @@ func (r *rewriter) remote(field string, entry *string) {
 }
 
 func (r *rewriter) descend(field string, m *mount, dir string) {
-	if _, err := r.plan.directory(m, dir); err != nil && r.err == nil {
+	if _, err := r.plan.directory(m, dir, r.namespace); err != nil && r.err == nil {
 		r.err = err // it says where
+	}
+	if below := r.plan.known[m.path(dir)]; below != nil && below.inherited && !r.own {
+		r.plan.known[r.mount.path(r.dir)].inherited = true
 	}
 }
 
