@@ -94,7 +94,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
-	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement)
+	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement, cfg.SOPS)
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
 	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries, cfg.Charts.AllowedHosts}
 	s.analysis = cfg.AnalysisProviders
@@ -133,7 +133,11 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	was := l.used
 	l.used = next
 	if was.keys.Fingerprint() != next.keys.Fingerprint() {
-		changed = append(changed, "secretManagement")
+		name := "secretManagement"
+		if was.keys.SOPSFingerprint() != next.keys.SOPSFingerprint() {
+			name = "secretManagement or sops"
+		}
+		changed = append(changed, name)
 		l.secrets.Use(next.keys)
 		l.concealed.Use(next.keys.Concealed())
 	}

@@ -37,6 +37,8 @@ type Piped struct {
 	Scripts      Scripts
 	// SecretManagement says how the secrets in Git are encrypted.
 	SecretManagement SecretManagement
+	// SOPS are the keys of SOPS files in Git.
+	SOPS SOPS
 
 	Charts            Charts
 	ChartRepositories []ChartRepository
@@ -168,6 +170,7 @@ func (p *Piped) Files() []string {
 	}
 	files = append(files, p.Notifications.files()...)
 	files = append(files, p.SecretManagement.files()...)
+	files = append(files, p.SOPS.AgeIdentityFile, p.SOPS.PGPKeyFile, p.SOPS.PGPPassphraseFile)
 	for _, rule := range p.Tenancy {
 		files = append(files, rule.VerifyCommits.files()...)
 	}

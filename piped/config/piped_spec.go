@@ -43,6 +43,7 @@ type pipedSpec struct {
 	Notifications     Notifications      `yaml:"notifications"`
 	RolloutExport     RolloutExport      `yaml:"rolloutExport"`
 	SecretManagement  SecretManagement   `yaml:"secretManagement"`
+	SOPS              SOPS               `yaml:"sops"`
 	EventWatcher      EventWatcher       `yaml:"eventWatcher"`
 	PlanPreview       PlanPreview        `yaml:"planPreview"`
 	Retention         Retention          `yaml:"retention"`
@@ -144,6 +145,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		Notifications:     s.Notifications.complete(d, r),
 		RolloutExport:     s.RolloutExport.complete(d, r),
 		SecretManagement:  s.SecretManagement.complete(d, r),
+		SOPS:              s.SOPS.complete(d, r),
 		EventWatcher:      s.EventWatcher.complete(d),
 		PlanPreview:       s.PlanPreview.complete(d),
 		Retention:         s.Retention.complete(d),

@@ -117,6 +117,7 @@ func TestPipedEveryField(t *testing.T) {
 			},
 		},
 		SecretManagement: SecretManagement{Type: SecretManagementKeyPair, Config: &KeyPair{PrivateKeyFile: "/etc/piped/private", PublicKeyData: secret}},
+		SOPS:             SOPS{AgeIdentityFile: "/etc/piped/age.txt", PGPKeyFile: "/etc/piped/pgp.asc", PGPPassphraseFile: "/etc/piped/passphrase"},
 		EventWatcher: EventWatcher{GitRepos: []EventWatcherRepository{
 			{RepoID: "a", CommitMessage: "Update", Includes: patterns(t, "a.yaml"), Excludes: patterns(t, "b/*")},
 		}},

@@ -146,6 +146,9 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if errors.Is(err, fs.ErrPermission) { // a symbolic link that points out of the repository
 		return nil, deploy.Errorf(deploy.Invalid, "read the commit: %w", err)
 	}
+	if deploy.IsKind(err, deploy.Invalid) { // it names the file
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}

@@ -140,17 +140,20 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) out
 
 // loadFrom is the way from files to a source.
 func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (o outcome) {
-	var redactor *secret.Redactor
-	defer func() { o.err = redactor.Error(o.err) }()
+	decrypted := l.Secrets.Decrypted(files)
+	files = decrypted
+	redactor := func() *secret.Redactor { return decrypted.Redactor(files) }
+	defer func() { o.err = redactor().Error(o.err) }()
 	defer guard(at, &o)
 	cfg, err := readConfig(files, at.ConfigPath())
 	if err != nil {
 		return failed(err, true)
 	}
-	if files, err = l.Secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment); err != nil {
+	tree, err := l.Secrets.Tree(ctx, files, at.Dir, cfg.Encryption, cfg.Attachment)
+	if err != nil {
 		return failed(err, false)
 	}
-	redactor = secret.RedactorOf(files)
+	files = tree
 	r, err := l.render(ctx, files, at, cfg)
 	if err == nil {
 		err = check(r.objects, at)
@@ -159,7 +162,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 		o = failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow) && !errors.Is(err, helm.ErrSlow))
 	} else {
 		sortByOrder(r.objects)
-		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor, Warnings: warnings(r, redactor)}
+		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor(), Warnings: warnings(r, redactor())}
 		o = outcome{source: s, size: r.bytes, fixed: true}
 	}
 	if r.capabilities != "" {

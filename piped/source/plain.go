@@ -99,7 +99,7 @@ func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
-		return !config.IsApplicationConfig(name)
+		return !config.IsApplicationConfig(name) && name != ".sops.yaml" // that of the sops program
 	}
 	return false
 }

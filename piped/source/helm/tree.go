@@ -17,6 +17,7 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source/secret"
 )
 
 // file is one file of a chart; its name begins at the chart's directory.
@@ -124,6 +125,9 @@ func (t *treeReader) dir(name string, depth int) error {
 
 func (t *treeReader) read(name string) error {
 	in, err := t.fsys.Open(path.Join(t.root, name))
+	if secret.IsSealed(err) && isExtra(name) { // values of another installation, mostly
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -174,4 +178,13 @@ func unpack(data []byte, left *budget) ([]*file, error) {
 	}
 	slices.SortStableFunc(files, func(a, b *file) int { return strings.Compare(a.Name, b.Name) })
 	return files, nil
+}
+
+// isExtra reports whether a file of a chart is none that Helm gives a meaning.
+func isExtra(name string) bool {
+	switch dir, _, _ := strings.Cut(name, "/"); dir {
+	case "templates", "crds", "charts", "Chart.yaml", "Chart.lock", "values.yaml", "values.schema.json":
+		return false
+	}
+	return true
 }

@@ -109,6 +109,9 @@ func (r *rendering) ownFile(name string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: there is no such file in the commit", at)
 	}
+	if deploy.IsKind(err, deploy.Invalid) { // it names the file
+		return nil, err
+	}
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: %w", at, err)
 	}

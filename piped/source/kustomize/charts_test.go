@@ -54,7 +54,7 @@ func TestChartsThatAreRefused(t *testing.T) {
 		"{" + local + ", valuesMerge: both}":               `helmCharts[0]: valuesMerge: expected merge, override or replace, found "both"`,
 		"{" + local + ", releaseName: a, nameTemplate: b}": "expected one of releaseName and nameTemplate",
 		"{repo: \"https://charts.example.com\"}":           "name is required",
-		"{name: ../../../web}":                                `"../../web" leads out of the repository`,
+		"{name: ../../../web}":                             `"../../web" leads out of the repository`,
 		strings.Repeat("{"+local+"}, ", 51):                "the build has more than 50 charts",
 	} {
 		_, err := New(nil, DefaultLimits()).Build(t.Context(), withCharts("helmCharts: ["+entry+"]\n", &asked{}))

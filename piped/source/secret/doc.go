@@ -10,6 +10,9 @@
 // Targets and sources are files of the application's directory, wherever symbolic
 // links lead.
 //
+// Files that SOPS encrypts are decrypted when they are opened (sops.go), whatever
+// reads them.
+//
 // The package reads no file but those of the tree and, in LoadKeys, the keys that
 // the agent's configuration names.
 package secret

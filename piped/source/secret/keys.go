@@ -10,14 +10,17 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/source/sops"
 )
 
 // Keys decrypt the secrets in Git, and encrypt what is to be put there. They
 // never change and are safe for concurrent use.
 type Keys struct {
-	cipher      cryptosystem
+	cipher      cryptosystem // nil when there are only those of SOPS files
 	public      deploy.AgentEncryption
 	fingerprint string
+	sops        *sops.Keys
+	how         sops.How
 }
 
 // cryptosystem is one way of encrypting. Its errors show neither key nor plaintext.
@@ -40,11 +43,42 @@ func (k *Keys) Fingerprint() string {
 	return k.fingerprint
 }
 
+// SOPSFingerprint identifies those of the keys that open SOPS files; "" without any.
+func (k *Keys) SOPSFingerprint() string {
+	if k == nil {
+		return ""
+	}
+	return k.sops.Fingerprint()
+}
+
 // LoadKeys reads the keys that the agent's configuration holds or names; nil
-// when it has no secretManagement. Keys of a type that this version has not refuse every
-// secret. Errors are of kind Invalid, and say which
-// field or file to mend.
-func LoadKeys(m config.SecretManagement) (*Keys, error) {
+// when it has neither secretManagement nor sops. Keys of a type that this version
+// has not refuse every secret. Errors are of kind Invalid, and say which field or
+// file to correct.
+func LoadKeys(m config.SecretManagement, s config.SOPS) (*Keys, error) {
+	keys, err := loadKeys(m)
+	if err != nil || s == (config.SOPS{}) {
+		return keys, err
+	}
+	files, err := loadSOPS(s)
+	if err != nil {
+		return nil, err
+	}
+	return keys.withSOPS(files), nil
+}
+
+// withSOPS returns keys that open SOPS files, too.
+func (k *Keys) withSOPS(files *sops.Keys) *Keys {
+	both := Keys{}
+	if k != nil {
+		both = *k
+	}
+	both.sops, both.fingerprint = files, both.fingerprint+" "+files.Fingerprint()
+	return &both
+}
+
+// loadKeys reads the keys of secretManagement; nil when there is none.
+func loadKeys(m config.SecretManagement) (*Keys, error) {
 	switch c := m.Config.(type) {
 	case *config.KeyPair:
 		private, err := keyText("privateKey", c.PrivateKeyFile, c.PrivateKeyData)
@@ -111,7 +145,7 @@ func (k *Keys) decrypt(enc *config.Encryption) (map[string]string, error) {
 	if len(enc.EncryptedSecrets) == 0 {
 		return secrets, nil
 	}
-	if k == nil {
+	if k == nil || k.cipher == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: spec.encryption: the agent has no keys to decrypt secrets with; "+
 			"add secretManagement to its configuration, or remove spec.encryption here", enc.Position)
 	}
@@ -128,7 +162,9 @@ func (k *Keys) decrypt(enc *config.Encryption) (map[string]string, error) {
 
 // Placeholders returns keys that take any ciphertext and make the same meaningless
 // text of it: templates can be checked with them where the real keys are not.
-func Placeholders() *Keys { return &Keys{cipher: placeholders{}, fingerprint: "placeholders"} }
+func Placeholders() *Keys {
+	return &Keys{cipher: placeholders{}, fingerprint: "placeholders", how: sops.Placeholders}
+}
 
 // Concealed returns keys that open what k opens, refuse what k refuses, and return
 // a text that stands for the secret and says nothing of it: the same as long as Git
@@ -138,7 +174,11 @@ func (k *Keys) Concealed() *Keys {
 	if k == nil {
 		return nil
 	}
-	return &Keys{cipher: concealed{k.cipher}, fingerprint: "concealed " + k.fingerprint}
+	shown := &Keys{fingerprint: "concealed " + k.fingerprint, sops: k.sops, how: max(k.how, sops.Conceal)}
+	if k.cipher != nil {
+		shown.cipher = concealed{k.cipher}
+	}
+	return shown
 }
 
 type concealed struct{ cryptosystem }

@@ -45,7 +45,7 @@ func (r *Renderer) Encryption() deploy.AgentEncryption { return r.current().Publ
 // keys the error is of kind Illegal.
 func (r *Renderer) Encrypt(plaintext []byte) (string, error) {
 	keys := r.current()
-	if keys == nil {
+	if keys == nil || keys.cipher == nil {
 		return "", deploy.Errorf(deploy.Illegal, "the agent has no keys to encrypt secrets with: add secretManagement to its configuration")
 	}
 	return keys.Encrypt(plaintext)

@@ -235,7 +235,7 @@ func TestLoadKeys(t *testing.T) {
 		{"no identity", &config.Age{IdentityFile: none}, "spec.secretManagement.config.identityFile: open " + none + ": no such file or directory"},
 	}
 	for _, tt := range tests {
-		keys, err := LoadKeys(config.SecretManagement{Config: tt.config})
+		keys, err := LoadKeys(config.SecretManagement{Config: tt.config}, config.SOPS{})
 		switch {
 		case tt.want != "":
 			if err == nil || err.Error() != tt.want || !deploy.IsKind(err, deploy.Invalid) {

@@ -12,7 +12,7 @@ import (
 // has keys that refuse every secret, and applications without any go on.
 func TestKeysThatCannotBeHad(t *testing.T) {
 	for _, kind := range []config.SecretManagementType{config.SecretManagementGCPKMS, config.SecretManagementAWSKMS} {
-		keys, err := LoadKeys(config.SecretManagement{Type: kind})
+		keys, err := LoadKeys(config.SecretManagement{Type: kind}, config.SOPS{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,167 @@
+package sops
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// metadata is what stands under the key sops.
+type metadata struct {
+	groups       []group
+	threshold    int // of groups, when there are several
+	mac          string
+	macOnly      bool
+	lastModified string
+	rules        rules
+}
+
+// group holds one part of the data key, encrypted for each recipient.
+type group struct {
+	age, pgp []string
+	others   []string // kinds of keys that the agent has not
+}
+
+// clouds are the kinds of keys that only their services open.
+var clouds = map[string]string{
+	"kms": "AWS KMS", "gcp_kms": "GCP KMS", "azure_kv": "Azure Key Vault", "hc_vault": "HashiCorp Vault", "hckms": "Huawei Cloud KMS",
+}
+
+func readMetadata(m mapping) (metadata, error) {
+	md := metadata{mac: m.text("mac"), macOnly: scalar(m, "mac_only_encrypted") == "true"}
+	md.threshold, _ = strconv.Atoi(scalar(m, "shamir_threshold"))
+	modified := scalar(m, "lastmodified")
+	at, err := time.Parse(time.RFC3339, modified)
+	if err != nil {
+		return md, errors.New("its metadata has no valid lastmodified")
+	}
+	md.lastModified = at.Format(time.RFC3339)
+	if md.rules, err = readRules(m); err != nil {
+		return md, err
+	}
+	if g := readGroup(m); len(g.age)+len(g.pgp)+len(g.others) > 0 {
+		md.groups = []group{g}
+		return md, nil
+	}
+	for _, e := range m {
+		list, _ := e.value.([]any)
+		for _, item := range list {
+			if g, ok := item.(mapping); ok && e.key == "key_groups" {
+				md.groups = append(md.groups, readGroup(g))
+			}
+		}
+	}
+	if len(md.groups) == 0 {
+		return md, errors.New("its metadata has no keys")
+	}
+	return md, nil
+}
+
+// scalar returns what stands under a key, as a text.
+func scalar(m mapping, key string) string {
+	for _, e := range m {
+		if e.key != key {
+			continue
+		}
+		switch v := e.value.(type) {
+		case string, int, bool:
+			return fmt.Sprint(v)
+		case time.Time:
+			return v.Format(time.RFC3339)
+		}
+	}
+	return ""
+}
+
+func readGroup(m mapping) group {
+	var g group
+	for _, e := range m {
+		list, _ := e.value.([]any)
+		for _, item := range list {
+			key, ok := item.(mapping)
+			if !ok {
+				continue
+			}
+			switch e.key {
+			case "age":
+				g.age = append(g.age, key.text("enc"))
+			case "pgp":
+				g.pgp = append(g.pgp, key.text("enc"))
+			default:
+				if name, ok := clouds[e.key]; ok {
+					g.others = append(g.others, name)
+				}
+			}
+		}
+	}
+	return g
+}
+
+func readRules(m mapping) (r rules, err error) {
+	r = rules{unencryptedSuffix: scalar(m, "unencrypted_suffix"), encryptedSuffix: scalar(m, "encrypted_suffix")}
+	set := 0
+	for _, text := range []string{r.unencryptedSuffix, r.encryptedSuffix} {
+		if text != "" {
+			set++
+		}
+	}
+	for key, to := range map[string]**regexp.Regexp{
+		"unencrypted_regex": &r.unencryptedKeys, "encrypted_regex": &r.encryptedKeys,
+		"unencrypted_comment_regex": &r.unencryptedComment, "encrypted_comment_regex": &r.encryptedComment,
+	} {
+		text := scalar(m, key)
+		if text == "" {
+			continue
+		}
+		set++
+		if *to, err = regexp.Compile(text); err != nil {
+			return r, fmt.Errorf("its metadata has no valid %s", key)
+		}
+	}
+	switch {
+	case set == 0:
+		r.unencryptedSuffix = "_unencrypted"
+	case set > 1:
+		return r, errors.New("its metadata has more than one rule of what is encrypted")
+	}
+	return r, nil
+}
+
+// unflatten makes the mapping of metadata that dotenv and INI files hold as
+// age__list_0__map_enc.
+func unflatten(flat mapping) mapping {
+	out := mapping{}
+	lists := map[string]int{} // where a list of out is
+	for _, e := range flat {
+		name, rest, ok := strings.Cut(e.key, "__list_")
+		index, field, mapped := strings.Cut(rest, "__map_")
+		n, err := strconv.Atoi(index)
+		if !ok || !mapped || err != nil || n < 0 || n > 1000 {
+			out = append(out, e)
+			continue
+		}
+		at, known := lists[name]
+		if !known {
+			at = len(out)
+			lists[name] = at
+			out = append(out, entry{name, []any{}})
+		}
+		list := out[at].value.([]any)
+		for len(list) <= n {
+			list = append(list, mapping{})
+		}
+		list[n] = append(list[n].(mapping), entry{field, e.value})
+		out[at].value = list
+	}
+	for i, e := range out { // key groups hold lists themselves
+		list, _ := e.value.([]any)
+		for j := range list {
+			list[j] = unflatten(list[j].(mapping))
+		}
+		out[i] = e
+	}
+	return out
+}
