@@ -45,10 +45,19 @@ func TestRepositoryOfPipeCD(t *testing.T) {
 	if code := run(t.Context(), launcher, []string{"check", dir}, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, &out)
 	}
-	if got := out.String(); !strings.HasSuffix(got, "3 files checked, no problems\n") {
+	if got := out.String(); !strings.HasSuffix(got, "12 files checked, no problems\n") {
 		t.Errorf("it says\n%s", got)
 	}
-	if want := "canary/app.pipecd.yaml:4: spec.owner: unknown field, which is not read\n"; strings.Count(errs.String(), "not read") != 1 || !strings.Contains(errs.String(), want) {
-		t.Errorf("it warns\n%s", &errs)
+	for text, times := range map[string]int{
+		"canary/app.pipecd.yaml:4: spec.owner: unknown field, which is not read\n":                   1,
+		"helm-local-chart/.pipe.yaml:8: spec.input.helmValueFiles: unknown field, which is not read": 1,
+		"which is not read": 2,
+		"helm-remote-chart/app.pipecd.yaml: chart hello of https://charts.example.com/stable: not checked":        1,
+		"helm-remote-git-chart/app.pipecd.yaml: get Helm chart manifests/hello at v0.1.2-3-g8fe5d7e: not checked": 1,
+		"not checked": 2,
+	} {
+		if strings.Count(errs.String(), text) != times {
+			t.Errorf("it does not say %d times %q:\n%s", times, text, &errs)
+		}
 	}
 }
