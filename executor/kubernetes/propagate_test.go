@@ -155,7 +155,7 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	if len(first) != 2 || len(values) != 1 || values[""] {
 		t.Fatalf("told: %v\n%s", first, l.said())
 	}
-	if want := "ConfigMap NS/files has changed: 2 pods of Deployment NS/web that mount it told to look: "; !strings.Contains(l.said(), want) {
+	if want := "ConfigMap NS/files has changed: all 2 running pods of Deployment NS/web that mount it were nudged: "; !strings.Contains(l.said(), want) {
 		t.Errorf("the log does not say %q:\n%s", want, l.said())
 	}
 	l.awaitDone(t)
@@ -212,6 +212,114 @@ func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
 		if patches := l.podPatches(); patches != want {
 			t.Errorf("%d writes to the pod, want %d:\n%s", patches, want, l.said())
 		}
+	}
+}
+
+// bearers are a Pod, a Job that does not end and a ReplicaSet, which mount ConfigMap
+// files and read settings by their environment.
+func bearers() string {
+	const pod = `spec: {containers: [{name: app, image: "web:v1", volumeMounts: [{name: v, mountPath: /v}], envFrom: [{configMapRef: {name: settings}}]}], ` +
+		`restartPolicy: %s, volumes: [{name: v, configMap: {name: files}}]}`
+	of := func(labels, restart string) string {
+		return "template: {metadata: {labels: {" + labels + "}}, " + fmt.Sprintf(pod, restart) + "}"
+	}
+	return "---\n{apiVersion: v1, kind: Pod, metadata: {name: bare}, " + fmt.Sprintf(pod, "Always") + "}\n" +
+		"---\n{apiVersion: batch/v1, kind: Job, metadata: {name: long}, spec: {" + of("devcluster.piped.dev/behavior: never-ready", "Never") + "}}\n" +
+		"---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: set}, spec: {replicas: 2, selector: {matchLabels: {of: set}}, " + of("of: set", "Always") + "}}\n"
+}
+
+// startBearers deploys bearers until their pods run; the Job would keep the stage waiting.
+func (l *rolloutLab) startBearers(t *testing.T) {
+	t.Helper()
+	l.manifests = configMap("files", "a") + configMap("settings", "a") + bearers()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan deploy.StageResult, 1)
+	go func() { ended <- l.Sync().Execute(ctx, l.deployment(success)) }()
+	eventually(t, func() string {
+		select {
+		case result := <-ended:
+			t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
+		default:
+		}
+		if pods := l.toldPods(t); len(pods) != 4 || !strings.Contains(l.said(), "5 created") {
+			return fmt.Sprintf("%d pods run\n%s", len(pods), l.said())
+		}
+		return ""
+	})
+	stop()
+	<-ended
+	l.complete(t)
+}
+
+// TestPodsWithoutARolloutAreNudged: a Pod of Git itself, and those of a Job and of a
+// ReplicaSet, also in mode restart. What they read by their environment stays, and the
+// log says so.
+func TestPodsWithoutARolloutAreNudged(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"auto", "restart"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.spec += "  configPropagation: {mode: " + mode + ", nudge: {repeatAfter: 0s}}\n"
+			l.nudging(t)
+			l.startBearers(t)
+			l.podPatches() // forgets what was before
+
+			l.manifests = configMap("files", "b") + configMap("settings", "b") + bearers()
+			run := l.deployment("now")
+			l.mustSucceed(t, l.Sync(), run)
+			l.awaitDone(t)
+			for name, value := range l.toldPods(t) {
+				if value == "" {
+					t.Errorf("%s was not nudged", name)
+				}
+			}
+			if patches := l.podPatches(); patches != 4 {
+				t.Errorf("%d writes to pods, want 4", patches)
+			}
+			for _, want := range []string{
+				"5 objects: 0 created, 2 configured, 3 unchanged",
+				"ConfigMap NS/files has changed: all 1 running pods of Pod NS/bare that mount it were nudged: bare",
+				"ConfigMap NS/files has changed: all 1 running pods of Job NS/long that mount it were nudged: ",
+				"ConfigMap NS/files has changed: all 2 running pods of ReplicaSet NS/set that mount it were nudged: ",
+				"ConfigMap NS/settings has changed, and the pods of ReplicaSet NS/set keep what they have of it until they are replaced: they read it by its environment",
+			} {
+				if !strings.Contains(l.said(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, l.said())
+				}
+			}
+
+			l.podPatches()
+			run.Resumed = true
+			l.mustSucceed(t, l.Sync(), run)
+			l.awaitDone(t)
+			if writes := l.writes(); len(writes) > 0 {
+				t.Errorf("a sync without a change wrote %v", writes)
+			}
+		})
+	}
+}
+
+// TestModeOffSaysWhatTheKubeletDoes: files that are mounted follow without a nudge, and
+// the log does not claim the contrary.
+func TestModeOffSaysWhatTheKubeletDoes(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {mode: off}\n"
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
+	l.change(t, configMap("files", "b")+configMap("settings", "b")+mounting(1, "settings"))
+	for _, want := range []string{
+		"ConfigMap NS/files has changed, and the pods of Deployment NS/web that mount it are not nudged, because configPropagation is off: the kubelet updates their files within about a minute",
+		"ConfigMap NS/settings has changed, and the pods of Deployment NS/web keep what they have of it until they are restarted: they read it by its environment, and configPropagation is off",
+	} {
+		if !strings.Contains(l.said(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, l.said())
+		}
+	}
+	if patches := l.podPatches(); patches > 0 {
+		t.Errorf("%d writes to pods", patches)
 	}
 }
 
@@ -371,7 +479,7 @@ func TestManyPodsAreToldInTime(t *testing.T) {
 	if patches := l.podPatches(); patches != 290 {
 		t.Errorf("%d writes to pods", patches)
 	}
-	if !strings.Contains(l.said(), "10 pods of Deployment NS/web were left out, for configPropagation.nudge.maxPods is 290") {
+	if !strings.Contains(l.said(), "10 pods of Deployment NS/web were left out, because configPropagation.nudge.maxPods is 290") {
 		t.Errorf("the log does not say what was left out:\n%s", l.said())
 	}
 }

@@ -112,6 +112,9 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 			r.digestWorkload(t, configs)
 			continue
 		}
+		if runsPods(groupKind(t.ref)) && req.HookRun == "" {
+			t.config = r.podConfig(t, configs)
+		}
 		t.digest = r.digestOf(t.desired)
 		t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
 	}

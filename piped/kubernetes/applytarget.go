@@ -20,7 +20,7 @@ type target struct {
 	desired  *unstructured.Unstructured // what is sent
 	complete *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
 	digest   string                     // of desired
-	config   podConfig                  // of a workload
+	config   podConfig                  // of what runs pods
 	same     bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
 	restarts bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
 	resource ServedKind
@@ -68,6 +68,15 @@ func isWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
 }
 
+// runsPods reports whether objects of the kind run pods that no rollout replaces.
+func runsPods(kind schema.GroupKind) bool {
+	switch kind.String() {
+	case "Pod", "ReplicationController", "ReplicaSet.apps", "Job.batch", "CronJob.batch":
+		return true
+	}
+	return false
+}
+
 // selectChanged decides which objects are sent: all but those whose desired digest, UID
 // and owned fields are as they were recorded after the last apply, and that nobody has
 // written since without leaving their values. A workload is not sent for what changes of
@@ -88,7 +97,10 @@ func (r *applyRun) selectChanged(context.Context) error {
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields()) || t.rewritten()
 		if !t.changed {
 			t.item, t.done = *t.recorded, unchanged
-			if t.isWorkload() && t.recorded.ConfigHash != "" {
+			switch {
+			case !t.isWorkload():
+				t.item.ConfigHash = t.config.recorded()
+			case t.recorded.ConfigHash != "":
 				t.item.DesiredDigest, t.item.ConfigHash = t.digest, t.config.recorded()
 			}
 		}

@@ -3,6 +3,7 @@ package propagate
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,14 +40,19 @@ func static(pod *metav1.PartialObjectMetadata) bool {
 	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source != "" && source != annotationPresent
 }
 
-// ofWorkload reports whether a workload controls a pod. A Deployment does so through
-// ReplicaSets, which it names after itself and the hash that their pods are labelled
-// with.
+// ofWorkload reports whether a pod is a workload or is controlled by it. A Deployment
+// controls pods through ReplicaSets, which it names after itself and the hash that their
+// pods are labelled with; a CronJob does through Jobs, named after itself and a time.
 func ofWorkload(pod *metav1.PartialObjectMetadata, workload deploy.ObjectRef) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
+	case workload.Kind == "Pod":
+		return pod.Name == workload.Name
 	case owner == nil:
 		return false
+	case workload.Kind == "CronJob":
+		time, ok := strings.CutPrefix(owner.Name, workload.Name+"-")
+		return ok && owner.Kind == "Job" && strings.Trim(time, "0123456789") == ""
 	case workload.Kind == "Deployment":
 		return owner.Kind == "ReplicaSet" && owner.Name == workload.Name+"-"+pod.Labels["pod-template-hash"]
 	}
