@@ -120,6 +120,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 		func() error { req.Restarts, err = restartsOf(w.run.Stage); return err },
 		func() error { req.Undo, err = w.undo(); return err },
 		func() error { req.Reached, err = w.reached(ctx); return err },
+		func() error { req.DriftedSince, err = w.driftedSince(ctx); return err },
 	} {
 		if err := read(); err != nil {
 			return req, err

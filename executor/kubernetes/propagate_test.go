@@ -323,6 +323,105 @@ func TestModeOffSaysWhatTheKubeletDoes(t *testing.T) {
 	}
 }
 
+// replacePod deletes the Deployment's only pod and waits for the next one.
+func (l *rolloutLab) replacePod(t *testing.T) {
+	t.Helper()
+	before := l.toldPods(t)
+	for name := range before {
+		if err := l.client.CoreV1().Pods(l.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() string {
+		now := l.toldPods(t)
+		for name := range now {
+			if _, same := before[name]; same {
+				return name + " still runs"
+			}
+		}
+		if len(now) != 1 {
+			return fmt.Sprintf("%d pods run", len(now))
+		}
+		return ""
+	})
+}
+
+// startedBefore waits until the Deployment's pods started two seconds ago: the cluster's
+// times are whole seconds.
+func (l *rolloutLab) startedBefore(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		list, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range list.Items {
+			for _, c := range pod.Status.ContainerStatuses {
+				if c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) < 2*time.Second {
+					return pod.Name + " has only just started"
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// TestPodsThatReadOtherContentAreRestarted: a ConfigMap is changed by hand, and a sync
+// restores it. A pod that read it by its environment meanwhile is restarted, once, if its
+// mode says so; one that was there before is not.
+func TestPodsThatReadOtherContentAreRestarted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, mode, patch string
+		replaced          bool
+		want              deploy.RolloutPhase
+		said              string
+	}{
+		{"mode auto", "auto", `{"data":{"k":"by hand"}}`, true, deploy.RolloutComplete, "read it so: POD. They are restarted"},
+		{"a key that was removed", "auto", `{"data":{"k":null}}`, true, deploy.RolloutComplete, "read it so: POD. They are restarted"},
+		{"mode off", "off", `{"data":{"k":"by hand"}}`, true, deploy.RolloutNoRollout, "read it so: POD. They keep what they read until they are restarted: " +
+			"they read it by its environment, and configPropagation is off"},
+		{"no pod since", "auto", `{"data":{"k":"by hand"}}`, false, deploy.RolloutNoRollout, ""},
+		{"another field", "auto", `{"metadata":{"labels":{"pipecd.dev/managed-by":"x"}}}`, true, deploy.RolloutNoRollout, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.spec += "  configPropagation: {mode: " + c.mode + "}\n"
+			l.nudging(t)
+			git := configMap("files", "a") + configMap("settings", "a") + mounting(1, "settings")
+			l.succeed(t, git)
+			l.awaitAvailable(t, 1)
+			l.startedBefore(t)
+			if _, err := l.client.CoreV1().ConfigMaps(l.ns).Patch(t.Context(), "settings", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+				t.Fatal(err)
+			}
+			if c.replaced {
+				l.replacePod(t)
+			}
+			pods := l.toldPods(t)
+			run, phase := l.change(t, git)
+			if phase != c.want {
+				t.Errorf("the rollout ended %s, want %s\n%s", phase, c.want, l.said())
+			}
+			for name := range pods {
+				if want := strings.ReplaceAll(c.said, "POD", name); !strings.Contains(l.said(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, l.said())
+				}
+			}
+			if c.said == "" && strings.Contains(l.said(), "read it so") {
+				t.Errorf("the log says of pods that are as Git says:\n%s", l.said())
+			}
+			generation := l.generation(t)
+			run.Resumed = true
+			l.mustSucceed(t, l.Sync(), run)
+			if l.generation(t) != generation {
+				t.Errorf("the stage run again rolled out again:\n%s", l.said())
+			}
+		})
+	}
+}
+
 func names[T any, P interface {
 	*T
 	GetName() string

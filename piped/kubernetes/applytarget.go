@@ -15,17 +15,18 @@ import (
 
 // target is one object of the set on its way to the cluster.
 type target struct {
-	source   manifest.Object
-	ref      deploy.ObjectRef
-	desired  *unstructured.Unstructured // what is sent
-	complete *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
-	digest   string                     // of desired
-	config   podConfig                  // of what runs pods
-	same     bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
-	restarts bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
-	resource ServedKind
-	crdInSet bool // its definition is part of the set
-	whole    bool // it is read whole: it rolls out, has replicas, or leaves fields to others
+	source    manifest.Object
+	ref       deploy.ObjectRef
+	desired   *unstructured.Unstructured // what is sent
+	complete  *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
+	digest    string                     // of desired
+	config    podConfig                  // of what runs pods
+	same      bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
+	restarts  bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
+	misreadBy []string                   // UIDs of pods that read other content than Git's
+	resource  ServedKind
+	crdInSet  bool // its definition is part of the set
+	whole     bool // it is read whole: it rolls out, has replicas, or leaves fields to others
 
 	recorded *deploy.InventoryItem // what the inventory says of it
 	live     metav1.Object         // nil when absent; whole for workloads, else metadata
@@ -93,7 +94,7 @@ func (r *applyRun) selectChanged(context.Context) error {
 			continue
 		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
-			!t.same || t.restarts || t.recorded.UID != string(t.live.GetUID()) ||
+			!t.same || t.restarts || r.restartsAgain(t) || t.recorded.UID != string(t.live.GetUID()) ||
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields()) || t.rewritten()
 		if !t.changed {
 			t.item, t.done = *t.recorded, unchanged
@@ -106,6 +107,14 @@ func (r *applyRun) selectChanged(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// restartsAgain reports whether an interrupted run of the stage decided to restart a
+// workload and has not done so.
+func (r *applyRun) restartsAgain(t *target) bool {
+	decided, ok := r.req.Restarts[t.ref.Key()]
+	live := t.liveObject()
+	return ok && t.isWorkload() && live != nil && configHash(live) == decided.Was
 }
 
 // rewritten reports whether the live object may hold other values than were applied

@@ -293,6 +293,8 @@ func (r *applyRun) settleConfig(ctx context.Context) error {
 			send = decided.Send
 		case undone && back && backSure:
 			send = undo.Was
+		case len(t.misreadBy) > 0:
+			send = restartedFor(wanted, t.misreadBy)
 		case same:
 		case sure:
 			send = wanted
