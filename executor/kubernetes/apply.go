@@ -282,7 +282,11 @@ func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstruc
 		if err != nil {
 			return err
 		}
-		if err := w.save(ctx, rollout.Applied(rec, found, w.Now())); err != nil {
+		rec = rollout.Applied(rec, found, w.Now())
+		if err := w.noteRewritten(ctx, &rec, item); err != nil {
+			return err
+		}
+		if err := w.save(ctx, rec); err != nil {
 			return err
 		}
 	}
