@@ -120,6 +120,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 		func() error { req.Restarts, err = restartsOf(w.run.Stage); return err },
 		func() error { req.Undo, err = w.undo(); return err },
 		func() error { req.Reached, err = w.reached(ctx); return err },
+		func() error { req.DriftedSince, err = w.driftedSince(ctx); return err },
 	} {
 		if err := read(); err != nil {
 			return req, err
@@ -281,7 +282,11 @@ func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstruc
 		if err != nil {
 			return err
 		}
-		if err := w.save(ctx, rollout.Applied(rec, found, w.Now())); err != nil {
+		rec = rollout.Applied(rec, found, w.Now())
+		if err := w.noteRewritten(ctx, &rec, item); err != nil {
+			return err
+		}
+		if err := w.save(ctx, rec); err != nil {
 			return err
 		}
 	}

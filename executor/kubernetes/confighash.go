@@ -1,9 +1,11 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
@@ -33,6 +35,21 @@ func restartsOf(stage deploy.Stage) (changes map[string]cluster.ConfigChange, er
 		return nil, fmt.Errorf("read what stage %s was about to restart: %w", stage.ID, err)
 	}
 	return changes, nil
+}
+
+// driftedSince returns since when the objects that differ from Git are known to, by key.
+func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
+	report, err := w.Store.DriftReport(ctx, w.run.Application.ID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return nil, nil
+	}
+	since := map[string]time.Time{}
+	for _, o := range report.Objects {
+		if cmp.Or(o.Cluster, report.Cluster) == w.cluster.Name() {
+			since[o.Object.Key()] = o.BeganAt
+		}
+	}
+	return since, err
 }
 
 // undo returns, for a rollback, what the forward stages were about to restart,

@@ -198,19 +198,26 @@ func (w *work) changedAt(p deploy.Propagation, contents map[string]cluster.Conte
 	return at
 }
 
-// sayTold waits a while until the pods that apply began to tell have been told, and says
-// which.
+// sayTold waits until the pods that apply began to nudge have been nudged, as long as
+// that may take by its rate, and says which.
 func (w *work) sayTold(ctx context.Context) error {
 	if len(w.telling) == 0 {
 		return nil
 	}
 	changes := w.Store.Watch(deploy.TopicPropagation)
 	defer changes.Close()
-	limit := time.NewTimer(w.NudgeWait)
+	rows, err := w.propagations(ctx)
+	if err != nil {
+		return err
+	}
+	wait := w.NudgeWait
+	for _, key := range w.telling {
+		wait += rows[key].Settings.Longest()
+	}
+	limit := time.NewTimer(wait)
 	defer limit.Stop()
 	for {
-		rows, err := w.propagations(ctx)
-		if err != nil {
+		if rows, err = w.propagations(ctx); err != nil {
 			return err
 		}
 		w.telling = slices.DeleteFunc(w.telling, func(key string) bool {
@@ -231,7 +238,7 @@ func (w *work) sayTold(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-limit.C:
 			for _, key := range w.telling {
-				w.log.Infof("%s: the pods of %s are still being told; that goes on beside the deployment", changedOf(rows[key]), rows[key].Workload)
+				w.log.Infof("%s: not all pods of %s were nudged within %s; the agent goes on after the stage", changedOf(rows[key]), rows[key].Workload, wait)
 			}
 			return nil
 		case <-changes.C():
@@ -245,7 +252,7 @@ func (w *work) sayOutcome(p deploy.Propagation) {
 	what, out := changedOf(p), p.Outcome
 	switch {
 	case out.Problem != "":
-		w.log.Errorf("%s: %s of %s were told, others could not be: %s; that is tried again, and the kubelet looks by itself within about 90 s",
+		w.log.Errorf("%s: %s of %s were nudged, others could not be: %s; the agent tries again, and the kubelet updates their files within about 90 s",
 			what, podsOf(int64(out.Pods)), p.Workload, out.Problem)
 	case out.Pods == 0:
 		w.log.Infof("%s: no pod of %s runs that was there before", what, p.Workload)
@@ -254,10 +261,14 @@ func (w *work) sayOutcome(p deploy.Propagation) {
 		if n := out.Pods - len(names); n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		w.log.Successf("%s: %s of %s that mount it told to look: %s%s", what, podsOf(int64(out.Pods)), p.Workload, strings.Join(names, ", "), more)
+		all := "all "
+		if out.Over > 0 {
+			all = ""
+		}
+		w.log.Successf("%s: %s%d running pods of %s that mount it were nudged: %s%s", what, all, out.Pods, p.Workload, strings.Join(names, ", "), more)
 	}
 	if out.Over > 0 {
-		w.log.Infof("%s of %s were left out, for configPropagation.nudge.maxPods is %d: the kubelet looks by itself within about 90 s",
+		w.log.Infof("%s of %s were left out, because configPropagation.nudge.maxPods is %d: the kubelet updates their files within about 90 s",
 			podsOf(int64(out.Over)), p.Workload, p.Settings.MaxPods)
 	}
 }

@@ -155,7 +155,7 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	if len(first) != 2 || len(values) != 1 || values[""] {
 		t.Fatalf("told: %v\n%s", first, l.said())
 	}
-	if want := "ConfigMap NS/files has changed: 2 pods of Deployment NS/web that mount it told to look: "; !strings.Contains(l.said(), want) {
+	if want := "ConfigMap NS/files has changed: all 2 running pods of Deployment NS/web that mount it were nudged: "; !strings.Contains(l.said(), want) {
 		t.Errorf("the log does not say %q:\n%s", want, l.said())
 	}
 	l.awaitDone(t)
@@ -212,6 +212,213 @@ func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
 		if patches := l.podPatches(); patches != want {
 			t.Errorf("%d writes to the pod, want %d:\n%s", patches, want, l.said())
 		}
+	}
+}
+
+// bearers are a Pod, a Job that does not end and a ReplicaSet, which mount ConfigMap
+// files and read settings by their environment.
+func bearers() string {
+	const pod = `spec: {containers: [{name: app, image: "web:v1", volumeMounts: [{name: v, mountPath: /v}], envFrom: [{configMapRef: {name: settings}}]}], ` +
+		`restartPolicy: %s, volumes: [{name: v, configMap: {name: files}}]}`
+	of := func(labels, restart string) string {
+		return "template: {metadata: {labels: {" + labels + "}}, " + fmt.Sprintf(pod, restart) + "}"
+	}
+	return "---\n{apiVersion: v1, kind: Pod, metadata: {name: bare}, " + fmt.Sprintf(pod, "Always") + "}\n" +
+		"---\n{apiVersion: batch/v1, kind: Job, metadata: {name: long}, spec: {" + of("devcluster.piped.dev/behavior: never-ready", "Never") + "}}\n" +
+		"---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: set}, spec: {replicas: 2, selector: {matchLabels: {of: set}}, " + of("of: set", "Always") + "}}\n"
+}
+
+// startBearers deploys bearers until their pods run; the Job would keep the stage waiting.
+func (l *rolloutLab) startBearers(t *testing.T) {
+	t.Helper()
+	l.manifests = configMap("files", "a") + configMap("settings", "a") + bearers()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan deploy.StageResult, 1)
+	go func() { ended <- l.Sync().Execute(ctx, l.deployment(success)) }()
+	eventually(t, func() string {
+		select {
+		case result := <-ended:
+			t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
+		default:
+		}
+		if pods := l.toldPods(t); len(pods) != 4 || !strings.Contains(l.said(), "5 created") {
+			return fmt.Sprintf("%d pods run\n%s", len(pods), l.said())
+		}
+		return ""
+	})
+	stop()
+	<-ended
+	l.complete(t)
+}
+
+// TestPodsWithoutARolloutAreNudged: a Pod of Git itself, and those of a Job and of a
+// ReplicaSet, also in mode restart. What they read by their environment stays, and the
+// log says so.
+func TestPodsWithoutARolloutAreNudged(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"auto", "restart"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.spec += "  configPropagation: {mode: " + mode + ", nudge: {repeatAfter: 0s}}\n"
+			l.nudging(t)
+			l.startBearers(t)
+			l.podPatches() // forgets what was before
+
+			l.manifests = configMap("files", "b") + configMap("settings", "b") + bearers()
+			run := l.deployment("now")
+			l.mustSucceed(t, l.Sync(), run)
+			l.awaitDone(t)
+			for name, value := range l.toldPods(t) {
+				if value == "" {
+					t.Errorf("%s was not nudged", name)
+				}
+			}
+			if patches := l.podPatches(); patches != 4 {
+				t.Errorf("%d writes to pods, want 4", patches)
+			}
+			for _, want := range []string{
+				"5 objects: 0 created, 2 configured, 3 unchanged",
+				"ConfigMap NS/files has changed: all 1 running pods of Pod NS/bare that mount it were nudged: bare",
+				"ConfigMap NS/files has changed: all 1 running pods of Job NS/long that mount it were nudged: ",
+				"ConfigMap NS/files has changed: all 2 running pods of ReplicaSet NS/set that mount it were nudged: ",
+				"ConfigMap NS/settings has changed, and the pods of ReplicaSet NS/set keep what they have of it until they are replaced: they read it by its environment",
+			} {
+				if !strings.Contains(l.said(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, l.said())
+				}
+			}
+
+			l.podPatches()
+			run.Resumed = true
+			l.mustSucceed(t, l.Sync(), run)
+			l.awaitDone(t)
+			if writes := l.writes(); len(writes) > 0 {
+				t.Errorf("a sync without a change wrote %v", writes)
+			}
+		})
+	}
+}
+
+// TestModeOffSaysWhatTheKubeletDoes: files that are mounted follow without a nudge, and
+// the log does not claim the contrary.
+func TestModeOffSaysWhatTheKubeletDoes(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += "  configPropagation: {mode: off}\n"
+	l.nudging(t)
+	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
+	l.change(t, configMap("files", "b")+configMap("settings", "b")+mounting(1, "settings"))
+	for _, want := range []string{
+		"ConfigMap NS/files has changed, and the pods of Deployment NS/web that mount it are not nudged, because configPropagation is off: the kubelet updates their files within about a minute",
+		"ConfigMap NS/settings has changed, and the pods of Deployment NS/web keep what they have of it until they are restarted: they read it by its environment, and configPropagation is off",
+	} {
+		if !strings.Contains(l.said(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, l.said())
+		}
+	}
+	if patches := l.podPatches(); patches > 0 {
+		t.Errorf("%d writes to pods", patches)
+	}
+}
+
+// replacePod deletes the Deployment's only pod and waits for the next one.
+func (l *rolloutLab) replacePod(t *testing.T) {
+	t.Helper()
+	before := l.toldPods(t)
+	for name := range before {
+		if err := l.client.CoreV1().Pods(l.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() string {
+		now := l.toldPods(t)
+		for name := range now {
+			if _, same := before[name]; same {
+				return name + " still runs"
+			}
+		}
+		if len(now) != 1 {
+			return fmt.Sprintf("%d pods run", len(now))
+		}
+		return ""
+	})
+}
+
+// startedBefore waits until the Deployment's pods started two seconds ago: the cluster's
+// times are whole seconds.
+func (l *rolloutLab) startedBefore(t *testing.T) {
+	t.Helper()
+	eventually(t, func() string {
+		list, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range list.Items {
+			for _, c := range pod.Status.ContainerStatuses {
+				if c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) < 2*time.Second {
+					return pod.Name + " has only just started"
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// TestPodsThatReadOtherContentAreRestarted: a ConfigMap is changed by hand, and a sync
+// restores it. A pod that read it by its environment meanwhile is restarted, once, if its
+// mode says so; one that was there before is not.
+func TestPodsThatReadOtherContentAreRestarted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, mode, patch string
+		replaced          bool
+		want              deploy.RolloutPhase
+		said              string
+	}{
+		{"mode auto", "auto", `{"data":{"k":"by hand"}}`, true, deploy.RolloutComplete, "read it so: POD. They are restarted"},
+		{"a key that was removed", "auto", `{"data":{"k":null}}`, true, deploy.RolloutComplete, "read it so: POD. They are restarted"},
+		{"mode off", "off", `{"data":{"k":"by hand"}}`, true, deploy.RolloutNoRollout, "read it so: POD. They keep what they read until they are restarted: " +
+			"they read it by its environment, and configPropagation is off"},
+		{"no pod since", "auto", `{"data":{"k":"by hand"}}`, false, deploy.RolloutNoRollout, ""},
+		{"another field", "auto", `{"metadata":{"labels":{"pipecd.dev/managed-by":"x"}}}`, true, deploy.RolloutNoRollout, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			l.spec += "  configPropagation: {mode: " + c.mode + "}\n"
+			l.nudging(t)
+			git := configMap("files", "a") + configMap("settings", "a") + mounting(1, "settings")
+			l.succeed(t, git)
+			l.awaitAvailable(t, 1)
+			l.startedBefore(t)
+			if _, err := l.client.CoreV1().ConfigMaps(l.ns).Patch(t.Context(), "settings", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{FieldManager: "kubectl-edit"}); err != nil {
+				t.Fatal(err)
+			}
+			if c.replaced {
+				l.replacePod(t)
+			}
+			pods := l.toldPods(t)
+			run, phase := l.change(t, git)
+			if phase != c.want {
+				t.Errorf("the rollout ended %s, want %s\n%s", phase, c.want, l.said())
+			}
+			for name := range pods {
+				if want := strings.ReplaceAll(c.said, "POD", name); !strings.Contains(l.said(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, l.said())
+				}
+			}
+			if c.said == "" && strings.Contains(l.said(), "read it so") {
+				t.Errorf("the log says of pods that are as Git says:\n%s", l.said())
+			}
+			generation := l.generation(t)
+			run.Resumed = true
+			l.mustSucceed(t, l.Sync(), run)
+			if l.generation(t) != generation {
+				t.Errorf("the stage run again rolled out again:\n%s", l.said())
+			}
+		})
 	}
 }
 
@@ -371,7 +578,7 @@ func TestManyPodsAreToldInTime(t *testing.T) {
 	if patches := l.podPatches(); patches != 290 {
 		t.Errorf("%d writes to pods", patches)
 	}
-	if !strings.Contains(l.said(), "10 pods of Deployment NS/web were left out, for configPropagation.nudge.maxPods is 290") {
+	if !strings.Contains(l.said(), "10 pods of Deployment NS/web were left out, because configPropagation.nudge.maxPods is 290") {
 		t.Errorf("the log does not say what was left out:\n%s", l.said())
 	}
 }

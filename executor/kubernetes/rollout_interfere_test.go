@@ -2,11 +2,14 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // rolling is in the log when the rollout of "web" has begun.
@@ -212,40 +216,11 @@ func (l *rolloutLab) deleteSet(t *testing.T, revision string) {
 // injectSidecar has the API server put a container into each pod of the lab's
 // namespace, and waits until it does.
 func injectSidecar(t *testing.T, l *rolloutLab) {
-	name := l.ns + "-sidecar"
-	own := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.ns}}
 	pods := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create},
 		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 	}}
-	admission := l.client.AdmissionregistrationV1()
-	_, err := admission.MutatingAdmissionPolicies().Create(t.Context(), &admissionv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.MutatingAdmissionPolicySpec{
-			MatchConstraints:   &admissionv1.MatchResources{NamespaceSelector: own, ResourceRules: []admissionv1.NamedRuleWithOperations{pods}},
-			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
-			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
-				Expression: `Object{spec: Object.spec{containers: [Object.spec.containers{name: "sidecar", image: "sidecar:1"}]}}`,
-			}}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = admission.MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := admission.MutatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := admission.MutatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	mutateBy(t, l, "sidecar", pods, `Object{spec: Object.spec{containers: [Object.spec.containers{name: "sidecar", image: "sidecar:1"}]}}`)
 	eventually(t, func() string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "web:1"}}}}
 		created, err := l.client.CoreV1().Pods(l.ns).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -269,5 +244,114 @@ func wantSidecar(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
 		if pod.DeletionTimestamp == nil && len(pod.Spec.Containers) != 2 {
 			t.Errorf("pod %s has %d containers, want 2", pod.Name, len(pod.Spec.Containers))
 		}
+	}
+}
+
+// mutateBy has the API server apply a CEL expression to what rules match in the lab's
+// namespace.
+func mutateBy(t *testing.T, l *rolloutLab, name string, rules admissionv1.NamedRuleWithOperations, expression string) {
+	t.Helper()
+	name = l.ns + "-" + name
+	own := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.ns}}
+	admission := l.client.AdmissionregistrationV1()
+	_, err := admission.MutatingAdmissionPolicies().Create(t.Context(), &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints:   &admissionv1.MatchResources{NamespaceSelector: own, ResourceRules: []admissionv1.NamedRuleWithOperations{rules}},
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
+				Expression: expression,
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admission.MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admission.MutatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := admission.MutatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// rewriteTemplates has the API server annotate the pod template of each Deployment of the
+// lab's namespace with the value of a CEL expression, and waits until it does.
+func rewriteTemplates(t *testing.T, l *rolloutLab, value string) {
+	t.Helper()
+	deployments := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+	}}
+	mutateBy(t, l, "rewrite", deployments,
+		`Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{annotations: Object.spec.template.metadata.annotations{written: `+value+`}}}}}`)
+	eventually(t, func() string {
+		probe := `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "probe"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, ` +
+			`"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}}}`
+		var d appsv1.Deployment
+		if err := json.Unmarshal([]byte(probe), &d); err != nil {
+			t.Fatal(err)
+		}
+		created, err := l.client.AppsV1().Deployments(l.ns).Create(t.Context(), &d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err.Error()
+		}
+		if created.Spec.Template.Annotations["written"] == "" {
+			return "no template is annotated"
+		}
+		return ""
+	})
+}
+
+// TestRewrittenTemplatesAreWarnedOf: at the third apply of which the API server makes
+// another template than of the one before, and never of a value that stays.
+func TestRewrittenTemplatesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	const warning = "Warning: a mutating webhook or admission policy has rewritten the pod template of Deployment NS/web on each of the last 3 applies"
+	for _, c := range []struct {
+		name, value string
+		images      []string
+		warns       bool
+	}{
+		{"another value each time", `request.dryRun ? "tried" : oldObject == null ? "0" : string(oldObject.metadata.generation)`, []string{"web:1", "web:2", "web:3"}, true},
+		{"another value, and Git is the same", `oldObject == null ? "0" : string(oldObject.metadata.generation)`, []string{"web:1", "web:1", "web:1", "web:1"}, true},
+		{"the same value", `"stays"`, []string{"web:1", "web:2", "web:3"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newRolloutLab(t)
+			rewriteTemplates(t, l, c.value)
+			ids := []string{success, "now", "later", "last"}
+			last := deploy.Deployment{ID: "last", ApplicationID: l.app.ID, Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now()}}
+			if _, err := l.Store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: last}); err != nil {
+				t.Fatal(err)
+			}
+			for i, image := range c.images {
+				l.manifests = fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, labels: {own: "1"}}, spec: {replicas: 1, selector: {matchLabels: {app: web}}, `+
+					`template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: "%s"}]}}}}`, image)
+				l.mustSucceed(t, l.Sync(), l.deployment(ids[i]))
+				if i == 0 {
+					l.complete(t)
+				}
+				if i < len(c.images)-1 && strings.Contains(l.said(), "Warning") {
+					t.Errorf("warned at apply %d:\n%s", i+1, l.said())
+				}
+				foreign := []byte(`{"metadata":{"labels":{"own":"theirs"}}}`) // so that it is applied again
+				if _, err := l.client.AppsV1().Deployments(l.ns).Patch(t.Context(), "web", types.MergePatchType, foreign, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if strings.Contains(l.said(), warning) != c.warns {
+				t.Errorf("want a warning: %t\n%s", c.warns, l.said())
+			}
+		})
 	}
 }

@@ -280,6 +280,8 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
 		}
 	})
+	lates := cluster.NewLates(cluster.LateConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	running.Go(func() { lates.Run(ctx) })
 	scalings := cluster.NewScalings(cluster.ScalingConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
 		if err := scalings.Run(ctx); err != nil {

@@ -200,7 +200,7 @@ func (w *configWorld) wantReached(agent *client, d *modelv1.Deployment, before m
 	if diff := cmp.Diff(want, told); diff != "" || len(after) != len(before) {
 		w.t.Errorf("what pods were told (-want +got):\n%s\nthose that mount it: %v, before: %v", diff, after, before)
 	}
-	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: 2 pods of Deployment %[1]s/mounts that mount it told to look: ", w.ns))
+	mustContain(w.t, log, fmt.Sprintf("ConfigMap %[1]s/files has changed: all 2 running pods of Deployment %[1]s/mounts that mount it were nudged: ", w.ns))
 	resp, err := agent.control.ListRollouts(agent.ctx, &controlv1.ListRolloutsRequest{DeploymentId: d.GetId()})
 	if err != nil {
 		w.t.Fatal(err)

@@ -112,7 +112,7 @@ func TestConfigPropagationDefaults(t *testing.T) {
 	}
 	want := &kubernetes.ConfigPropagation{
 		Mode: kubernetes.PropagateAuto, Scope: kubernetes.ScopeManaged,
-		Nudge: kubernetes.PropagationNudge{Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
+		Nudge: kubernetes.PropagationNudge{RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
 	}
 	if diff := cmp.Diff(want, app.Kubernetes.ConfigPropagation); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -8,8 +8,9 @@ type PropagationPhase string
 // The phases of a propagation.
 const (
 	PropagationDone   PropagationPhase = ""       // the pods know all of Configs
-	PropagationNudge  PropagationPhase = "nudge"  // they are to be told
-	PropagationRepeat PropagationPhase = "repeat" // they were told and are to be told once more
+	PropagationNudge  PropagationPhase = "nudge"  // they are to be nudged
+	PropagationSecond PropagationPhase = "second" // they were, and are to be nudged again soon
+	PropagationRepeat PropagationPhase = "repeat" // and once more, for the last time
 )
 
 // Propagation is what the pods of one workload have been told of the ConfigMaps and
@@ -46,10 +47,16 @@ type Propagation struct {
 	Version int64 // counts the writes of the row; compared and swapped
 }
 
-// NudgeSettings says how pods are told.
+// NudgeSettings says how pods are nudged.
 type NudgeSettings struct {
-	Delay, RepeatAfter     time.Duration
+	Delay                  time.Duration // from the change to the first nudge
+	RepeatAfter            time.Duration // from the first nudge to the last; 0: there is one only
 	MaxPods, RatePerSecond int
+}
+
+// Longest returns how long one nudge of all pods of a workload may take by its rate.
+func (s NudgeSettings) Longest() time.Duration {
+	return time.Duration(s.MaxPods) * time.Second / time.Duration(max(s.RatePerSecond, 1))
 }
 
 // NudgeOutcome says how the first nudge of a change went.

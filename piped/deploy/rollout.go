@@ -113,6 +113,11 @@ type Rollout struct {
 	// PausedInGit: it ended because Git itself pauses the workload.
 	PausedInGit bool
 
+	// Rewritten: the API server made another template of the apply than of its dry run, or
+	// than of an equal apply before, as a mutating webhook does that writes a new value
+	// each time.
+	Rewritten bool
+
 	// ProvenBefore: an earlier rollout of the template found live had ended well.
 	// Pods that are down since are no reason to wait if the template stays.
 	ProvenBefore bool

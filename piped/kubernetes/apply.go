@@ -60,7 +60,7 @@ func (r *applyRun) plan(ctx context.Context) error {
 		return r.invalid
 	}
 	for _, step := range []func(context.Context) error{
-		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findNamespaces, r.prepare, r.dryRun,
+		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findMisread, r.findNamespaces, r.prepare, r.dryRun,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -111,6 +111,9 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 		if t.isWorkload() {
 			r.digestWorkload(t, configs)
 			continue
+		}
+		if runsPods(groupKind(t.ref)) && req.HookRun == "" {
+			t.config = r.podConfig(t, configs)
 		}
 		t.digest = r.digestOf(t.desired)
 		t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
@@ -197,7 +200,7 @@ func (r *applyRun) prepare(ctx context.Context) error {
 // commitOf names the commit that last changed the object in Git. One that is
 // only put back to what was applied, or taken over, keeps the commit it has.
 func (r *applyRun) commitOf(t *target) string {
-	back := t.same && !t.restarts
+	back := t.same && (!t.restarts || len(t.misreadBy) > 0)
 	if t.live != nil && (back || r.req.Adopt) {
 		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
 			return commit

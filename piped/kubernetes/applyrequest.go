@@ -74,6 +74,10 @@ type ApplyRequest struct {
 	Restarts   map[string]ConfigChange
 	Undo       map[string]ConfigChange
 
+	// DriftedSince says since when objects are known to differ from Git, by key: pods that
+	// started since then read other content of those that the apply restores.
+	DriftedSince map[string]time.Time
+
 	// Propagation says how changed ConfigMaps and Secrets reach the pods of workloads
 	// that do not say so themselves; "" is auto. Named are those that count although
 	// they are not in the set.

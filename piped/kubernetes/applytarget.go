@@ -15,17 +15,18 @@ import (
 
 // target is one object of the set on its way to the cluster.
 type target struct {
-	source   manifest.Object
-	ref      deploy.ObjectRef
-	desired  *unstructured.Unstructured // what is sent
-	complete *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
-	digest   string                     // of desired
-	config   podConfig                  // of a workload
-	same     bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
-	restarts bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
-	resource ServedKind
-	crdInSet bool // its definition is part of the set
-	whole    bool // it is read whole: it rolls out, has replicas, or leaves fields to others
+	source    manifest.Object
+	ref       deploy.ObjectRef
+	desired   *unstructured.Unstructured // what is sent
+	complete  *unstructured.Unstructured // desired with the fields that are left to others; nil if it is the same
+	digest    string                     // of desired
+	config    podConfig                  // of what runs pods
+	same      bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
+	restarts  bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
+	misreadBy []string                   // UIDs of pods that read other content than Git's
+	resource  ServedKind
+	crdInSet  bool // its definition is part of the set
+	whole     bool // it is read whole: it rolls out, has replicas, or leaves fields to others
 
 	recorded *deploy.InventoryItem // what the inventory says of it
 	live     metav1.Object         // nil when absent; whole for workloads, else metadata
@@ -68,6 +69,15 @@ func isWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
 }
 
+// runsPods reports whether objects of the kind run pods that no rollout replaces.
+func runsPods(kind schema.GroupKind) bool {
+	switch kind.String() {
+	case "Pod", "ReplicationController", "ReplicaSet.apps", "Job.batch", "CronJob.batch":
+		return true
+	}
+	return false
+}
+
 // selectChanged decides which objects are sent: all but those whose desired digest, UID
 // and owned fields are as they were recorded after the last apply, and that nobody has
 // written since without leaving their values. A workload is not sent for what changes of
@@ -84,16 +94,27 @@ func (r *applyRun) selectChanged(context.Context) error {
 			continue
 		}
 		t.changed = t.recorded == nil || t.live == nil || t.live.GetDeletionTimestamp() != nil ||
-			!t.same || t.restarts || t.recorded.UID != string(t.live.GetUID()) ||
+			!t.same || t.restarts || r.restartsAgain(t) || t.recorded.UID != string(t.live.GetUID()) ||
 			t.recorded.OwnedHash != OwnedHash(t.live.GetManagedFields()) || t.rewritten()
 		if !t.changed {
 			t.item, t.done = *t.recorded, unchanged
-			if t.isWorkload() && t.recorded.ConfigHash != "" {
+			switch {
+			case !t.isWorkload():
+				t.item.ConfigHash = t.config.recorded()
+			case t.recorded.ConfigHash != "":
 				t.item.DesiredDigest, t.item.ConfigHash = t.digest, t.config.recorded()
 			}
 		}
 	}
 	return nil
+}
+
+// restartsAgain reports whether an interrupted run of the stage decided to restart a
+// workload and has not done so.
+func (r *applyRun) restartsAgain(t *target) bool {
+	decided, ok := r.req.Restarts[t.ref.Key()]
+	live := t.liveObject()
+	return ok && t.isWorkload() && live != nil && configHash(live) == decided.Was
 }
 
 // rewritten reports whether the live object may hold other values than were applied

@@ -172,11 +172,7 @@ func stampOf(recorded string) string {
 // digest takes account of all of the configuration in every mode, so that a change of
 // the mode alone changes nothing.
 func (r *applyRun) digestWorkload(t *target, set configs) {
-	mode, err := propagate.Mode(t.desired, r.req.Propagation)
-	if err != nil && r.invalid == nil {
-		r.invalid = deploy.Errorf(deploy.Invalid, "%s: %w", t.source.Origin, err)
-	}
-	t.config = set.of(t.desired, mode, r.req.Named)
+	t.config = r.podConfig(t, set)
 	t.digest = r.digestOf(stamped(t.desired, stampOf(t.config.all)))
 	t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
 	if t.recorded != nil && t.recorded.ConfigHash != "" {
@@ -185,6 +181,15 @@ func (r *applyRun) digestWorkload(t *target, set configs) {
 		t.restarts = !same
 	}
 	t.desired = stamped(t.desired, t.config.annotation())
+}
+
+// podConfig returns the configuration of the pods of a target.
+func (r *applyRun) podConfig(t *target, set configs) podConfig {
+	mode, err := propagate.Mode(t.desired, r.req.Propagation)
+	if err != nil && r.invalid == nil {
+		r.invalid = deploy.Errorf(deploy.Invalid, "%s: %w", t.source.Origin, err)
+	}
+	return set.of(t.desired, mode, r.req.Named)
 }
 
 // stamped returns a workload with a config-hash, as it is for "".
@@ -288,6 +293,8 @@ func (r *applyRun) settleConfig(ctx context.Context) error {
 			send = decided.Send
 		case undone && back && backSure:
 			send = undo.Was
+		case len(t.misreadBy) > 0:
+			send = restartedFor(wanted, t.misreadBy)
 		case same:
 		case sure:
 			send = wanted

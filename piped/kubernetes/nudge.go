@@ -25,7 +25,11 @@ func (c *Cluster) nudge(ctx context.Context, p deploy.Propagation, pace *pace) d
 	client := c.metadata.Resource(podResource).Namespace(p.Workload.Namespace)
 	// From the API server's cache, which may be a moment old: pods that are missing there
 	// were created after the change.
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: p.Selector, FieldSelector: "status.phase=Running", ResourceVersion: "0"})
+	fields := "status.phase=Running"
+	if p.Workload.Kind == "Pod" {
+		fields += ",metadata.name=" + p.Workload.Name
+	}
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: p.Selector, FieldSelector: fields, ResourceVersion: "0"})
 	if err != nil {
 		return deploy.NudgeOutcome{Problem: c.Classify(fmt.Errorf("list the pods of %s: %w", p.Workload, err)).Error()}
 	}

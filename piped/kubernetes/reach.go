@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/kubernetes/propagate"
 )
 
-// Reach is the configuration of one workload whose changes its pods see while they run.
+// Reach is the configuration of one object that runs pods, whose changes its pods see while they run.
 type Reach struct {
 	Workload deploy.ObjectRef
 	Selector string // of its pods, "" when it has none that can be used
@@ -64,14 +65,11 @@ func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Co
 	return all, contents
 }
 
-// reachOf returns the reach of a workload by what ConfigMaps and Secrets hold.
+// reachOf returns the reach of what runs pods, by what ConfigMaps and Secrets hold.
 func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok bool) {
-	if !t.isWorkload() {
-		return Reach{}, false
-	}
 	out := Reach{
 		Workload: t.ref, Selector: podSelector(t.desired), Configs: map[string]string{},
-		Off: t.config.mode == kubernetes.PropagateRestart || t.config.mode == kubernetes.PropagateOff,
+		Off: t.config.mode == kubernetes.PropagateOff || t.config.mode == kubernetes.PropagateRestart && t.isWorkload(),
 	}
 	for _, d := range t.config.decisions {
 		ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
@@ -141,21 +139,30 @@ func (r *applyRun) sayKept() {
 		}
 	}
 	for _, t := range r.targets {
-		if !t.isWorkload() {
-			continue
-		}
 		changed := t.recorded != nil && stampOf(t.recorded.ConfigHash) != stampOf(t.config.all)
 		for _, d := range t.config.decisions {
 			ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
 			switch {
 			case d.Action != propagate.None:
 			case d.External && t.done != unchanged:
-				r.req.Log.Infof("%s is not in Git: when it changes, the pods of %s keep what they have of it until they are restarted: %s", ref, t.ref, d.Why)
+				r.req.Log.Infof("%s is not in Git: when it changes, %s", ref, t.kept(d))
 			case changed && written[ref]:
-				r.req.Log.Infof("%s has changed, and the pods of %s keep what they have of it until they are restarted: %s", ref, t.ref, d.Why)
+				r.req.Log.Infof("%s has changed, and %s", ref, t.kept(d))
 			}
 		}
 	}
+}
+
+// kept says why the pods of a target are not made to see a change, and when they do.
+func (t *target) kept(d propagate.Decision) string {
+	end := "restarted"
+	if !t.isWorkload() {
+		end = "replaced"
+	}
+	if d.Follows {
+		return fmt.Sprintf("the pods of %s that mount it are not nudged, because %s: the kubelet updates their files within about a minute", t.ref, d.Why)
+	}
+	return fmt.Sprintf("the pods of %s keep what they have of it until they are %s: %s", t.ref, end, d.Why)
 }
 
 // ReadConfig returns what a ConfigMap or Secret holds; all of it is zero when there is
@@ -197,8 +204,15 @@ func isConfig(ref deploy.ObjectRef) bool {
 
 func contentHash(u *unstructured.Unstructured) string { return hashOf(contentOf(u)) }
 
-// podSelector returns the selector of a workload's pods as a query has it.
+// podSelector returns the label selector of a workload's pods as a query has it, "" for
+// all pods. A Job's is that of the API server.
 func podSelector(workload *unstructured.Unstructured) string {
+	switch workload.GetKind() {
+	case "Job":
+		return batchv1.JobNameLabel + "=" + workload.GetName()
+	case "CronJob":
+		return batchv1.JobNameLabel
+	}
 	content, _, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
 	var labels metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &labels); err != nil {

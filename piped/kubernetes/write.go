@@ -225,10 +225,7 @@ func (r *applyRun) record(t *target) {
 	t.item = deploy.InventoryItem{
 		ApplicationID: r.req.ApplicationID, Cluster: r.cluster.name, Variant: r.req.Variant, Object: t.ref,
 		UID: string(t.result.GetUID()), DesiredDigest: t.digest, OwnedHash: t.owned, Mark: t.mark, ValuesDigest: t.values,
-		DeploymentID: r.req.DeploymentID, CreatedBy: r.creatorOf(t), UpdatedAt: r.cluster.now(),
-	}
-	if t.isWorkload() {
-		t.item.ConfigHash = t.config.recorded()
+		ConfigHash: t.config.recorded(), DeploymentID: r.req.DeploymentID, CreatedBy: r.creatorOf(t), UpdatedAt: r.cluster.now(),
 	}
 }
 

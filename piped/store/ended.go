@@ -2,10 +2,53 @@ package store
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
 )
+
+// NoteDeployment adds text to the reason of a deployment that has ended, and to the log of
+// one of its stages, unless the reason has it already. Its status and the time of its end
+// stay; no event is published. NotFound if it does not exist.
+func (s *Store) NoteDeployment(ctx context.Context, id, stageID, text string) error {
+	text = clean(text)
+	for {
+		err := s.write(ctx, func(t *tx) error { return t.noteDeployment(ctx, id, stageID, text) })
+		if !errors.Is(err, errLostRace) {
+			return s.fail(err, "add a note to deployment "+id)
+		}
+	}
+}
+
+func (t *tx) noteDeployment(ctx context.Context, id, stageID, text string) error {
+	d, err := deployment(ctx, t, id)
+	if err != nil || strings.Contains(d.StatusReason, text) {
+		return err
+	}
+	d.StatusReason = strings.TrimPrefix(d.StatusReason+"; "+text, "; ")
+	state, err := stateTextOf(&d)
+	if err != nil {
+		return err
+	}
+	now := toMilli(t.store.now())
+	n, err := t.exec(ctx, "UPDATE deployments SET state = ?, revision = revision + 1, updated_at = ? WHERE id = ? AND revision = ?", state, now, id, d.Revision)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errLostRace
+	}
+	t.changes = append(t.changes, deploy.Change{Topic: deploy.TopicDeployment, ID: id, ApplicationID: d.ApplicationID, Status: d.Status})
+	t.changed(deploy.TopicStageLog, id, d.ApplicationID)
+	last, err := lastLogIndex(ctx, t, id, stageID)
+	if err != nil {
+		return err
+	}
+	return t.insert(ctx, "stage_logs", "deployment_id, stage_id, position, severity, log, at", "",
+		[][]any{{id, stageID, last + 1, string(deploy.SeverityInfo), text, now}})
+}
 
 // EndedDeployments returns up to limit (0: all) deployments that ended at since or
 // later, those that ended first first. One may be committed after another that ended

@@ -119,9 +119,6 @@ func scanPropagation(row scanner) (p deploy.Propagation, err error) {
 // forgetPropagation forgets the propagation of a workload that is not the
 // application's any more.
 func (t *tx) forgetPropagation(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
-	if o.Group != "apps" {
-		return nil
-	}
 	_, err := t.exec(ctx, "DELETE FROM propagations WHERE application_id = ? AND cluster = ? AND workload = ?", appID, cluster, o.Key())
 	return err
 }

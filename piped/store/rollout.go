@@ -40,6 +40,7 @@ type rolloutBody struct {
 	Annotations    string           `json:"templateAnnotations,omitempty"`
 	Served         bool             `json:"served,omitempty"`
 	PausedInGit    bool             `json:"pausedInGit,omitempty"`
+	Rewritten      bool             `json:"rewritten,omitempty"`
 	AppliedAt      int64            `json:"appliedAt,omitempty"`
 	ServerApplied  int64            `json:"serverAppliedAt,omitempty"`
 	ResumedAt      int64            `json:"resumedAt,omitempty"`
@@ -86,7 +87,7 @@ func scanRolloutAnd(row scanner, also ...any) (r deploy.Rollout, err error) {
 	r.ReplicasBefore, r.ProvenBefore, r.TemplateBase = b.ReplicasBefore, b.ProvenBefore, b.TemplateBase
 	r.FollowedDigest, r.FollowedAt, r.FollowedBy, r.Followed = b.FollowedDigest, fromMilli(b.FollowedAt), b.FollowedBy, b.Followed
 	r.ServerAppliedAt, r.ResumedAt = fromMilli(b.ServerApplied), fromMilli(b.ResumedAt)
-	r.TemplateAnnotations, r.Served, r.PausedInGit = b.Annotations, b.Served, b.PausedInGit
+	r.TemplateAnnotations, r.Served, r.PausedInGit, r.Rewritten = b.Annotations, b.Served, b.PausedInGit, b.Rewritten
 	r.SeenReady, r.SeenAvailable, r.SeenOld, r.SeenStopping = b.SeenReady, b.SeenAvailable, b.SeenOld, b.SeenStopping
 	r.FailingSince, r.TroubleSince = fromMilli(b.FailingSince), fromMilli(b.TroubleSince)
 	r.StartedAt, r.CreatedAt = fromMilli(startedAt), fromMilli(createdAt)
@@ -102,7 +103,7 @@ func rolloutText(r deploy.Rollout) (string, error) {
 		LastProgress: toMilli(r.LastProgress), Progress: r.Progress,
 		ReplicasBefore: r.ReplicasBefore, ProvenBefore: r.ProvenBefore, TemplateBase: r.TemplateBase,
 		FollowedDigest: r.FollowedDigest, FollowedAt: toMilli(r.FollowedAt), FollowedBy: r.FollowedBy, Followed: r.Followed,
-		ServerApplied: toMilli(r.ServerAppliedAt), ResumedAt: toMilli(r.ResumedAt), Annotations: r.TemplateAnnotations, Served: r.Served, PausedInGit: r.PausedInGit,
+		ServerApplied: toMilli(r.ServerAppliedAt), ResumedAt: toMilli(r.ResumedAt), Annotations: r.TemplateAnnotations, Served: r.Served, PausedInGit: r.PausedInGit, Rewritten: r.Rewritten,
 		SeenReady: r.SeenReady, SeenAvailable: r.SeenAvailable, SeenOld: r.SeenOld, SeenStopping: r.SeenStopping,
 		FailingSince: toMilli(r.FailingSince), TroubleSince: toMilli(r.TroubleSince),
 		SupersededBy: r.SupersededBy, Application: r.ApplicationName, Commit: r.Commit, ReplicasAfter: &r.ReplicasAfter,

@@ -92,6 +92,11 @@ func scanLog(row scanner) (b deploy.LogBlock, err error) {
 
 // LastLogIndex returns the highest index of a stage's log, -1 while it is empty.
 func (s *Store) LastLogIndex(ctx context.Context, deploymentID, stageID string) (int64, error) {
-	n, _, err := one(ctx, s, scanNumber, "SELECT COALESCE(MAX(position), -1) FROM stage_logs WHERE deployment_id = ? AND stage_id = ?", deploymentID, stageID)
+	n, err := lastLogIndex(ctx, s, deploymentID, stageID)
 	return n, s.fail(err, "read the log of stage "+stageID)
+}
+
+func lastLogIndex(ctx context.Context, q querier, deploymentID, stageID string) (int64, error) {
+	n, _, err := one(ctx, q, scanNumber, "SELECT COALESCE(MAX(position), -1) FROM stage_logs WHERE deployment_id = ? AND stage_id = ?", deploymentID, stageID)
+	return n, err
 }

@@ -47,8 +47,8 @@ func (PropagationScope) Values() []string { return []string{string(ScopeManaged)
 
 // PropagationNudge says how pods are annotated so that the kubelet looks at once.
 type PropagationNudge struct {
-	Delay         time.Duration `yaml:"delay" json:"delay,omitempty"`             // after the change
-	RepeatAfter   time.Duration `yaml:"repeatAfter" json:"repeatAfter,omitempty"` // once; 0 is never
+	Delay         time.Duration `yaml:"delay" json:"delay,omitempty"`             // from the change to the first nudge
+	RepeatAfter   time.Duration `yaml:"repeatAfter" json:"repeatAfter,omitempty"` // from the first nudge to the last; 0: there is one only
 	MaxPods       int           `yaml:"maxPods" json:"maxPods,omitempty"`         // of a workload
 	RatePerSecond int           `yaml:"ratePerSecond" json:"ratePerSecond,omitempty"`
 }
@@ -60,7 +60,7 @@ func (p *ConfigPropagation) Default() { *p = DefaultConfigPropagation() }
 func DefaultConfigPropagation() ConfigPropagation {
 	return ConfigPropagation{
 		Mode: PropagateAuto, Scope: ScopeManaged,
-		Nudge: PropagationNudge{Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
+		Nudge: PropagationNudge{RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
 	}
 }
 

@@ -5,9 +5,8 @@
 // What pods mount as a volume the kubelet writes anew, but only when it looks at the
 // pod, which it does about once in a minute and whenever the pod is changed. So an
 // annotation on the pod is enough. The kubelet's cache of the object may be older than
-// the annotation, hence a delay before the first nudge, and a second one some seconds
-// later. The second has another value: an equal one is no change of the pod, and nobody
-// would look.
+// the annotation, hence a second nudge a second later and a last one some seconds after
+// it. Each has another value: an equal one is no change of the pod.
 //
 // What comes through the environment, a subPath or an init container was read before
 // the container began, and the kubelet does not follow immutable objects: there only

@@ -58,19 +58,24 @@ func Mode(workload *unstructured.Unstructured, fallback kubernetes.PropagationMo
 // order of kind and name. Those that known does not know are left out.
 func Plan(mode kubernetes.PropagationMode, workload *unstructured.Unstructured, known func(manifest.Reference) (Object, bool)) []Decision {
 	var out []Decision
+	rolls := slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, workload.GetKind())
 	for _, use := range manifest.ConfigUses(workload) {
 		if object, ok := known(use.Reference); ok {
-			out = append(out, decide(mode, use, object))
+			out = append(out, decide(mode, use, object, rolls))
 		}
 	}
 	return out
 }
 
-func decide(mode kubernetes.PropagationMode, use manifest.Use, object Object) Decision {
+// decide returns the decision for one object. Pods that do not roll cannot be restarted by
+// another template: their files are nudged in mode restart, too.
+func decide(mode kubernetes.PropagationMode, use manifest.Use, object Object, rolls bool) Decision {
 	fixed := fixedBy(use, object)
 	d := Decision{Config: use.Reference, Action: None, Why: fixed, Follows: fixed == "", External: object.External}
-	restarts := mode == kubernetes.PropagateRestart || mode == kubernetes.PropagateAuto && !d.Follows
+	restarts := rolls && (mode == kubernetes.PropagateRestart || mode == kubernetes.PropagateAuto && !d.Follows)
 	switch {
+	case mode == kubernetes.PropagateOff && fixed != "":
+		d.Why += ", and configPropagation is off"
 	case mode == kubernetes.PropagateOff:
 		d.Why = "configPropagation is off"
 	case restarts && object.External:

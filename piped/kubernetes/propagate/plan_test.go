@@ -102,6 +102,18 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanWithoutRollout: pods of a kind that does not roll are nudged in mode restart.
+func TestPlanWithoutRollout(t *testing.T) {
+	u := deployment(t, "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /v}], envFrom: [{configMapRef: {name: e}}]}], volumes: [{name: v, configMap: {name: c}}]}")
+	u.SetKind("ReplicaSet")
+	for _, mode := range []kubernetes.PropagationMode{kubernetes.PropagateAuto, kubernetes.PropagateRestart} {
+		found := Plan(mode, u, func(manifest.Reference) (Object, bool) { return Object{}, true })
+		if len(found) != 2 || found[0].Action != Nudge || found[1].Action != None || found[1].Why != "they read it by its environment" {
+			t.Errorf("%s: %+v", mode, found)
+		}
+	}
+}
+
 // TestPlanLeavesOut: what only pulls images reaches no container, and what is not
 // known is no matter of the agent's.
 func TestPlanLeavesOut(t *testing.T) {

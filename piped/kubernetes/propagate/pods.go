@@ -3,6 +3,7 @@ package propagate
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,7 @@ const (
 // deleted, static and mirror pods, and pods that were created after the change.
 func Pods(running []metav1.PartialObjectMetadata, p deploy.Propagation) (pods []metav1.PartialObjectMetadata, over int) {
 	for _, pod := range running {
-		if pod.DeletionTimestamp == nil && !static(&pod) && ofWorkload(&pod, p.Workload) && !pod.CreationTimestamp.After(p.ChangedAt) {
+		if pod.DeletionTimestamp == nil && !static(&pod) && Of(&pod, p.Workload) && !pod.CreationTimestamp.After(p.ChangedAt) {
 			pods = append(pods, pod)
 		}
 	}
@@ -39,16 +40,21 @@ func static(pod *metav1.PartialObjectMetadata) bool {
 	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source != "" && source != annotationPresent
 }
 
-// ofWorkload reports whether a workload controls a pod. A Deployment does so through
-// ReplicaSets, which it names after itself and the hash that their pods are labelled
-// with.
-func ofWorkload(pod *metav1.PartialObjectMetadata, workload deploy.ObjectRef) bool {
+// Of reports whether a pod is a workload or is controlled by it. A Deployment
+// controls pods through ReplicaSets, which it names after itself and the hash that their
+// pods are labelled with; a CronJob does through Jobs, named after itself and a time.
+func Of(pod metav1.Object, workload deploy.ObjectRef) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
+	case workload.Kind == "Pod":
+		return pod.GetName() == workload.Name
 	case owner == nil:
 		return false
+	case workload.Kind == "CronJob":
+		time, ok := strings.CutPrefix(owner.Name, workload.Name+"-")
+		return ok && owner.Kind == "Job" && strings.Trim(time, "0123456789") == ""
 	case workload.Kind == "Deployment":
-		return owner.Kind == "ReplicaSet" && owner.Name == workload.Name+"-"+pod.Labels["pod-template-hash"]
+		return owner.Kind == "ReplicaSet" && owner.Name == workload.Name+"-"+pod.GetLabels()["pod-template-hash"]
 	}
 	return owner.Kind == workload.Kind && owner.Name == workload.Name
 }

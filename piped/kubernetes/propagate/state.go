@@ -27,8 +27,9 @@ const namesKept = 20
 // shown is how much of a hash an annotation holds.
 const shown = 10
 
-// repeated ends the value of the second nudge.
-const repeated = ".2"
+// secondAfter is the time from the first nudge to the second, if the last comes later.
+// The kubelet's cache may have been behind at the first.
+const secondAfter = time.Second
 
 // Note returns p with what the content of its ConfigMaps and Secrets is now, by key of
 // the object, and tells whether that is a change: it is also one for those that were
@@ -101,18 +102,26 @@ func Passed(p deploy.Propagation, outcome deploy.NudgeOutcome, now time.Time) de
 	case outcome.Problem != "" && now.Sub(p.ChangedAt) < retryFor:
 		p.Attempts++
 		p.NextAt = now.Add(min(longestRetry, firstRetry<<min(p.Attempts-1, 10)))
-	case p.Phase == deploy.PropagationNudge && p.Settings.RepeatAfter > 0 && outcome.Problem == "":
+	case outcome.Problem == "" && p.Phase == deploy.PropagationNudge && p.Settings.RepeatAfter > secondAfter:
+		p.Phase, p.Attempts, p.NextAt = deploy.PropagationSecond, 0, now.Add(secondAfter)
+	case outcome.Problem == "" && p.Phase == deploy.PropagationNudge && p.Settings.RepeatAfter > 0:
 		p.Phase, p.Attempts, p.NextAt = deploy.PropagationRepeat, 0, now.Add(p.Settings.RepeatAfter)
+	case outcome.Problem == "" && p.Phase == deploy.PropagationSecond:
+		p.Phase, p.Attempts, p.NextAt = deploy.PropagationRepeat, 0, now.Add(p.Settings.RepeatAfter-secondAfter)
 	default:
 		p.Phase, p.Attempts, p.NextAt = deploy.PropagationDone, 0, time.Time{}
 	}
 	return p
 }
 
-// Wanted returns the annotation's value that pods have once they are told in p's phase.
+// Wanted returns the value of the annotation of pods that were nudged in p's phase. An
+// equal value would be no change of the pod.
 func Wanted(p deploy.Propagation) string {
-	if p.Phase == deploy.PropagationRepeat {
-		return p.Value + repeated
+	switch {
+	case p.Phase == deploy.PropagationRepeat && p.Settings.RepeatAfter > secondAfter:
+		return p.Value + ".3"
+	case p.Phase == deploy.PropagationSecond || p.Phase == deploy.PropagationRepeat:
+		return p.Value + ".2"
 	}
 	return p.Value
 }

@@ -19,7 +19,7 @@ func row() deploy.Propagation {
 	return deploy.Propagation{
 		Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
 		Configs:  map[string]string{settings: "a"},
-		Settings: deploy.NudgeSettings{Delay: time.Second, RepeatAfter: 5 * time.Second, MaxPods: 2, RatePerSecond: 50},
+		Settings: deploy.NudgeSettings{RepeatAfter: 5 * time.Second, MaxPods: 2, RatePerSecond: 50},
 	}
 }
 
@@ -47,17 +47,22 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestLife: told, told once more with another value, done.
+// TestLife: nudged at once, a second later and repeatAfter later, each time with another
+// value; done.
 func TestLife(t *testing.T) {
 	p, _ := Note(row(), map[string]string{settings: "b"}, nil)
-	p = Begin(p, noon, noon.Add(100*time.Millisecond))
-	if p.Phase != deploy.PropagationNudge || !p.NextAt.Equal(noon.Add(1100*time.Millisecond)) || len(p.Value) != shown {
+	p = Begin(p, noon, noon)
+	if p.Phase != deploy.PropagationNudge || !p.NextAt.Equal(noon) || len(p.Value) != shown {
 		t.Fatalf("begun: %+v", p)
 	}
 	first := Wanted(p)
-	p = Passed(p, deploy.NudgeOutcome{Pods: 1, Names: []string{"web-1"}}, noon.Add(2*time.Second))
-	if p.Phase != deploy.PropagationRepeat || !p.NextAt.Equal(noon.Add(7*time.Second)) || Wanted(p) == first {
-		t.Fatalf("told: %+v", p)
+	p = Passed(p, deploy.NudgeOutcome{Pods: 1, Names: []string{"web-1"}}, noon)
+	if !p.NextAt.Equal(noon.Add(time.Second)) || Wanted(p) != first+".2" {
+		t.Fatalf("nudged: %+v", p)
+	}
+	p = Passed(p, deploy.NudgeOutcome{}, noon.Add(time.Second))
+	if p.Phase != deploy.PropagationRepeat || !p.NextAt.Equal(noon.Add(5*time.Second)) || Wanted(p) != first+".3" {
+		t.Fatalf("nudged twice: %+v", p)
 	}
 	p = Passed(p, deploy.NudgeOutcome{}, noon.Add(8*time.Second))
 	if p.Phase != deploy.PropagationDone || !p.NextAt.IsZero() || p.Outcome.Pods != 1 {
@@ -83,6 +88,22 @@ func TestPutBackWithoutRepeat(t *testing.T) {
 			t.Fatalf("changed %t, pods have %q and are told %q", changed, had, Wanted(p))
 		}
 		had = Wanted(p)
+	}
+}
+
+// TestDelayAndOneRepetition: a delay that is asked for, and no repetition after the last.
+func TestDelayAndOneRepetition(t *testing.T) {
+	p := row()
+	p.Settings.Delay, p.Settings.RepeatAfter = 3*time.Second, time.Second
+	if p = Begin(p, noon, noon); !p.NextAt.Equal(noon.Add(3 * time.Second)) {
+		t.Fatalf("begun: %+v", p)
+	}
+	p = Passed(p, deploy.NudgeOutcome{}, noon)
+	if p.Phase != deploy.PropagationRepeat || !p.NextAt.Equal(noon.Add(time.Second)) || Wanted(p) != p.Value+".2" {
+		t.Fatalf("nudged: %+v", p)
+	}
+	if p = Passed(p, deploy.NudgeOutcome{}, noon); p.Phase != deploy.PropagationDone {
+		t.Fatalf("repeated: %+v", p)
 	}
 }
 
@@ -182,6 +203,23 @@ func TestPods(t *testing.T) {
 	if found, _ := Pods([]metav1.PartialObjectMetadata{of("StatefulSet", "db"), of("StatefulSet", "other"), of("DaemonSet", "db")}, p); len(found) != 1 {
 		t.Errorf("of a StatefulSet: %d pods", len(found))
 	}
+	for _, c := range []struct {
+		workload deploy.ObjectRef
+		pod      metav1.PartialObjectMetadata
+		found    int
+	}{
+		{deploy.ObjectRef{Kind: "Pod", Name: "bare"}, pod("bare", func(p *metav1.PartialObjectMetadata) { p.OwnerReferences = nil }), 1},
+		{deploy.ObjectRef{Kind: "Pod", Name: "bare"}, pod("other", func(p *metav1.PartialObjectMetadata) { p.OwnerReferences = nil }), 0},
+		{deploy.ObjectRef{Group: "batch", Kind: "Job", Name: "once"}, of("Job", "once"), 1},
+		{deploy.ObjectRef{Group: "batch", Kind: "CronJob", Name: "daily"}, of("Job", "daily-29112233"), 1},
+		{deploy.ObjectRef{Group: "batch", Kind: "CronJob", Name: "daily"}, of("Job", "daily-report-29112233"), 0},
+		{deploy.ObjectRef{Group: "apps", Kind: "ReplicaSet", Name: "web-5d"}, of("ReplicaSet", "web-5d"), 1},
+	} {
+		p.Workload = c.workload
+		if found, _ := Pods([]metav1.PartialObjectMetadata{c.pod}, p); len(found) != c.found {
+			t.Errorf("%s, pod %s: %d pods, want %d", c.workload, c.pod.Name, len(found), c.found)
+		}
+	}
 }
 
 func TestTold(t *testing.T) {
@@ -190,11 +228,11 @@ func TestTold(t *testing.T) {
 		told := pod("a", func(pod *metav1.PartialObjectMetadata) { pod.Annotations[manifest.AnnotationConfigSync] = value })
 		return Told(&told, p)
 	}
-	if !has(p.Value) || has("") || has(p.Value+repeated) { // the last is of an earlier time
+	if !has(p.Value) || has("") || has(p.Value+".2") { // the last is of an earlier time
 		t.Error("first nudge")
 	}
 	p.Phase = deploy.PropagationRepeat
-	if has(p.Value) || !has(p.Value+repeated) {
+	if has(p.Value) || !has(p.Value+".3") {
 		t.Error("repeat")
 	}
 }

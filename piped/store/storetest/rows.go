@@ -115,6 +115,31 @@ func testStageLogs(t *testing.T, e *env) {
 	wantKind(t, e.store.AppendStageLogs(ctx, []deploy.LogBlock{{DeploymentID: "nobody"}}), deploy.NotFound, "nobody")
 }
 
+func testNotes(t *testing.T, e *env) {
+	ctx, a := t.Context(), e.putApp(t, "web")
+	e.create(t, "d1", a)
+	e.update(t, "d1", func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, e.clock.now()) })
+	e.update(t, "d1", func(d *deploy.Deployment) error { return d.Start(e.clock.now()) })
+	ended := e.update(t, "d1", func(d *deploy.Deployment) error { return d.Complete(deploy.Failure, "no image", e.clock.now()) })
+	for range 2 { // the second time it is there
+		if err := e.store.NoteDeployment(ctx, "d1", "sync", "it completed"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.store.NoteDeployment(ctx, "d1", "sync", "another did"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.store.Deployment(ctx, "d1")
+	if err != nil || got.StatusReason != "no image; it completed; another did" || got.Status != deploy.Failure || !got.CompletedAt.Equal(ended.CompletedAt) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	logs, err := e.store.StageLogs(ctx, "d1")
+	if err != nil || len(logs["sync"]) != 2 || logs["sync"][0].Log != "it completed" || logs["sync"][1].Index != 1 {
+		t.Errorf("%+v, %v", logs, err)
+	}
+	wantKind(t, e.store.NoteDeployment(ctx, "nobody", "sync", "x"), deploy.NotFound, "nobody")
+}
+
 func testInventory(t *testing.T, e *env) {
 	ctx, a, b := t.Context(), e.putApp(t, "a"), e.putApp(t, "b")
 	item := func(app, name string) deploy.InventoryItem {
@@ -252,7 +277,7 @@ func testRollouts(t *testing.T, e *env) {
 	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	intent := deploy.Rollout{
 		ID: deploy.RolloutID("d1", "sync", "c", ref), ApplicationID: a.ID, DeploymentID: "d1", StageID: "sync", Cluster: "c", Workload: ref,
-		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", Generation: 3, TargetUID: "tu",
+		UID: "u", Phase: deploy.RolloutIntent, IntentDigest: "id", Rewritten: true, LiveBefore: "lb", TemplateDigest: "td", Images: "web:2 log:1", Generation: 3, TargetUID: "tu",
 		TargetName: "tn", Revision: 7, DesiredAtStart: 2, AppliedAt: e.clock.now(), LastProgress: e.clock.now(), Progress: "1 of 2",
 		ReplicasBefore: 4, ProvenBefore: true, TemplateBase: "tb", FollowedDigest: "fd", FollowedAt: e.clock.now(), ServerAppliedAt: e.clock.now(), ResumedAt: e.clock.now(), FollowedBy: "fm", Followed: 2, TemplateAnnotations: "ta", Served: true, PausedInGit: true, SeenReady: 3, SeenAvailable: 2, SeenOld: 1, SeenStopping: 1,
 		FailingSince: e.clock.now(), TroubleSince: e.clock.now(), Commit: "c0ffee", SupersededBy: "kubectl", ReplicasAfter: 5,

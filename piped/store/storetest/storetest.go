@@ -126,6 +126,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"ConcurrentSupersede", testConcurrentSupersede},
 		{"Commands", testCommands},
 		{"StageLogs", testStageLogs},
+		{"Notes", testNotes},
 		{"State", testState},
 		{"Inventory", testInventory},
 		{"Claims", testClaims},
