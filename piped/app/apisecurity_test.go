@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/config"
-	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
@@ -35,7 +37,7 @@ func (c *certificates) exchange() {
 	if err := os.Mkdir(filepath.Join(c.dir, version), 0o700); err != nil {
 		c.t.Fatal(err)
 	}
-	controltest.Certificate(c.t, filepath.Join(c.dir, version))
+	certificatetest.Write(c.t, filepath.Join(c.dir, version))
 	if err := os.Symlink(version, filepath.Join(c.dir, "..tmp")); err != nil {
 		c.t.Fatal(err)
 	}
@@ -101,7 +103,7 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 	mustShow("after the link was exchanged", second)
 
 	next := t.TempDir()
-	controltest.Certificate(t, next)
+	certificatetest.Write(t, next)
 	move := func(name string) {
 		t.Helper()
 		if err := os.Rename(filepath.Join(next, name), filepath.Join(mount.dir, name)); err != nil {
@@ -126,9 +128,9 @@ func TestCertificateOfASecretIsRotated(t *testing.T) {
 func TestClientAuthorityIsRotated(t *testing.T) {
 	t.Parallel()
 	server, clients, others := t.TempDir(), t.TempDir(), t.TempDir()
-	controltest.Certificate(t, server)
-	controltest.Certificate(t, clients)
-	controltest.Certificate(t, others)
+	certificatetest.Write(t, server)
+	certificatetest.Write(t, clients)
+	certificatetest.Write(t, others)
 	tlsFiles := fmt.Sprintf("address: \"127.0.0.1:0\", tlsCertFile: %[1]s/tls.crt, tlsKeyFile: %[1]s/tls.key", server)
 	s := spec{dataDir: t.TempDir(), more: "  api: {" + tlsFiles + "}\n"}
 	agent := runReloading(t, s, 10*time.Millisecond)
@@ -145,7 +147,7 @@ func TestClientAuthorityIsRotated(t *testing.T) {
 	letsIn("no certificate", false)
 	letsIn("the certificate of somebody else", false, other)
 	letsIn("a certificate of the authority", true, client)
-	controltest.Certificate(t, clients)
+	certificatetest.Write(t, clients)
 	agent.awaitLog("changed=\"api certificate\"")
 	letsIn("a certificate of the authority before", false, client)
 	letsIn("a certificate of the new authority", true, loadPair(t, clients))
@@ -224,4 +226,44 @@ func TestKeysAreMadeWithoutOne(t *testing.T) {
 			t.Errorf("a key %q with the role %s was made", name, role)
 		}
 	}
+}
+
+// TestWebCertificateIsRotated: webhooks and probes are answered through TLS, with the
+// certificate that the file holds; that TLS is taken away waits for the next start.
+func TestWebCertificateIsRotated(t *testing.T) {
+	t.Parallel()
+	mount := newCertificates(t)
+	webhook := "  webhooks: [{name: hook, type: GITHUB, secret: hunter2}]\n"
+	s := spec{dataDir: t.TempDir(), more: webhook + fmt.Sprintf(
+		"  web: {address: \"127.0.0.1:0\", tlsCertFile: %[1]s/tls.crt, tlsKeyFile: %[1]s/tls.key}\n", mount.dir)}
+	agent := runReloading(t, s, 10*time.Millisecond)
+	mustServe := func(what string) {
+		t.Helper()
+		pair := loadPair(t, mount.dir)
+		parsed, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool()}
+		config.RootCAs.AddCert(parsed)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}}
+		for path, want := range map[string]int{"/healthz": http.StatusOK, "/webhooks/hook": http.StatusMethodNotAllowed} {
+			resp, err := client.Get("https://" + agent.app.WebAddr() + path)
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%s: %s answers %d, want %d", what, path, resp.StatusCode, want)
+			}
+		}
+	}
+	mustServe("at the start")
+	mount.exchange()
+	agent.awaitLog("changed=\"web certificate\"")
+	mustServe("after the link was exchanged")
+	s.more = webhook
+	agent.write(s, "web.tlsCertFile and web.tlsKeyFile (TLS on or off)")
+	mustServe("with TLS taken away before the next start")
 }

@@ -248,7 +248,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
 		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
-		Launcher: o.Launcher, Isolation: isolationModes(cfg.Scripts.Isolation), Allow: cfg.Scripts.AllowPaths, Logger: o.Logger.With("component", "script"),
+		Launcher: o.Launcher, Isolation: IsolationModes(cfg.Scripts.Isolation), Allow: cfg.Scripts.AllowPaths, Logger: o.Logger.With("component", "script"),
 	})
 	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:             exec.Sync(),
@@ -283,7 +283,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Observer: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Observer: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// isolationModes returns the modes that the configuration permits, the strongest
+// IsolationModes returns the modes that the configuration permits, the strongest
 // first.
-func isolationModes(i config.Isolation) []sandbox.Mode {
+func IsolationModes(i config.Isolation) []sandbox.Mode {
 	if i == config.IsolationAuto {
 		return []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock}
 	}

@@ -19,7 +19,7 @@ const module = "github.com/c785c783/piped/"
 var layers = map[string]int{
 	"piped/deploy": 0, "piped/build": 0,
 
-	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1,
+	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/certificate": 1,
 
 	"piped/source": 2, "piped/kubernetes": 2, "piped/githost": 2, "piped/backup": 2,
 

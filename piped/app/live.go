@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/analysis/provider"
+	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/git"
@@ -59,7 +60,8 @@ type setup struct {
 	review       bool // of what is taken over
 	limits       scheduler.Limits
 	retention    config.Retention
-	identity     *control.Identity // nil without TLS
+	identity     *certificate.Identity // of the API; nil without TLS
+	webIdentity  *certificate.Identity // of web; nil without TLS
 	rateLimit    control.RateLimit
 	webhooks     []webhook
 	keys         *secret.Keys // nil when secrets cannot be decrypted
@@ -90,7 +92,7 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.remotes = planRemotes(cfg)
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
 	s.retention = cfg.Retention
-	var errs [8]error
+	var errs [9]error
 	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
@@ -98,13 +100,16 @@ func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.tenancy, errs[4] = planTenancy(cfg.Tenancy)
 	s.charts = charts{cfg.ChartRepositories, cfg.ChartRegistries, cfg.Charts.AllowedHosts}
 	s.analysis = cfg.AnalysisProviders
-	if cfg.API.TLSCertFile != "" {
-		s.identity, errs[5] = control.LoadIdentity(cfg.API.TLSCertFile, cfg.API.TLSKeyFile, cfg.API.ClientCAFile)
-	}
+	s.identity, errs[5] = certificate.Files{Section: "api", Cert: cfg.API.TLSCertFile, Key: cfg.API.TLSKeyFile, ClientCA: cfg.API.ClientCAFile}.Load()
+	s.webIdentity, errs[8] = webCertificate(cfg.Web).Load()
 	s.rateLimit = rateLimit(cfg)
 	s.events, errs[6] = planEvents(cfg)
 	s.notifications, errs[7] = planNotifications(cfg)
 	return s, errors.Join(errs[:2]...), errors.Join(errs[2:]...)
+}
+
+func webCertificate(w config.Web) certificate.Files {
+	return certificate.Files{Section: "web", Cert: w.TLSCertFile, Key: w.TLSKeyFile, ClientCA: w.ClientCAFile}
 }
 
 // begin puts the first setup into effect. Nothing runs yet.
@@ -212,6 +217,10 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if next.identity != nil && l.api.Secure() && !was.identity.Same(next.identity) {
 		changed = append(changed, "api certificate")
 		l.api.SetIdentity(next.identity)
+	}
+	if next.webIdentity != nil && l.web.Secure() && !was.webIdentity.Same(next.webIdentity) {
+		changed = append(changed, "web certificate")
+		l.web.SetIdentity(next.webIdentity)
 	}
 	if was.rateLimit != next.rateLimit {
 		changed = append(changed, "api.rateLimit")

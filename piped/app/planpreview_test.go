@@ -152,7 +152,7 @@ data:
 		t.Errorf("new: %v", fresh)
 	}
 	mustContain(t, string(byDir["new"].GetPlanSummary()), "1 added manifests", "first deployment")
-	mustContain(t, string(byDir["new"].GetPlanDetails()), `+ 1. name="new", kind="ConfigMap"`)
+	mustContain(t, string(byDir["new"].GetPlanDetails()), fmt.Sprintf(`+ 1. name="new", kind="ConfigMap", namespace=%q`, ns))
 	mustContain(t, string(byDir["gone"].GetPlanSummary()), "removes the configuration", "what it has in the cluster stays")
 	mustContain(t, byDir["broken"].GetError(), "broken/app.pipecd.yaml:4", "nonsense")
 	mustContain(t, string(byDir["secret"].GetPlanDetails()), "+  more: (secret)\n", "+    copy: (secret)\n", "+  plain: redacted-")

@@ -180,6 +180,7 @@ func needRestart(was, now *config.Piped) []string {
 		"debug":         was.Debug != now.Debug,
 		"scripts":       !reflect.DeepEqual(was.Scripts, now.Scripts),
 		"api.tlsCertFile and api.tlsKeyFile (TLS on or off)": (was.API.TLSCertFile == "") != (now.API.TLSCertFile == ""),
+		"web.tlsCertFile and web.tlsKeyFile (TLS on or off)": (was.Web.TLSCertFile == "") != (now.Web.TLSCertFile == ""),
 	}
 	var out []string
 	for field, changed := range differs {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/config"
-	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
@@ -290,7 +290,7 @@ func TestUnusableRepositoriesAreTakenUp(t *testing.T) {
 func TestCertificateIsRotated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cert, key := controltest.Certificate(t, dir)
+	cert, key := certificatetest.Write(t, dir)
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), more: fmt.Sprintf("  api: {address: \"127.0.0.1:0\", tlsCertFile: %s, tlsKeyFile: %s}\n", cert, key),
 	}, 10*time.Millisecond)
@@ -318,7 +318,7 @@ func TestCertificateIsRotated(t *testing.T) {
 		return pair
 	}
 	mustShow(load())
-	controltest.Certificate(t, dir)
+	certificatetest.Write(t, dir)
 	agent.awaitLog("changed=\"api certificate\"")
 	mustShow(load())
 }

@@ -90,7 +90,12 @@ type RateLimit struct {
 
 // Web is spec.web: where webhooks and health are served.
 type Web struct {
-	Address string `yaml:"address"`
+	Address     string `yaml:"address"`
+	TLSCertFile string `yaml:"tlsCertFile"` // "": plain HTTP
+	TLSKeyFile  string `yaml:"tlsKeyFile"`
+	// ClientCAFile holds the authorities of the certificates that clients must show;
+	// "" means that they need none.
+	ClientCAFile string `yaml:"clientCAFile"`
 }
 
 // Git is spec.git. Secrets are decoded: what the file holds in base64 is plain
@@ -155,7 +160,7 @@ type Limits struct {
 // agent looks for without being told, such as the user's known hosts, are not
 // among them.
 func (p *Piped) Files() []string {
-	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
+	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
 	for _, provider := range p.Providers {
 		files = append(files, provider.Kubernetes.KubeConfigPath)
 	}

@@ -126,7 +126,7 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		ProjectID: s.ProjectID, PipedID: s.PipedID, Name: s.Name, DataDir: dataDir,
 		Store:        s.Store.complete(d, r, dataDir),
 		API:          s.API.complete(d, r),
-		Web:          s.Web.complete(d),
+		Web:          s.Web.complete(d, r),
 		SyncInterval: s.SyncInterval,
 		Git:          s.Git.complete(d, r),
 		Repositories: repositories,
@@ -173,11 +173,8 @@ func (s Store) complete(d *strict.Document, r resolver, dataDir string) Store {
 func (a API) complete(d *strict.Document, r resolver) API {
 	a.TLSCertFile, a.TLSKeyFile = r.path("api.tlsCertFile", a.TLSCertFile), r.path("api.tlsKeyFile", a.TLSKeyFile)
 	a.ClientCAFile, a.AuditFile = r.path("api.clientCAFile", a.ClientCAFile), r.path("api.auditFile", a.AuditFile)
-	pair(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.tlsKeyFile", a.TLSKeyFile != ""})
+	checkTLS(d, "api", a.TLSCertFile, a.TLSKeyFile, a.ClientCAFile)
 	exclusive(d, field{"api.tlsCertFile", a.TLSCertFile != ""}, field{"api.insecure", a.Insecure})
-	if a.ClientCAFile != "" && a.TLSCertFile == "" {
-		d.Problemf("api.clientCAFile", "asks clients for certificates, which needs api.tlsCertFile and api.tlsKeyFile")
-	}
 	if a.RateLimit.PerSecond < 0 {
 		d.Problemf("api.rateLimit.perSecond", "expected 0 (no limit) or more, found %d", a.RateLimit.PerSecond)
 	}
@@ -191,9 +188,20 @@ func (a API) complete(d *strict.Document, r resolver) API {
 	return a
 }
 
-func (w Web) complete(d *strict.Document) Web {
+func (w Web) complete(d *strict.Document, r resolver) Web {
+	w.TLSCertFile, w.TLSKeyFile = r.path("web.tlsCertFile", w.TLSCertFile), r.path("web.tlsKeyFile", w.TLSKeyFile)
+	w.ClientCAFile = r.path("web.clientCAFile", w.ClientCAFile)
+	checkTLS(d, "web", w.TLSCertFile, w.TLSKeyFile, w.ClientCAFile)
 	checkAddress(d, "web.address", w.Address)
 	return w
+}
+
+// checkTLS checks which files of a server's TLS are set.
+func checkTLS(d *strict.Document, section, cert, key, clientCA string) {
+	pair(d, field{section + ".tlsCertFile", cert != ""}, field{section + ".tlsKeyFile", key != ""})
+	if clientCA != "" && cert == "" {
+		d.Problemf(section+".clientCAFile", "asks clients for certificates, which needs %[1]s.tlsCertFile and %[1]s.tlsKeyFile", section)
+	}
 }
 
 func checkAddress(d *strict.Document, field, address string) (host string, ok bool) {

@@ -60,7 +60,9 @@ func TestPipedEveryField(t *testing.T) {
 			Address: "0.0.0.0:1", TLSCertFile: "/etc/piped/tls/a.crt", TLSKeyFile: "/home/someone/a.key", ClientCAFile: "/etc/piped/tls/ca.crt",
 			RateLimit: RateLimit{PerSecond: 7, Burst: 8}, AuditFile: "/etc/piped/audit.jsonl",
 		},
-		Web:          Web{Address: "localhost:2"},
+		Web: Web{
+			Address: "localhost:2", TLSCertFile: "/etc/piped/tls/web.crt", TLSKeyFile: "/etc/piped/tls/web.key", ClientCAFile: "/etc/piped/tls/web-ca.crt",
+		},
 		SyncInterval: 3 * time.Second,
 		Git: Git{
 			Username: "bot", Email: "bot@example.com", SSHKeyData: secret,

@@ -53,6 +53,7 @@ func TestFilesAreThoseTheConfigurationNames(t *testing.T) {
 	got := parsePiped(t, "/etc/piped/piped.yaml", pipedHead+`
   dataDir: data
   api: {tlsCertFile: tls.crt, tlsKeyFile: tls.key}
+  web: {tlsCertFile: web.crt, tlsKeyFile: web.key, clientCAFile: web-clients.crt}
   git: {sshKeyFile: ~/.ssh/id, knownHostsFile: /etc/known}
   webhooks:
     - {name: a, type: GITHUB, secretFile: hook}
@@ -62,7 +63,8 @@ func TestFilesAreThoseTheConfigurationNames(t *testing.T) {
     - {name: dev, type: KUBERNETES, config: {kubeConfigPath: kube/dev}}
     - {name: here, type: KUBERNETES}
 `).Files()
-	want := []string{"/etc/known", "/etc/piped/hook", "/etc/piped/kube/dev", "/etc/piped/tls.crt", "/etc/piped/tls.key", "/home/someone/.ssh/id"}
+	want := []string{"/etc/known", "/etc/piped/hook", "/etc/piped/kube/dev", "/etc/piped/tls.crt", "/etc/piped/tls.key",
+		"/etc/piped/web-clients.crt", "/etc/piped/web.crt", "/etc/piped/web.key", "/home/someone/.ssh/id"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

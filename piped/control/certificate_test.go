@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/c785c783/piped/piped/certificate"
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 )
@@ -14,8 +16,8 @@ import (
 // TestCertificateIsReplaced: connections that come after SetIdentity are
 // shown the new certificate; those that are open stay.
 func TestCertificateIsReplaced(t *testing.T) {
-	oldCert, oldKey := controltest.Certificate(t, t.TempDir())
-	newCert, newKey := controltest.Certificate(t, t.TempDir())
+	oldCert, oldKey := certificatetest.Write(t, t.TempDir())
+	newCert, newKey := certificatetest.Write(t, t.TempDir())
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = oldCert, oldKey })
 	health := func(trusted string) grpc_health_v1.HealthClient {
 		t.Helper()
@@ -40,7 +42,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	check("the first certificate", before, true)
 	check("a certificate that is not shown yet", health(newCert), false)
 
-	next, err := control.LoadIdentity(newCert, newKey, "")
+	next, err := certificate.Files{Section: "api", Cert: newCert, Key: newKey}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,23 +13,25 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/certificate"
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// certificate is a certificate that vouches for itself, as files.
-type certificate struct{ cert, key string }
+// pair is a certificate that vouches for itself, as files.
+type pair struct{ cert, key string }
 
-func newCertificate(t *testing.T) certificate {
-	cert, key := controltest.Certificate(t, t.TempDir())
-	return certificate{cert, key}
+func newPair(t *testing.T) pair {
+	cert, key := certificatetest.Write(t, t.TempDir())
+	return pair{cert, key}
 }
 
-func (p certificate) identity(t *testing.T, clientCAFile string) *control.Identity {
+func (p pair) identity(t *testing.T, clientCAFile string) *certificate.Identity {
 	t.Helper()
-	identity, err := control.LoadIdentity(p.cert, p.key, clientCAFile)
+	identity, err := certificate.Files{Section: "api", Cert: p.cert, Key: p.key, ClientCA: clientCAFile}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func (p certificate) identity(t *testing.T, clientCAFile string) *control.Identi
 }
 
 // tls returns what a client needs that trusts p and shows own, if that is not nil.
-func (p certificate) tls(t *testing.T, own *certificate) *tls.Config {
+func (p pair) tls(t *testing.T, own *pair) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(p.cert)
 	if err != nil {
@@ -59,11 +61,11 @@ func (p certificate) tls(t *testing.T, own *certificate) *tls.Config {
 // whatever key; whoever does needs a key all the same. The authority is replaced
 // while the server runs.
 func TestMutualTLS(t *testing.T) {
-	server, first, second := newCertificate(t), newCertificate(t), newCertificate(t)
+	server, first, second := newPair(t), newPair(t), newPair(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.CertFile, c.KeyFile, c.ClientCAFile = server.cert, server.key, first.cert
 	})
-	client := func(own *certificate) apiservice.APIServiceClient {
+	client := func(own *pair) apiservice.APIServiceClient {
 		t.Helper()
 		conn, err := grpc.NewClient(agent.Server.Addr(), grpc.WithTransportCredentials(credentials.NewTLS(server.tls(t, own))))
 		if err != nil {
@@ -97,7 +99,7 @@ func TestMutualTLS(t *testing.T) {
 
 // TestWhatTLSIsSpoken: 1.2 or later, HTTP/2, and no session is resumed.
 func TestWhatTLSIsSpoken(t *testing.T) {
-	server := newCertificate(t)
+	server := newPair(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = server.cert, server.key })
 	config := server.tls(t, nil)
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
@@ -120,7 +122,7 @@ func TestWhatTLSIsSpoken(t *testing.T) {
 }
 
 func TestLoadIdentity(t *testing.T) {
-	one, other := newCertificate(t), newCertificate(t)
+	one, other := newPair(t), newPair(t)
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func TestLoadIdentity(t *testing.T) {
 		"no authority":                       {one.cert, one.key, empty + ".none", []string{"api.clientCAFile", empty + ".none"}},
 		"an authority without a certificate": {one.cert, one.key, empty, []string{"api.clientCAFile", empty, "no certificate in PEM"}},
 	} {
-		_, err := control.LoadIdentity(tc.cert, tc.key, tc.ca)
+		_, err := certificate.Files{Section: "api", Cert: tc.cert, Key: tc.key, ClientCA: tc.ca}.Load()
 		if !deploy.IsKind(err, deploy.Invalid) {
 			t.Fatalf("%s: error %v, want one of kind invalid", name, err)
 		}

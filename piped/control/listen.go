@@ -1,7 +1,6 @@
 package control
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -67,28 +67,18 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 // permitted.
 func (s *Server) transport() (credentials.TransportCredentials, error) {
 	cfg := s.cfg
-	if cfg.CertFile == "" && cfg.KeyFile == "" {
-		switch {
-		case cfg.ClientCAFile != "":
-			return nil, deploy.Errorf(deploy.Invalid, "api.clientCAFile asks clients for certificates, which needs TLS: set api.tlsCertFile and api.tlsKeyFile")
-		case !cfg.Insecure && !loopback(cfg.Address):
-			return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
-				"set api.tlsCertFile and api.tlsKeyFile, or write api.insecure: true if that is meant", cfg.Address)
-		}
-		return nil, nil
-	}
-	if cfg.CertFile == "" || cfg.KeyFile == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "TLS for the control API needs both api.tlsCertFile and api.tlsKeyFile, and only one is set")
-	}
-	identity, err := LoadIdentity(cfg.CertFile, cfg.KeyFile, cfg.ClientCAFile)
-	if err != nil {
+	identity, err := certificate.Files{Section: "api", Cert: cfg.CertFile, Key: cfg.KeyFile, ClientCA: cfg.ClientCAFile}.Load()
+	switch {
+	case err != nil:
 		return nil, err
+	case identity != nil:
+		s.identity.Set(identity)
+		return credentials.NewTLS(s.identity.Config()), nil
+	case !cfg.Insecure && !loopback(cfg.Address):
+		return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
+			"set api.tlsCertFile and api.tlsKeyFile, or write api.insecure: true if that is meant", cfg.Address)
 	}
-	s.identity.Store(identity)
-	return credentials.NewTLS(&tls.Config{
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.identity.Load().config, nil },
-		MinVersion:         tls.VersionTLS12,
-	}), nil
+	return nil, nil
 }
 
 // loopback reports whether only this machine reaches address. A name counts

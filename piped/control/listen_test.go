@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -18,7 +19,7 @@ import (
 )
 
 func TestListenRules(t *testing.T) {
-	cert, key := controltest.Certificate(t, t.TempDir())
+	cert, key := certificatetest.Write(t, t.TempDir())
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestListenRules(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := controltest.Certificate(t, t.TempDir())
+	cert, key := certificatetest.Write(t, t.TempDir())
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
 	if !agent.Server.Secure() {
 		t.Error("Secure is false with a certificate")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -85,7 +85,7 @@ type Server struct {
 	drifts   *driftHub
 	guard    *guard
 
-	identity atomic.Pointer[Identity] // nil without TLS
+	identity certificate.Holder // empty without TLS
 }
 
 // New binds the address, so that a port in use, a certificate that cannot be

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/pipectl"
@@ -27,9 +28,9 @@ func run(ctx context.Context, args ...string) (code int, stdout, stderr string) 
 }
 
 func TestConnections(t *testing.T) {
-	cert, key := controltest.Certificate(t, t.TempDir())
-	other, otherKey := controltest.Certificate(t, t.TempDir())
-	client, clientKey := controltest.Certificate(t, t.TempDir())
+	cert, key := certificatetest.Write(t, t.TempDir())
+	other, otherKey := certificatetest.Write(t, t.TempDir())
+	client, clientKey := certificatetest.Write(t, t.TempDir())
 	secure := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = cert, key })
 	mutual := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile, c.ClientCAFile = cert, key, client })
 	plain := controltest.Start(t, t.TempDir())

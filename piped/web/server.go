@@ -11,6 +11,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/githost"
 )
@@ -52,6 +54,9 @@ func defaultLimits() limits {
 type Config struct {
 	// Address is where to listen, as host:port. Port 0 picks a free one.
 	Address string
+	// Certificate is that of TLS, and of clients that it is asked for; nothing is
+	// named for plain HTTP.
+	Certificate certificate.Files
 	// Ready returns nil while the agent is ready for work, and otherwise why it
 	// is not, without secrets. It must be quick and safe for concurrent use;
 	// nil means always ready.
@@ -79,9 +84,12 @@ type Server struct {
 	hooks    *hooks
 	log      *slog.Logger
 	grace    time.Duration
+	secure   bool
+	identity certificate.Holder // empty without TLS
 }
 
-// New binds the address, so that a port in use is known at once. Whoever does
+// New binds the address, so that a port in use and a certificate that
+// cannot be read are known at once. Whoever does
 // not come to call Run calls Close. There are no webhooks until SetWebhooks.
 func New(cfg Config) (*Server, error) { return newServer(cfg, defaultLimits()) }
 
@@ -104,20 +112,30 @@ func newServer(cfg Config, l limits) (*Server, error) {
 	if cfg.Grace <= 0 {
 		cfg.Grace = 5 * time.Second
 	}
+	cfg.Certificate.Section = "web"
+	identity, err := cfg.Certificate.Load()
+	if err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", cfg.Address)
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for HTTP on %q (web.address): %w", cfg.Address, err)
 	}
 	hooks := newHooks(cfg, l)
-	return &Server{
-		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace,
+	s := &Server{
+		listener: listener, hooks: hooks, log: cfg.Logger, grace: cfg.Grace, secure: identity != nil,
 		http: &http.Server{
 			Handler:           routes(cfg.Ready, cfg.Metrics, hooks),
 			ReadHeaderTimeout: l.header, ReadTimeout: l.read, WriteTimeout: l.write, IdleTimeout: l.idle,
 			MaxHeaderBytes: l.headerBytes,
 			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		},
-	}, nil
+	}
+	if s.secure { // HTTP/1.1 within TLS, too: the limits of connections are those of requests
+		s.identity.Set(identity)
+		s.listener = tls.NewListener(listener, s.identity.Config())
+	}
+	return s, nil
 }
 
 func routes(ready func() error, metrics, hooks http.Handler) http.Handler {
@@ -150,6 +168,13 @@ func answer(w http.ResponseWriter, code int, line string) {
 // Addr returns the address the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
+// Secure reports whether the server speaks TLS.
+func (s *Server) Secure() bool { return s.secure }
+
+// SetIdentity replaces the identity for the connections that come from now on;
+// those that are open stay. A server without TLS ignores it.
+func (s *Server) SetIdentity(i *certificate.Identity) { s.identity.Set(i) }
+
 // Close releases the address of a server that was never run; after Run it does
 // nothing.
 func (s *Server) Close() error {
@@ -163,7 +188,7 @@ func (s *Server) Close() error {
 // cuts off the rest and returns nil. It returns an error if serving fails
 // before.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.Info("HTTP is served", "address", s.Addr())
+	s.log.Info("HTTP is served", "address", s.Addr(), "tls", s.secure)
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {

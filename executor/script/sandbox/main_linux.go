@@ -108,6 +108,9 @@ func startInit(c Command) error {
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+		// To mount, and to drop capabilities: without it a user other than root loses
+		// those of the new namespace when the program starts.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)

@@ -1,19 +1,26 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/c785c783/piped/executor/script/sandbox"
+	"github.com/c785c783/piped/piped/app"
+	"github.com/c785c783/piped/piped/config"
 )
 
-func checkCommand(stdout, stderr io.Writer) *cobra.Command {
+func checkCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "check [PATH...]",
 		Short: "Check configurations and manifests, without an agent or a cluster",
 		Long: `Check files as the agent would read them, and print every problem with its file
-and line. Nothing is asked over the network, and nothing is written.
+and line. Nothing is asked over the network, and nothing is written but temporary files.
 
 PATH is a file, a directory or a Git repository without a work tree, whose HEAD
 is read; the default is the current directory. Of a directory are checked, at any
@@ -21,7 +28,8 @@ depth, app.pipecd.yaml, *.pipecd.yaml and .pipe.yaml with the manifests they
 declare, files of the kinds AnalysisTemplate and EventWatcher in .pipe/, and piped.yaml where it is an agent's
 configuration. When the file of an agent's configuration is a PATH, the
 applications are checked against it: spec.platformProvider, and what the tenancy
-rules allow.
+rules allow. How this machine isolates the scripts of stages from an agent that
+runs as the same user is tried, and noted.
 
 A key that is not known is not read, which is a warning, and with --strict a
 problem. A typing error of a known key always is one.
@@ -40,6 +48,9 @@ nothing that could be checked.`,
 			for _, w := range sorted(c.warnings) {
 				fmt.Fprintln(stderr, "warning: "+w)
 			}
+			for _, agent := range c.agents {
+				fmt.Fprintln(stderr, isolationNote(cmd.Context(), launcher, agent.Scripts))
+			}
 			problems := sorted(c.problems)
 			for _, p := range problems {
 				fmt.Fprintln(stdout, p)
@@ -54,6 +65,25 @@ nothing that could be checked.`,
 	cmd.Flags().BoolVar(&strict, "strict", false, "Call it a problem, not a warning, that part of a file is not read.")
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
+}
+
+// isolationNote says how this machine isolates the scripts of an agent with that
+// configuration, which is tried.
+func isolationNote(ctx context.Context, launcher sandbox.Launcher, s config.Scripts) string {
+	mode, err := chooseIsolation(ctx, launcher, s)
+	if err != nil {
+		return fmt.Sprintf("warning: stages that run scripts will fail on this machine: %v", err)
+	}
+	return fmt.Sprintf("note: isolation of scripts on this machine: %s: %s", mode, mode.Holds())
+}
+
+func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s config.Scripts) (mode sandbox.Mode, err error) {
+	dir, err := os.MkdirTemp("", "piped-check-")
+	if err != nil {
+		return "", fmt.Errorf("make a directory to try it in: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return launcher.Choose(ctx, dir, s.AllowPaths, app.IsolationModes(s.Isolation)...)
 }
 
 // count returns a number and the noun that goes with it.

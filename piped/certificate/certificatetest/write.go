@@ -1,4 +1,5 @@
-package controltest
+// Package certificatetest makes certificates for tests of servers and clients.
+package certificatetest
 
 import (
 	"crypto/ecdsa"
@@ -14,9 +15,12 @@ import (
 	"time"
 )
 
-// Certificate writes a self-signed certificate for 127.0.0.1 and its key into
+// TB is what Write needs of a test.
+type TB interface{ Fatal(args ...any) }
+
+// Write writes a self-signed certificate for 127.0.0.1 and its key into
 // dir and returns their paths.
-func Certificate(tb TB, dir string) (certFile, keyFile string) {
+func Write(tb TB, dir string) (certFile, keyFile string) {
 	check := func(err error) {
 		if err != nil {
 			tb.Fatal(err)

@@ -1,0 +1,38 @@
+package sandbox
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// unprivileged is a user who owns nothing on this machine.
+const unprivileged = 64123
+
+// TestWithoutPrivileges runs the tests of this package again as a user without
+// privileges, whom installations run the agent as.
+func TestWithoutPrivileges(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // all of them run without
+	}
+	// A directory of t may lie in one that only root can enter.
+	dir, err := os.MkdirTemp("/tmp", "unprivileged-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.timeout=10m")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("as user %d: %v\n%s", unprivileged, err, out)
+	}
+}
