@@ -145,7 +145,10 @@ func TestPresence(t *testing.T) {
 	}{
 		{"renewed", []reading{{0, "a"}, {10, "b"}, {20, "c"}}, []string{"0: there", "10: there", "20: there"}},
 		{"not renewed for its duration", []reading{{0, "a"}, {10, "a"}, {20, "a"}, {21, "b"}}, []string{"0: there", "10: there", "20: away", "21: back after 21s"}},
-		{"no Lease", []reading{{0, "."}, {10, "."}, {60, "."}}, []string{"0: there", "10: there", "60: there"}},
+		{"no Lease", []reading{{0, "."}, {10, "."}, {20, "."}}, []string{"0: there", "10: there", "20: there"}},
+		{"the clock is set while it is renewed", []reading{{0, "a"}, {10, "b"}, {25210, "c"}, {25220, "d"}}, []string{"0: there", "10: there", "25210: back after 7h0m0s", "25220: there"}},
+		{"the agent sleeps, and finds it not renewed", []reading{{0, "a"}, {10, "b"}, {100, "b"}, {101, "c"}}, []string{"0: there", "10: there", "100: away", "101: back after 1m31s"}},
+		{"the clock is set back", []reading{{25210, "a"}, {10, "b"}, {20, "c"}}, []string{"25210: there", "10: there", "20: there"}},
 		{"an outage without a Lease", []reading{{0, "."}, {10, "-"}, {50, "."}}, []string{"0: there", "10: away", "50: back after 50s"}},
 		{"an outage, renewed in it before it was seen", []reading{{0, "a"}, {10, "-"}, {50, "b"}, {51, "b"}, {53, "c"}},
 			[]string{"0: there", "10: away", "50: away", "51: away", "53: back after 53s"}},

@@ -8,6 +8,13 @@ type Lease struct {
 	Lasts   time.Duration // how long a renewal is good for
 }
 
+func (l Lease) lasts() time.Duration {
+	if l.Lasts <= 0 {
+		return defaultLease
+	}
+	return l.Lasts
+}
+
 // Times of a Presence.
 const (
 	presenceInterval = 10 * time.Second // how often the Lease is read
@@ -15,8 +22,9 @@ const (
 	defaultLease     = 15 * time.Second // Kubernetes' own default
 )
 
-// Presence tells when a cluster was away: its API server did not answer, or its
-// controllers did not renew their Lease. The zero value has never asked. All times are
+// Presence tells when a cluster was away: its API server did not answer, its
+// controllers did not renew their Lease, or the agent did not ask for longer than that is
+// good for. The zero value has never asked. All times are
 // the caller's.
 type Presence struct {
 	lease    Lease
@@ -28,8 +36,11 @@ type Presence struct {
 	next     time.Time // when to ask again
 }
 
-// Due reports whether the Lease has to be read at now.
-func (p *Presence) Due(now time.Time) bool { return !now.Before(p.next) }
+// Due reports whether the Lease has to be read at now, as it has when the clock was set
+// back.
+func (p *Presence) Due(now time.Time) bool {
+	return !now.Before(p.next) || p.next.Sub(now) > presenceInterval
+}
 
 // Next returns when the Lease has to be read next.
 func (p *Presence) Next() time.Time { return p.next }
@@ -55,6 +66,9 @@ func (p *Presence) Lost(now time.Time, err error) {
 func (p *Presence) Seen(now time.Time, l Lease) (was time.Duration) {
 	// The first reading after an outage is only what a renewal differs from.
 	renewed := l.Renewal != p.lease.Renewal && p.err == nil
+	if p.away.IsZero() && !p.answered.IsZero() && now.Sub(p.answered) >= l.lasts() {
+		p.away = p.answered // the agent did not watch: it slept, or its clock was set
+	}
 	p.lease, p.answered, p.err = l, now, nil
 	if renewed || l.Renewal == "" {
 		p.renewed = now
@@ -64,13 +78,9 @@ func (p *Presence) Seen(now time.Time, l Lease) (was time.Duration) {
 
 // decide says by what was noted whether the cluster is away.
 func (p *Presence) decide(now time.Time) (was time.Duration) {
-	lasts := p.lease.Lasts
-	if lasts <= 0 {
-		lasts = defaultLease
-	}
 	p.next = now.Add(presenceInterval)
 	switch {
-	case p.away.IsZero() && now.Sub(p.renewed) >= lasts:
+	case p.away.IsZero() && now.Sub(p.renewed) >= p.lease.lasts():
 		p.away = p.renewed
 		p.next = now.Add(absenceInterval)
 	case !p.away.IsZero() && p.renewed.Equal(now):
