@@ -32,8 +32,9 @@ type File struct {
 	Secrets []string
 }
 
-// MaxSize bounds a SOPS file, in bytes. A larger file is not taken for one.
-const MaxSize = 4 << 20
+// MaxSize bounds a SOPS file, in bytes. A larger file is not taken for one; an object
+// of Kubernetes is smaller.
+const MaxSize = 2 << 20
 
 // Is reports whether a file could be one of SOPS.
 func Is(data []byte) bool {
@@ -118,7 +119,7 @@ func (k *Keys) open(docs []mapping, md metadata, format format, how How) (File, 
 	for _, doc := range docs {
 		o.object = doc.text("apiVersion") != "" && doc.text("kind") != ""
 		o.kind = doc.text("kind")
-		m, err := walker{rules: md.rules, leaf: o.leaf}.mapping(doc, nil, nil)
+		m, err := walker{rules: md.rules, leaf: o.leaf}.mapping(doc, place{})
 		if err != nil {
 			return File{}, err
 		}
@@ -155,7 +156,7 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 	out := value
 	if o.how != Placeholders {
 		var err error
-		if out, err = o.key.open(text, place(path)); err != nil {
+		if out, err = o.key.open(text, boundTo(path)); err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 		}
 		if err := o.mac.add(out, true); err != nil {
