@@ -281,7 +281,7 @@ func TestFilesThatAreBombs(t *testing.T) {
 		"lists of no mappings":   {"a.yaml", []byte(head + "sops: {mac: a, age: [1, [2], {enc: [3]}]}\n")},
 		"recipients":             {"a.yaml", fill(head+"sops:\n  mac: a\n  lastmodified: \"2026-01-01T00:00:00Z\"\n  age:", recipient, "\n")},
 		"a large rule":           {"a.yaml", fill(head+"sops: {mac: a, lastmodified: \"2026-01-01T00:00:00Z\", age: [{enc: a}], encrypted_regex: \"", "a?", "\"}\n")},
-		"values behind long key": {"a.yaml", fill(head+"sops: {mac: a, lastmodified: \"2026-01-01T00:00:00Z\", age: [{enc: a}]}\n"+strings.Repeat("k", MaxSize/2)+": [", "'',", "]\n")},
+		"values behind long key": {"a.json", fill(`{"x": "ENC[AES256_GCM,", "sops": {"mac": "a", "lastmodified": "2026-01-01T00:00:00Z", "age": [{"enc": "a"}]}, "`+strings.Repeat("k", MaxSize/2)+`": [""`, `,""`, "]}")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
