@@ -130,12 +130,12 @@ commit, until a new commit changes the application or it is synced.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
-	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
+	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash. Empty means the newest success of another commit than the last one's.")
 	flags.StringVar(&req.Reason, "reason", "", "Why, for the people who see that the application is held at the commit.")
 	flags.BoolVar(&req.WaitForRunning, "wait-for-running", false, "Wait for the deployments of the application that wait or run instead of cancelling them.")
 	w.register(flags, 5*time.Minute)
 	w.registerWhole(cmd)
-	return required(cmd, "app-id", "to")
+	return required(cmd, "app-id")
 }
 
 // sayOpen reports what becomes of the deployments that are in the way of a rollback.
