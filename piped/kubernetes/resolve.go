@@ -20,20 +20,43 @@ import (
 // nil) so. A kind that nobody knows, and two objects that come out as one, are Invalid.
 func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
 	waiting := c.sayOnce(log)
+	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.lookupFor(ctx, obj, waiting) })
+	if err == nil {
+		err = manifest.CheckUnique(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Place is Resolve for objects that are only shown: one of a kind that the cluster does
+// not know is taken for namespaced, and two may come out as one.
+func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
+	waiting := c.sayOnce(nil)
+	return placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) {
+		resource, err := c.lookupFor(ctx, obj, waiting)
+		if deploy.IsKind(err, deploy.Invalid) {
+			return ServedKind{Namespaced: true}, nil
+		}
+		return resource, err
+	})
+}
+
+// placed returns copies of objs with their namespaces. Lookup says how kinds are
+// served that none of objs defines.
+func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
 	inSet := definedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
 	for i, obj := range objs {
 		resource, ok := inSet[obj.GroupVersionKind()]
 		if !ok {
 			var err error
-			if resource, err = c.lookupFor(ctx, obj, waiting); err != nil {
+			if resource, err = lookup(obj); err != nil {
 				return nil, err
 			}
 		}
 		out[i] = place(obj.Clone(), resource.Namespaced, namespace)
-	}
-	if err := manifest.CheckUnique(out); err != nil {
-		return nil, err
 	}
 	return out, nil
 }
