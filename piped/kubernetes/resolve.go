@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -100,13 +102,19 @@ func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting fu
 	return resource, nil
 }
 
+// segments reports whether texts can be segments of the path of a request.
+func segments(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
+}
+
 // crdKind is the kind that defines kinds.
 func crdKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
 // definedBy returns the kinds that the CustomResourceDefinitions among objects
-// define, in every version they serve.
+// define, in every version they serve. Definitions whose names are no segments of a path
+// are left out: requests would go elsewhere.
 func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {
@@ -122,7 +130,7 @@ func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind
 		for _, v := range versions {
 			version, _ := v.(map[string]any)
 			name, _ := version["name"].(string)
-			if served, _ := version["served"].(bool); !served {
+			if served, _ := version["served"].(bool); !served || !segments(group, name, plural) {
 				continue
 			}
 			gv := schema.GroupVersion{Group: group, Version: name}
