@@ -118,7 +118,7 @@ commit, until a new commit changes the application or it is synced.`,
 					req.DeploymentId = to
 				}
 				return w.sync(ctx, func(ctx context.Context) (string, error) {
-					resp, err := w.client.control.RollbackApplication(ctx, req)
+					resp, err := w.rollback(ctx, req)
 					if err == nil {
 						w.log.infof("Rolling back to commit %s", resp.GetCommit())
 						w.sayOpen(resp.GetOpen(), req.WaitForRunning)
@@ -136,6 +136,21 @@ commit, until a new commit changes the application or it is synced.`,
 	w.register(flags, 5*time.Minute)
 	w.registerWhole(cmd)
 	return required(cmd, "app-id")
+}
+
+// rollback asks for a rollback. What is the beginning of no commit may be that of a
+// deployment's ID.
+func (w *wait) rollback(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
+	resp, err := w.client.control.RollbackApplication(ctx, req)
+	if status.Code(err) != codes.NotFound || req.GetCommit() == "" {
+		return resp, err
+	}
+	id, ambiguous := idOf(ctx, w.client, req.GetCommit(), referenceFlags()["deployment-id"])
+	if ambiguous != nil || id == req.GetCommit() {
+		return resp, err
+	}
+	req.Commit, req.DeploymentId = "", id
+	return w.client.control.RollbackApplication(ctx, req)
 }
 
 // sayOpen reports what becomes of the deployments that are in the way of a rollback.
