@@ -163,7 +163,7 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 			return nil, err
 		}
 	}
-	names := o.object && (path[0] == "apiVersion" || path[0] == "kind" || path[0] == "metadata")
+	names := o.object && namesObject(path)
 	if plain, ok := out.(string); ok && path[0] == "kind" && o.how != Placeholders {
 		o.kind = plain
 	}
@@ -181,6 +181,18 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 	}
 	o.keep(out, encoded)
 	return out, nil
+}
+
+// namesObject reports whether a value says which object it is part of, and so is no
+// secret.
+func namesObject(path []string) bool {
+	switch path[0] {
+	case "apiVersion", "kind":
+		return true
+	case "metadata":
+		return len(path) > 1 && path[1] != "annotations"
+	}
+	return false
 }
 
 // inSecret returns a text as it stands in data of a Secret, or as it is.

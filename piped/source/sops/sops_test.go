@@ -203,6 +203,18 @@ func TestSecretsAreKnown(t *testing.T) {
 	}
 }
 
+// TestNamesOfObjects: only what names an object is shown of it.
+func TestNamesOfObjects(t *testing.T) {
+	for path, want := range map[string]bool{
+		"apiVersion": true, "kind": true, "metadata.name": true, "metadata.namespace": true, "metadata.labels.app": true,
+		"metadata.annotations.auth": false, "metadata": false, "data.name": false,
+	} {
+		if got := namesObject(strings.Split(path, ".")); got != want {
+			t.Errorf("%s: got %v", path, got)
+		}
+	}
+}
+
 // TestStandIns: nothing of the values is in what is shown, and what is rendered from it
 // has the types that the values have.
 func TestStandIns(t *testing.T) {
