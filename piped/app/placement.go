@@ -13,8 +13,8 @@ import (
 const placeTimeout = 3 * time.Second
 
 // placed returns what an application's source brings out with the namespace of
-// spec.input.namespace, as a deployment applies it. Objects of a cluster that does
-// not answer, and of kinds it does not know, stay as they are rendered.
+// spec.input.namespace, as a deployment applies it. Those of a cluster that does not
+// answer stay as they are rendered.
 func (c *clusters) placed(ctx context.Context, provider string, src *source.Source) []manifest.Object {
 	namespace := src.Config.Kubernetes.Input.Namespace
 	if namespace == "" {
@@ -27,7 +27,7 @@ func (c *clusters) placed(ctx context.Context, provider string, src *source.Sour
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	objects, err := cluster.Resolve(ctx, src.Objects, namespace, nil)
+	objects, err := cluster.Place(ctx, src.Objects, namespace)
 	if err != nil {
 		return src.Objects
 	}

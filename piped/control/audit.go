@@ -29,7 +29,7 @@ type audit struct {
 	missed int // records that could not be written since the last one that was
 }
 
-// newAudit refuses a file that cannot be written.
+// newAudit refuses a file that cannot be written. The logger names no component.
 func newAudit(path string, log *slog.Logger) (*audit, error) {
 	a := &audit{log: log.With("component", "audit"), path: path}
 	a.file = slog.NewJSONHandler(appender(path), nil)

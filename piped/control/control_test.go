@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/control/controltest"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -151,6 +153,30 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("reject of an unknown stage", err, codes.NotFound, controltest.SyncStage)
 	_, err = client.SkipStage(ctx, &controlv1.SkipStageRequest{DeploymentId: "runs", StageId: controltest.SyncStage})
 	wantCode("skip of a sync", err, codes.FailedPrecondition, "not a running WAIT")
+}
+
+// TestRollbackWithoutTarget: it goes back to the newest success of another commit, also
+// when the last commit was deployed several times.
+func TestRollbackWithoutTarget(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
+	app := agent.Application("web", nil)
+	for i, commit := range []string{"a", "b", "c", "c"} {
+		agent.Tick(time.Second)
+		id := fmt.Sprint(commit, i)
+		_, err := agent.Store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
+			ID: id, ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Status: deploy.Pending,
+			Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: controltest.Epoch, Strategy: deploy.StrategyAuto, Commit: deploy.Commit{Hash: strings.Repeat(commit, 40), Branch: "main", At: controltest.Epoch}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent.Move(id, deploy.Success, "")
+	}
+	back, err := client.RollbackApplication(as(t, agent.ReadWrite), &controlv1.RollbackApplicationRequest{ApplicationId: app.ID})
+	if err != nil || back.Commit != strings.Repeat("b", 40) {
+		t.Errorf("got %v, %v", back, err)
+	}
 }
 
 // TestConfirmPrune: what a stage was refused to delete is permitted by a command

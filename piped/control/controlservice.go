@@ -141,12 +141,16 @@ func (s *controlService) rollbackSource(ctx context.Context, app deploy.Applicat
 }
 
 // earlierSuccess finds the newest success of a commit or of a beginning of its
-// hash; without one, the success before the last.
+// hash; without one, the newest success of another commit than the last one's.
 func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Application, prefix string) (deploy.Deployment, error) {
 	if prefix != "" && !hashPrefix.MatchString(prefix) {
 		return deploy.Deployment{}, notAHash(prefix)
 	}
 	var found *deploy.Deployment
+	last := ""
+	if app.LastSuccessful != nil {
+		last = app.LastSuccessful.Trigger.Commit.Hash
+	}
 	for cursor := ""; ; {
 		list, next, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
 			ApplicationIDs: []string{app.ID}, Statuses: []deploy.Status{deploy.Success}, Limit: maxPage, Cursor: cursor,
@@ -155,9 +159,8 @@ func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Applicat
 			return deploy.Deployment{}, err
 		}
 		for _, d := range list {
-			last := app.LastSuccessful != nil && d.ID == app.LastSuccessful.DeploymentID
 			switch hash := d.Trigger.Commit.Hash; {
-			case prefix == "" && last, !strings.HasPrefix(hash, prefix):
+			case prefix == "" && hash == last, !strings.HasPrefix(hash, prefix):
 			case found == nil:
 				found = &d
 			case prefix != "" && hash != found.Trigger.Commit.Hash:

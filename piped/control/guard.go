@@ -39,8 +39,9 @@ type guard struct {
 
 // newGuard makes the guard of a server; keys.run is for the server to run.
 func newGuard(cfg Config) (*guard, error) {
+	log := cfg.Logger.With("component", "control")
 	g := &guard{
-		keys: newKeyring(cfg.Store, cfg.Logger, cfg.Now), log: cfg.Logger, now: cfg.Now, told: cfg.Observer, access: methodAccess(),
+		keys: newKeyring(cfg.Store, log, cfg.Now), log: log, now: cfg.Now, told: cfg.Observer, access: methodAccess(),
 		calls:    newLimiter(rate.Inf, 0, cfg.Now),
 		attempts: newLimiter(attemptsPerSecond, attemptsAtOnce, cfg.Now),
 		warnings: newLimiter(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),

@@ -65,7 +65,7 @@ type Config struct {
 	// PipedID and ProjectID are what the messages name as agent and project.
 	PipedID, ProjectID string
 
-	Logger   *slog.Logger
+	Logger   *slog.Logger     // names no component
 	Now      func() time.Time // default time.Now
 	NewID    func() string    // default a random UUID
 	Observer Observer         // nil: nobody is told
@@ -103,6 +103,7 @@ func New(cfg Config) (*Server, error) {
 	if s.listener, err = net.Listen("tcp", cfg.Address); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "listen for the control API on %q (api.address): %w", cfg.Address, err)
 	}
+	s.cfg.Logger = s.cfg.Logger.With("component", "control")
 	s.hub, s.drifts = newDeploymentHub(s.cfg.Store, s.converter()), newDriftHub(s.cfg.Store)
 	s.secure, s.grpc = creds != nil, s.register(creds)
 	return s, nil

@@ -263,6 +263,9 @@ func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbin
 		return plumbing.ZeroHash, deploy.Errorf(deploy.Invalid, "reach %s: %w", m.address.text, err)
 	}
 	defer d.close()
+	if h, ok := d.(*httpDialer); ok {
+		h.transport.DialContext = m.remotes.connect
+	}
 	w := watch(ctx, m.remotes.cfg.Timeout)
 	defer w.stop()
 	refs, err := m.list(w, d)

@@ -68,13 +68,7 @@ func (r *Remotes) File(ctx context.Context, file string, limit int64) ([]byte, e
 // hosts with public addresses.
 func (r *Remotes) fileClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = func(ctx context.Context, network, at string) (net.Conn, error) {
-		d := &net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotPrivate}
-		if host, _, err := net.SplitHostPort(at); err == nil && r.knows(strings.ToLower(host), strings.ToLower(at)) || isProxy(at) {
-			d.Control = outbound.NotMetadata
-		}
-		return d.DialContext(ctx, network, at)
-	}
+	transport.DialContext = r.connect
 	return &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		switch {
 		case len(via) > maxFileRedirects:
@@ -84,6 +78,16 @@ func (r *Remotes) fileClient() *http.Client {
 		}
 		return nil
 	}}
+}
+
+// connect connects to an allowed host, or to another one that a server redirects to,
+// which must have a public address.
+func (r *Remotes) connect(ctx context.Context, network, at string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotPrivate}
+	if host, _, err := net.SplitHostPort(at); err == nil && r.knows(strings.ToLower(host), strings.ToLower(at)) || isProxy(at) {
+		d.Control = outbound.NotMetadata
+	}
+	return d.DialContext(ctx, network, at)
 }
 
 // isProxy reports whether an address is that of a proxy of the environment, which

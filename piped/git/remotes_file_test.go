@@ -11,6 +11,31 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// TestRedirectedRemote: a repository on an allowed host leads neither to the agent's own
+// network nor the credentials to another host.
+func TestRedirectedRemote(t *testing.T) {
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the inner server was asked") }))
+	defer inner.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, inner.URL+r.URL.RequestURI(), http.StatusMovedPermanently)
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, auth := range map[string]Auth{
+		"is a private address":               {},
+		"which the credentials are not for;": {Username: "u", Password: "swordfish"},
+	} {
+		r := openRemotes(t)
+		r.Allow([]string{u.Host}, func(string) (Auth, error) { return auth, nil })
+		if _, _, err := r.At(t.Context(), server.URL+"/org/repo", "main"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 // TestRemoteFile: a file is read from an allowed host, within bounds, and neither a
 // redirect nor an address of another host reaches the agent's own network.
 func TestRemoteFile(t *testing.T) {

@@ -127,7 +127,22 @@ func (d *httpDialer) dial(context.Context) (session, error) {
 	return &uploadSession{conversation: s}, err
 }
 
-func (d *httpDialer) client() *http.Client { return &http.Client{Transport: d.transport} }
+// client returns a client that takes the credentials to no other host: go-git sends them
+// to wherever it is redirected.
+func (d *httpDialer) client() *http.Client {
+	return &http.Client{Transport: d.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		first := via[0].URL
+		switch {
+		case len(via) > maxFileRedirects:
+			return fmt.Errorf("it redirects more than %d times", maxFileRedirects)
+		case first.Scheme == "https" && next.URL.Scheme != "https":
+			return fmt.Errorf("it redirects from https to %s", next.URL.Scheme)
+		case d.auth != nil && next.URL.Host != first.Host:
+			return fmt.Errorf("it redirects to %s, which the credentials are not for; name the repository there", next.URL.Host)
+		}
+		return nil
+	}}
+}
 
 func (d *httpDialer) close() error {
 	d.transport.CloseIdleConnections()

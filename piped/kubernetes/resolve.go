@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -20,20 +22,43 @@ import (
 // nil) so. A kind that nobody knows, and two objects that come out as one, are Invalid.
 func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
 	waiting := c.sayOnce(log)
+	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.lookupFor(ctx, obj, waiting) })
+	if err == nil {
+		err = manifest.CheckUnique(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Place is Resolve for objects that are only shown: one of a kind that the cluster does
+// not know is taken for namespaced, and two may come out as one.
+func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
+	waiting := c.sayOnce(nil)
+	return placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) {
+		resource, err := c.lookupFor(ctx, obj, waiting)
+		if deploy.IsKind(err, deploy.Invalid) {
+			return ServedKind{Namespaced: true}, nil
+		}
+		return resource, err
+	})
+}
+
+// placed returns copies of objs with their namespaces. Lookup says how kinds are
+// served that none of objs defines.
+func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
 	inSet := definedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
 	for i, obj := range objs {
 		resource, ok := inSet[obj.GroupVersionKind()]
 		if !ok {
 			var err error
-			if resource, err = c.lookupFor(ctx, obj, waiting); err != nil {
+			if resource, err = lookup(obj); err != nil {
 				return nil, err
 			}
 		}
 		out[i] = place(obj.Clone(), resource.Namespaced, namespace)
-	}
-	if err := manifest.CheckUnique(out); err != nil {
-		return nil, err
 	}
 	return out, nil
 }
@@ -77,13 +102,19 @@ func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting fu
 	return resource, nil
 }
 
+// segments reports whether texts can be segments of the path of a request.
+func segments(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
+}
+
 // crdKind is the kind that defines kinds.
 func crdKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
 // definedBy returns the kinds that the CustomResourceDefinitions among objects
-// define, in every version they serve.
+// define, in every version they serve. Definitions whose names are no segments of a path
+// are left out: requests would go elsewhere.
 func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {
@@ -99,7 +130,7 @@ func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind
 		for _, v := range versions {
 			version, _ := v.(map[string]any)
 			name, _ := version["name"].(string)
-			if served, _ := version["served"].(bool); !served {
+			if served, _ := version["served"].(bool); !served || !segments(group, name, plural) {
 				continue
 			}
 			gv := schema.GroupVersion{Group: group, Version: name}

@@ -61,6 +61,35 @@ func describe(objs []manifest.Object) string {
 	return b.String()
 }
 
+// TestPlace: a kind that the cluster does not know changes nothing for the other objects
+// of a plan.
+func TestPlace(t *testing.T) {
+	objs := parse(t, "web.yaml", `apiVersion: v1
+kind: ConfigMap
+metadata: {name: a}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: b}
+---
+apiVersion: example.com/v1
+kind: Unknown
+metadata: {name: c}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: other}
+`)
+	got, err := offline(t, builtIns()).Place(t.Context(), objs, "shop")
+	want := "v1 ConfigMap shop/a\nv1 Namespace b\nexample.com/v1 Unknown shop/c\nv1 ConfigMap shop/a\n"
+	if diff := cmp.Diff(want, describe(got)); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := offline(t, nil).Place(t.Context(), objs, "shop"); deploy.KindOf(err) != deploy.Unavailable {
+		t.Errorf("of a cluster that does not answer: %v", err)
+	}
+}
+
 func TestResolveAgainstAnUnreachableCluster(t *testing.T) {
 	objs := parse(t, "web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 	_, err := offline(t, nil).Resolve(context.Background(), objs, "", nil)

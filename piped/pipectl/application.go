@@ -26,7 +26,7 @@ func newApplicationGet(t *tool) *cobra.Command {
 		Use:   "get",
 		Short: "Show one application.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := t.printer(cmd, terminalFormat(cmd))
+			p, err := t.printer(cmd, formatTerminal)
 			if err != nil {
 				return err
 			}
@@ -101,14 +101,6 @@ func (p *printer) heldShort(h *modelv1.ApplicationHold) cell {
 	return cell{fmt.Sprintf("at %s by %s, %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.age(h.GetSinceMs())), yellow}
 }
 
-// terminalFormat is a table on a terminal, and PipeCD's JSON for everything else.
-func terminalFormat(cmd *cobra.Command) string {
-	if newScreen(cmd.OutOrStdout()).tty {
-		return formatTable
-	}
-	return formatJSON
-}
-
 // reason writes why the application is in its state where one line does not say all.
 func (p *printer) reason(s *modelv1.ApplicationSyncState) error {
 	full := strings.TrimSpace(s.GetReason())
@@ -131,7 +123,7 @@ func newApplicationList(t *tool) *cobra.Command {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err
 			}
-			return query(cmd, t, terminalFormat(cmd), func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
+			return query(cmd, t, formatTerminal, func(ctx context.Context, c *client) (*apiservice.ListApplicationsResponse, error) {
 				resp, err := c.ListApplications(ctx, req)
 				if err != nil {
 					return nil, failed("failed to list application", err)

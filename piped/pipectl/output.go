@@ -18,6 +18,10 @@ const (
 	formatJSON  = "json"
 	formatYAML  = "yaml"
 
+	// formatTerminal is a table on a terminal, and PipeCD's JSON for everything else.
+	// No user asks for it.
+	formatTerminal = "terminal"
+
 	// Only some commands have these.
 	formatCSV       = "csv"
 	formatJSONLines = "jsonl"

@@ -118,7 +118,7 @@ commit, until a new commit changes the application or it is synced.`,
 					req.DeploymentId = to
 				}
 				return w.sync(ctx, func(ctx context.Context) (string, error) {
-					resp, err := w.client.control.RollbackApplication(ctx, req)
+					resp, err := w.rollback(ctx, req)
 					if err == nil {
 						w.log.infof("Rolling back to commit %s", resp.GetCommit())
 						w.sayOpen(resp.GetOpen(), req.WaitForRunning)
@@ -130,12 +130,27 @@ commit, until a new commit changes the application or it is synced.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
-	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash.")
+	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash. Empty means the newest success of another commit than the last one's.")
 	flags.StringVar(&req.Reason, "reason", "", "Why, for the people who see that the application is held at the commit.")
 	flags.BoolVar(&req.WaitForRunning, "wait-for-running", false, "Wait for the deployments of the application that wait or run instead of cancelling them.")
 	w.register(flags, 5*time.Minute)
 	w.registerWhole(cmd)
-	return required(cmd, "app-id", "to")
+	return required(cmd, "app-id")
+}
+
+// rollback asks for a rollback. What is the beginning of no commit may be that of a
+// deployment's ID.
+func (w *wait) rollback(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
+	resp, err := w.client.control.RollbackApplication(ctx, req)
+	if status.Code(err) != codes.NotFound || req.GetCommit() == "" {
+		return resp, err
+	}
+	id, ambiguous := idOf(ctx, w.client, req.GetCommit(), referenceFlags()["deployment-id"])
+	if ambiguous != nil || id == req.GetCommit() {
+		return resp, err
+	}
+	req.Commit, req.DeploymentId = "", id
+	return w.client.control.RollbackApplication(ctx, req)
 }
 
 // sayOpen reports what becomes of the deployments that are in the way of a rollback.

@@ -255,6 +255,19 @@ func TestTableInATerminal(t *testing.T) {
 	}
 }
 
+// TestJSONOfPipeCDInATerminal: what PipeCD's commands write as JSON is the same in a
+// terminal as in a pipe.
+func TestJSONOfPipeCDInATerminal(t *testing.T) {
+	agent := controltest.Start(t, t.TempDir())
+	agent.Application("web", nil)
+	for _, args := range [][]string{{"list"}, {"get", "--app-id=app-web"}} {
+		term := inTerminal(t, 10_000, agent, nil, append([]string{"application", "--output=json"}, args...)...)
+		if code := term.ends(); code != 0 || !strings.Contains(term.lines(), `"sync_state":{"status":`) || strings.Contains(term.lines(), `"status":"`) {
+			t.Errorf("%s: exit code %d: %s", args, code, term.lines())
+		}
+	}
+}
+
 // Ctrl-C ends a wait at once, with the code that shells know, and leaves nothing
 // of the moving line.
 func TestInterruptedInATerminal(t *testing.T) {

@@ -47,11 +47,18 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 }
 
 // printer writes cmd's answers in the format asked for, else in the given one: JSON
-// for PipeCD's commands, whose enums are numbers, and a table for our own, whose
-// enums are names. More are formats that cmd has in addition to those of all commands.
+// or formatTerminal for PipeCD's commands, whose enums are numbers, and a table for our
+// own, whose enums are names. More are formats that cmd has in addition to those of all commands.
 func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
+	}
+	names := otherwise == formatTable
+	if otherwise == formatTerminal {
+		otherwise = formatJSON
+		if newScreen(cmd.OutOrStdout()).tty {
+			otherwise = formatTable
+		}
 	}
 	format := t.output
 	if format == "" {
@@ -60,7 +67,7 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*p
 	if err := checkFormat(format, more...); err != nil {
 		return nil, err
 	}
-	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, names: otherwise == formatTable, now: t.now()}, nil
+	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, names: names, now: t.now()}, nil
 }
 
 // live is what a command needs that shows things as they come, until it is closed.

@@ -25,19 +25,19 @@ func (c *checker) fields(t tree, o manifest.Object) []string {
 	if err != nil {
 		return nil
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
+	read := func(v any) error {
+		object, _ := v.(map[string]any)
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(object, reflect.New(reflect.TypeOf(typed).Elem()).Interface())
+	}
 	var out []string
+	rest := o.DeepCopy().Object
+	for _, f := range unreadable(rest, "", read) {
+		out = append(out, fmt.Sprintf("%s: %s %s: %s: %s", placeOf(t, o, f.path), o.GetKind(), o.GetName(), f.path, f.problem))
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rest, typed, true)
 	if unknown, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, err := range unknown.Errors() {
 			out = append(out, unknownLine(t, o, typed, err))
-		}
-	} else if err != nil {
-		read := func(v any) error {
-			object, _ := v.(map[string]any)
-			return runtime.DefaultUnstructuredConverter.FromUnstructured(object, reflect.New(reflect.TypeOf(typed).Elem()).Interface())
-		}
-		for _, f := range unreadable(o.Object, "", read) {
-			out = append(out, fmt.Sprintf("%s: %s %s: %s: %s", placeOf(t, o, f.path), o.GetKind(), o.GetName(), f.path, f.problem))
 		}
 	}
 	return out
@@ -46,8 +46,8 @@ func (c *checker) fields(t tree, o manifest.Object) []string {
 // misread is a field whose value is of another type than its kind has there.
 type misread struct{ path, problem string }
 
-// unreadable returns the innermost fields of a value that read refuses. It reads each one
-// without the others, because the errors do not name fields.
+// unreadable returns the innermost fields of a value that read refuses, and makes them
+// null. It reads each one without the others, because the errors do not name fields.
 func unreadable(value any, path string, read func(any) error) (out []misread) {
 	err := read(value)
 	if err == nil {
@@ -57,13 +57,23 @@ func unreadable(value any, path string, read func(any) error) (out []misread) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if read(map[string]any{}) == nil {
-				out = append(out, unreadable(v[key], strings.TrimPrefix(path+"."+key, "."), func(v any) error { return read(map[string]any{key: v}) })...)
+				at := strings.TrimPrefix(path+"."+key, ".")
+				more := unreadable(v[key], at, func(v any) error { return read(map[string]any{key: v}) })
+				if len(more) > 0 && more[0].path == at {
+					v[key] = nil
+				}
+				out = append(out, more...)
 			}
 		}
 	case []any:
 		for i, item := range v {
 			if read([]any{}) == nil {
-				out = append(out, unreadable(item, fmt.Sprintf("%s[%d]", path, i), func(v any) error { return read([]any{v}) })...)
+				at := fmt.Sprintf("%s[%d]", path, i)
+				more := unreadable(item, at, func(v any) error { return read([]any{v}) })
+				if len(more) > 0 && more[0].path == at {
+					v[i] = nil
+				}
+				out = append(out, more...)
 			}
 		}
 	}

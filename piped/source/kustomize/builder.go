@@ -46,7 +46,7 @@ type Limits struct {
 	Time           time.Duration // of the second step; fetching has the limits of Remotes
 	Fetched        int           // single remote files
 	Charts         int           // that are rendered
-	Rendering      time.Duration // of all charts together, with what is downloaded for them
+	Rendering      time.Duration // of all charts and single remote files together, with downloads
 }
 
 // DefaultLimits are far beyond what an application consists of.

@@ -158,8 +158,8 @@ func (r *rewriter) chartValues(chart types.HelmChart, own []byte) ([][]byte, err
 // valuesFile reads a file of values, which may be an address.
 func (r *rewriter) valuesFile(field, name string) (data []byte, err error) {
 	if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-		data, err = r.plan.fetchFile(name)
-		name = redacted(name)
+		data, err = r.plan.fetchFile(name, maxValues)
+		name = withoutQuery(name)
 	} else {
 		var at string
 		if at, err = r.inside(name); err == nil {
@@ -236,6 +236,16 @@ func isBlank(data []byte) bool {
 	return true
 }
 
+// slow returns the context of all charts and single files of the build together, which
+// begins with the first.
+func (p *plan) slow() context.Context {
+	if p.rendering == nil {
+		p.rendering, p.stop = context.WithTimeoutCause(p.ctx, p.limits.Rendering,
+			deploy.Errorf(deploy.Unavailable, "the charts and remote files of the build take longer than %s; try again, or split the application", p.limits.Rendering))
+	}
+	return p.rendering
+}
+
 // render returns what a chart renders to as YAML, marked as Kustomize marks it: its
 // namespace transformer passes over such objects.
 func (p *plan) render(req helm.Request) ([]byte, error) {
@@ -245,11 +255,7 @@ func (p *plan) render(req helm.Request) ([]byte, error) {
 	if p.left.Charts--; p.left.Charts < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build has more than %d charts; split the application", p.limits.Charts)
 	}
-	if p.rendering == nil {
-		p.rendering, p.stop = context.WithTimeoutCause(p.ctx, p.limits.Rendering,
-			deploy.Errorf(deploy.Unavailable, "the charts of the build take longer than %s; try again, or split the application", p.limits.Rendering))
-	}
-	result, err := p.request.Charts.Render(p.rendering, req)
+	result, err := p.request.Charts.Render(p.slow(), req)
 	p.remote = p.remote || result.Remote
 	if err != nil {
 		return nil, err

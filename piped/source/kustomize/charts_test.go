@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -103,5 +104,60 @@ func TestRemoteFiles(t *testing.T) {
 		if _, err := build(t, c.b, fsys, "app"); err == nil || !strings.Contains(err.Error(), c.want) || deploy.KindOf(err) != c.kind {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
+	}
+}
+
+// hanging are Remotes whose files never come.
+type hanging struct {
+	bases
+	most int64 // that was asked for
+}
+
+func (h *hanging) File(ctx context.Context, _ string, limit int64) ([]byte, error) {
+	h.most = max(h.most, limit)
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// chartThatReadsValues asks for the values of what it is to render.
+type chartThatReadsValues struct{}
+
+func (chartThatReadsValues) Render(_ context.Context, req helm.Request) (helm.Result, error) {
+	_, err := req.Values(nil)
+	return helm.Result{}, err
+}
+
+// TestRemoteFilesHaveBounds: all files together have the time of one build, whatever
+// names them, a file of values is no larger than one of the commit, and no message
+// shows the query of an address, which may hold a token.
+func TestRemoteFilesHaveBounds(t *testing.T) {
+	limits := DefaultLimits()
+	limits.Rendering = time.Millisecond
+	const address = "https://host/values.yaml?token=swordfish"
+	for name, c := range map[string]struct {
+		text string
+		most int64
+	}{
+		"values":    {"helmCharts: [{name: web, repo: \"https://charts.example.com\", valuesFile: \"" + address + "\"}]\n", maxValues},
+		"resources": {"resources: [\"" + address + "\"]\n", limits.Bytes},
+	} {
+		h := &hanging{}
+		_, err := New(h, limits).Build(t.Context(), withCharts(c.text, chartThatReadsValues{}))
+		if err == nil || !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "take longer than 1ms") || strings.Contains(err.Error(), "swordfish") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if h.most == 0 || h.most > c.most {
+			t.Errorf("%s: at most %d bytes were asked for, want %d", name, h.most, c.most)
+		}
+	}
+}
+
+// TestGeneratorsThatAreReadOften count each time.
+func TestGeneratorsThatAreReadOften(t *testing.T) {
+	limits := DefaultLimits()
+	limits.Bytes = 10 << 10
+	fsys := tree("app/kustomization.yaml", "generators: ["+strings.Repeat("g.yaml, ", 500)+"]\n", "app/g.yaml", "kind: ConfigMapGenerator\nmetadata: {name: a}\n# "+strings.Repeat("x", 1000)+"\n")
+	if _, err := build(t, New(nil, limits), fsys, "app"); err == nil || !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "split the application") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -22,6 +22,9 @@ type chartGenerator struct {
 func (r *rewriter) generators(k *kustomization) {
 	var entries []string
 	for i, entry := range k.Generators {
+		if r.err != nil {
+			return
+		}
 		field := fmt.Sprintf("generators[%d]", i)
 		charts, rest := r.chartGenerators(entry)
 		for _, chart := range charts {
@@ -51,8 +54,11 @@ func (r *rewriter) chartGenerators(entry string) (charts []chartGenerator, rest 
 		if data, err = readFile(r.mount, name, r.plan.left.Bytes); err != nil {
 			return nil, ""
 		}
+		if r.plan.left.Bytes -= int64(len(data)); r.plan.left.Bytes < 0 {
+			r.errorf("generators", "the files of the build have more than %d bytes; split the application", r.plan.limits.Bytes)
+		}
 	}
-	if checkAliases(data) != nil {
+	if r.err != nil || checkAliases(data) != nil {
 		return nil, ""
 	}
 	var others bytes.Buffer

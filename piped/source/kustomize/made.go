@@ -33,20 +33,27 @@ func (r *rewriter) make(data []byte, origin resource.Origin) (entry string) {
 
 // remoteFile is an entry that is the address of a file.
 func (r *rewriter) remoteFile(field string, entry *string) {
-	data, err := r.plan.fetchFile(*entry)
+	data, err := r.plan.fetchFile(*entry, r.plan.left.Bytes)
+	if err == nil {
+		if err = checkAliases(data); err != nil {
+			err = deploy.Errorf(deploy.Invalid, "%w", err)
+		}
+	}
 	if err != nil {
-		r.fail(field, fmt.Errorf("remote file %s: %w", redacted(*entry), err))
+		r.fail(field, fmt.Errorf("remote file %s: %w", withoutQuery(*entry), err))
 		return
 	}
-	if err := checkAliases(data); err != nil {
-		r.errorf(field, "remote file %s: %w", redacted(*entry), err)
-		return
-	}
-	*entry = r.make(data, resource.Origin{Repo: redacted(*entry)})
+	*entry = r.make(data, resource.Origin{Repo: withoutQuery(*entry)})
 }
 
-// fetchFile returns what stands at an address.
-func (p *plan) fetchFile(address string) ([]byte, error) {
+// withoutQuery returns the address of a file without what may be a credential in it.
+func withoutQuery(address string) string {
+	address, _, _ = strings.Cut(redacted(address), "?")
+	return address
+}
+
+// fetchFile returns what stands at an address, at most limit bytes.
+func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)
 	}
@@ -57,7 +64,7 @@ func (p *plan) fetchFile(address string) ([]byte, error) {
 	if p.left.Fetched--; p.left.Fetched < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build names more than %d remote files; commit them", p.limits.Fetched)
 	}
-	data, err := p.remotes.File(p.ctx, address, p.left.Bytes)
+	data, err := p.remotes.File(p.slow(), address, min(limit, p.left.Bytes))
 	p.left.Bytes -= int64(len(data))
 	return data, err
 }

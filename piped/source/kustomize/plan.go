@@ -50,7 +50,7 @@ type plan struct {
 	warnings  []string            // about those of the application's repository
 	request   Request
 
-	rendering context.Context // of charts, since the first
+	rendering context.Context // of charts and single remote files, since the first
 	stop      context.CancelFunc
 }
 

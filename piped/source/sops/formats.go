@@ -368,13 +368,14 @@ func readINI(data []byte) ([]mapping, error) {
 		}
 		value = strings.TrimSpace(value)
 		if rest, long := strings.CutPrefix(value, `"""`); long {
-			for !strings.HasSuffix(rest, `"""`) {
+			text := []string{rest}
+			for !strings.HasSuffix(text[len(text)-1], `"""`) {
 				if i++; i == len(lines) {
 					return nil, errSyntax
 				}
-				rest += "\n" + lines[i]
+				text = append(text, lines[i])
 			}
-			value = strings.TrimSuffix(rest, `"""`)
+			value = strings.TrimSuffix(strings.Join(text, "\n"), `"""`)
 		} else if n := len(value); n > 1 && value[0] == value[n-1] && strings.ContainsRune("\"'`", rune(value[0])) {
 			value = value[1 : n-1]
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func readMetadata(m mapping) (metadata, error) {
 	}
 	if g := readGroup(m); len(g.age)+len(g.pgp)+len(g.others) > 0 {
 		md.groups = []group{g}
-		return md, nil
+		return md, checkRecipients(md.groups)
 	}
 	for _, e := range m {
 		list, _ := e.value.([]any)
@@ -57,7 +58,29 @@ func readMetadata(m mapping) (metadata, error) {
 	if len(md.groups) == 0 {
 		return md, errors.New("its metadata has no keys")
 	}
-	return md, nil
+	return md, checkRecipients(md.groups)
+}
+
+// Bounds of the metadata: each recipient costs the agent a decryption.
+const (
+	maxRecipients     = 256
+	maxRecipientBytes = 256 << 10
+	maxRule           = 1 << 10 // bytes of a regular expression
+)
+
+// checkRecipients refuses metadata that takes long to try.
+func checkRecipients(groups []group) error {
+	count, size := 0, 0
+	for _, g := range groups {
+		for _, text := range slices.Concat(g.age, g.pgp) {
+			count++
+			size += len(text)
+		}
+	}
+	if count > maxRecipients || size > maxRecipientBytes {
+		return fmt.Errorf("its metadata has more than %d age and PGP recipients, or more than %d bytes of them", maxRecipients, maxRecipientBytes)
+	}
+	return nil
 }
 
 // scalar returns what stands under a key, as a text.
@@ -117,6 +140,9 @@ func readRules(m mapping) (r rules, err error) {
 			continue
 		}
 		set++
+		if len(text) > maxRule {
+			return r, fmt.Errorf("its metadata has a %s of more than %d bytes", key, maxRule)
+		}
 		if *to, err = regexp.Compile(text); err != nil {
 			return r, fmt.Errorf("its metadata has no valid %s", key)
 		}
@@ -133,13 +159,19 @@ func readRules(m mapping) (r rules, err error) {
 // unflatten makes the mapping of metadata that dotenv and INI files hold as
 // age__list_0__map_enc.
 func unflatten(flat mapping) mapping {
+	left := 4 * maxRecipients
+	return unflattened(flat, &left)
+}
+
+// unflattened is unflatten for at most left items of lists; the rest stays flat.
+func unflattened(flat mapping, left *int) mapping {
 	out := mapping{}
 	lists := map[string]int{} // where a list of out is
 	for _, e := range flat {
 		name, rest, ok := strings.Cut(e.key, "__list_")
 		index, field, mapped := strings.Cut(rest, "__map_")
 		n, err := strconv.Atoi(index)
-		if !ok || !mapped || err != nil || n < 0 || n > 1000 {
+		if !ok || !mapped || err != nil || n < 0 || n > *left {
 			out = append(out, e)
 			continue
 		}
@@ -152,6 +184,7 @@ func unflatten(flat mapping) mapping {
 		list := out[at].value.([]any)
 		for len(list) <= n {
 			list = append(list, mapping{})
+			*left--
 		}
 		list[n] = append(list[n].(mapping), entry{field, e.value})
 		out[at].value = list
@@ -159,7 +192,9 @@ func unflatten(flat mapping) mapping {
 	for i, e := range out { // key groups hold lists themselves
 		list, _ := e.value.([]any)
 		for j := range list {
-			list[j] = unflatten(list[j].(mapping))
+			if m, ok := list[j].(mapping); ok {
+				list[j] = unflattened(m, left)
+			}
 		}
 		out[i] = e
 	}

@@ -32,8 +32,9 @@ type File struct {
 	Secrets []string
 }
 
-// MaxSize bounds a SOPS file, in bytes. A larger file is not taken for one.
-const MaxSize = 4 << 20
+// MaxSize bounds a SOPS file, in bytes. A larger file is not taken for one; an object
+// of Kubernetes is smaller.
+const MaxSize = 2 << 20
 
 // Is reports whether a file could be one of SOPS.
 func Is(data []byte) bool {
@@ -118,7 +119,7 @@ func (k *Keys) open(docs []mapping, md metadata, format format, how How) (File, 
 	for _, doc := range docs {
 		o.object = doc.text("apiVersion") != "" && doc.text("kind") != ""
 		o.kind = doc.text("kind")
-		m, err := walker{rules: md.rules, leaf: o.leaf}.mapping(doc, nil, nil)
+		m, err := walker{rules: md.rules, leaf: o.leaf}.mapping(doc, place{})
 		if err != nil {
 			return File{}, err
 		}
@@ -155,14 +156,14 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 	out := value
 	if o.how != Placeholders {
 		var err error
-		if out, err = o.key.open(text, place(path)); err != nil {
+		if out, err = o.key.open(text, boundTo(path)); err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 		}
 		if err := o.mac.add(out, true); err != nil {
 			return nil, err
 		}
 	}
-	names := o.object && (path[0] == "apiVersion" || path[0] == "kind" || path[0] == "metadata")
+	names := o.object && namesObject(path)
 	if plain, ok := out.(string); ok && path[0] == "kind" && o.how != Placeholders {
 		o.kind = plain
 	}
@@ -180,6 +181,18 @@ func (o *opening) leaf(path []string, value any, encrypted bool) (any, error) {
 	}
 	o.keep(out, encoded)
 	return out, nil
+}
+
+// namesObject reports whether a value says which object it is part of, and so is no
+// secret.
+func namesObject(path []string) bool {
+	switch path[0] {
+	case "apiVersion", "kind":
+		return true
+	case "metadata":
+		return len(path) > 1 && path[1] != "annotations"
+	}
+	return false
 }
 
 // inSecret returns a text as it stands in data of a Secret, or as it is.

@@ -3,12 +3,16 @@ package sops
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
@@ -199,6 +203,18 @@ func TestSecretsAreKnown(t *testing.T) {
 	}
 }
 
+// TestNamesOfObjects: only what names an object is shown of it.
+func TestNamesOfObjects(t *testing.T) {
+	for path, want := range map[string]bool{
+		"apiVersion": true, "kind": true, "metadata.name": true, "metadata.namespace": true, "metadata.labels.app": true,
+		"metadata.annotations.auth": false, "metadata": false, "data.name": false,
+	} {
+		if got := namesObject(strings.Split(path, ".")); got != want {
+			t.Errorf("%s: got %v", path, got)
+		}
+	}
+}
+
 // TestStandIns: nothing of the values is in what is shown, and what is rendered from it
 // has the types that the values have.
 func TestStandIns(t *testing.T) {
@@ -249,6 +265,56 @@ func TestOtherFiles(t *testing.T) {
 	var none *Keys
 	if _, ok, err := none.Open("secret.yaml", []byte(secret), Reveal); !ok || err == nil || !strings.Contains(err.Error(), "the agent has no keys for it: add sops to its configuration") {
 		t.Errorf("without keys: got %v, %v", ok, err)
+	}
+}
+
+// TestFilesThatAreBombs: what a file of the largest size holds costs neither much time
+// nor much memory, whoever can open it.
+func TestFilesThatAreBombs(t *testing.T) {
+	const head = "x: ENC[AES256_GCM,data]\n"
+	fill := func(begin, unit, end string) []byte {
+		return []byte(begin + strings.Repeat(unit, (MaxSize-len(begin)-len(end)-1)/len(unit)) + end)
+	}
+	numbered := func(format string) []byte {
+		out := []byte("sops_mac=ENC[AES256_GCM,\n")
+		for i := 0; len(out) < MaxSize-100; i++ {
+			out = fmt.Appendf(out, format, i)
+		}
+		return out
+	}
+	recipient := "\n    - enc: |\n        " + strings.Repeat("A", 60)
+	for name, c := range map[string]struct {
+		file string
+		data []byte
+	}{
+		"a text of many lines":   {"a.ini", fill("[sops]\nmac=ENC[AES256_GCM,\nx = \"\"\"\n", "\n", "")},
+		"long lists":             {"a.env", numbered("sops_a%d__list_1000__map_x=\n")},
+		"lists in lists":         {"a.env", numbered("sops_a__list_900__map_b%d__list_900__map_x=\n")},
+		"lists of no mappings":   {"a.yaml", []byte(head + "sops: {mac: a, age: [1, [2], {enc: [3]}]}\n")},
+		"recipients":             {"a.yaml", fill(head+"sops:\n  mac: a\n  lastmodified: \"2026-01-01T00:00:00Z\"\n  age:", recipient, "\n")},
+		"a large rule":           {"a.yaml", fill(head+"sops: {mac: a, lastmodified: \"2026-01-01T00:00:00Z\", age: [{enc: a}], encrypted_regex: \"", "a?", "\"}\n")},
+		"values behind long key": {"a.json", fill(`{"x": "ENC[AES256_GCM,", "sops": {"mac": "a", "lastmodified": "2026-01-01T00:00:00Z", "age": [{"enc": "a"}]}, "`+strings.Repeat("k", MaxSize/2)+`": [""`, `,""`, "]}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			begin := time.Now()
+			_, _, err := keys(t, "age.txt").Open(c.file, c.data, Placeholders)
+			runtime.ReadMemStats(&after)
+			t.Logf("%v after %s and %d MiB", err, time.Since(begin), (after.TotalAlloc-before.TotalAlloc)>>20)
+			if took := time.Since(begin); took > time.Minute || after.TotalAlloc-before.TotalAlloc > 1<<30 {
+				t.Errorf("it took %s and %d MiB", took, (after.TotalAlloc-before.TotalAlloc)>>20)
+			}
+		})
+	}
+	w := walker{rules: rules{encryptedComment: regexp.MustCompile("x")}, leaf: func(_ []string, v any, _ bool) (any, error) { return v, nil }}
+	var m mapping
+	for range 200_000 {
+		m = append(m, entry{value: comment("y")})
+	}
+	begin := time.Now()
+	if _, err := w.mapping(append(m, entry{"a", slices.Repeat([]any{"v"}, 200_000)}), place{}); err != nil || time.Since(begin) > time.Minute {
+		t.Errorf("%v after %s", err, time.Since(begin))
 	}
 }
 

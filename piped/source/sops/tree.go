@@ -52,98 +52,118 @@ type rules struct {
 	unencryptedComment, encryptedComment *regexp.Regexp
 }
 
-// covers reports whether the value at a path is encrypted; comments are those that
-// apply to it.
-func (r rules) covers(path []string, comments [][]string) bool {
-	keys := func(is func(string) bool) bool { return slices.ContainsFunc(path, is) }
-	said := func(e *regexp.Regexp) bool {
-		return slices.ContainsFunc(comments, func(level []string) bool { return slices.ContainsFunc(level, e.MatchString) })
-	}
+// names reports whether the rule is about keys and means this one.
+func (r rules) names(key string) bool {
 	switch {
 	case r.unencryptedSuffix != "":
-		return !keys(func(key string) bool { return strings.HasSuffix(key, r.unencryptedSuffix) })
+		return strings.HasSuffix(key, r.unencryptedSuffix)
 	case r.encryptedSuffix != "":
-		return keys(func(key string) bool { return strings.HasSuffix(key, r.encryptedSuffix) })
+		return strings.HasSuffix(key, r.encryptedSuffix)
 	case r.unencryptedKeys != nil:
-		return !keys(r.unencryptedKeys.MatchString)
-	case r.encryptedKeys != nil:
-		return keys(r.encryptedKeys.MatchString)
-	case r.unencryptedComment != nil:
-		return !said(r.unencryptedComment)
-	case r.encryptedComment != nil:
-		return said(r.encryptedComment)
+		return r.unencryptedKeys.MatchString(key)
 	}
-	return true
+	return r.encryptedKeys != nil && r.encryptedKeys.MatchString(key)
 }
 
-// maxDepth bounds how deep values are nested.
-const maxDepth = 200
+// says reports whether the rule is about comments and means this one.
+func (r rules) says(c comment) bool {
+	if r.unencryptedComment != nil {
+		return r.unencryptedComment.MatchString(string(c))
+	}
+	return r.encryptedComment != nil && r.encryptedComment.MatchString(string(c))
+}
 
-var errDeep = fmt.Errorf("its values are nested more than %d deep", maxDepth)
+// covers reports whether a value is encrypted; matched reports that the rule means
+// one of the keys or comments that apply to it.
+func (r rules) covers(matched bool) bool {
+	plain := r.unencryptedSuffix != "" || r.unencryptedKeys != nil || r.unencryptedComment != nil
+	return plain && !matched || !plain && (matched || r == rules{})
+}
+
+// Bounds of what a file holds.
+const (
+	maxDepth = 200  // of values in values
+	maxPath  = 4096 // bytes of the keys that lead to a value
+)
+
+var (
+	errDeep = fmt.Errorf("its values are nested more than %d deep", maxDepth)
+	errPath = fmt.Errorf("the keys that lead to a value have more than %d bytes", maxPath)
+)
+
+// place is where a value is in a document.
+type place struct {
+	path    []string
+	bytes   int // of path
+	depth   int
+	matched bool // the rule means a key of the path or a comment before one
+}
 
 // walker visits the values of documents in their order. Leaf returns what takes the
-// place of one. Comments are left out of the result.
+// place of one. Comments are left out of the result. A rule is applied once to each
+// key and comment.
 type walker struct {
 	rules rules
 	leaf  func(path []string, value any, encrypted bool) (any, error)
 }
 
-func (w walker) mapping(in mapping, path []string, comments [][]string) (mapping, error) {
-	if len(path) > maxDepth {
-		return nil, errDeep
-	}
-	comments = append(slices.Clip(comments), nil)
-	own := &comments[len(comments)-1]
+func (w walker) mapping(in mapping, at place) (mapping, error) {
 	out := mapping{}
+	said := false // by the comments before an entry
 	for _, e := range in {
 		if c, ok := e.value.(comment); ok {
-			*own = append(*own, string(c))
+			said = said || w.rules.says(c)
 			continue
 		}
-		value, err := w.value(e.value, append(slices.Clip(path), e.key), comments)
+		value, err := w.value(e.value, place{
+			path: append(slices.Clip(at.path), e.key), bytes: at.bytes + len(e.key) + 1,
+			depth: at.depth + 1, matched: at.matched || said || w.rules.names(e.key),
+		})
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, entry{e.key, value})
-		*own = nil
+		said = false
 	}
 	return out, nil
 }
 
-func (w walker) list(in []any, path []string, comments [][]string) ([]any, error) {
-	if len(comments) > maxDepth {
-		return nil, errDeep
-	}
-	comments = append(slices.Clip(comments), nil)
-	own := &comments[len(comments)-1]
+func (w walker) list(in []any, at place) ([]any, error) {
 	out := []any{}
+	said := false
 	for _, item := range in {
 		if c, ok := item.(comment); ok {
-			*own = append(*own, string(c))
+			said = said || w.rules.says(c)
 			continue
 		}
-		value, err := w.value(item, path, comments)
+		value, err := w.value(item, place{path: at.path, bytes: at.bytes, depth: at.depth + 1, matched: at.matched || said})
 		if err != nil {
 			return nil, err
 		}
 		if _, ok := value.(comment); !ok {
 			out = append(out, value)
 		}
-		*own = nil
+		said = false
 	}
 	return out, nil
 }
 
-func (w walker) value(in any, path []string, comments [][]string) (any, error) {
+func (w walker) value(in any, at place) (any, error) {
+	switch {
+	case at.depth > maxDepth:
+		return nil, errDeep
+	case at.bytes > maxPath:
+		return nil, errPath
+	}
 	switch in := in.(type) {
 	case nil:
 		return nil, nil
 	case mapping:
-		return w.mapping(in, path, comments)
+		return w.mapping(in, at)
 	case []any:
-		return w.list(in, path, comments)
+		return w.list(in, at)
 	}
-	return w.leaf(path, in, w.rules.covers(path, comments))
+	return w.leaf(at.path, in, w.rules.covers(at.matched))
 }
 
 // mac is the MAC over values.

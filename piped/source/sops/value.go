@@ -23,7 +23,7 @@ type dataKey []byte
 
 // open returns the value behind a text in the format of SOPS; it is bound to its
 // place in the file.
-func (k dataKey) open(text, place string) (any, error) {
+func (k dataKey) open(text, bound string) (any, error) {
 	if text == "" {
 		return "", nil // what SOPS encrypts nothing to
 	}
@@ -46,7 +46,7 @@ func (k dataKey) open(text, place string) (any, error) {
 	if err != nil || len(raw[1]) == 0 {
 		return nil, errFormat
 	}
-	plain, err := gcm.Open(nil, raw[1], append(raw[0], raw[2]...), []byte(place))
+	plain, err := gcm.Open(nil, raw[1], append(raw[0], raw[2]...), []byte(bound))
 	if err != nil {
 		return nil, errDamaged
 	}
@@ -99,5 +99,5 @@ func standIn(text string, name func(ciphertext string) string) any {
 	return name(text)
 }
 
-// place names a path as values are bound to it.
-func place(path []string) string { return strings.Join(path, ":") + ":" }
+// boundTo names a path as values are bound to it.
+func boundTo(path []string) string { return strings.Join(path, ":") + ":" }
