@@ -57,8 +57,9 @@ func (e *evaluation) waitsFor() string {
 }
 
 // follow waits for the template that a restart made of ours. Its rollout begins anew,
-// unless no pod has been available since the first apply: then the clocks run on, so
-// that a template that keeps changing ends as any other that does not start.
+// unless no pod has been available since the first apply, or, of a template that keeps
+// changing, since the clocks began last: then they run on, so that it ends as any other
+// that does not start.
 func (e *evaluation) follow() {
 	e.rec.FollowedDigest, e.rec.FollowedBy = e.w.Template.Digest, e.w.TemplateManager
 	e.rec.FollowedAt = e.w.TemplateManagedAt
@@ -75,13 +76,14 @@ func (e *evaluation) follow() {
 	}
 	if e.rec.Served {
 		e.restartClock()
+		e.rec.Served = e.rec.Followed < keepsChanging
 		return
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
 }
 
-// stuckWhileFollowed reports whether the template changed and no pod of it or of the
-// applied one has been available yet.
+// stuckWhileFollowed reports whether the template changed and no pod of it or of those
+// before has been available since the clocks began.
 func (e *evaluation) stuckWhileFollowed() bool { return e.rec.Followed > 0 && !e.rec.Served }
 
 // restarts says at the end of a line that the rollout is one of a restart.
