@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -17,7 +18,7 @@ func (e *evaluation) otherTemplate() bool {
 	if e.w.Template.Digest == e.waitsFor() {
 		return false
 	}
-	manager := e.w.TemplateManager
+	manager := e.manager()
 	if manager != e.p.FieldManager && restarted(e.rec, e.w) && (!e.rec.External() || manager == e.rec.ChangedBy) {
 		e.follow()
 		return false
@@ -29,6 +30,18 @@ func (e *evaluation) otherTemplate() bool {
 		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
 	}
 	return e.end(deploy.RolloutSuperseded, "%s changed %s of %s before the rollout ended", called(manager), e.changed(), e.rec.Workload)
+}
+
+// manager returns the field manager that wrote the template last, "" if it is unknown. A
+// manager that only removes annotations is not in the managed fields: the agent's entry
+// stays the newest, as old as its apply.
+func (e *evaluation) manager() string {
+	gone := slices.DeleteFunc(changedAnnotations(e.rec, e.w), func(name string) bool { return e.w.Annotations[name] != "" })
+	if len(gone) > 0 && e.w.Template.Base == e.rec.TemplateBase && !e.w.TemplateManagedAt.After(e.rec.ServerAppliedAt) &&
+		e.w.TemplateManager == e.p.FieldManager {
+		return ""
+	}
+	return e.w.TemplateManager
 }
 
 // changed says what of the template differs from the applied one. Annotations are named
