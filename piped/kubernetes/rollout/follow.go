@@ -99,6 +99,9 @@ func (e *evaluation) follow() {
 // before has been available since the clocks began.
 func (e *evaluation) stuckWhileFollowed() bool { return e.rec.Followed > 0 && !e.rec.Served }
 
+// keepsChanging reports whether restarts were followed as often as no person restarts.
+func (e *evaluation) keepsChanging() bool { return e.rec.Followed >= keepsChanging }
+
 // restarts says at the end of a line that the rollout is one of a restart.
 func (e *evaluation) restarts() string {
 	switch n := e.rec.Followed; {
