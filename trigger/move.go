@@ -20,8 +20,9 @@ type move struct {
 
 // moveApplications finds the applications that were moved within the repository, stores
 // their new places, and brings apps up to date with it. An application was moved when one
-// commit removes its configuration and brings one of the same name elsewhere. It keeps
-// its ID, and with it its history, its objects and its registration.
+// commit removes its configuration and brings one of the same name elsewhere, or the same
+// directory if the configuration has no name. It keeps its ID, and with it its history, its
+// objects and its registration.
 func (w *watcher) moveApplications(ctx context.Context, head deploy.Commit, entries []entry, apps map[string]deploy.Application) error {
 	moves, err := w.unique(head, possibleMoves(w, entries, apps))
 	if err != nil {
@@ -53,6 +54,10 @@ func (w *watcher) moveApplications(ctx context.Context, head deploy.Commit, entr
 	return nil
 }
 
+// nameless reports whether the configuration has no name: what is called after its
+// directory gets another name by a move.
+func (m move) nameless() bool { return m.to.candidate.Config.Name == "" }
+
 // possibleMoves pairs the applications whose configuration is gone with the
 // configurations of the same name that belong to no application.
 func possibleMoves(w *watcher, entries []entry, apps map[string]deploy.Application) (out []move) {
@@ -68,7 +73,11 @@ func possibleMoves(w *watcher, entries []entry, apps map[string]deploy.Applicati
 			continue
 		}
 		for _, e := range entries {
-			if e.candidate.Err != nil || e.candidate.Config.Name != app.Name || places[e.git.ConfigPath()] {
+			if e.candidate.Err != nil || places[e.git.ConfigPath()] {
+				continue
+			}
+			name := e.candidate.Config.Name
+			if name != app.Name && (name != "" || app.Name != deploy.NameOf("", app.Registration, app.Git)) {
 				continue
 			}
 			if app.Registration.By == "" && !w.takes(e) {
@@ -96,8 +105,9 @@ func (w *watcher) unique(head deploy.Commit, moves []move) ([]move, error) {
 		return rivals == 1
 	}
 	var out, same []move
+	named := slices.DeleteFunc(slices.Clone(moves), move.nameless)
 	for _, m := range moves {
-		if clear(moves, m) {
+		if !m.nameless() && clear(named, m) {
 			out = append(out, m)
 			continue
 		}

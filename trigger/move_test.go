@@ -93,6 +93,39 @@ func TestMovedApplication(t *testing.T) {
 	}
 }
 
+// TestMovedApplicationWithoutAName: what has no name is recognized by its directory, which
+// must be the same. The name of the directory follows, one that was given stays.
+func TestMovedApplicationWithoutAName(t *testing.T) {
+	for name, c := range map[string]struct {
+		given, file string // the name it was added with, and what its directory holds afterwards
+		want        string // the name afterwards; "": it is not moved
+	}{
+		"called after its directory": {"", "1", "store"},
+		"added with a name":          {"orders", "1", "orders"},
+		"another file":               {"", "2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			if c.given != "" {
+				must(t, l.store.AddApplication(t.Context(), deploy.Application{
+					ID: appID("web"), Name: c.given, Kind: deploy.KindKubernetes,
+					Git:          deploy.GitPath{RepoID: "apps", Remote: l.upstream.Dir, Branch: "main", Dir: "web", ConfigFile: "app.pipecd.yaml"},
+					Sync:         deploy.SyncState{Status: deploy.SyncUnknown},
+					Registration: deploy.Registration{By: "ann", Name: c.given},
+				}))
+			}
+			l.push("begin", map[string]string{"web/app.pipecd.yaml": nameless, "web/d.yaml": "1"})
+			l.finish("web", deploy.Success)
+			l.mv("move", map[string]string{"web/app.pipecd.yaml": "store/app.pipecd.yaml", "web/d.yaml": "store/d.yaml"},
+				map[string]string{"web/app.pipecd.yaml": nameless, "web/d.yaml": c.file})
+			app, ok := l.at("store")
+			if moved := ok && app.ID == appID("web"); moved != (c.want != "") || moved && app.Name != c.want {
+				t.Errorf("in the new place there is %v %s, named %q", ok, app.ID, app.Name)
+			}
+		})
+	}
+}
+
 // TestWhatIsNoMove states what is another application in a new place.
 func TestWhatIsNoMove(t *testing.T) {
 	type files = map[string]string

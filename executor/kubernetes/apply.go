@@ -48,7 +48,8 @@ type work struct {
 	hooksRun map[string]hookState      // by object
 	wrote    map[string]bool           // keys of the objects that were sent
 
-	telling []string // keys of the workloads whose pods are being told of their configuration
+	telling  []string        // keys of the workloads whose pods are being told of their configuration
+	restored map[string]bool // keys of the restored ConfigMaps and Secrets that reach has noted
 }
 
 // apply makes the cluster hold the set. For each workload a rollout record says
@@ -101,9 +102,13 @@ func (w *work) recordConfigs(ctx context.Context) error {
 	})...)
 }
 
-// awaitWave waits until what was applied before the next wave is as it should be.
-func (w *work) awaitWave(ctx context.Context, wave []manifest.Object, live map[deploy.ObjectRef]*unstructured.Unstructured) error {
-	if err := w.join(ctx, wave, live); err != nil {
+// awaitWave waits until what was applied before the next wave is as it should be. Pods are
+// nudged of changed configuration meanwhile.
+func (w *work) awaitWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
+	if err := w.reach(ctx, result, false); err != nil {
+		return err
+	}
+	if err := w.join(ctx, wave, result.Live); err != nil {
 		return err
 	}
 	w.log.Infof("A wave is applied (%s %d); the next one follows when it is healthy", manifest.AnnotationOrder, manifest.Order(wave[0].Unstructured))

@@ -96,7 +96,7 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 // stage makes a Stage of steps: they share one work and run until one fails.
 func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
-		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, wrote: map[string]bool{}, release: func() {}}
+		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, wrote: map[string]bool{}, restored: map[string]bool{}, release: func() {}}
 		defer func() { w.release() }()
 		for _, step := range steps {
 			if err := step(ctx, w); err != nil {

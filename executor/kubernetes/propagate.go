@@ -120,7 +120,9 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 	}
 	next, restored := maps.Clone(rows), map[string]bool{}
 	for key, content := range result.Contents {
-		restored[key] = content.Restored
+		if content.Restored && !w.restored[key] {
+			restored[key] = true
+		}
 	}
 	for _, r := range result.Reach {
 		key := r.Workload.Key()
@@ -139,9 +141,12 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 		if err := w.saveReach(ctx, rows[key], p); err != nil {
 			return err
 		}
-		if p.Phase == deploy.PropagationNudge {
+		if p.Phase == deploy.PropagationNudge && !slices.Contains(w.telling, key) {
 			w.telling = append(w.telling, key)
 		}
+	}
+	for key := range restored {
+		w.restored[key] = true
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	cluster "github.com/c785c783/piped/piped/kubernetes"
+	"github.com/c785c783/piped/piped/kubernetes/rollout"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -212,6 +213,57 @@ func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
 		if patches := l.podPatches(); patches != want {
 			t.Errorf("%d writes to the pod, want %d:\n%s", patches, want, l.said())
 		}
+	}
+}
+
+// TestPodsAreToldBeforeTheNextWave: the nudges of a wave do not wait for those after it,
+// nor for its own rollouts, and are not repeated by a later wave.
+func TestPodsAreToldBeforeTheNextWave(t *testing.T) {
+	t.Parallel()
+	l := newRolloutLab(t)
+	l.spec += soon
+	l.nudging(t)
+	early := func(manifest, name string) string {
+		return strings.Replace(manifest, "metadata: {name: "+name+"}", `metadata: {name: `+name+`, annotations: {pipecd.dev/order: "-1"}}`, 1)
+	}
+	files := func(content string) string { return early(configMap("files", content), "files") }
+	gate := func(image string) string { return early(workload(rollout.KindDeployment, "gate", image, ""), "gate") }
+	l.succeed(t, files("a")+mounting(1))
+	l.awaitAvailable(t, 1)
+	told := func() (value string) {
+		for name, annotation := range l.toldPods(t) {
+			if strings.HasPrefix(name, "web-") {
+				value = annotation
+			}
+		}
+		return value
+	}
+
+	l.manifests = files("b") + gate("never-ready") + mounting(1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	run, ended := l.deployment("now"), make(chan deploy.StageResult, 1)
+	go func() { ended <- l.Sync().Execute(ctx, run) }()
+	eventually(t, func() string {
+		if told() == "" {
+			return "the pod is not told"
+		}
+		return ""
+	})
+	select {
+	case result := <-ended:
+		t.Errorf("the stage ended %s: %s", result.Status, result.Reason)
+	default:
+	}
+	stop()
+	<-ended
+	l.awaitDone(t)
+	l.podPatches() // forgets what was before
+	l.manifests = files("b") + gate("v1") + mounting(1)
+	l.mustSucceed(t, l.Sync(), l.deployment("later"))
+	l.awaitDone(t)
+	if patches := l.podPatches(); patches > 0 {
+		t.Errorf("%d writes to the pod, want none:\n%s", patches, l.said())
 	}
 }
 

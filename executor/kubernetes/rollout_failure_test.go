@@ -1,8 +1,11 @@
 package kubernetes
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes/rollout"
+	"github.com/c785c783/piped/piped/store"
 )
 
 // failing is how a rollout of the Deployment "web" fails: why, how far it came,
@@ -33,7 +37,38 @@ func TestRolloutsThatFail(t *testing.T) {
 			want: failing(`(the progress deadline of 4s is exceeded|no progress for \d+s): 0 of 3 new pods available, 3 old pods left; pod web-POD: cannot be scheduled: 0/.*`)},
 		{name: "blocked by a quota", before: first, prepare: blockPods, change: web("2", "replicas: 3"), sets: 2,
 			want: failing(`nothing new can be created: 0 of 3 new pods available, 3 old pods left; pods cannot be created: pods "web-POD" is forbidden: exceeded quota: pods.*`)},
+		{name: "a controller keeps changing an annotation", before: first, change: web("never-ready", "replicas: 3, progressDeadlineSeconds: 8"), taken: true,
+			at: rolling, during: bumpUntilFailed, after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+				if want := `web: field manager "bumper" restarted it, following the restart`; !strings.Contains(l.said(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, l.said())
+				}
+			},
+			want: failing(`(the progress deadline of 8s is exceeded|no progress for \d+s): (0 of 3 new pods available, \d+ old pods left|waiting for [^,;]*), ` +
+				`(while field manager "bumper" keeps changing annotations of the pod template|after a restart by field manager "bumper")(; .*)?`)},
 	})
+}
+
+// bumpUntilFailed writes an annotation of the template of "web" each second until its
+// rollout has ended.
+func bumpUntilFailed(t *testing.T, l *rolloutLab, run deploy.StageRun) {
+	tick, limit := time.NewTicker(time.Second), time.After(3*time.Minute)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		recorded, err := l.Store.Rollouts(context.WithoutCancel(t.Context()), store.RolloutQuery{DeploymentID: run.Deployment.ID, StageID: run.Stage.ID})
+		if err != nil || len(recorded) == 0 {
+			t.Errorf("%d rollouts, %v", len(recorded), err)
+			return
+		}
+		if recorded[0].Phase.Terminal() {
+			return
+		}
+		l.patch(t, "bumper", fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"example.test/bumped":"%d"}}}}}`, n))
+		select {
+		case <-limit:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // blockPods lets no more pods be made than there are.

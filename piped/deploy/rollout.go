@@ -136,7 +136,8 @@ type Rollout struct {
 	Followed            int32
 
 	// Served: a pod of the applied template, or of one that was followed, has been
-	// available since the first apply.
+	// available since the first apply, or since the clocks of a template that keeps
+	// changing began last.
 	Served bool
 
 	// AppliedAt is when the API server answered the first apply, by the agent's clock, as

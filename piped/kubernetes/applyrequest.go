@@ -100,9 +100,9 @@ type ApplyRequest struct {
 	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
 
 	// AfterWave is called after each wave but the last with its objects, without
-	// those that have expired, and its live workloads (as in ApplyResult.Live): the next wave is written when it
-	// returns. An error ends the apply.
-	AfterWave func(ctx context.Context, wave []manifest.Object, live map[deploy.ObjectRef]*unstructured.Unstructured) error
+	// those that have expired, and what all waves so far led to: the next wave is written
+	// when it returns. An error ends the apply.
+	AfterWave func(ctx context.Context, wave []manifest.Object, result ApplyResult) error
 
 	Log deploy.StageLog
 }

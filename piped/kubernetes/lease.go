@@ -59,8 +59,21 @@ func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 		l.err = l.cluster.Classify(fmt.Errorf("read Lease %s: %w", l.name, err))
 	default:
 		seconds, _, _ := unstructured.NestedInt64(live.Object, "spec", "leaseDurationSeconds")
-		l.last = rollout.Lease{Renewal: live.GetResourceVersion(), Lasts: time.Duration(seconds) * time.Second}
+		l.last = rollout.Lease{
+			Renewal: live.GetResourceVersion(), Lasts: time.Duration(seconds) * time.Second,
+			Renewed: l.timeOf(live, "renewTime"), Acquired: l.timeOf(live, "acquireTime"),
+		}
 	}
 	l.good = l.now().Add(fresh)
 	return l.last, l.err
+}
+
+// timeOf returns a time of the Lease's spec by the agent's clock, zero if it is not there.
+func (l *lease) timeOf(live *unstructured.Unstructured, field string) time.Time {
+	text, _, _ := unstructured.NestedString(live.Object, "spec", field)
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.Add(-l.cluster.Skew())
 }

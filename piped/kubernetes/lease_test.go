@@ -33,7 +33,7 @@ func TestLeaseOfTheControllers(t *testing.T) {
 	renew := func(second int) {
 		t.Helper()
 		text := fmt.Sprintf("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: controllers}, "+
-			"spec: {holderIdentity: one, leaseDurationSeconds: 20, renewTime: \"2026-03-01T12:00:%02d.000000Z\"}}", second)
+			"spec: {holderIdentity: one, leaseDurationSeconds: 20, acquireTime: \"2026-03-01T11:00:00.000000Z\", renewTime: \"2026-03-01T12:00:%02d.000000Z\"}}", second)
 		obj := &unstructured.Unstructured{Object: parse(t, "lease.yaml", text)[0].Unstructured.Object}
 		if _, err := l.Dynamic().Resource(leases).Namespace(l.ns).Apply(t.Context(), "controllers", obj, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestLeaseOfTheControllers(t *testing.T) {
 	}
 	now = now.Add(leaseMissing)
 	first := read()
-	if first.Renewal == "" || first.Lasts != 20*time.Second {
+	if first.Renewal == "" || first.Lasts != 20*time.Second || first.Renewed.Sub(first.Acquired) != time.Hour+time.Second {
 		t.Errorf("the Lease is %+v", first)
 	}
 	renew(3)

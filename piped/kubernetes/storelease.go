@@ -62,6 +62,11 @@ type StoreLease struct {
 	problem error // another store holds it; nil otherwise
 	said    string
 	held    bool // this store holds it
+
+	// What Run has seen of another holder: its last renewal, and when that was seen to follow an
+	// earlier one.
+	renewal metav1.MicroTime
+	renewed time.Time
 }
 
 // NewStoreLease returns a StoreLease that is not asked for yet.
@@ -224,8 +229,13 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || *s.HolderIdentity == l.StoreID || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return nil
 	}
-	until := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)
-	if !l.Now().Before(until) {
+	now, lasts := l.Now(), time.Duration(*s.LeaseDurationSeconds)*time.Second
+	if !l.renewal.IsZero() && !l.renewal.Equal(s.RenewTime) {
+		l.renewed = now
+	}
+	l.renewal = *s.RenewTime
+	alive := !l.renewed.IsZero() && now.Sub(l.renewed) < lasts // whatever the clocks say
+	if !alive && !l.clusterTime().Before(s.RenewTime.Add(lasts)) {
 		return nil
 	}
 	return deploy.Errorf(deploy.Unavailable, "cluster %q is managed by another agent with piped ID %q, on host %s with store %s, while this agent's store is %s: "+
@@ -233,9 +243,14 @@ func (l *StoreLease) heldByAnother(lease *coordinationv1.Lease) error {
 		l.Cluster.Name(), l.PipedID, lease.Annotations[annotationLeaseHost], *s.HolderIdentity, l.StoreID, LeaseNamespace, lease.Name, l.Duration)
 }
 
+// clusterTime returns what the API server's clock shows, as far as it is known. Renewals are
+// written and compared by it, because the clocks of two agents may differ by more than the
+// Lease lasts.
+func (l *StoreLease) clusterTime() time.Time { return l.Now().Add(l.Cluster.Skew()) }
+
 // fill writes into the Lease that this store holds it from now on.
 func (l *StoreLease) fill(lease *coordinationv1.Lease) {
-	now, seconds := metav1.NewMicroTime(l.Now()), int32(l.Duration/time.Second)
+	now, seconds := metav1.NewMicroTime(l.clusterTime()), int32(l.Duration/time.Second)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != l.StoreID {
 		lease.Spec.AcquireTime = &now
 		transitions := int32(0)

@@ -22,6 +22,7 @@ type leaseEnv struct {
 	t       *testing.T
 	cluster *kubernetes.Cluster
 	pipedID string
+	now     func() time.Time
 	log     lockedLog
 }
 
@@ -43,14 +44,17 @@ func (l *lockedLog) String() string {
 	return l.text.String()
 }
 
-func newLeaseEnv(t *testing.T) *leaseEnv {
+func newLeaseEnv(t *testing.T) *leaseEnv { return newLeaseEnvAt(t, time.Now) }
+
+// newLeaseEnvAt has the agent read the time by now.
+func newLeaseEnvAt(t *testing.T, now func() time.Time) *leaseEnv {
 	t.Helper()
-	access, err := kubernetes.NewCluster(kubernetes.ClusterConfig{Name: "prod", KubeConfigPath: clustertest.Shared(t).Kubeconfig()})
+	access, err := kubernetes.NewCluster(kubernetes.ClusterConfig{Name: "prod", KubeConfigPath: clustertest.Shared(t).Kubeconfig(), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(access.Close)
-	e := &leaseEnv{t: t, cluster: access, pipedID: strings.ToLower(t.Name())}
+	e := &leaseEnv{t: t, cluster: access, pipedID: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."), now: now}
 	t.Cleanup(func() {
 		if err := e.leases().Delete(context.Background(), kubernetes.LeaseName(e.pipedID), metav1.DeleteOptions{}); err != nil {
 			t.Logf("the Lease stays: %v", err)
@@ -84,7 +88,7 @@ func (e *leaseEnv) held(store string, ago time.Duration) {
 func (e *leaseEnv) run(store string, cluster *kubernetes.Cluster) (l *kubernetes.StoreLease, stop func()) {
 	l = kubernetes.NewStoreLease(kubernetes.StoreLeaseConfig{
 		Cluster: cluster, PipedID: e.pipedID, StoreID: store, Host: "node-1", RenewEvery: 50 * time.Millisecond, RetryEvery: 50 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(&e.log, nil)), Now: time.Now,
+		Logger: slog.New(slog.NewTextHandler(&e.log, nil)), Now: e.now,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -127,6 +131,32 @@ func TestLeaseOfAnotherStore(t *testing.T) {
 	}
 	if holder, _ := e.holder(); holder != "our-store" {
 		t.Errorf("the Lease is held by %s", holder)
+	}
+}
+
+// TestLeaseWithAnotherClock: an agent whose clock is wrong neither takes a Lease that is in
+// force, nor writes one that others take for expired, or for one in force for long.
+func TestLeaseWithAnotherClock(t *testing.T) {
+	for name, off := range map[string]time.Duration{"ahead": 5 * time.Minute, "behind": -5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			e := newLeaseEnvAt(t, func() time.Time { return time.Now().Add(off) })
+			e.held("their-store", time.Second)
+			l, stop := e.run("our-store", e.cluster)
+			if err := l.Problem(t.Context()); !deploy.IsKind(err, deploy.Unavailable) {
+				t.Errorf("another store holds the Lease: %v", err)
+			}
+			stop()
+			if err := e.leases().Delete(t.Context(), kubernetes.LeaseName(e.pipedID), metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l, _ = e.run("our-store", e.cluster)
+			if err := l.Problem(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, renewed := e.holder(); time.Since(renewed).Abs() > 2*time.Minute {
+				t.Errorf("renewed %s ago", time.Since(renewed))
+			}
+		})
 	}
 }
 

@@ -41,7 +41,7 @@ func (r *applyRun) write(ctx context.Context) error {
 		if last := i == len(waves)-1; last || r.req.AfterWave == nil || len(objects) == 0 {
 			continue
 		}
-		if err := r.req.AfterWave(ctx, objects, liveWorkloads(wave)); err != nil {
+		if err := r.req.AfterWave(ctx, objects, r.outcome()); err != nil {
 			return err
 		}
 	}

@@ -134,9 +134,10 @@ func (e *evaluation) stalled(s state) bool {
 	if !e.due(due) {
 		return false
 	}
-	if !s.observed {
+	changed := latest(since, e.rec.FollowedAt.Add(-e.s.Skew)) // what has not been acted on
+	if !s.observed && !e.now.Before(changed.Add(e.p.WatchdogGrace)) {
 		return e.fail(deploy.RolloutTimedOut, "the %s controller has not acted on the change for %s (is kube-controller-manager running?)",
-			e.w.Kind, e.now.Sub(since).Round(time.Second))
+			e.w.Kind, e.now.Sub(changed).Round(time.Second))
 	}
 	return e.fail(deploy.RolloutFailed, "no progress for %s", e.now.Sub(since).Round(time.Second))
 }

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -17,7 +18,7 @@ func (e *evaluation) otherTemplate() bool {
 	if e.w.Template.Digest == e.waitsFor() {
 		return false
 	}
-	manager := e.w.TemplateManager
+	manager := e.manager()
 	if manager != e.p.FieldManager && restarted(e.rec, e.w) && (!e.rec.External() || manager == e.rec.ChangedBy) {
 		e.follow()
 		return false
@@ -29,6 +30,18 @@ func (e *evaluation) otherTemplate() bool {
 		return e.end(deploy.RolloutSuperseded, "%s was given a newer template by this agent before the rollout ended", e.rec.Workload)
 	}
 	return e.end(deploy.RolloutSuperseded, "%s changed %s of %s before the rollout ended", called(manager), e.changed(), e.rec.Workload)
+}
+
+// manager returns the field manager that wrote the template last, "" if it is unknown. A
+// manager that only removes annotations is not in the managed fields: the agent's entry
+// stays the newest, as old as its apply.
+func (e *evaluation) manager() string {
+	gone := slices.DeleteFunc(changedAnnotations(e.rec, e.w), func(name string) bool { return e.w.Annotations[name] != "" })
+	if len(gone) > 0 && e.w.Template.Base == e.rec.TemplateBase && !e.w.TemplateManagedAt.After(e.rec.ServerAppliedAt) &&
+		e.w.TemplateManager == e.p.FieldManager {
+		return ""
+	}
+	return e.w.TemplateManager
 }
 
 // changed says what of the template differs from the applied one. Annotations are named
@@ -57,8 +70,9 @@ func (e *evaluation) waitsFor() string {
 }
 
 // follow waits for the template that a restart made of ours. Its rollout begins anew,
-// unless no pod has been available since the first apply: then the clocks run on, so
-// that a template that keeps changing ends as any other that does not start.
+// unless no pod has been available since the first apply, or, of a template that keeps
+// changing, since the clocks began last: then they run on, so that it ends as any other
+// that does not start.
 func (e *evaluation) follow() {
 	e.rec.FollowedDigest, e.rec.FollowedBy = e.w.Template.Digest, e.w.TemplateManager
 	e.rec.FollowedAt = e.w.TemplateManagedAt
@@ -75,14 +89,18 @@ func (e *evaluation) follow() {
 	}
 	if e.rec.Served {
 		e.restartClock()
+		e.rec.Served = e.rec.Followed < keepsChanging
 		return
 	}
 	e.rec.SeenReady, e.rec.SeenAvailable, e.rec.SeenOld = 0, 0, unseen
 }
 
-// stuckWhileFollowed reports whether the template changed and no pod of it or of the
-// applied one has been available yet.
+// stuckWhileFollowed reports whether the template changed and no pod of it or of those
+// before has been available since the clocks began.
 func (e *evaluation) stuckWhileFollowed() bool { return e.rec.Followed > 0 && !e.rec.Served }
+
+// keepsChanging reports whether restarts were followed as often as no person restarts.
+func (e *evaluation) keepsChanging() bool { return e.rec.Followed >= keepsChanging }
 
 // restarts says at the end of a line that the rollout is one of a restart.
 func (e *evaluation) restarts() string {

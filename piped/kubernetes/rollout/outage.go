@@ -11,7 +11,8 @@ import (
 const leaseLimit = 5 * time.Second
 
 // checkPresence finds out whether the cluster is there, when it is time to. When it is
-// back, the clocks of all records are moved by the time it was away.
+// back, the clocks of all records are moved by the time it was away. So are those of
+// records that the agent resumes when its controllers have begun anew meanwhile.
 func (w *waiter) checkPresence(ctx context.Context) error {
 	if !w.presence.Due(w.now()) {
 		return nil
@@ -26,13 +27,18 @@ func (w *waiter) checkPresence(ctx context.Context) error {
 		w.presence.Lost(w.now(), err)
 		return nil
 	}
-	now := w.now()
-	if was := w.presence.Seen(now, lease); was > 0 {
-		for _, t := range w.tracks {
-			if !t.rec.Phase.Terminal() {
-				t.rec = Postponed(t.rec, was, now)
-				t.next = now
-			}
+	now, first := w.now(), w.presence.unread()
+	was := w.presence.Seen(now, lease)
+	for _, t := range w.tracks {
+		if t.rec.Phase.Terminal() {
+			continue
+		}
+		if first { // the agent may have been away with the cluster
+			was = w.presence.MissedSince(t.rec.UpdatedAt, now, lease)
+		}
+		if was > 0 {
+			t.rec = Postponed(t.rec, was, now)
+			t.next = now
 		}
 	}
 	return nil

@@ -114,6 +114,55 @@ func TestClocksWaitForTheControllers(t *testing.T) {
 	})
 }
 
+// TestAgentAwayWithTheCluster: a node on which everything runs was off for an hour, and the
+// agent resumes the rollout. The controllers find the deadline exceeded by their clock.
+func TestAgentAwayWithTheCluster(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		begin time.Duration // the controllers', before or after the agent
+		pods  time.Duration // become available, after the agent began; 0: never
+		phase deploy.RolloutPhase
+		after time.Duration // the agent began
+	}{
+		{"the controllers began before the agent", -5 * time.Second, 25 * time.Second, deploy.RolloutComplete, 25 * time.Second},
+		{"the controllers begin after the agent", 30 * time.Second, 50 * time.Second, deploy.RolloutComplete, 50 * time.Second},
+		{"no pod comes: 20 s of the 60 s had passed", -5 * time.Second, 0, deploy.RolloutFailed, 40 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand()
+				rec := s.applied("web")
+				s.show("web", 1, 2)
+				time.Sleep(20 * time.Second)
+				rec.UpdatedAt = time.Now()
+				off := time.Now()
+				time.Sleep(time.Hour)
+				began, back := time.Now(), time.Now().Add(c.begin)
+				s.lease = func() Lease { // renewed every 2 s
+					if n := time.Since(back) / (2 * time.Second); time.Since(back) >= 0 {
+						return Lease{Renewal: fmt.Sprint("new ", n), Lasts: 15 * time.Second, Acquired: back, Renewed: back.Add(n * 2 * time.Second)}
+					}
+					return Lease{Renewal: "old", Lasts: 15 * time.Second, Acquired: off.Add(-time.Hour), Renewed: off}
+				}
+				s.wakes["web"] = func() {}
+				s.late("web", 1, 2)
+				result := startWait(t.Context(), s.request(rec))
+				if c.pods > 0 {
+					time.Sleep(c.pods)
+					s.show("web", 3, 0)
+				}
+				ended, err := result()
+				if err != nil || ended[0].Phase != c.phase {
+					t.Fatalf("%+v, %v\n%s", ended, err, strings.Join(s.lines, "\n"))
+				}
+				if took := time.Since(began); took < c.after || took > c.after+presenceInterval+35*time.Second {
+					t.Errorf("ended %s after the agent began, want %s", took, c.after)
+				}
+			})
+		})
+	}
+}
+
 // TestControllersAwayAlone: the API server answers all the time.
 func TestControllersAwayAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,10 @@ import "time"
 type Lease struct {
 	Renewal string        // differs after each renewal; "" when there is no Lease, or it may not be read
 	Lasts   time.Duration // how long a renewal is good for
+
+	// Renewed is when it was renewed last, and Acquired when the controllers began that
+	// hold it, by the caller's clock; zero where the Lease does not say.
+	Renewed, Acquired time.Time
 }
 
 func (l Lease) lasts() time.Duration {
@@ -65,15 +69,32 @@ func (p *Presence) Lost(now time.Time, err error) {
 // it does. Without a Lease the answer alone counts.
 func (p *Presence) Seen(now time.Time, l Lease) (was time.Duration) {
 	// The first reading after an outage is only what a renewal differs from.
-	renewed := l.Renewal != p.lease.Renewal && p.err == nil
-	if p.away.IsZero() && !p.answered.IsZero() && now.Sub(p.answered) >= l.lasts() {
+	renewed, first := l.Renewal != p.lease.Renewal && p.err == nil, p.unread()
+	if p.away.IsZero() && !first && now.Sub(p.answered) >= l.lasts() {
 		p.away = p.answered // the agent did not watch: it slept, or its clock was set
 	}
 	p.lease, p.answered, p.err = l, now, nil
 	if renewed || l.Renewal == "" {
 		p.renewed = now
 	}
+	if first && !l.Renewed.IsZero() { // it may have been a while ago
+		p.renewed = earliest(l.Renewed, now)
+	}
 	return p.decide(now)
+}
+
+// unread reports whether the API server has not been asked yet.
+func (p *Presence) unread() bool { return p.answered.IsZero() && p.away.IsZero() }
+
+// MissedSince returns how long the cluster may have been away between seen, when the caller
+// last knew that it was there, and now, when the Lease l is the first that is read: until
+// its controllers began anew. Failures then wait as after an outage.
+func (p *Presence) MissedSince(seen, now time.Time, l Lease) (was time.Duration) {
+	if was = l.Acquired.Sub(seen); l.Acquired.IsZero() || was <= 0 {
+		return 0
+	}
+	p.back = now
+	return was
 }
 
 // decide says by what was noted whether the cluster is away.
@@ -94,7 +115,7 @@ func (p *Presence) decide(now time.Time) (was time.Duration) {
 // Policy returns policy with what the presence means for it; began is when watching did.
 func (p *Presence) Policy(policy Policy, began time.Time) Policy {
 	policy.Since, policy.Returned = began, false
-	if p.back.After(began) {
+	if !p.back.IsZero() && !p.back.Before(began) {
 		policy.Since, policy.Returned = p.back, true
 	}
 	switch {

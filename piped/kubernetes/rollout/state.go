@@ -158,6 +158,10 @@ func (e *evaluation) refused(target *Revision) string {
 	return ""
 }
 
+// awaitsController reports whether the workload's controller has still to act on the
+// change. On a template that keeps changing it acts again and again.
+func (e *evaluation) awaitsController(s state) bool { return !s.observed && !e.keepsChanging() }
+
 // awaitsStop reports whether a Recreate has not made its new ReplicaSet because old pods
 // run or are stopping.
 func (e *evaluation) awaitsStop(s state) bool {
@@ -170,16 +174,16 @@ func (e *evaluation) stopping(s state) int32 { return max(s.old+e.w.Terminating,
 
 func (e *evaluation) deploymentLine(s state) string {
 	switch {
-	case !s.observed:
+	case e.awaitsController(s):
 		return "waiting for the Deployment controller to act on the change"
 	case e.awaitsStop(s):
 		return fmt.Sprintf("waiting for %s to stop", count(e.stopping(s), "old pod"))
-	case s.target == nil:
+	case s.target == nil && !e.keepsChanging():
 		return "waiting for the new ReplicaSet"
 	}
 	line := fmt.Sprintf("%d of %s available", min(s.available, e.w.Replicas), count(e.w.Replicas, "new pod"))
-	if more := s.target.Total - e.w.Replicas; more > 0 {
-		line += fmt.Sprintf(", %d more than wanted", more)
+	if s.target != nil && s.target.Total > e.w.Replicas {
+		line += fmt.Sprintf(", %d more than wanted", s.target.Total-e.w.Replicas)
 	}
 	if s.ready > s.available && e.w.MinReady > 0 {
 		line += fmt.Sprintf(", %d ready and counting %s of minReadySeconds", s.ready-s.available, e.w.MinReady)
@@ -211,7 +215,7 @@ func (e *evaluation) statefulSet() state {
 	s.unsure = !s.observed
 	fresh := max(0, w.Replicas-w.Partition)
 	switch {
-	case !s.observed:
+	case e.awaitsController(s):
 		s.line = "waiting for the StatefulSet controller to act on the change"
 	default:
 		s.line = fmt.Sprintf("%d of %s updated, %d of %d available", min(w.Updated, fresh), count(fresh, "pod"), min(w.Available, w.Replicas), w.Replicas)
@@ -256,7 +260,7 @@ func (e *evaluation) daemonSet() state {
 	s.unsure = !s.observed
 	s.reason = fmt.Sprintf("updated on %s, %d available", count(w.Updated, "node"), w.Available)
 	s.line = fmt.Sprintf("updated on %d of %s, %d available", w.Updated, count(w.Replicas, "node"), w.Available)
-	if !s.observed {
+	if e.awaitsController(s) {
 		s.line = "waiting for the DaemonSet controller to act on the change"
 	}
 	return s
