@@ -7,6 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/outbound"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/source/helm"
 	"github.com/c785c783/piped/piped/store"
@@ -41,6 +42,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
 		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now, Observer: a.metrics.git,
+		Public: outbound.NotPrivate, Known: outbound.NotMetadata,
 	})
 	if err != nil {
 		return s, err

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -37,7 +38,14 @@ type RemotesConfig struct {
 	Logger      *slog.Logger
 	Now         func() time.Time
 	Observer    Observer
+
+	// Public and Known are Controls of net.Dialer, which refuse addresses: Known those
+	// that no host may have, Public also those that only hosts of Allow may.
+	Public, Known Control
 }
+
+// Control is Control of net.Dialer.
+type Control func(network, address string, c syscall.RawConn) error
 
 // Remotes reads commits of repositories that are not watched, but that what is
 // deployed refers to: bases of kustomizations, charts. It keeps a bare mirror of

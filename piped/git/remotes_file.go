@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/outbound"
 )
 
 const maxFileRedirects = 5
@@ -83,9 +82,9 @@ func (r *Remotes) fileClient() *http.Client {
 // connect connects to an allowed host, or to another one that a server redirects to,
 // which must have a public address.
 func (r *Remotes) connect(ctx context.Context, network, at string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: 10 * time.Second, Control: outbound.NotPrivate}
+	d := &net.Dialer{Timeout: 10 * time.Second, Control: r.cfg.Public}
 	if host, _, err := net.SplitHostPort(at); err == nil && r.knows(strings.ToLower(host), strings.ToLower(at)) || isProxy(at) {
-		d.Control = outbound.NotMetadata
+		d.Control = r.cfg.Known
 	}
 	return d.DialContext(ctx, network, at)
 }

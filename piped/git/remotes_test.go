@@ -22,12 +22,14 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
+	"github.com/c785c783/piped/piped/outbound"
 )
 
 // openRemotes opens Remotes that may ask this machine.
 func openRemotes(t *testing.T, edit ...func(*RemotesConfig)) *Remotes {
 	t.Helper()
-	c := RemotesConfig{Dir: t.TempDir(), Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	c := RemotesConfig{Dir: t.TempDir(), Timeout: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Public: outbound.NotPrivate, Known: outbound.NotMetadata}
 	for _, f := range edit {
 		f(&c)
 	}

@@ -17,7 +17,6 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/source/secret"
 )
 
 // file is one file of a chart; its name begins at the chart's directory.
@@ -123,9 +122,16 @@ func (t *treeReader) dir(name string, depth int) error {
 	return nil
 }
 
+// isSealed reports whether an error is of an encrypted file that none of the agent's keys
+// opens.
+func isSealed(err error) bool {
+	var sealed interface{ Sealed() bool }
+	return errors.As(err, &sealed) && sealed.Sealed()
+}
+
 func (t *treeReader) read(name string) error {
 	in, err := t.fsys.Open(path.Join(t.root, name))
-	if secret.IsSealed(err) && isExtra(name) { // values of another installation, mostly
+	if isSealed(err) && isExtra(name) { // values of another installation, mostly
 		return nil
 	}
 	if err != nil {

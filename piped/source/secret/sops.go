@@ -2,7 +2,6 @@ package secret
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"io/fs"
 	"maps"
@@ -162,10 +161,3 @@ func (d *Decrypted) ReadLink(name string) (string, error) { return fs.ReadLink(d
 
 // ReadDir lists a directory, sorted by name.
 func (d *Decrypted) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(d.tree, name) }
-
-// IsSealed reports whether an error is of a SOPS file that none of the agent's keys
-// opens.
-func IsSealed(err error) bool {
-	var sealed *sops.NoKeyError
-	return errors.As(err, &sealed)
-}

@@ -70,6 +70,9 @@ type NoKeyError struct{ text string }
 
 func (e *NoKeyError) Error() string { return e.text }
 
+// Sealed lets readers find the error without importing this package.
+func (e *NoKeyError) Sealed() bool { return true }
+
 // dataKey returns the data key of a file.
 func (k *Keys) dataKey(md metadata) (dataKey, error) {
 	var parts [][]byte
