@@ -27,7 +27,7 @@ func inPipeline(t *testing.T, test func(t *testing.T, l *lab)) {
 	inBubble(t, func(t *testing.T, l *lab) {
 		approvals := approval.New(approval.Config{Store: l.store, Logger: l.logger})
 		scripts, err := script.New(script.Config{
-			Isolation: []sandbox.Mode{sandbox.None},
+			Isolation: sandbox.Settings{Modes: []sandbox.Mode{sandbox.None}},
 			Tree: func(string, string) (fs.FS, error) {
 				return fstest.MapFS{"app-d/hello.txt": {Data: []byte("hello\n")}}, nil
 			},

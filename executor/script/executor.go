@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -34,13 +35,12 @@ const recordTimeout = 10 * time.Second
 type Config struct {
 	Tree   source.Tree // finds a commit's files
 	Tenant Tenant      // nil permits every script
-	// Launcher starts isolated scripts in the first mode of Isolation that the machine
-	// offers; where it offers none, stages with scripts fail. Allow are further paths
-	// that scripts read and write.
+	// Launcher starts isolated scripts in the first way of Isolation that the machine
+	// offers; where it offers none, stages with scripts fail. Dir, and the directory of
+	// Isolation's users, are the executor's own.
 	Launcher  sandbox.Launcher
-	Isolation []sandbox.Mode
-	Allow     []string
-	Dir       string        // where scripts run: the executor's own, such as <data directory>/scripts
+	Isolation sandbox.Settings
+	Dir       string        // where scripts run, such as <data directory>/scripts
 	Grace     time.Duration // from SIGTERM to SIGKILL; default 10 s
 	Logger    *slog.Logger
 }
@@ -52,8 +52,9 @@ type Tenant func(at deploy.GitPath) config.Tenant
 // safe for concurrent use.
 type Executor struct {
 	Config
-	mode    sandbox.Mode
-	refused error // why the machine permits no scripts
+	way     sandbox.Way
+	refused error    // why the machine permits no scripts
+	free    chan int // users, by index, as whom no script runs; only with OtherUser
 }
 
 // New returns an Executor, after it has ended and removed what one before it
@@ -70,22 +71,49 @@ func New(c Config) (*Executor, error) {
 	if err := openDir(dir); err != nil {
 		return nil, err
 	}
+	if err := openUsersDir(c.Isolation.Users); err != nil {
+		return nil, err
+	}
 	e := &Executor{Config: c}
 	e.choose()
 	return e, nil
 }
 
+// openUsersDir removes what is left in the directory of other users. Where that is not
+// the agent's own the choice of a way says so.
+func openUsersDir(users sandbox.Users) error {
+	if _, err := os.Lstat(users.Dir); users.UID == 0 || err != nil || users.Open() != nil {
+		return nil
+	}
+	return openDir(users.Dir)
+}
+
 // choose decides how scripts are isolated, and logs it.
 func (e *Executor) choose() {
-	e.mode, e.refused = e.Launcher.Choose(context.Background(), e.Dir, e.Allow, e.Isolation...)
+	e.way, e.refused = e.Launcher.Choose(context.Background(), e.Dir, e.Isolation)
+	log := e.Logger.With("isolation", e.way.Mode, "endedBy", e.way.EndedBy, "holds", e.way.Mode.Holds())
 	switch {
 	case e.refused != nil:
 		e.Logger.Warn("stages that run scripts will fail", "error", e.refused)
-	case e.mode == sandbox.None:
-		e.Logger.Warn("scripts are not isolated", "isolation", e.mode, "holds", e.mode.Holds())
+	case e.way.Mode == sandbox.None:
+		log.Warn("scripts are not isolated")
 	default:
-		e.Logger.Info("scripts are isolated", "isolation", e.mode, "holds", e.mode.Holds())
+		log.Info("scripts are isolated")
 	}
+	if e.way.Mode == sandbox.OtherUser {
+		e.free = make(chan int, e.Isolation.Users.Count)
+		for n := range e.Isolation.Users.Count {
+			e.free <- n
+		}
+	}
+}
+
+// State returns how scripts are isolated.
+func (e *Executor) State() deploy.ScriptsState {
+	if e.refused != nil {
+		return deploy.ScriptsState{Error: e.refused.Error()}
+	}
+	return deploy.ScriptsState{Isolation: string(e.way.Mode), EndedBy: string(e.way.EndedBy), Holds: e.way.Mode.Holds()}
 }
 
 // Execute runs the stage's script. It implements scheduler.Executor. When it
@@ -145,7 +173,12 @@ func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
 // attempt prepares a workspace, records the intent, and runs the script in it.
 func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (deploy.StageResult, error) {
 	d := run.Deployment
-	ws, err := newWorkspace(e.Dir)
+	in, release, err := e.isolate(ctx, run.Log)
+	if err != nil {
+		return deploy.StageResult{}, err
+	}
+	defer release()
+	ws, err := newWorkspace(in.dir)
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
@@ -175,10 +208,10 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	}
 	c := command{script: j.script, dir: filepath.Join(ws.tree, filepath.FromSlash(j.dir)), mark: ws.dir, env: env, grace: e.Grace}
 	run.Log.Infof("Running the script in %s", j.dir)
-	if e.mode == sandbox.None {
+	if e.way.Mode == sandbox.None {
 		return e.conclude(ctx, run, c.run(ctx, run.Log)), nil
 	}
-	return e.conclude(ctx, run, c.runIsolated(ctx, run.Log, isolation{e.Launcher, e.mode, e.Allow, ws})), nil
+	return e.conclude(ctx, run, c.runIsolated(ctx, run.Log, in, ws)), nil
 }
 
 // conclude makes the stage's result of how the script ended, and records it

@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -10,25 +11,48 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// isolation is how a script is kept apart.
+// isolation is how one script is kept apart.
 type isolation struct {
 	launcher sandbox.Launcher
-	mode     sandbox.Mode
-	allow    []string
-	ws       workspace
+	command  sandbox.Command // without the script
+	dir      string          // where its workspace is made
+}
+
+// isolate returns how a script is to be kept apart. With other users it waits for one as
+// whom no script runs, until release is called.
+func (e *Executor) isolate(ctx context.Context, log deploy.StageLog) (_ isolation, release func(), err error) {
+	in := isolation{e.Launcher, sandbox.Command{Way: e.way, Allow: e.Isolation.Allow}, e.Dir}
+	if e.way.Mode != sandbox.OtherUser {
+		return in, func() {}, nil
+	}
+	users := e.Isolation.Users
+	var n int
+	select {
+	case n = <-e.free:
+	default:
+		log.Infof("Waiting until another script ends: scripts.user.count permits %d at once", users.Count)
+		select {
+		case n = <-e.free:
+		case <-ctx.Done():
+			return isolation{}, nil, errors.New("the script was not started: it waited for the end of another")
+		}
+	}
+	in.dir, in.command.Hidden = users.Dir, users.Hidden
+	in.command.UID, in.command.GID = users.IDs(n)
+	return in, func() { e.free <- n }, nil
 }
 
 // runIsolated is run for a script in a sandbox. Every process of it gets SIGTERM
 // when ctx is cancelled, and SIGKILL after the grace period.
-func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolation) error {
+func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolation, ws workspace) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	process, err := in.launcher.Start(sandbox.Command{
-		Mode: in.mode, Script: c.script, Dir: c.dir, Env: c.env, Own: in.ws.dir, Tmp: in.ws.tmp, Root: in.ws.root, Allow: in.allow,
-	}, w, in.ws.lock)
+	isolated := in.command
+	isolated.Script, isolated.Dir, isolated.Env, isolated.Own, isolated.Tmp, isolated.Root = c.script, c.dir, c.env, ws.dir, ws.tmp, ws.root
+	process, err := in.launcher.Start(isolated, w, ws.lock)
 	w.Close() // the script's copies are what keeps the pipe open
 	if err != nil {
 		return err

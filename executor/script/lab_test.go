@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -59,26 +60,58 @@ type lab struct {
 	log      *lines
 	count    string // a file that scripts of ours append to whenever they run
 	mode     sandbox.Mode
+	users    sandbox.Users // of OtherUser
 }
 
 // inModes runs a test for each way in which scripts run.
 func inModes(t *testing.T, test func(t *testing.T, mode sandbox.Mode)) {
-	for _, mode := range []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock, sandbox.None} {
+	modes := []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock, sandbox.None}
+	if os.Geteuid() == 0 {
+		modes = append(modes, sandbox.OtherUser)
+	}
+	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) { test(t, mode) })
 	}
+}
+
+// labs counts the labs, so that each has users of its own.
+var labs atomic.Int32
+
+// publicDir makes a directory that all users can enter.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "script-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func newLab(t *testing.T) *lab { return newLabIn(t, sandbox.Namespaces) }
 
 func newLabIn(t *testing.T, mode sandbox.Mode) *lab {
 	l := &lab{
-		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(t.TempDir(), "count"), mode: mode,
+		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(publicDir(t), "count"), mode: mode,
 		tree: fstest.MapFS{
 			"apps/web/hello.txt": {Data: []byte("hello from the commit\n")},
 			"apps/web/tool.sh":   {Data: []byte("#!/bin/sh\necho tool $1\n"), Mode: 0o755},
 			"shared.txt":         {Data: []byte("shared\n")},
 		},
 		last: fstest.MapFS{"apps/web/hello.txt": {Data: []byte("hello from the last success\n")}},
+	}
+	if mode == sandbox.OtherUser {
+		l.users = sandbox.Users{UID: 1<<28 + 256*os.Getpid() + int(labs.Add(1)), Count: 1, Dir: filepath.Join(publicDir(t), "scripts")}
+		if err := os.Chown(filepath.Dir(l.count), l.users.UID, l.users.UID); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.executor = l.newExecutor(filepath.Join(t.TempDir(), "scripts"))
 	t.Cleanup(l.wantNothingLeft)
@@ -89,7 +122,7 @@ func (l *lab) newExecutor(dir string) *Executor {
 	l.t.Helper()
 	e, err := New(Config{
 		Dir: dir, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
-		Launcher: launcher, Isolation: []sandbox.Mode{l.mode}, Allow: []string{filepath.Dir(l.count)},
+		Launcher: launcher, Isolation: sandbox.Settings{Modes: []sandbox.Mode{l.mode}, Allow: []string{filepath.Dir(l.count)}, Users: l.users},
 		Tree: func(repo, commit string) (fs.FS, error) {
 			if tree := map[string]fs.FS{hash: l.tree, lastHash: l.last}[commit]; repo == "r" && tree != nil {
 				return tree, nil
@@ -106,15 +139,26 @@ func (l *lab) newExecutor(dir string) *Executor {
 // wantNothingLeft fails if a process or a file of a run is left.
 func (l *lab) wantNothingLeft() {
 	l.t.Helper()
-	left := func() []int { return markedProcesses([]byte(markVariable + "=" + l.executor.Dir)) }
+	left := func() []int {
+		out := markedProcesses([]byte(markVariable + "=" + l.executor.Dir))
+		if l.users.Dir != "" {
+			out = append(out, markedProcesses([]byte(markVariable+"="+l.users.Dir))...)
+		}
+		return out
+	}
 	for end := time.Now().Add(20 * time.Second); len(left()) != 0; time.Sleep(5 * time.Millisecond) { // a killed process ends a moment later
 		if time.Now().After(end) {
 			l.t.Fatalf("processes %v of the script are left", left())
 		}
 	}
-	entries, err := os.ReadDir(l.executor.Dir)
-	if err != nil || len(entries) != 0 {
-		l.t.Errorf("files of the script are left: %v, %v", entries, err)
+	for _, dir := range []string{l.executor.Dir, l.users.Dir} {
+		if dir == "" {
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 0 {
+			l.t.Errorf("files of the script are left: %v, %v", entries, err)
+		}
 	}
 }
 

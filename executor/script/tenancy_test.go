@@ -55,7 +55,7 @@ func TestRefusedWithoutIsolation(t *testing.T) {
 		t.Errorf("the stage ended as %+v", got)
 	}
 	l.wantRuns(0)
-	l.executor.Isolation = []sandbox.Mode{sandbox.None}
+	l.executor.Isolation.Modes = []sandbox.Mode{sandbox.None}
 	l.executor.choose()
 	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
 	l.wantRuns(1)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// workspace is the directory of one run. No other user than the agent's can enter it.
+// workspace is the directory of one run. No other user than the agent's can enter it, or
+// than the one as whom the script runs.
 type workspace struct {
 	dir  string // holds the others
 	tree string // the commit's files

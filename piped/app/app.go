@@ -248,8 +248,9 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 	a.parts.add("approvals", approvals.Run)
 	scripts, err := script.New(script.Config{
 		Tree: a.live.repositories.Tree, Tenant: a.live.tenants.Tenant, Dir: filepath.Join(cfg.DataDir, "scripts"),
-		Launcher: o.Launcher, Isolation: IsolationModes(cfg.Scripts.Isolation), Allow: cfg.Scripts.AllowPaths, Logger: o.Logger.With("component", "script"),
+		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
+	a.live.scripts = scripts
 	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:             exec.Sync(),
 		deploy.StageRollback:            exec.Rollback(),

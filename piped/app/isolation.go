@@ -1,15 +1,41 @@
 package app
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/config"
 )
 
-// IsolationModes returns the modes that the configuration permits, the strongest
-// first.
-func IsolationModes(i config.Isolation) []sandbox.Mode {
-	if i == config.IsolationAuto {
-		return []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock}
+// serviceAccountToken is the file with the agent's credentials for the cluster it runs in.
+const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+// ScriptIsolation returns how the configuration, read from a file, permits to isolate
+// scripts.
+func ScriptIsolation(cfg *config.Piped, file string) sandbox.Settings {
+	s := sandbox.Settings{Modes: []sandbox.Mode{sandbox.Mode(cfg.Scripts.Isolation)}, Allow: cfg.Scripts.AllowPaths}
+	user := cfg.Scripts.User
+	if cfg.Scripts.Isolation == config.IsolationAuto {
+		s.Modes = []sandbox.Mode{sandbox.Namespaces, sandbox.Landlock}
+		if user.UID != 0 {
+			s.Modes = append(s.Modes, sandbox.OtherUser)
+		}
 	}
-	return []sandbox.Mode{sandbox.Mode(i)}
+	if user.UID != 0 {
+		s.Users = sandbox.Users{UID: user.UID, GID: user.GID, Count: user.Count, Dir: scriptDir(user.Directory, cfg.DataDir), Hidden: append(cfg.SecretFiles(), cfg.DataDir, serviceAccountToken)}
+		if file != "" {
+			s.Users.Hidden = append(s.Users.Hidden, file)
+		}
+	}
+	return s
+}
+
+// scriptDir returns the directory for scripts of other users below a directory that all
+// users can enter; "" means that of temporary files. Each data directory has its own.
+func scriptDir(below, dataDir string) string {
+	return filepath.Join(cmp.Or(below, os.TempDir()), fmt.Sprintf("piped-scripts-%.8x", sha256.Sum256([]byte(dataDir))))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/analysis/provider"
+	"github.com/c785c783/piped/executor/script"
 	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
@@ -44,6 +45,7 @@ type live struct {
 	// Set before begin is called.
 	newTrigger func(interval time.Duration, review bool) *trigger.Trigger
 	scheduler  *scheduler.Scheduler
+	scripts    *script.Executor
 	api        *control.Server
 	web        *web.Server
 	tell       func(*notifications) // makes the receivers those of the configuration in effect

@@ -184,6 +184,19 @@ func (p *Piped) Files() []string {
 	return slices.Compact(files)
 }
 
+// SecretFiles returns those of Files that are not made to be public, as certificates and
+// keys to verify signatures with are.
+func (p *Piped) SecretFiles() []string {
+	public := []string{p.API.TLSCertFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.ClientCAFile, p.Git.KnownHostsFile}
+	if pair, ok := p.SecretManagement.Config.(*KeyPair); ok {
+		public = append(public, pair.PublicKeyFile)
+	}
+	for _, rule := range p.Tenancy {
+		public = append(public, rule.VerifyCommits.files()...)
+	}
+	return slices.DeleteFunc(p.Files(), func(name string) bool { return slices.Contains(public, name) })
+}
+
 // LoadPiped reads the agent's configuration from a file. See ParsePiped.
 func LoadPiped(path string) (*Piped, []string, error) {
 	data, err := os.ReadFile(path)

@@ -14,24 +14,39 @@ type Scripts struct {
 	// AllowPaths are files and directories that scripts read and write, as their
 	// permissions say, beside what is a script's own.
 	AllowPaths []string `yaml:"allowPaths"`
+	// User is whom scripts run as where the machine offers neither namespaces nor
+	// Landlock.
+	User ScriptsUser `yaml:"user"`
+}
+
+// ScriptsUser is spec.scripts.user: users that run nothing but scripts.
+type ScriptsUser struct {
+	UID int `yaml:"uid"` // of the first, the others follow; 0 means none
+	GID int `yaml:"gid"` // 0 means that each has the GID of its UID's number
+	// Count is how many scripts run at once, each as a user of its own; 0 means 1.
+	Count int `yaml:"count"`
+	// Directory is one that these users can enter, below which their scripts run; ""
+	// means that of temporary files.
+	Directory string `yaml:"directory"`
 }
 
 // Isolation is how scripts are isolated.
 type Isolation string
 
 // The ways of isolation. IsolationAuto takes the strongest that the machine offers
-// and refuses scripts where it offers none; IsolationNone lets scripts do what the
+// and refuses scripts where it offers none; IsolationUser needs a ScriptsUser; IsolationNone lets scripts do what the
 // agent can.
 const (
 	IsolationAuto       Isolation = "auto"
 	IsolationNamespaces Isolation = "namespaces"
 	IsolationLandlock   Isolation = "landlock"
+	IsolationUser       Isolation = "user"
 	IsolationNone       Isolation = "none"
 )
 
 // Values implements strict.Enum.
 func (Isolation) Values() []string {
-	return []string{string(IsolationAuto), string(IsolationNamespaces), string(IsolationLandlock), string(IsolationNone)}
+	return []string{string(IsolationAuto), string(IsolationNamespaces), string(IsolationLandlock), string(IsolationUser), string(IsolationNone)}
 }
 
 func (s Scripts) complete(d *strict.Document, r resolver) Scripts {
@@ -40,7 +55,40 @@ func (s Scripts) complete(d *strict.Document, r resolver) Scripts {
 		required(d, field, s.AllowPaths[i])
 		s.AllowPaths[i] = filepath.Clean(r.path(field, s.AllowPaths[i]))
 	}
+	s.User = s.User.complete(d, r, s.Isolation)
 	return s
+}
+
+// maxID is the greatest UID and GID: the next number means none to the kernel.
+const maxID = 1<<32 - 2
+
+func (u ScriptsUser) complete(d *strict.Document, r resolver, i Isolation) ScriptsUser {
+	const at = "scripts.user"
+	if u == (ScriptsUser{}) {
+		if i == IsolationUser {
+			d.Problemf(at+".uid", "required with scripts.isolation: user")
+		}
+		return u
+	}
+	if u.Count == 0 {
+		u.Count = 1
+	}
+	switch {
+	case u.UID == 0:
+		d.Problemf(at+".uid", "required: a user other than root that runs nothing but scripts")
+	case u.Count < 0:
+		d.Problemf(at+".count", "expected 1 or more, found %d", u.Count)
+	case u.UID < 0 || u.UID > maxID-u.Count:
+		d.Problemf(at+".uid", "expected a number from 1 to %d with scripts.user.count, found %d", maxID, u.UID)
+	case u.GID < 0 || u.GID > maxID:
+		d.Problemf(at+".gid", "expected a number from 1 to %d, found %d", maxID, u.GID)
+	case i != IsolationAuto && i != IsolationUser:
+		d.Warnf(at, "scripts.user has no effect with scripts.isolation: %s", i)
+	}
+	if u.Directory != "" {
+		u.Directory = filepath.Clean(r.path(at+".directory", u.Directory))
+	}
+	return u
 }
 
 // programs is what isolated scripts see of the machine without being allowed to.
@@ -55,6 +103,9 @@ func (p *Piped) checkScripts(d *strict.Document, file string) {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return
+	}
+	if dir := p.Scripts.User.Directory; dir != "" && within(dir, p.DataDir) {
+		d.Problemf("scripts.user.directory", "%s lies in the agent's data directory (%s), which only the agent enters: name one apart from it", dir, p.DataDir)
 	}
 	for i, allowed := range p.Scripts.AllowPaths {
 		field := fmt.Sprintf("scripts.allowPaths[%d]", i)

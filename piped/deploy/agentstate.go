@@ -20,9 +20,19 @@ type AgentState struct {
 	Clusters     []ClusterState    // in the order of the configuration
 	Store        StoreState
 	Receivers    []ReceiverState // of notifications
+	Scripts      ScriptsState
 	// SyncStates counts the enabled applications by the sync state that is shown of
 	// them; nil when it is not known.
 	SyncStates map[SyncStatus]int
+}
+
+// ScriptsState is how the scripts of stages are kept from the agent. All but Error is ""
+// where the machine permits no scripts.
+type ScriptsState struct {
+	Isolation string // as in the configuration, such as "landlock"
+	EndedBy   string // what ends all processes of a script, such as "cgroup"
+	Holds     string // what is guaranteed, for people
+	Error     string // why stages that run scripts fail; "" when they run
 }
 
 // QueueState is the work of one kind.

@@ -3,6 +3,7 @@
 //
 //	mode.go        how scripts are isolated, and what each way holds
 //	launcher.go    the agent's side: choosing a mode, starting a script, its end
+//	users.go       whom scripts run as that run as other users
 //	paths.go       what scripts see of the machine
 //
 // and, for Linux:
@@ -11,6 +12,8 @@
 //	supervise_linux.go   the parent of a script, which ends all of its processes
 //	namespaces_linux.go  the root directory of a script with namespaces of its own
 //	landlock_linux.go    the restrictions of a script without them
+//	user_linux.go        becoming another user, and ending all that runs as it
+//	cgroup_linux.go      the control group of a script, which the kernel kills
 //	shed_linux.go        giving up privileges
 //
 // The agent starts its own program again as the launcher, which sets up the

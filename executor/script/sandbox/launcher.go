@@ -21,33 +21,51 @@ type Launcher struct{ ready bool }
 // probeTime bounds the script that a mode is tried with.
 const probeTime = 20 * time.Second
 
-// Choose returns the first of modes that works on this machine: each is tried with
-// a script in a directory made below dir. Otherwise the error, of kind
-// deploy.Invalid, says why each does not.
-func (l Launcher) Choose(ctx context.Context, dir string, allow []string, modes ...Mode) (Mode, error) {
+// Settings say how scripts may be isolated.
+type Settings struct {
+	Modes []Mode   // that may be used, the strongest first
+	Allow []string // see Command
+	Users Users    // of OtherUser
+}
+
+// Choose returns the first way of the first mode that works on this machine: each is
+// tried with a script in a directory made below dir, and with OtherUser below that of
+// the users. Otherwise the error, of kind deploy.Invalid, says why each does not.
+func (l Launcher) Choose(ctx context.Context, dir string, s Settings) (Way, error) {
 	var why []string
-	for _, mode := range modes {
+	for _, mode := range s.Modes {
 		if mode == None {
-			return None, nil
+			return Way{None, ByProcessGroup}, nil
 		}
-		err := l.probe(ctx, mode, dir, allow)
-		if err == nil {
-			return mode, nil
+		var err error
+		for _, by := range mode.ways() {
+			way := Way{mode, by}
+			if err = l.probe(ctx, way, dir, s); err == nil {
+				return way, nil
+			}
 		}
 		why = append(why, fmt.Sprintf("%s: %v", mode, err))
 	}
-	return "", deploy.Errorf(deploy.Invalid, "scripts cannot be isolated on this machine: %s; run the agent where user namespaces or Landlock of Linux 6.12 are permitted, "+
-		"or write scripts.isolation: none to let scripts do all that the agent can", strings.Join(why, "; "))
+	return Way{}, deploy.Errorf(deploy.Invalid, "scripts cannot be isolated on this machine: %s; run the agent where user namespaces or Landlock of Linux 6.12 are permitted, "+
+		"or as root with scripts.user, or write scripts.isolation: none to let scripts do all that the agent can", strings.Join(why, "; "))
 }
 
-// probe runs a script that needs what a mode promises.
-func (l Launcher) probe(ctx context.Context, mode Mode, dir string, allow []string) error {
+// probe runs a script that needs what a way promises.
+func (l Launcher) probe(ctx context.Context, way Way, dir string, s Settings) error {
+	c := Command{Way: way, Script: "exec <&- && : >probe && rm probe", Allow: s.Allow}
+	if way.Mode == OtherUser {
+		if err := s.Users.Open(); err != nil {
+			return err
+		}
+		dir, c.Hidden = s.Users.Dir, s.Users.Hidden
+		c.UID, c.GID = s.Users.IDs(0)
+	}
 	own, err := os.MkdirTemp(dir, "probe-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(own)
-	c := Command{Mode: mode, Script: "exec <&- && : >probe && rm probe", Own: own, Dir: own, Tmp: filepath.Join(own, "tmp"), Root: filepath.Join(own, "root"), Allow: allow}
+	c.Own, c.Dir, c.Tmp, c.Root = own, own, filepath.Join(own, "tmp"), filepath.Join(own, "root")
 	if err := errors.Join(os.Mkdir(c.Tmp, 0o700), os.Mkdir(c.Root, 0o700)); err != nil {
 		return err
 	}
@@ -68,6 +86,7 @@ func (l Launcher) probe(ctx context.Context, mode Mode, dir string, allow []stri
 
 // Process is a script that runs. Its methods are safe for concurrent use.
 type Process struct {
+	command Command
 	cmd     *exec.Cmd
 	control *os.File
 	report  *os.File
@@ -97,7 +116,7 @@ func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
 	if lock != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, lock)
 	}
-	p := &Process{cmd, orders, reported}
+	p := &Process{c, cmd, orders, reported}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the launcher of scripts: %w", err), orders.Close(), reported.Close())
 	}
@@ -117,6 +136,9 @@ func (p *Process) Wait() error {
 	reportErr := json.NewDecoder(p.report).Decode(&r) // the first one says what went wrong
 	waitErr := p.cmd.Wait()
 	p.Kill() // what a launcher left that was killed itself
+	if reportErr != nil {
+		endLeft(p.command, p.cmd.Process.Pid)
+	}
 	if err := errors.Join(reportErr, p.report.Close()); err != nil {
 		return fmt.Errorf("the launcher of the script ended without a report: %w", errors.Join(waitErr, err))
 	}

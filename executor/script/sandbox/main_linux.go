@@ -85,13 +85,42 @@ func send(r report) {
 
 // outer is the launcher that the agent starts.
 func outer(c Command) error {
-	if c.Mode == Landlock {
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("become the parent of orphans: %w", err)
-		}
-		return supervise(c, shellName, signalDescendants)
+	if c.Mode == Namespaces {
+		return startInit(c)
 	}
-	return startInit(c)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	f := family{signal: signalDescendants, kill: func() { signalDescendants(syscall.SIGKILL) }, finish: func() {}}
+	if c.Mode == OtherUser {
+		if err := prepareUser(c); err != nil {
+			return err
+		}
+		f.finish = func() { endUser(c.UID) }
+	}
+	if c.EndedBy == ByCgroup {
+		return superviseGroup(c, f)
+	}
+	return supervise(c, shellName, f)
+}
+
+// superviseGroup runs the script in a control group.
+func superviseGroup(c Command, f family) error {
+	g, err := enterGroup()
+	if err != nil {
+		return err
+	}
+	finish := f.finish
+	f.started, f.kill = g.leave, func() { g.kill(); signalDescendants(syscall.SIGKILL) }
+	f.finish = func() { finish(); g.end() }
+	if err := supervise(c, shellName, f); err != nil { // it could not be started
+		if left := g.leave(); left != nil {
+			return errors.Join(err, left)
+		}
+		g.end()
+		return err
+	}
+	return nil
 }
 
 // startInit starts the first process of new namespaces and waits for it. This
@@ -128,13 +157,20 @@ func inner(c Command) error {
 	if err := errors.Join(Hide(), shed()); err != nil {
 		return err
 	}
-	return supervise(c, "", func(sig syscall.Signal) { _ = unix.Kill(-1, sig) }) // there may be none
+	all := func(sig syscall.Signal) { _ = unix.Kill(-1, sig) } // there may be none
+	return supervise(c, "", family{signal: all, kill: func() { all(syscall.SIGKILL) }, finish: func() {}})
 }
 
 // shell restricts this process and makes it the shell.
 func shell(c Command) error {
-	if err := errors.Join(shed(), restrict(c)); err != nil {
-		return err
+	steps := []func(Command) error{func(Command) error { return shed() }, restrict}
+	if c.Mode == OtherUser {
+		steps = []func(Command) error{becomeUser, checkUser}
+	}
+	for _, step := range steps {
+		if err := step(c); err != nil {
+			return err
+		}
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {

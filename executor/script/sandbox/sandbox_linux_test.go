@@ -13,23 +13,82 @@ import (
 	"time"
 )
 
-// isolated are the modes that this machine is expected to offer.
-var isolated = []Mode{Namespaces, Landlock}
+// isolated returns the ways that this machine is expected to offer the tests' user.
+func isolated(t *testing.T) []Way {
+	t.Helper()
+	ways := []Way{{Namespaces, ByPIDNamespace}, {Landlock, BySupervisor}}
+	if os.Geteuid() == 0 {
+		ways = append(ways, Way{OtherUser, ByUser})
+	}
+	if err := grouping(); err != nil {
+		t.Logf("not tested: processes that end with their control group: %v", err)
+		return ways
+	}
+	for _, mode := range []Mode{Landlock, OtherUser} {
+		if mode != OtherUser || os.Geteuid() == 0 {
+			ways = append(ways, Way{mode, ByCgroup})
+		}
+	}
+	return ways
+}
 
-// env is a directory of an agent with its secrets, and a script's beside them.
+// grouping returns why this user can make no control group that can be killed.
+func grouping() error {
+	g, err := groupOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return err
+	}
+	_, err = os.Stat(filepath.Join(g.dir, "cgroup.kill"))
+	return errors.Join(err, os.Remove(g.dir))
+}
+
+// testUser is the first of the users that run no process but scripts of this test run.
+func testUser() int { return 100_000 + 8*os.Getpid() }
+
+// publicDir makes a directory that all users can enter.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sandbox-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// env is a directory of an agent with its secrets, and a script's, below it or with
+// OtherUser next to it.
 type env struct {
 	t      *testing.T
 	secret string // a file of the agent
 	cmd    Command
 }
 
-func newEnv(t *testing.T, mode Mode) *env {
+func newEnv(t *testing.T, way Way) *env {
 	t.Helper()
 	data := t.TempDir()
-	own := filepath.Join(data, "scripts", "run")
-	c := Command{Mode: mode, Own: own, Dir: own, Tmp: filepath.Join(own, "tmp"), Root: filepath.Join(own, "root"), Env: []string{"PATH=/usr/bin:/bin", "MINE=yes"}}
+	scripts := filepath.Join(data, "scripts")
+	c := Command{Way: way, Env: []string{"PATH=/usr/bin:/bin", "MINE=yes"}}
+	if way.Mode == OtherUser {
+		scripts, c.UID, c.GID, c.Hidden = publicDir(t), testUser(), testUser(), []string{data}
+		if err := os.Chmod(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Own = filepath.Join(scripts, "run")
+	c.Dir, c.Tmp, c.Root = c.Own, filepath.Join(c.Own, "tmp"), filepath.Join(c.Own, "root")
 	e := &env{t: t, secret: filepath.Join(data, "owner.key"), cmd: c}
-	if err := errors.Join(os.MkdirAll(c.Tmp, 0o700), os.Mkdir(c.Root, 0o700), os.WriteFile(e.secret, []byte("hunter2\n"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(scripts, 0o700), os.Mkdir(c.Own, 0o700), os.Mkdir(c.Tmp, 0o700), os.Mkdir(c.Root, 0o700), os.WriteFile(e.secret, []byte("hunter2\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -64,22 +123,28 @@ func (e *env) start(script string) (*Process, io.Reader) {
 	return p, r
 }
 
-func inModes(t *testing.T, test func(t *testing.T, e *env)) {
-	for _, mode := range isolated {
-		t.Run(string(mode), func(t *testing.T) { test(t, newEnv(t, mode)) })
+func inWays(t *testing.T, test func(t *testing.T, e *env)) {
+	for _, way := range isolated(t) {
+		t.Run(fmt.Sprintf("%s, %s", way.Mode, way.EndedBy), func(t *testing.T) { test(t, newEnv(t, way)) })
 	}
 }
 
 // TestOrdinaryScripts: what scripts need goes on working.
 func TestOrdinaryScripts(t *testing.T) {
-	inModes(t, func(t *testing.T, e *env) {
-		allowed := t.TempDir()
+	inWays(t, func(t *testing.T, e *env) {
+		allowed := publicDir(t)
+		if e.cmd.UID != 0 {
+			if err := os.Chown(allowed, e.cmd.UID, e.cmd.GID); err != nil {
+				t.Fatal(err)
+			}
+		}
 		e.cmd.Allow = []string{allowed}
 		for script, want := range map[string]string{
 			"echo $MINE; pwd":                   "yes\n" + e.cmd.Own + "\n",
 			"echo a > f; mv f tmp/g; cat tmp/g": "a\n",
 			"echo x | sed s/x/y/ | tr y z":      "z\n",
 			"echo out; echo err >&2":            "out\nerr\n",
+			"echo err > /dev/stderr":            "err\n",
 			"cat":                               "",
 			"echo lost > /dev/null; head -c 3 /dev/zero | wc -c":                                   "3\n",
 			"echo a >> " + allowed + "/count; cat " + allowed + "/count":                           "a\n",
@@ -98,7 +163,7 @@ func TestOrdinaryScripts(t *testing.T) {
 // memory of the agent.
 func TestSecretsAreOutOfReach(t *testing.T) {
 	t.Setenv("GIT_PASSWORD", "hunter2")
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		link := filepath.Join(e.cmd.Own, "link")
 		if err := os.Symlink(e.secret, link); err != nil {
 			t.Fatal(err)
@@ -107,6 +172,7 @@ func TestSecretsAreOutOfReach(t *testing.T) {
 		for _, attack := range []string{
 			"cat " + e.secret,
 			"cat ../../owner.key",
+			"cat " + filepath.Dir(e.secret) + "/*",
 			"cat " + link,
 			"ln " + e.secret + " stolen; cat stolen",
 			"cp " + e.secret + " stolen; cat stolen",
@@ -134,7 +200,7 @@ func TestSecretsAreOutOfReach(t *testing.T) {
 
 // TestNothingIsWrittenOutside: a script changes only what is its own.
 func TestNothingIsWrittenOutside(t *testing.T) {
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		outside := filepath.Join(filepath.Dir(e.secret), "outside")
 		for _, target := range []string{"/usr/piped-test", "/etc/piped-test", "/piped-test", "/dev/piped-test", "/etc/hosts", "/proc/sys/kernel/core_pattern"} {
 			if out, err := e.run(": >> " + target); err == nil {
@@ -148,7 +214,15 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 			"echo x > /tmp/piped-sandbox-outside", "echo x > /var/tmp/piped-sandbox-outside", "echo x > /dev/shm/piped-sandbox-outside",
 		} {
 			_, _ = e.run(attack) // some succeed, in a place of the script's own
-			for _, path := range []string{outside, "/usr/piped-test", "/tmp/piped-sandbox-outside", "/var/tmp/piped-sandbox-outside", "/dev/shm/piped-sandbox-outside"} {
+			ours := []string{outside, "/usr/piped-test"}
+			if public := []string{"/tmp/piped-sandbox-outside", "/var/tmp/piped-sandbox-outside", "/dev/shm/piped-sandbox-outside"}; e.cmd.Mode != OtherUser {
+				ours = append(ours, public...)
+			} else { // what all users write to
+				for _, path := range public {
+					_ = os.Remove(path) // it may not be there
+				}
+			}
+			for _, path := range ours {
 				if _, err := os.Lstat(path); err == nil {
 					t.Errorf("%s made %s", attack, path)
 				}
@@ -162,7 +236,7 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 
 // TestProcessesAreOutOfReach: a script signals and traces nothing of the agent's.
 func TestProcessesAreOutOfReach(t *testing.T) {
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		agent := os.Getpid()
 		for _, attack := range []string{
 			fmt.Sprintf("kill -0 %d", agent),
@@ -182,7 +256,7 @@ func TestProcessesAreOutOfReach(t *testing.T) {
 
 // TestPrivilegesAreGone: also where the agent runs as root.
 func TestPrivilegesAreGone(t *testing.T) {
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		out, err := e.run("grep -E '^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/self/status")
 		want := "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"
 		if os.Geteuid() != 0 && e.cmd.Mode == Landlock { // the set of a user without the right to drop it bounds nothing more
@@ -203,9 +277,10 @@ func TestNothingSurvives(t *testing.T) {
 		"as a daemon":         "(setsid env -i %s </dev/null >/dev/null 2>&1 &)",
 		"deaf":                "(trap '' TERM INT HUP; %s; :) &",
 		"in a user namespace": "unshare -U --fork %s &",
+		"forked twice":        "setsid sh -c '(env -i %s </dev/null >/dev/null 2>&1 &) &'; :",
 	}
 	ends := map[string]func(*Process){"by itself": nil, "terminated": (*Process).Terminate, "killed": (*Process).Kill, "with the agent": func(p *Process) { p.control.Close() }}
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		n := 0
 		for child, start := range children {
 			for end, stop := range ends {
@@ -255,7 +330,7 @@ func running(t *testing.T, mark string) (out []string) {
 
 // TestEnds: the end of a script is reported as it was.
 func TestEnds(t *testing.T) {
-	inModes(t, func(t *testing.T, e *env) {
+	inWays(t, func(t *testing.T, e *env) {
 		for script, want := range map[string]Ended{"exit 3": {Code: 3}, "kill -KILL $$": {Signal: syscall.SIGKILL}, "kill -TERM $$": {Signal: syscall.SIGTERM}} {
 			var ended *Ended
 			if _, err := e.run(script); !errors.As(err, &ended) || *ended != want {
@@ -273,21 +348,94 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestChoose: the strongest mode that works is chosen, and none without being asked.
+// TestKilledLauncher: where the launcher of a script is killed, the agent ends what the
+// script started. With namespaces the script goes on, and their first process reports its
+// end; a supervisor of the agent's own user cannot be replaced.
+func TestKilledLauncher(t *testing.T) {
+	inWays(t, func(t *testing.T, e *env) {
+		if e.cmd.EndedBy == BySupervisor || e.cmd.EndedBy == ByPIDNamespace {
+			return
+		}
+		mark := fmt.Sprintf("87%d.1", os.Getpid())
+		p, out := e.start("(setsid env -i sleep " + mark + " </dev/null >/dev/null 2>&1 &)\necho ready\nsleep 1000")
+		if _, err := io.ReadFull(out, make([]byte, 6)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err == nil || !strings.Contains(err.Error(), "ended without a report") {
+			t.Errorf("the script ended with %v", err)
+		}
+		if left := running(t, mark); len(left) != 0 {
+			t.Errorf("%q is left", left)
+		}
+	})
+}
+
+// TestGroupsAreRemoved: no control group of a script is left.
+func TestGroupsAreRemoved(t *testing.T) {
+	if err := grouping(); err != nil {
+		t.Skip(err)
+	}
+	e := newEnv(t, Way{Landlock, ByCgroup})
+	if out, err := e.run("cat /proc/self/cgroup"); err != nil || !strings.Contains(out, "/piped-script-") {
+		t.Errorf("the script ran in the groups %q, %v", out, err)
+	}
+	e.cmd.Dir = e.cmd.Own + "/gone"
+	if _, err := e.run("true"); err == nil {
+		t.Error("a script ran in no directory")
+	}
+	at, err := home()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(at, "piped-script-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range left {
+		if launcher, err := os.ReadFile("/proc/" + strings.TrimPrefix(filepath.Base(dir), "piped-script-") + "/comm"); err != nil {
+			t.Errorf("%s is left (%s, %v)", dir, launcher, err)
+		}
+	}
+}
+
+// TestHomes: the control group of a process is found on machines with version 2 alone,
+// with both versions, and in a container.
+func TestHomes(t *testing.T) {
+	for name, c := range map[string]struct{ groups, mounts, want string }{
+		"version 2":    {"0::/system.slice/piped.service\n", "30 23 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/system.slice/piped.service"},
+		"both":         {"4:memory:/x\n0::/\n", "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/unified"},
+		"a container":  {"0::/kubepods/pod1/c1\n", "33 23 0:26 /kubepods/pod1/c1 /sys/fs/cgroup ro - cgroup2 cgroup rw\n", "/sys/fs/cgroup"},
+		"another part": {"0::/kubepods/pod1/c1\n", "33 23 0:26 /kubepods/pod2 /sys/fs/cgroup ro - cgroup2 cgroup rw\n", ""},
+		"version 1":    {"4:memory:/x\n", "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", ""},
+	} {
+		if got := strings.Join(homes(c.groups, c.mounts), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestChoose: the strongest way that works is chosen, and none without being asked.
 func TestChoose(t *testing.T) {
 	dir := t.TempDir()
-	if mode, err := launcher.Choose(t.Context(), dir, nil, Namespaces, Landlock); mode != Namespaces || err != nil {
-		t.Errorf("chose %q, %v", mode, err)
+	landlock := Way{Landlock, BySupervisor}
+	if grouping() == nil {
+		landlock.EndedBy = ByCgroup
 	}
-	if mode, err := launcher.Choose(t.Context(), dir, nil, Landlock); mode != Landlock || err != nil {
-		t.Errorf("chose %q, %v", mode, err)
+	if way, err := launcher.Choose(t.Context(), dir, Settings{Modes: []Mode{Namespaces, Landlock}}); way != (Way{Namespaces, ByPIDNamespace}) || err != nil {
+		t.Errorf("chose %q, %v", way, err)
 	}
-	_, err := Launcher{}.Choose(t.Context(), dir, nil, Namespaces, Landlock)
+	if way, err := launcher.Choose(t.Context(), dir, Settings{Modes: []Mode{Landlock}}); way != landlock || err != nil {
+		t.Errorf("chose %q, %v", way, err)
+	}
+	_, err := Launcher{}.Choose(t.Context(), dir, Settings{Modes: []Mode{Namespaces, Landlock}})
 	if err == nil || !strings.Contains(err.Error(), "scripts cannot be isolated on this machine: namespaces: ") || !strings.Contains(err.Error(), "scripts.isolation: none") {
 		t.Errorf("a machine that offers nothing: %v", err)
 	}
-	if mode, err := (Launcher{}).Choose(t.Context(), dir, nil, None); mode != None || err != nil {
-		t.Errorf("chose %q, %v", mode, err)
+	if way, err := (Launcher{}).Choose(t.Context(), dir, Settings{Modes: []Mode{None}}); way.Mode != None || err != nil {
+		t.Errorf("chose %q, %v", way, err)
 	}
 	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
 		t.Errorf("left behind: %v, %v", left, err)

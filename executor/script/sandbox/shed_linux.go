@@ -22,9 +22,8 @@ func Hide() error {
 	return nil
 }
 
-// shed gives up every privilege of this process, for good: no program that it
-// starts gets one back, whoever owns the program and whichever user runs it.
-func shed() error {
+// dropBounds gives up the right to gain capabilities by starting programs.
+func dropBounds() error {
 	for c := range uintptr(maxCapability) {
 		_, _, e := psx.Syscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
 		switch {
@@ -33,6 +32,15 @@ func shed() error {
 		case e != 0:
 			return fmt.Errorf("drop capability %d: %w", c, e)
 		}
+	}
+	return nil
+}
+
+// shed gives up every privilege of this process, for good: no program that it
+// starts gets one back, whoever owns the program and whichever user runs it.
+func shed() error {
+	if err := dropBounds(); err != nil {
+		return err
 	}
 	if _, _, e := psx.Syscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0); e != 0 {
 		return fmt.Errorf("drop ambient capabilities: %w", e)

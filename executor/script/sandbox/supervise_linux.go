@@ -23,17 +23,28 @@ type exit struct {
 	status syscall.WaitStatus
 }
 
+// family is how the processes of a script are reached. None of its functions fails
+// where there are none.
+type family struct {
+	signal  func(syscall.Signal) // sends to all of them
+	kill    func()               // kills all of them; what forks meanwhile may be missed
+	finish  func()               // ends what is left once no child is
+	started func() error         // is called when the script has started; may be nil
+}
+
 // supervise runs the script as a child, directly or through this program under a
 // name that restricts itself. It reports the script's end when no process of it is
-// left. Every orphan of the script is a child of this process; signal sends to all
-// processes of the script.
-func supervise(c Command, through string, signal func(syscall.Signal)) error {
+// left. Every orphan of the script is a child of this process.
+func supervise(c Command, through string, f family) error {
 	pid, err := start(c, through)
-	if err != nil {
-		return err
+	if err == nil && f.started != nil {
+		err = f.started()
 	}
-	if err := Hide(); err != nil {
-		signal(syscall.SIGKILL)
+	if err == nil {
+		err = Hide()
+	}
+	if err != nil {
+		signalDescendants(syscall.SIGKILL)
 		return err
 	}
 	exits, terminate, kill := make(chan exit), make(chan struct{}), make(chan struct{})
@@ -45,6 +56,7 @@ func supervise(c Command, through string, signal func(syscall.Signal)) error {
 		select {
 		case e, ok := <-exits:
 			if !ok {
+				f.finish()
 				return conclude(status)
 			}
 			if e.pid == pid {
@@ -54,11 +66,11 @@ func supervise(c Command, through string, signal func(syscall.Signal)) error {
 			}
 		case <-terminate:
 			terminating, terminate = true, nil
-			signal(syscall.SIGTERM)
+			f.signal(syscall.SIGTERM)
 		case <-kill:
 			again, kill = time.After(0), nil
 		case <-again:
-			signal(syscall.SIGKILL)
+			f.kill()
 			again = time.After(killEvery)
 		}
 	}
@@ -191,4 +203,16 @@ func parents() map[int]int {
 		}
 	}
 	return out
+}
+
+// endLeft ends what is left of a script whose launcher was killed itself.
+func endLeft(c Command, launcher int) {
+	if c.EndedBy == ByCgroup {
+		if g, err := groupOf(launcher); err == nil {
+			g.end()
+		}
+	}
+	if c.Mode == OtherUser {
+		endUser(c.UID)
+	}
 }

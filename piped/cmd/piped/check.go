@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
-	"github.com/c785c783/piped/piped/config"
 )
 
 func checkCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Command {
@@ -48,8 +48,8 @@ nothing that could be checked.`,
 			for _, w := range sorted(c.warnings) {
 				fmt.Fprintln(stderr, "warning: "+w)
 			}
-			for _, agent := range c.agents {
-				fmt.Fprintln(stderr, isolationNote(cmd.Context(), launcher, agent.Scripts))
+			for i, agent := range c.agents {
+				fmt.Fprintln(stderr, isolationNote(cmd.Context(), launcher, app.ScriptIsolation(agent, c.read[i])))
 			}
 			problems := sorted(c.problems)
 			for _, p := range problems {
@@ -69,21 +69,24 @@ nothing that could be checked.`,
 
 // isolationNote says how this machine isolates the scripts of an agent with that
 // configuration, which is tried.
-func isolationNote(ctx context.Context, launcher sandbox.Launcher, s config.Scripts) string {
-	mode, err := chooseIsolation(ctx, launcher, s)
+func isolationNote(ctx context.Context, launcher sandbox.Launcher, s sandbox.Settings) string {
+	way, err := chooseIsolation(ctx, launcher, s)
 	if err != nil {
 		return fmt.Sprintf("warning: stages that run scripts will fail on this machine: %v", err)
 	}
-	return fmt.Sprintf("note: isolation of scripts on this machine: %s: %s", mode, mode.Holds())
+	return fmt.Sprintf("note: isolation of scripts on this machine: %s, ended by %s: %s", way.Mode, way.EndedBy, way.Mode.Holds())
 }
 
-func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s config.Scripts) (mode sandbox.Mode, err error) {
+func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s sandbox.Settings) (way sandbox.Way, err error) {
 	dir, err := os.MkdirTemp("", "piped-check-")
 	if err != nil {
-		return "", fmt.Errorf("make a directory to try it in: %w", err)
+		return way, fmt.Errorf("make a directory to try it in: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return launcher.Choose(ctx, dir, s.AllowPaths, app.IsolationModes(s.Isolation)...)
+	if _, err := os.Stat(s.Users.Dir); s.Users.UID != 0 && errors.Is(err, fs.ErrNotExist) { // else it is the agent's
+		defer os.Remove(s.Users.Dir)
+	}
+	return launcher.Choose(ctx, dir, s)
 }
 
 // count returns a number and the noun that goes with it.

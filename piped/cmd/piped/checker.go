@@ -26,6 +26,7 @@ type checker struct {
 	problems []string
 	warnings []string
 	agents   []*config.Piped // the valid ones among the paths themselves
+	read     []string        // the files of agents, with the same index
 	strict   bool            // what is not read is a problem
 
 	declarations map[deploy.ObjectRef][]declaration // of the tree that is checked
@@ -59,7 +60,7 @@ func (c *checker) check(ctx context.Context, paths []string) error {
 			return &failure{exitUsage, fmt.Errorf("read what to check: %w", err)}
 		case isAgent(data):
 			if agent := c.agent(filepath.Clean(path), data); agent != nil {
-				c.agents = append(c.agents, agent)
+				c.agents, c.read = append(c.agents, agent), append(c.read, path)
 			}
 		default:
 			rest = append(rest, path)

@@ -1,0 +1,125 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is the control group (v2) of one script, below that of the agent.
+type group struct {
+	dir  string
+	home string // of the agent and its launchers
+}
+
+// groupOf returns the group of the script that a launcher runs.
+func groupOf(launcher int) (group, error) {
+	home, err := home()
+	return group{filepath.Join(home, fmt.Sprintf("piped-script-%d", launcher)), home}, err
+}
+
+// home returns the directory of the control group of this process.
+func home() (string, error) {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	pid := strconv.Itoa(os.Getpid())
+	for _, dir := range homes(string(groups), string(mounts)) {
+		members, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err == nil && slices.Contains(strings.Fields(string(members)), pid) {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no control group of version 2 is mounted that holds the agent")
+}
+
+// homes returns where the control group (v2) of a process may be found, from its cgroup
+// and mountinfo files in /proc.
+func homes(groups, mounts string) (out []string) {
+	path := ""
+	for line := range strings.Lines(groups) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			path = strings.TrimSuffix(rest, "\n")
+		}
+	}
+	for line := range strings.Lines(mounts) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		f := strings.Fields(mount)
+		if path == "" || len(f) < 5 || !strings.HasPrefix(kind, "cgroup2 ") {
+			continue
+		}
+		if rel, err := filepath.Rel(f[3], path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			out = append(out, filepath.Join(f[4], rel))
+		}
+	}
+	return out
+}
+
+// enterGroup makes the group of this launcher's script and moves this process into it,
+// so that what it starts is born there.
+func enterGroup() (group, error) {
+	g, err := groupOf(os.Getpid())
+	if err != nil {
+		return group{}, err
+	}
+	g.end() // one of a launcher that had this number and was killed
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return group{}, fmt.Errorf("make a control group: %w", err)
+	}
+	err = unix.Access(filepath.Join(g.dir, "cgroup.kill"), unix.W_OK)
+	if err != nil {
+		err = fmt.Errorf("control groups that can be killed need Linux 5.14: %w", err)
+	} else {
+		err = enter(g.dir)
+	}
+	if err != nil {
+		return group{}, errors.Join(err, os.Remove(g.dir))
+	}
+	return g, nil
+}
+
+// leave moves this process back.
+func (g group) leave() error { return enter(g.home) }
+
+func enter(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("enter control group %s: %w", dir, err)
+	}
+	return nil
+}
+
+// kill kills every process of the group.
+func (g group) kill() {
+	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // it may be gone
+}
+
+// end removes the group, and kills what is in it first.
+func (g group) end() {
+	for {
+		g.kill()
+		events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+		if err != nil || bytes.Contains(events, []byte("populated 0")) {
+			break
+		}
+		time.Sleep(killEvery)
+	}
+	for limit := time.Now().Add(time.Second); ; time.Sleep(killEvery) {
+		if err := os.Remove(g.dir); err == nil || errors.Is(err, fs.ErrNotExist) || time.Now().After(limit) {
+			return // an empty group that is left does no harm
+		}
+	}
+}

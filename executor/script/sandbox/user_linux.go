@@ -1,0 +1,158 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
+)
+
+// needed are the capabilities that a launcher needs to run a script as another user:
+// to give it its files, to become the user, to end it and to remove its files.
+var needed = []struct {
+	number uint
+	name   string
+}{
+	{unix.CAP_CHOWN, "CAP_CHOWN"}, {unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}, {unix.CAP_FOWNER, "CAP_FOWNER"},
+	{unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_SETUID, "CAP_SETUID"},
+}
+
+// prepareUser gives the script's directory and output to its user, after it has checked
+// that this process may run the script and that the user runs nothing else.
+func prepareUser(c Command) error {
+	if c.UID <= 0 || c.GID <= 0 {
+		return errors.New("scripts.user.uid names no user")
+	}
+	if err := mayBecome(); err != nil {
+		return err
+	}
+	if pids := processesOf(c.UID); len(pids) != 0 {
+		return fmt.Errorf("user %d runs processes that are not of this script (%v): end them, or let scripts.user name users that nothing else runs as", c.UID, pids)
+	}
+	err := filepath.WalkDir(c.Own, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, c.UID, c.GID))
+	})
+	if err != nil {
+		return fmt.Errorf("give the script's directory to user %d: %w", c.UID, err)
+	}
+	// So that a script can open /dev/stdout and /dev/stderr. Of another file than a
+	// pipe the owner is not ours to change.
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		return os.Stdout.Chown(c.UID, c.GID)
+	}
+	return nil
+}
+
+// mayBecome returns an error unless this process is root with the capabilities needed.
+func mayBecome() error {
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Errorf("the agent runs as user %d: only root can run scripts as another user", uid)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read the capabilities: %w", err)
+	}
+	var missing []string
+	for _, capability := range needed {
+		if data[0].Effective&(1<<capability.number) == 0 {
+			missing = append(missing, capability.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the agent lacks %s, which running scripts as another user needs", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// becomeUser changes this process into one of the script's user, for good.
+func becomeUser(c Command) error {
+	if err := dropBounds(); err != nil {
+		return err
+	}
+	uid, gid := uintptr(c.UID), uintptr(c.GID)
+	for _, step := range []struct {
+		call uintptr
+		id   uintptr
+	}{{unix.SYS_SETGROUPS, 0}, {unix.SYS_SETRESGID, gid}, {unix.SYS_SETRESUID, uid}} {
+		if _, _, e := psx.Syscall3(step.call, step.id, step.id, step.id); e != 0 {
+			return fmt.Errorf("become user %d with group %d: %w", c.UID, c.GID, e)
+		}
+	}
+	return shed()
+}
+
+// checkUser returns an error where the user, as whom this process runs, can open what is
+// hidden, or cannot open what is the script's.
+func checkUser(c Command) error {
+	for _, path := range c.Hidden {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // out of reach
+		}
+		if unix.Access(path, unix.R_OK) == nil || info.IsDir() && unix.Access(path, unix.X_OK) == nil {
+			return fmt.Errorf("user %d can open %s: take that right from other users (chmod o-rwx)", c.UID, path)
+		}
+	}
+	if _, err := os.Stat(c.Own); errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("user %d cannot enter %s: set scripts.user.directory to a directory that all users can enter", c.UID, filepath.Dir(c.Own))
+	}
+	for _, path := range c.Allow {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("user %d cannot open what scripts.allowPaths names: %w", c.UID, err)
+		}
+	}
+	return nil
+}
+
+// endUser returns when no process runs as a user any more. It kills them: also what does
+// not descend from the script.
+func endUser(uid int) {
+	for pids := processesOf(uid); len(pids) != 0; pids = processesOf(uid) {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+		time.Sleep(killEvery)
+	}
+}
+
+// processesOf returns the processes of a user that have not ended: with the UID as the
+// real, effective or saved one.
+func processesOf(uid int) (out []int) {
+	if uid == 0 {
+		return nil
+	}
+	want := []byte(strconv.Itoa(uid))
+	files, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is a good one
+	for _, file := range files {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		ended, ours := false, false
+		for line := range bytes.Lines(status) {
+			switch f := bytes.Fields(line); {
+			case len(f) < 2:
+			case string(f[0]) == "State:":
+				ended = f[1][0] == 'Z' || f[1][0] == 'X'
+			case string(f[0]) == "Uid:":
+				for _, id := range f[1:] {
+					ours = ours || bytes.Equal(id, want)
+				}
+			}
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && ours && !ended {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
