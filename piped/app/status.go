@@ -55,6 +55,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	}, s.live.scheduler.Queues()...)
 	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
 	out.SyncStates, out.Receivers = syncStates, receivers
+	out.Scripts = s.live.scripts.State()
 	out.Clusters = s.live.clusters.states(s.serves.versions())
 	return out
 }

@@ -50,6 +50,9 @@ func TestStatus(t *testing.T) {
 	if st := s.Store; st.Engine != "sqlite" || st.SchemaVersion == 0 || st.SizeBytes == 0 || st.Error != "" {
 		t.Errorf("store: %v", st)
 	}
+	if sc := s.Scripts; sc.GetIsolation() != "namespaces" || sc.EndedBy != "PID namespace" || sc.Holds == "" || sc.Error != "" {
+		t.Errorf("scripts: %v", sc)
+	}
 	if states := s.SyncStates; len(states) != 1 || states[0].Applications != 1 || states[0].Status == modelv1.ApplicationSyncStatus_DEPLOYING {
 		t.Errorf("the application is in the states %v", states)
 	}

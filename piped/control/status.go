@@ -29,6 +29,9 @@ func (s *controlService) GetStatus(ctx context.Context, _ *controlv1.GetStatusRe
 		Store: &controlv1.StoreStatus{
 			Engine: text(state.Store.Engine), SchemaVersion: state.Store.SchemaVersion, SizeBytes: state.Store.SizeBytes, Error: text(state.Store.Error),
 		},
+		Scripts: &controlv1.ScriptsStatus{
+			Isolation: text(state.Scripts.Isolation), EndedBy: text(state.Scripts.EndedBy), Holds: text(state.Scripts.Holds), Error: text(state.Scripts.Error),
+		},
 	}
 	for _, q := range state.Queues {
 		resp.Queues = append(resp.Queues, &controlv1.QueueStatus{

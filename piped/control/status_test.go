@@ -43,7 +43,8 @@ func TestGetStatus(t *testing.T) {
 				Key: "d1//SUCCESS", Event: "DEPLOYMENT_SUCCEEDED", DeploymentId: "d1", Attempts: 300, Error: "the answer is 404 Not Found", GivenUpAtMs: start + minute,
 			}},
 		}},
-		Store: &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: got.Store.SchemaVersion, SizeBytes: got.Store.SizeBytes},
+		Scripts: &controlv1.ScriptsStatus{Isolation: "landlock", EndedBy: "cgroup", Holds: "a script opens its own files only", Error: "no scripts"},
+		Store:   &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: got.Store.SchemaVersion, SizeBytes: got.Store.SizeBytes},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

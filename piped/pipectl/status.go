@@ -44,6 +44,7 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 			field{"Started", p.when(a.GetStartedAtMs())},
 			field{"Configuration of", p.when(a.GetConfigLoadedAtMs())},
 			field{"Newer one refused", cell{text: a.GetConfigError(), color: red}},
+			field{"Scripts", scripts(s.GetScripts())},
 			field{"Applications", syncStates(s.GetSyncStates())},
 		),
 		p.section("Deployments that wait for people", p.approvals(s)),
@@ -63,6 +64,21 @@ func state(good, problem string) cell {
 		return cell{text: problem, color: red}
 	}
 	return cell{text: good, color: green}
+}
+
+// scripts says how scripts are isolated; "" for an agent that does not say it.
+func scripts(s *controlv1.ScriptsStatus) cell {
+	switch {
+	case s.GetError() != "":
+		return cell{text: "refused: " + s.GetError(), color: red}
+	case s.GetIsolation() == "":
+		return cell{}
+	}
+	c := cell{text: fmt.Sprintf("isolation %s, ended by %s: %s", s.GetIsolation(), s.GetEndedBy(), s.GetHolds())}
+	if s.GetIsolation() == "none" {
+		c.color = yellow
+	}
+	return c
 }
 
 func (p *printer) approvals(s *controlv1.GetStatusResponse) *table {

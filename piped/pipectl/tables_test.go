@@ -287,6 +287,12 @@ func TestTables(t *testing.T) {
 				{Id: "k2", Name: "old", Disabled: true},
 			}},
 		},
+		"status-scripts-refused": {
+			[]string{"status"}, "GetStatus", &controlv1.GetStatusResponse{Scripts: &controlv1.ScriptsStatus{Error: "scripts cannot be isolated on this machine"}},
+		},
+		"status-scripts-json": {
+			[]string{"status", "--output=json"}, "GetStatus", &controlv1.GetStatusResponse{Scripts: &controlv1.ScriptsStatus{Isolation: "user", EndedBy: "cgroup", Holds: "a script ends as a whole"}},
+		},
 		"status": {
 			[]string{"status"}, "GetStatus",
 			&controlv1.GetStatusResponse{
@@ -299,6 +305,7 @@ func TestTables(t *testing.T) {
 					WatchProblems: []*controlv1.WatchProblem{{Kind: "Cache.example.com", Error: "objects of kind Cache cannot be watched", FailingSinceMs: ago(5 * time.Minute)}},
 				}, {Name: "prod"}},
 				SyncStates: []*controlv1.SyncStateCount{{Status: modelv1.ApplicationSyncStatus_SYNCED, Applications: 7}, {Status: modelv1.ApplicationSyncStatus_OUT_OF_SYNC, Applications: 2}},
+				Scripts:    &controlv1.ScriptsStatus{Isolation: "landlock", EndedBy: "cgroup", Holds: "a script opens its own files only"},
 				Store:      &controlv1.StoreStatus{Engine: "sqlite", SchemaVersion: 12, SizeBytes: 3 << 20},
 				Receivers: []*controlv1.ReceiverStatus{{
 					Name: "slack", Pending: 1, OldestPendingSinceMs: ago(5 * time.Minute), DeadLetterCount: 2, Error: "Slack answers not_in_channel",

@@ -40,6 +40,7 @@ func (s status) State(ctx context.Context) deploy.AgentState {
 				Attempts: 300, Error: "the answer is 404 Not Found", GivenUpAt: Epoch.Add(time.Minute),
 			}},
 		}},
-		Store: s.store.State(ctx),
+		Scripts: deploy.ScriptsState{Isolation: "landlock", EndedBy: "cgroup", Holds: "a script opens its own files only", Error: "no scripts"},
+		Store:   s.store.State(ctx),
 	}
 }

@@ -78,7 +78,9 @@ type GetStatusResponse struct {
 	// enum; states that none is in are left out.
 	SyncStates []*SyncStateCount `protobuf:"bytes,7,rep,name=sync_states,json=syncStates,proto3" json:"sync_states,omitempty"`
 	// Deployments that wait for people, the one that waits longest first.
-	Approvals     []*WaitingDeployment `protobuf:"bytes,8,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	Approvals []*WaitingDeployment `protobuf:"bytes,8,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	// How the scripts of stages are kept from the agent.
+	Scripts       *ScriptsStatus `protobuf:"bytes,9,opt,name=scripts,proto3" json:"scripts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +171,88 @@ func (x *GetStatusResponse) GetApprovals() []*WaitingDeployment {
 	return nil
 }
 
+func (x *GetStatusResponse) GetScripts() *ScriptsStatus {
+	if x != nil {
+		return x.Scripts
+	}
+	return nil
+}
+
+// How the scripts of stages are kept from the agent. All but the error is empty where
+// the machine permits no scripts.
+type ScriptsStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The isolation in force: `namespaces`, `landlock`, `user` or `none`.
+	Isolation string `protobuf:"bytes,1,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	// What ends all processes of a script: `PID namespace`, `cgroup`, `supervisor`,
+	// `user` or `process group`.
+	EndedBy string `protobuf:"bytes,2,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	// What that guarantees, in one sentence for people.
+	Holds string `protobuf:"bytes,3,opt,name=holds,proto3" json:"holds,omitempty"`
+	// Why stages that run scripts fail; empty when they run.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScriptsStatus) Reset() {
+	*x = ScriptsStatus{}
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScriptsStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScriptsStatus) ProtoMessage() {}
+
+func (x *ScriptsStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScriptsStatus.ProtoReflect.Descriptor instead.
+func (*ScriptsStatus) Descriptor() ([]byte, []int) {
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ScriptsStatus) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
+}
+
+func (x *ScriptsStatus) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
+}
+
+func (x *ScriptsStatus) GetHolds() string {
+	if x != nil {
+		return x.Holds
+	}
+	return ""
+}
+
+func (x *ScriptsStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // A deployment that waits for the approval of people.
 type WaitingDeployment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -186,7 +270,7 @@ type WaitingDeployment struct {
 
 func (x *WaitingDeployment) Reset() {
 	*x = WaitingDeployment{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -198,7 +282,7 @@ func (x *WaitingDeployment) String() string {
 func (*WaitingDeployment) ProtoMessage() {}
 
 func (x *WaitingDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[2]
+	mi := &file_piped_control_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -211,7 +295,7 @@ func (x *WaitingDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingDeployment.ProtoReflect.Descriptor instead.
 func (*WaitingDeployment) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WaitingDeployment) GetDeploymentId() string {
@@ -255,7 +339,7 @@ type SyncStateCount struct {
 
 func (x *SyncStateCount) Reset() {
 	*x = SyncStateCount{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -267,7 +351,7 @@ func (x *SyncStateCount) String() string {
 func (*SyncStateCount) ProtoMessage() {}
 
 func (x *SyncStateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[3]
+	mi := &file_piped_control_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -280,7 +364,7 @@ func (x *SyncStateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncStateCount.ProtoReflect.Descriptor instead.
 func (*SyncStateCount) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SyncStateCount) GetStatus() v1.ApplicationSyncStatus {
@@ -324,7 +408,7 @@ type AgentStatus struct {
 
 func (x *AgentStatus) Reset() {
 	*x = AgentStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +420,7 @@ func (x *AgentStatus) String() string {
 func (*AgentStatus) ProtoMessage() {}
 
 func (x *AgentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[4]
+	mi := &file_piped_control_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +433,7 @@ func (x *AgentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
 func (*AgentStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AgentStatus) GetPipedId() string {
@@ -436,7 +520,7 @@ type QueueStatus struct {
 
 func (x *QueueStatus) Reset() {
 	*x = QueueStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +532,7 @@ func (x *QueueStatus) String() string {
 func (*QueueStatus) ProtoMessage() {}
 
 func (x *QueueStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[5]
+	mi := &file_piped_control_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +545,7 @@ func (x *QueueStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatus.ProtoReflect.Descriptor instead.
 func (*QueueStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QueueStatus) GetName() string {
@@ -528,7 +612,7 @@ type RepositoryStatus struct {
 
 func (x *RepositoryStatus) Reset() {
 	*x = RepositoryStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +624,7 @@ func (x *RepositoryStatus) String() string {
 func (*RepositoryStatus) ProtoMessage() {}
 
 func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[6]
+	mi := &file_piped_control_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +637,7 @@ func (x *RepositoryStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepositoryStatus.ProtoReflect.Descriptor instead.
 func (*RepositoryStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RepositoryStatus) GetId() string {
@@ -644,7 +728,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +740,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[7]
+	mi := &file_piped_control_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +753,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClusterStatus) GetName() string {
@@ -743,7 +827,7 @@ type WatchProblem struct {
 
 func (x *WatchProblem) Reset() {
 	*x = WatchProblem{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +839,7 @@ func (x *WatchProblem) String() string {
 func (*WatchProblem) ProtoMessage() {}
 
 func (x *WatchProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[8]
+	mi := &file_piped_control_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +852,7 @@ func (x *WatchProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProblem.ProtoReflect.Descriptor instead.
 func (*WatchProblem) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchProblem) GetKind() string {
@@ -809,7 +893,7 @@ type StoreStatus struct {
 
 func (x *StoreStatus) Reset() {
 	*x = StoreStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[9]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +905,7 @@ func (x *StoreStatus) String() string {
 func (*StoreStatus) ProtoMessage() {}
 
 func (x *StoreStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[9]
+	mi := &file_piped_control_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +918,7 @@ func (x *StoreStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreStatus.ProtoReflect.Descriptor instead.
 func (*StoreStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StoreStatus) GetEngine() string {
@@ -886,7 +970,7 @@ type ReceiverStatus struct {
 
 func (x *ReceiverStatus) Reset() {
 	*x = ReceiverStatus{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[10]
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +982,7 @@ func (x *ReceiverStatus) String() string {
 func (*ReceiverStatus) ProtoMessage() {}
 
 func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[10]
+	mi := &file_piped_control_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +995,7 @@ func (x *ReceiverStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceiverStatus.ProtoReflect.Descriptor instead.
 func (*ReceiverStatus) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReceiverStatus) GetName() string {
@@ -977,7 +1061,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1073,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_piped_control_v1_status_proto_msgTypes[11]
+	mi := &file_piped_control_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1086,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_piped_control_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeadLetter) GetKey() string {
@@ -1052,7 +1136,7 @@ var File_piped_control_v1_status_proto protoreflect.FileDescriptor
 const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"\x1dpiped/control/v1/status.proto\x12\x10piped.control.v1\x1a piped/model/v1/application.proto\x1a\x1fpiped/model/v1/deployment.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xff\x03\n" +
+	"\x10GetStatusRequest\"\xba\x04\n" +
 	"\x11GetStatusResponse\x123\n" +
 	"\x05agent\x18\x01 \x01(\v2\x1d.piped.control.v1.AgentStatusR\x05agent\x125\n" +
 	"\x06queues\x18\x02 \x03(\v2\x1d.piped.control.v1.QueueStatusR\x06queues\x12F\n" +
@@ -1062,7 +1146,13 @@ const file_piped_control_v1_status_proto_rawDesc = "" +
 	"\treceivers\x18\x06 \x03(\v2 .piped.control.v1.ReceiverStatusR\treceivers\x12A\n" +
 	"\vsync_states\x18\a \x03(\v2 .piped.control.v1.SyncStateCountR\n" +
 	"syncStates\x12A\n" +
-	"\tapprovals\x18\b \x03(\v2#.piped.control.v1.WaitingDeploymentR\tapprovals\"\xbe\x01\n" +
+	"\tapprovals\x18\b \x03(\v2#.piped.control.v1.WaitingDeploymentR\tapprovals\x129\n" +
+	"\ascripts\x18\t \x01(\v2\x1f.piped.control.v1.ScriptsStatusR\ascripts\"t\n" +
+	"\rScriptsStatus\x12\x1c\n" +
+	"\tisolation\x18\x01 \x01(\tR\tisolation\x12\x19\n" +
+	"\bended_by\x18\x02 \x01(\tR\aendedBy\x12\x14\n" +
+	"\x05holds\x18\x03 \x01(\tR\x05holds\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\xbe\x01\n" +
 	"\x11WaitingDeployment\x12#\n" +
 	"\rdeployment_id\x18\x01 \x01(\tR\fdeploymentId\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12)\n" +
@@ -1145,41 +1235,43 @@ func file_piped_control_v1_status_proto_rawDescGZIP() []byte {
 	return file_piped_control_v1_status_proto_rawDescData
 }
 
-var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_piped_control_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_piped_control_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: piped.control.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 1: piped.control.v1.GetStatusResponse
-	(*WaitingDeployment)(nil),     // 2: piped.control.v1.WaitingDeployment
-	(*SyncStateCount)(nil),        // 3: piped.control.v1.SyncStateCount
-	(*AgentStatus)(nil),           // 4: piped.control.v1.AgentStatus
-	(*QueueStatus)(nil),           // 5: piped.control.v1.QueueStatus
-	(*RepositoryStatus)(nil),      // 6: piped.control.v1.RepositoryStatus
-	(*ClusterStatus)(nil),         // 7: piped.control.v1.ClusterStatus
-	(*WatchProblem)(nil),          // 8: piped.control.v1.WatchProblem
-	(*StoreStatus)(nil),           // 9: piped.control.v1.StoreStatus
-	(*ReceiverStatus)(nil),        // 10: piped.control.v1.ReceiverStatus
-	(*DeadLetter)(nil),            // 11: piped.control.v1.DeadLetter
-	(*v1.DeploymentWait)(nil),     // 12: piped.model.v1.DeploymentWait
-	(v1.ApplicationSyncStatus)(0), // 13: piped.model.v1.ApplicationSyncStatus
+	(*ScriptsStatus)(nil),         // 2: piped.control.v1.ScriptsStatus
+	(*WaitingDeployment)(nil),     // 3: piped.control.v1.WaitingDeployment
+	(*SyncStateCount)(nil),        // 4: piped.control.v1.SyncStateCount
+	(*AgentStatus)(nil),           // 5: piped.control.v1.AgentStatus
+	(*QueueStatus)(nil),           // 6: piped.control.v1.QueueStatus
+	(*RepositoryStatus)(nil),      // 7: piped.control.v1.RepositoryStatus
+	(*ClusterStatus)(nil),         // 8: piped.control.v1.ClusterStatus
+	(*WatchProblem)(nil),          // 9: piped.control.v1.WatchProblem
+	(*StoreStatus)(nil),           // 10: piped.control.v1.StoreStatus
+	(*ReceiverStatus)(nil),        // 11: piped.control.v1.ReceiverStatus
+	(*DeadLetter)(nil),            // 12: piped.control.v1.DeadLetter
+	(*v1.DeploymentWait)(nil),     // 13: piped.model.v1.DeploymentWait
+	(v1.ApplicationSyncStatus)(0), // 14: piped.model.v1.ApplicationSyncStatus
 }
 var file_piped_control_v1_status_proto_depIdxs = []int32{
-	4,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
-	5,  // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
-	6,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
-	7,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
-	9,  // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
-	10, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
-	3,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
-	2,  // 7: piped.control.v1.GetStatusResponse.approvals:type_name -> piped.control.v1.WaitingDeployment
-	12, // 8: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
-	13, // 9: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
-	8,  // 10: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
-	11, // 11: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	5,  // 0: piped.control.v1.GetStatusResponse.agent:type_name -> piped.control.v1.AgentStatus
+	6,  // 1: piped.control.v1.GetStatusResponse.queues:type_name -> piped.control.v1.QueueStatus
+	7,  // 2: piped.control.v1.GetStatusResponse.repositories:type_name -> piped.control.v1.RepositoryStatus
+	8,  // 3: piped.control.v1.GetStatusResponse.clusters:type_name -> piped.control.v1.ClusterStatus
+	10, // 4: piped.control.v1.GetStatusResponse.store:type_name -> piped.control.v1.StoreStatus
+	11, // 5: piped.control.v1.GetStatusResponse.receivers:type_name -> piped.control.v1.ReceiverStatus
+	4,  // 6: piped.control.v1.GetStatusResponse.sync_states:type_name -> piped.control.v1.SyncStateCount
+	3,  // 7: piped.control.v1.GetStatusResponse.approvals:type_name -> piped.control.v1.WaitingDeployment
+	2,  // 8: piped.control.v1.GetStatusResponse.scripts:type_name -> piped.control.v1.ScriptsStatus
+	13, // 9: piped.control.v1.WaitingDeployment.wait:type_name -> piped.model.v1.DeploymentWait
+	14, // 10: piped.control.v1.SyncStateCount.status:type_name -> piped.model.v1.ApplicationSyncStatus
+	9,  // 11: piped.control.v1.ClusterStatus.watch_problems:type_name -> piped.control.v1.WatchProblem
+	12, // 12: piped.control.v1.ReceiverStatus.dead_letters:type_name -> piped.control.v1.DeadLetter
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_piped_control_v1_status_proto_init() }
@@ -1193,7 +1285,7 @@ func file_piped_control_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_piped_control_v1_status_proto_rawDesc), len(file_piped_control_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
