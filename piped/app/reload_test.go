@@ -123,9 +123,9 @@ func TestRunningStageSurvivesTheReplacementOfItsCluster(t *testing.T) {
 	agent := runReloading(t, s, 10*time.Millisecond)
 	rollOut := func(image string) string {
 		t.Helper()
-		commit := repo.Push(t, "web "+image, webApp(ns, image, `devcluster.piped.dev/ready-delay: "2s"`))
+		commit := repo.Push(t, "web "+image, webApp(ns, image, `devcluster.piped.dev/ready-delay: "3s"`))
 		agent.await(appID("web"), "rolls out", func(d *modelv1.Deployment) bool {
-			return d.GetTrigger().GetCommit().GetHash() == commit && strings.Contains(agent.logs(d.GetId()), "of 2 new pods available")
+			return d.GetTrigger().GetCommit().GetHash() == commit && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 		})
 		return commit
 	}
