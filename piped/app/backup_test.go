@@ -42,7 +42,7 @@ func TestRestoredIntoAWorldThatMovedOn(t *testing.T) {
 	agent.mustEnd(web, repo.Push(t, "add web", webApp(ns, "v1", "")), modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	second := repo.Push(t, "slow to become ready", webApp(ns, "v2", `devcluster.piped.dev/ready-delay: "2s"`))
 	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
-		return d.GetTrigger().GetCommit().GetHash() == second && strings.Contains(agent.logs(d.GetId()), "0 of 2 new pods available")
+		return d.GetTrigger().GetCommit().GetHash() == second && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 	})
 	var archive bytes.Buffer
 	if _, err := Backup(t.Context(), lost.loaded(t), "test", time.Now(), &archive); err != nil {

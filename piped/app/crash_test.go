@@ -79,7 +79,7 @@ func TestKilledInTheMiddleOfARollout(t *testing.T) {
 	slow := `devcluster.piped.dev/ready-delay: "2s"`
 	good := repo.Push(t, "slow to become ready", webApp(ns, "v2", slow))
 	agent.await(web, "rolls out", func(d *modelv1.Deployment) bool {
-		return d.GetTrigger().GetCommit().GetHash() == good && strings.Contains(agent.logs(d.GetId()), "0 of 2 new pods available")
+		return d.GetTrigger().GetCommit().GetHash() == good && strings.Contains(agent.logs(d.GetId()), "applied Deployment")
 	})
 	restart(t, p)
 	d := agent.mustEnd(web, good, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)

@@ -67,7 +67,7 @@ func newFaultScene(t *testing.T, cluster *clustertest.Cluster, repo *gittest.Rep
 	}
 	s.busyCommit = repo.Push(t, "busy v2", appFiles("busy", s.namespace, "v2", slowPods))
 	s.agent.await(appID("busy"), "rolls out", func(d *modelv1.Deployment) bool {
-		return d.GetTrigger().GetCommit().GetHash() == s.busyCommit && strings.Contains(s.agent.logs(d.GetId()), "0 of 2 new pods available")
+		return d.GetTrigger().GetCommit().GetHash() == s.busyCommit && strings.Contains(s.agent.logs(d.GetId()), "applied Deployment")
 	})
 	return s
 }
