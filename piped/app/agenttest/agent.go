@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,16 +179,23 @@ func (a *Agent) authorize(ctx context.Context, method string, req, reply any, co
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
+// Ports of agents lie below those that the kernel gives to outgoing connections: one of
+// those would take the port of an agent that is not running for a moment.
+const firstPort, ports = 16384, 4096
+
 // freeAddresses returns two addresses that were free a moment ago.
 func freeAddresses() (first, second string, err error) {
-	var addresses [2]string
-	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", "", fmt.Errorf("find a free port: %w", err)
+	var addresses []string
+	for range 100 {
+		l, listenErr := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports)))
+		if listenErr != nil {
+			err = listenErr
+			continue
 		}
 		defer l.Close() // after both are chosen, so that they differ
-		addresses[i] = l.Addr().String()
+		if addresses = append(addresses, l.Addr().String()); len(addresses) == 2 {
+			return addresses[0], addresses[1], nil
+		}
 	}
-	return addresses[0], addresses[1], nil
+	return "", "", fmt.Errorf("find a free port: %w", err)
 }
