@@ -73,6 +73,8 @@ func (s scratch) endAfter(ctx context.Context, wait time.Duration) (left []strin
 	return left
 }
 
-// owns reports whether an environment names the directory: as TMPDIR, or as PostgreSQL's
-// home.
-func (s scratch) owns(environ []byte) bool { return bytes.Contains(environ, []byte(s.dir)) }
+// owns reports whether the environment or the command line of a process names the
+// directory.
+func (s scratch) owns(environ, command []byte) bool {
+	return bytes.Contains(environ, []byte(s.dir)) || bytes.Contains(command, []byte(s.dir))
+}

@@ -77,6 +77,16 @@ func TestLeftoversAreFoundAndRemoved(t *testing.T) {
 	other.endAfter(t.Context(), 0)
 }
 
+// TestLeftoversWithoutAnEnvironment: a process with an empty environment is known by its
+// command line.
+func TestLeftoversWithoutAnEnvironment(t *testing.T) {
+	s := testScratch(t)
+	runAll(t.Context(), []*step{shell(t, s, "leaves", "touch $TMPDIR/file; env -i setsid tail -f $TMPDIR/file >/dev/null 2>&1 &")}, &bytes.Buffer{})
+	if left := s.endAfter(t.Context(), 300*time.Millisecond); len(left) != 2 || !strings.HasSuffix(left[0], ": tail -f "+filepath.Join(s.dir, "file")) {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // TestAnInterruptEndsEverything: steps get the signal of a terminal, and what they
 // leave is removed.
 func TestAnInterruptEndsEverything(t *testing.T) {

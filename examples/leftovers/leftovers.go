@@ -29,11 +29,12 @@ func (p Process) String() string { return fmt.Sprintf("process %d: %s", p.PID, p
 // End waits until no process but this one runs with entry, which is NAME=value, in
 // its environment. Those that run after wait are ended and returned.
 func End(entry string, wait time.Duration) []Process {
-	return EndThose(func(environ []byte) bool { return has(environ, entry) }, wait)
+	return EndThose(func(environ, _ []byte) bool { return has(environ, entry) }, wait)
 }
 
-// EndThose is End for the processes whose environment belongs to the caller.
-func EndThose(belongs func(environ []byte) bool, wait time.Duration) []Process {
+// EndThose is End for the processes that belong to the caller, by their environment and
+// their command line, whose words end with NUL.
+func EndThose(belongs func(environ, command []byte) bool, wait time.Duration) []Process {
 	left := await(belongs, wait)
 	signal(left, syscall.SIGTERM)
 	if len(left) > 0 {
@@ -51,7 +52,7 @@ func signal(all []Process, s syscall.Signal) {
 
 // await returns the processes that still run when the time is over, at once when
 // there are none.
-func await(belongs func([]byte) bool, timeout time.Duration) []Process {
+func await(belongs func(environ, command []byte) bool, timeout time.Duration) []Process {
 	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 		running := those(belongs)
 		if len(running) == 0 || time.Now().After(deadline) {
@@ -62,12 +63,12 @@ func await(belongs func([]byte) bool, timeout time.Duration) []Process {
 
 // processes returns the running processes with entry in their environment.
 func processes(entry string) []Process {
-	return those(func(environ []byte) bool { return has(environ, entry) })
+	return those(func(environ, _ []byte) bool { return has(environ, entry) })
 }
 
-// those returns the running processes whose environment belongs to the caller. One that
+// those returns the running processes that belong to the caller. One that
 // ends meanwhile, or that ended and was not waited for, is none.
-func those(belongs func(environ []byte) bool) (running []Process) {
+func those(belongs func(environ, command []byte) bool) (running []Process) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -76,7 +77,7 @@ func those(belongs func(environ []byte) bool) (running []Process) {
 		}
 		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if len(command) > 0 && belongs(environ) {
+		if len(command) > 0 && belongs(environ, command) {
 			words := bytes.ReplaceAll(bytes.TrimRight(command, "\x00"), []byte{0}, []byte{' '})
 			running = append(running, Process{pid, string(words)})
 		}
