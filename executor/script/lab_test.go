@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
+	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/deploy/deploytest"
 	"github.com/c785c783/piped/piped/store"
@@ -77,29 +78,11 @@ func inModes(t *testing.T, test func(t *testing.T, mode sandbox.Mode)) {
 // labs counts the labs, so that each has users of its own.
 var labs atomic.Int32
 
-// publicDir makes a directory that all users can enter.
-func publicDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "script-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func newLab(t *testing.T) *lab { return newLabIn(t, sandbox.Namespaces) }
 
 func newLabIn(t *testing.T, mode sandbox.Mode) *lab {
 	l := &lab{
-		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(publicDir(t), "count"), mode: mode,
+		t: t, store: storetest.New(t, nil), log: &lines{}, count: filepath.Join(sandboxtest.PublicDir(t), "count"), mode: mode,
 		tree: fstest.MapFS{
 			"apps/web/hello.txt": {Data: []byte("hello from the commit\n")},
 			"apps/web/tool.sh":   {Data: []byte("#!/bin/sh\necho tool $1\n"), Mode: 0o755},
@@ -108,7 +91,7 @@ func newLabIn(t *testing.T, mode sandbox.Mode) *lab {
 		last: fstest.MapFS{"apps/web/hello.txt": {Data: []byte("hello from the last success\n")}},
 	}
 	if mode == sandbox.OtherUser {
-		l.users = sandbox.Users{UID: 1<<28 + 256*os.Getpid() + int(labs.Add(1)), Count: 1, Dir: filepath.Join(publicDir(t), "scripts")}
+		l.users = sandbox.Users{UID: 1<<28 + 256*os.Getpid() + int(labs.Add(1)), Count: 1, Dir: filepath.Join(sandboxtest.PublicDir(t), "scripts")}
 		if err := os.Chown(filepath.Dir(l.count), l.users.UID, l.users.UID); err != nil {
 			t.Fatal(err)
 		}

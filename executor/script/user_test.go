@@ -10,22 +10,38 @@ import (
 	"testing"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
+	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 	"github.com/c785c783/piped/piped/deploy"
 )
+
+// asRoot reports whether this user may run scripts as others. It checks that one who may
+// not gets no script, and why.
+func asRoot(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return true
+	}
+	l := &lab{t: t, log: &lines{}, mode: sandbox.OtherUser, count: filepath.Join(sandboxtest.PublicDir(t), "count")}
+	l.users = sandbox.Users{UID: 1 << 28, Count: 1, Dir: filepath.Join(sandboxtest.PublicDir(t), "scripts")}
+	if got := l.newExecutor(filepath.Join(t.TempDir(), "scripts")).State(); !strings.Contains(got.Error, "only root can run scripts as another user") {
+		t.Errorf("an agent that is not root: %+v", got)
+	}
+	return false
+}
 
 // TestOtherUserReadsNoSecret: a script that runs as another user reads neither the files
 // of an agent's data directory, whatever their own modes are, nor the agent's environment.
 func TestOtherUserReadsNoSecret(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+	if !asRoot(t) {
+		return
 	}
 	t.Setenv("GIT_PASSWORD", "hunter2")
 	l := newLabIn(t, sandbox.OtherUser)
-	data := filepath.Join(publicDir(t), "data") // all users can enter what is above it
+	data := filepath.Join(sandboxtest.PublicDir(t), "data") // all users can enter what is above it
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	password := filepath.Join(publicDir(t), "git-password")
+	password := filepath.Join(sandboxtest.PublicDir(t), "git-password")
 	var attacks []string
 	for path, mode := range map[string]os.FileMode{
 		filepath.Join(data, "owner.key"): 0o644, filepath.Join(data, "store.key"): 0o600, password: 0o600,
@@ -51,8 +67,8 @@ func TestOtherUserReadsNoSecret(t *testing.T) {
 // TestUsersAreOneScripts: no two scripts run as one user at once. One that waits for a
 // user can be stopped.
 func TestUsersAreOneScripts(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+	if !asRoot(t) {
+		return
 	}
 	l := newLabIn(t, sandbox.OtherUser)
 	l.deployment(options{Run: "echo x >> " + l.count + "; echo ready; sleep 1000"}, map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: "printf x >> " + l.count})

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 )
 
 // users returns the users that scripts of a test may run as.
 func users(t *testing.T) Users {
 	t.Helper()
-	return Users{UID: testUser(), Count: 2, Dir: filepath.Join(publicDir(t), "scripts")}
+	return Users{UID: testUser(), Count: 2, Dir: filepath.Join(sandboxtest.PublicDir(t), "scripts")}
 }
 
 // choose chooses a way for other users only.
@@ -29,19 +31,21 @@ func wantRefused(t *testing.T, what string, u Users, why string) {
 	}
 }
 
-// TestOnlyRootHasOtherUsers: another agent is refused, and says why.
-func TestOnlyRootHasOtherUsers(t *testing.T) {
-	if os.Geteuid() == 0 {
-		return // see TestWithoutPrivileges
+// asRoot reports whether this user may run scripts as others. It checks that one who may
+// not is refused, and why.
+func asRoot(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		wantRefused(t, "an agent that is not root", users(t), "the agent runs as user "+strconv.Itoa(os.Geteuid())+": only root can run scripts as another user")
 	}
-	wantRefused(t, "an agent that is not root", users(t), "the agent runs as user "+strconv.Itoa(os.Geteuid())+": only root can run scripts as another user")
+	return os.Geteuid() == 0
 }
 
 // TestOtherUser: a user is used where it can enter its directory and open nothing of the
 // agent, and where nothing else runs as it.
 func TestOtherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+	if !asRoot(t) {
+		return
 	}
 	u := users(t)
 	if way, err := choose(t, u); way.Mode != OtherUser || err != nil {
@@ -52,7 +56,7 @@ func TestOtherUser(t *testing.T) {
 	}
 
 	hidden := u
-	key := filepath.Join(publicDir(t), "key")
+	key := filepath.Join(sandboxtest.PublicDir(t), "key")
 	if err := os.WriteFile(key, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,7 @@ func TestOtherUser(t *testing.T) {
 	wantRefused(t, "a directory out of reach", locked, "set scripts.user.directory to a directory that all users can enter")
 
 	foreign := u
-	foreign.Dir = filepath.Join(publicDir(t), "scripts")
+	foreign.Dir = filepath.Join(sandboxtest.PublicDir(t), "scripts")
 	if err := os.Symlink(u.Dir, foreign.Dir); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +84,8 @@ func TestOtherUser(t *testing.T) {
 
 // TestSharedUser: a user that runs something else is refused, and that is not killed.
 func TestSharedUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+	if !asRoot(t) {
+		return
 	}
 	u := users(t)
 	cmd := exec.Command("sleep", "1000")

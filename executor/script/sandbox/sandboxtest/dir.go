@@ -1,0 +1,25 @@
+// Package sandboxtest makes directories for tests of scripts that run as other users.
+package sandboxtest
+
+import (
+	"os"
+	"testing"
+)
+
+// PublicDir makes a directory that all users can enter, which is removed with the test.
+func PublicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "script-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
