@@ -48,7 +48,7 @@ type work struct {
 	hooksRun map[string]hookState      // by object
 	wrote    map[string]bool           // keys of the objects that were sent
 
-	telling  []string        // keys of the workloads whose pods are being told of their configuration
+	telling  []string        // keys of the workloads whose pods are nudged because their configuration changed
 	restored map[string]bool // keys of the restored ConfigMaps and Secrets that reach has noted
 }
 

@@ -246,7 +246,7 @@ func TestPodsAreToldBeforeTheNextWave(t *testing.T) {
 	go func() { ended <- l.Sync().Execute(ctx, run) }()
 	eventually(t, func() string {
 		if told() == "" {
-			return "the pod is not told"
+			return "the pod was not nudged"
 		}
 		return ""
 	})

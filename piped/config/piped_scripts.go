@@ -34,8 +34,8 @@ type ScriptsUser struct {
 type Isolation string
 
 // The ways of isolation. IsolationAuto takes the strongest that the machine offers
-// and refuses scripts where it offers none; IsolationUser needs a ScriptsUser; IsolationNone lets scripts do what the
-// agent can.
+// and refuses scripts where it offers none; IsolationUser needs a ScriptsUser;
+// IsolationNone lets scripts do what the agent can.
 const (
 	IsolationAuto       Isolation = "auto"
 	IsolationNamespaces Isolation = "namespaces"

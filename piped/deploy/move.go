@@ -42,8 +42,7 @@ func (d *Deployment) Plan(p Plan, now time.Time) error {
 		return err
 	}
 	d.Strategy, d.Summary, d.Versions = p.Strategy, p.Summary, p.Versions
-	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningConfigFile, p.RunningDeploymentID
-	d.RunningDir = p.RunningDir
+	d.RunningCommit, d.RunningDir, d.RunningConfigFile, d.RunningDeploymentID = p.RunningCommit, p.RunningDir, p.RunningConfigFile, p.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.NoAutoRollback = p.Timeout, p.RollbackTimeout, p.NoAutoRollback
 	if p.EnvironmentURL != "" {
 		if d.Metadata == nil {

@@ -176,7 +176,8 @@ func (x *Externals) awaitFirst(ctx context.Context) error {
 func (x *Externals) cluster() string { return x.cfg.Observer.cluster.Name() }
 
 // lookAtOpen looks at every Deployment with an open record, or with a change that is
-// not understood yet, and returns when to do so again. Time can end a rollout, and a Deployment may have gone unseen.
+// not understood yet, and returns when to do so again. Time can end a rollout, and a
+// Deployment may have gone unseen.
 func (x *Externals) lookAtOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
@@ -284,7 +285,7 @@ func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollou
 // follow takes the open record on to where s shows it.
 func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := x.policy(ctx)
-	s.PodsRead = true // pods are not looked at
+	s.PodsRead = true // pods are not evaluated
 	shown := x.cfg.Now()
 	v := rollout.Evaluate(*known.open, s, policy, x.cfg.Now())
 	if v.NeedConfirm {

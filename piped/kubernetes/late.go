@@ -155,7 +155,7 @@ func (l *Lates) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPh
 	if err != nil {
 		return "", now, err
 	}
-	s.PodsRead = true // pods are not looked at
+	s.PodsRead = true // pods are not evaluated
 	v := rollout.Evaluate(open, s, policy, now)
 	if v.NeedConfirm {
 		if s, err = l.cfg.Observer.Confirm(ctx, open); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/kubernetes/propagate"
 )
 
-// Reach is the configuration of one object that runs pods, whose changes its pods see while they run.
+// Reach is the configuration of one object that runs pods, whose changes its pods see
+// while they run.
 type Reach struct {
 	Workload deploy.ObjectRef
 	Selector string // of its pods, "" when it has none that can be used

@@ -42,7 +42,7 @@ type StoreLeaseConfig struct {
 	PipedID string
 	StoreID string
 	Host    string // where the agent runs
-	Changed func() // called when Problem answers otherwise than before; nil: nobody is
+	Changed func() // called when Problem returns nil after an error, or the reverse; may be nil
 	Logger  *slog.Logger
 	Now     func() time.Time
 

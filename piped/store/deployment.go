@@ -57,8 +57,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	}
 	d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Provider, o.Labels, o.Trigger, o.ChainBlock
 	d.StatusReason, d.Strategy, d.Summary, d.Versions, d.Metadata = st.Reason, st.Strategy, st.Summary, st.Versions, st.Metadata
-	d.RunningDir = st.RunningDir
-	d.RunningCommit, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningConfigFile, st.RunningDeploymentID
+	d.RunningCommit, d.RunningDir, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningDir, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)
 	d.NoAutoRollback, d.Outcome, d.OutcomeReason = st.NoAutoRollback, st.Outcome, st.OutcomeReason
 	d.CreatedAt, d.UpdatedAt, d.CompletedAt = fromMilli(createdAt), fromMilli(updatedAt), fromMilli(completedAt)

@@ -43,8 +43,8 @@ type NewDeployment struct {
 	// Hold becomes the application's hold, which the deployment begins. Without one, a
 	// deployment of a commit or by hand ends the hold that there is; others leave it.
 	Hold *deploy.Hold
-	// First cancels what waits or runs for the application, whoever asked for it: the
-	// deployment goes back, and goes first.
+	// First cancels every other deployment of the application that waits or runs,
+	// also those of other users: the deployment goes back, and goes first.
 	First bool
 	// KeepEvaluated leaves the evaluated commit as it is: the head was not
 	// decided about.

@@ -88,9 +88,8 @@ type Server struct {
 	identity certificate.Holder // empty without TLS
 }
 
-// New binds the address, so that a port in use and a certificate that
-// cannot be read are known at once. Whoever does
-// not come to call Run calls Close. There are no webhooks until SetWebhooks.
+// New binds the address, so that a port in use and a certificate that cannot be read
+// are known at once. A caller that does not call Run calls Close. There are no webhooks until SetWebhooks.
 func New(cfg Config) (*Server, error) { return newServer(cfg, defaultLimits()) }
 
 func newServer(cfg Config, l limits) (*Server, error) {

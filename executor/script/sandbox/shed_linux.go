@@ -37,7 +37,7 @@ func dropBounds() error {
 }
 
 // shed gives up every privilege of this process, for good: no program that it
-// starts gets one back, whoever owns the program and whichever user runs it.
+// starts gets one back, regardless of its owner and of the user that runs it.
 func shed() error {
 	if err := dropBounds(); err != nil {
 		return err

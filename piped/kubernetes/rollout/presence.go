@@ -27,9 +27,8 @@ const (
 )
 
 // Presence tells when a cluster was away: its API server did not answer, its
-// controllers did not renew their Lease, or the agent did not ask for longer than that is
-// good for. The zero value has never asked. All times are
-// the caller's.
+// controllers did not renew their Lease, or the agent did not ask for longer than a
+// renewal is good for. The zero value has never asked. All times are the caller's.
 type Presence struct {
 	lease    Lease
 	answered time.Time // when the API server answered last

@@ -269,7 +269,7 @@ func TestOtherFiles(t *testing.T) {
 }
 
 // TestFilesThatAreBombs: what a file of the largest size holds costs neither much time
-// nor much memory, whoever can open it.
+// nor much memory, no matter which keys open it.
 func TestFilesThatAreBombs(t *testing.T) {
 	const head = "x: ENC[AES256_GCM,data]\n"
 	fill := func(begin, unit, end string) []byte {
