@@ -285,16 +285,10 @@ func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollou
 // follow takes the open record on to where s shows it.
 func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := x.policy(ctx)
-	s.PodsRead = true // pods are not evaluated
 	shown := x.cfg.Now()
-	v := rollout.Evaluate(*known.open, s, policy, x.cfg.Now())
-	if v.NeedConfirm {
-		fresh, err := x.cfg.Observer.Confirm(ctx, *known.open)
-		if err != nil {
-			return err
-		}
-		fresh.PodsRead = true
-		s, v = fresh, rollout.Evaluate(*known.open, fresh, policy, x.cfg.Now())
+	v, s, err := x.cfg.Observer.evaluate(ctx, *known.open, s, policy, x.cfg.Now)
+	if err != nil {
+		return err
 	}
 	if !v.Mark && v.Record.Phase == known.open.Phase {
 		known.open = &v.Record

@@ -155,14 +155,9 @@ func (l *Lates) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPh
 	if err != nil {
 		return "", now, err
 	}
-	s.PodsRead = true // pods are not evaluated
-	v := rollout.Evaluate(open, s, policy, now)
-	if v.NeedConfirm {
-		if s, err = l.cfg.Observer.Confirm(ctx, open); err != nil {
-			return "", now, err
-		}
-		s.PodsRead = true
-		v = rollout.Evaluate(open, s, policy, now)
+	v, s, err := l.cfg.Observer.evaluate(ctx, open, s, policy, l.cfg.Now)
+	if err != nil {
+		return "", now, err
 	}
 	if w := s.Workload; w != nil && w.Progressing.Reason == "NewReplicaSetAvailable" {
 		if at := w.Progressing.Updated.Add(-s.Skew); at.After(rec.CompletedAt) && at.Before(now) {

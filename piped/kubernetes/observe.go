@@ -254,6 +254,23 @@ func (o *Observer) application(key types.NamespacedName) string {
 	return ""
 }
 
+// evaluate evaluates a record by a cached snapshot and, where that cannot be final, by
+// what the API server shows now. It does not evaluate pods. It returns the snapshot that
+// decided.
+func (o *Observer) evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
+	s.PodsRead = true
+	v := rollout.Evaluate(rec, s, policy, now())
+	if !v.NeedConfirm {
+		return v, s, nil
+	}
+	s, err := o.Confirm(ctx, rec)
+	if err != nil {
+		return v, s, err
+	}
+	s.PodsRead = true
+	return rollout.Evaluate(rec, s, policy, now()), s, nil
+}
+
 // Confirm implements rollout.Observer.
 func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
 	s := rollout.Snapshot{Confirmed: true}
