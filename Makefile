@@ -12,6 +12,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 export DEVCLUSTER := $(BIN)/devcluster
 # Static programs; and what vet, lint and build compile is compiled once.
 export CGO_ENABLED := 0
+# No program contains paths of this checkout: another one finds in the build cache what
+# this one has compiled.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 .PHONY: build devcluster prerequisites demo test check lint devcluster-test chaos bench generate release-contract clean help
 
