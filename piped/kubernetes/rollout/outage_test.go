@@ -120,13 +120,17 @@ func TestAgentAwayWithTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		begin time.Duration // the controllers', before or after the agent
+		down  time.Duration // the API server, after the agent began
 		pods  time.Duration // become available, after the agent began; 0: never
 		phase deploy.RolloutPhase
 		after time.Duration // the agent began
 	}{
-		{"the controllers began before the agent", -5 * time.Second, 25 * time.Second, deploy.RolloutComplete, 25 * time.Second},
-		{"the controllers begin after the agent", 30 * time.Second, 50 * time.Second, deploy.RolloutComplete, 50 * time.Second},
-		{"no pod comes: 20 s of the 60 s had passed", -5 * time.Second, 0, deploy.RolloutFailed, 40 * time.Second},
+		{"the controllers began before the agent", -5 * time.Second, 0, 25 * time.Second, deploy.RolloutComplete, 25 * time.Second},
+		{"the controllers begin after the agent", 30 * time.Second, 0, 50 * time.Second, deploy.RolloutComplete, 50 * time.Second},
+		{"no pod comes: 20 s of the 60 s had passed", -5 * time.Second, 0, 0, deploy.RolloutFailed, 40 * time.Second},
+		{"the API server answers after the agent began", 40 * time.Second, 30 * time.Second, 75 * time.Second, deploy.RolloutComplete, 75 * time.Second},
+		{"the controllers begin before the API server answers the agent", 20 * time.Second, 30 * time.Second, 65 * time.Second, deploy.RolloutComplete, 65 * time.Second},
+		{"no pod comes after the API server answers", 40 * time.Second, 30 * time.Second, 0, deploy.RolloutFailed, 80 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,9 +150,14 @@ func TestAgentAwayWithTheCluster(t *testing.T) {
 				}
 				s.wakes["web"] = func() {}
 				s.late("web", 1, 2)
+				if c.down > 0 {
+					s.down = deploy.Errorf(deploy.Unavailable, "connection refused")
+				}
 				result := startWait(t.Context(), s.request(rec))
+				time.Sleep(c.down)
+				s.set(func() { s.down = nil })
 				if c.pods > 0 {
-					time.Sleep(c.pods)
+					time.Sleep(c.pods - c.down)
 					s.show("web", 3, 0)
 				}
 				ended, err := result()
