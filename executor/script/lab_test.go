@@ -104,7 +104,7 @@ func newLabIn(t *testing.T, mode sandbox.Mode) *lab {
 func (l *lab) newExecutor(dir string) *Executor {
 	l.t.Helper()
 	e, err := New(Config{
-		Dir: dir, Grace: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Dir: dir, Grace: 2 * time.Minute, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
 		Launcher: launcher, Isolation: sandbox.Settings{Modes: []sandbox.Mode{l.mode}, Allow: []string{filepath.Dir(l.count)}, Users: l.users},
 		Tree: func(repo, commit string) (fs.FS, error) {
 			if tree := map[string]fs.FS{hash: l.tree, lastHash: l.last}[commit]; repo == "r" && tree != nil {
@@ -129,7 +129,7 @@ func (l *lab) wantNothingLeft() {
 		}
 		return out
 	}
-	for end := time.Now().Add(20 * time.Second); len(left()) != 0; time.Sleep(5 * time.Millisecond) { // a killed process ends a moment later
+	for end := time.Now().Add(2 * time.Minute); len(left()) != 0; time.Sleep(5 * time.Millisecond) { // a killed process ends a moment later
 		if time.Now().After(end) {
 			l.t.Fatalf("processes %v of the script are left", left())
 		}

@@ -279,7 +279,7 @@ func TestNothingSurvives(t *testing.T) {
 					t.Fatal(err)
 				}
 				if stop != nil {
-					for limit := time.Now().Add(20 * time.Second); len(running(t, mark)) == 0; time.Sleep(5 * time.Millisecond) {
+					for limit := time.Now().Add(2 * time.Minute); len(running(t, mark)) == 0; time.Sleep(5 * time.Millisecond) {
 						if time.Now().After(limit) {
 							t.Fatalf("%s, %s: the child does not run", child, end)
 						}
