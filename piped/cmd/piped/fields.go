@@ -53,28 +53,29 @@ func unreadable(value any, path string, read func(any) error) (out []misread) {
 	if err == nil {
 		return nil
 	}
+	descend := func(at string, child any, wrap func(any) any, drop func()) {
+		more := unreadable(child, at, func(v any) error { return read(wrap(v)) })
+		if len(more) > 0 && more[0].path == at {
+			drop()
+		}
+		out = append(out, more...)
+	}
 	switch v := value.(type) {
 	case map[string]any:
+		if read(map[string]any{}) != nil {
+			break // no mapping is expected here
+		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if read(map[string]any{}) == nil {
-				at := strings.TrimPrefix(path+"."+key, ".")
-				more := unreadable(v[key], at, func(v any) error { return read(map[string]any{key: v}) })
-				if len(more) > 0 && more[0].path == at {
-					v[key] = nil
-				}
-				out = append(out, more...)
-			}
+			descend(strings.TrimPrefix(path+"."+key, "."), v[key],
+				func(child any) any { return map[string]any{key: child} }, func() { v[key] = nil })
 		}
 	case []any:
+		if read([]any{}) != nil {
+			break // no list is expected here
+		}
 		for i, item := range v {
-			if read([]any{}) == nil {
-				at := fmt.Sprintf("%s[%d]", path, i)
-				more := unreadable(item, at, func(v any) error { return read([]any{v}) })
-				if len(more) > 0 && more[0].path == at {
-					v[i] = nil
-				}
-				out = append(out, more...)
-			}
+			descend(fmt.Sprintf("%s[%d]", path, i), item,
+				func(child any) any { return []any{child} }, func() { v[i] = nil })
 		}
 	}
 	if len(out) == 0 {
