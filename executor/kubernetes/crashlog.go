@@ -20,7 +20,7 @@ import (
 
 // Limits of what a stage says about containers that crashed.
 const (
-	crashTime    = 5 * time.Second // for all of it
+	crashTime    = 15 * time.Second // for all of it
 	crashesSaid  = 2
 	longestCrash = 500 // characters of a line
 )

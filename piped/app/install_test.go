@@ -202,7 +202,7 @@ func (i *installation) deployOwnKinds(cluster *clustertest.Cluster, repo *gittes
 	push("v1", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	push("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	bad := at("v2")
-	bad["own/app.pipecd.yaml"] += "  timeout: 20s\n"
+	bad["own/app.pipecd.yaml"] += "  timeout: 1m\n" // in which its pod crashes, on a busy machine too
 	bad["own/set.yaml"] = strings.ReplaceAll(bad["own/set.yaml"], ":v2", ":crash")
 	d := i.mustEnd(own, repo.Push(i.t, "a version that crashes", bad), modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	mustContain(i.t, d.GetStatusReason(), "rolled back to commit")
