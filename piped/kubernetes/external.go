@@ -285,7 +285,6 @@ func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollou
 // follow takes the open record on to where s shows it.
 func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := x.policy(ctx)
-	shown := x.cfg.Now()
 	v, s, err := x.cfg.Observer.evaluate(ctx, *known.open, s, policy, x.cfg.Now)
 	if err != nil {
 		return err
@@ -296,7 +295,6 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 	}
 	rec := v.Record
 	if v.Mark {
-		rec.CompletedAt = shown
 		rec = x.ended(ctx, rec, s)
 	}
 	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)

@@ -256,19 +256,24 @@ func (o *Observer) application(key types.NamespacedName) string {
 
 // evaluate evaluates a record by a cached snapshot and, where that cannot be final, by
 // what the API server shows now. It does not evaluate pods. It returns the snapshot that
-// decided.
+// decided. An end has the time at which it was shown first.
 func (o *Observer) evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
 	s.PodsRead = true
-	v := rollout.Evaluate(rec, s, policy, now())
-	if !v.NeedConfirm {
-		return v, s, nil
+	cachedAt := now()
+	cached := rollout.Evaluate(rec, s, policy, cachedAt)
+	if !cached.NeedConfirm {
+		return cached, s, nil
 	}
 	s, err := o.Confirm(ctx, rec)
 	if err != nil {
-		return v, s, err
+		return cached, s, err
 	}
 	s.PodsRead = true
-	return rollout.Evaluate(rec, s, policy, now()), s, nil
+	v := rollout.Evaluate(rec, s, policy, now())
+	if v.Mark {
+		v.Record.CompletedAt = v.EndedAt(cached, cachedAt, now())
+	}
+	return v, s, nil
 }
 
 // Confirm implements rollout.Observer.

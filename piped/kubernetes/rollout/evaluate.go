@@ -96,9 +96,10 @@ type Verdict struct {
 	Changed bool           // whether Record differs from the one given
 	Mark    bool           // whether the record became terminal by this verdict
 
-	// NeedConfirm: the answer could be final on a confirmed snapshot. Ends: it would be, if
-	// that snapshot says the same.
-	NeedConfirm, Ends bool
+	// NeedConfirm: the answer could be final on a confirmed snapshot. Ends is the phase in
+	// which the rollout ends if that snapshot says the same; "" where it does not end.
+	NeedConfirm bool
+	Ends        deploy.RolloutPhase
 	// NeedPods: the answer could be another, or say more, with the pods read.
 	NeedPods bool
 	// WakeAfter is when time alone can change the answer; 0: never.
@@ -107,6 +108,16 @@ type Verdict struct {
 	Progress string
 	// Note is a line to be logged once, before Progress; "" for none.
 	Note string
+}
+
+// EndedAt returns when the end that v marks was shown first: at the time of the cached
+// snapshot, if its verdict was that end, else at that of the confirmed one. A cache that
+// does not hold a new workload yet shows another end than the cluster.
+func (v Verdict) EndedAt(cached Verdict, cachedAt, confirmedAt time.Time) time.Time {
+	if cached.Ends == v.Record.Phase {
+		return cachedAt
+	}
+	return confirmedAt
 }
 
 // Evaluate decides what s means for the rollout rec at the time now. It is pure.
@@ -183,7 +194,7 @@ func (e *evaluation) end(phase deploy.RolloutPhase, format string, args ...any) 
 	e.v.Progress = reason
 	e.v.WakeAfter = 0
 	if !e.s.Confirmed {
-		e.v.NeedConfirm, e.v.Ends = true, true
+		e.v.NeedConfirm, e.v.Ends = true, phase
 		return true
 	}
 	e.rec.Phase, e.rec.Reason = phase, reason

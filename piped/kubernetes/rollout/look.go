@@ -20,7 +20,8 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 	if err != nil {
 		return w.blind(ctx, t, err)
 	}
-	askedPods, shown := false, w.now()
+	askedPods, readAt := false, w.now()
+	cached, cachedAt := Verdict{}, readAt
 	for {
 		v := Evaluate(t.rec, s, w.policy(), w.now())
 		switch {
@@ -28,17 +29,16 @@ func (w *waiter) step(ctx context.Context, t *track) error {
 			askedPods = true
 			w.readPods(ctx, t, &s, v)
 		case v.NeedConfirm:
+			cached = v
 			if s, err = w.confirm(ctx, t, s); err != nil {
 				return w.blind(ctx, t, err)
 			}
-			if !v.Ends { // an end is shown by what was read now, not by what was cached
-				shown = w.now()
-			}
+			readAt = w.now()
 		case v.Record.Phase == deploy.RolloutIntent:
 			return deploy.Errorf(deploy.Internal, "wait for the rollout of %s: it was not applied", t.rec.Workload)
 		default:
 			if v.Mark {
-				v.Record.CompletedAt = shown
+				v.Record.CompletedAt = v.EndedAt(cached, cachedAt, readAt)
 				v.Record = Measured(ctx, w.req.Observer, v.Record, s)
 			}
 			return w.settle(ctx, t, v)

@@ -26,7 +26,8 @@ type stand struct {
 	down     error
 	pods     []corev1.Pod
 	podReads int
-	lease    func() Lease // nil: there is none
+	lease    func() Lease  // nil: there is none
+	slow     time.Duration // what Confirm takes
 	wakes    map[string]func()
 	lines    []string
 
@@ -48,6 +49,7 @@ func (s *stand) Cached(_ context.Context, rec deploy.Rollout) (Snapshot, error) 
 }
 
 func (s *stand) Confirm(_ context.Context, rec deploy.Rollout) (Snapshot, error) {
+	time.Sleep(s.slow)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.live[rec.Workload.Name], s.down
@@ -198,6 +200,24 @@ func TestWaitEndsAtTheEvent(t *testing.T) {
 		}
 		if len(s.wakes) != 0 || s.marks["web"] != 1 || s.podReads != 0 {
 			t.Errorf("%d subscriptions left, %d marks, pods read %d times", len(s.wakes), s.marks["web"], s.podReads)
+		}
+	})
+}
+
+// TestTheEndIsNotBeforeWhatShowsIt: the cache does not hold a new workload yet, which looks
+// like one that is gone. While the API server is asked, its pods become available.
+func TestTheEndIsNotBeforeWhatShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		s.slow, s.stale = 5*time.Second, true
+		rec := s.applied("web")
+		result := startWait(t.Context(), s.request(rec))
+		time.Sleep(2 * time.Second)
+		available := time.Now()
+		s.show("web", 3, 0)
+		ended, err := result()
+		if err != nil || ended[0].Phase != deploy.RolloutComplete || ended[0].CompletedAt.Before(available) {
+			t.Fatalf("%s at %s, %v; its pods were available at %s", ended[0].Phase, ended[0].CompletedAt, err, available)
 		}
 	})
 }
