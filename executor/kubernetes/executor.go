@@ -117,7 +117,7 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 func openCluster(_ context.Context, w *work) error {
 	c, release, err := w.Clusters.Hold(w.run.Deployment.Provider)
 	if err != nil {
-		return &stageError{reason: err.Error(), noRollback: isFirst(w.run)}
+		return &stageError{reason: err.Error(), noRollback: w.run.First()}
 	}
 	w.cluster, w.release = c, release
 	return w.impersonate()
@@ -133,10 +133,4 @@ func (w *work) impersonate() error {
 	w.log.Infof("Objects are read and written as service account %s", account)
 	w.cluster.Cluster, err = w.cluster.As(account.User())
 	return err
-}
-
-// isFirst reports whether no stage of the deployment ran before this one.
-func isFirst(run deploy.StageRun) bool {
-	forward := run.Deployment.ForwardStages()
-	return !run.Resumed && len(forward) > 0 && forward[0].ID == run.Stage.ID
 }

@@ -27,7 +27,7 @@ func limitPrune(ctx context.Context, w *work) error {
 	for _, o := range w.set.Objects {
 		desired = append(desired, manifest.Ref(o.Unstructured))
 	}
-	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), desired), isFirst(w.run))
+	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), desired), w.run.First())
 }
 
 // pruneRequest is about those items of the inventory that tenancy lets the

@@ -48,7 +48,7 @@ func admit(ctx context.Context, w *work) error {
 // roll back: nothing was done.
 func (w *work) refuse(err error) error {
 	if deploy.IsKind(err, deploy.Invalid) {
-		return &stageError{reason: err.Error(), noRollback: isFirst(w.run)}
+		return &stageError{reason: err.Error(), noRollback: w.run.First()}
 	}
 	return err
 }

@@ -239,7 +239,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Logger: o.Logger.With("component", "analysis"), Now: o.Now,
 	})
 	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: a.live.clusters, Tenancy: a.live.tenants, Analyzer: analyses,
+		Store: st, Sources: loader, Clusters: stageClusters{a.live.clusters}, Tenancy: a.live.tenants, Analyzer: analyses,
 		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Observer: a.metrics.rollouts, Now: o.Now,
 	})
 	a.parts.onClose("analyses", analyses.Close)
@@ -251,7 +251,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
 	a.live.scripts = scripts
-	return map[string]scheduler.Executor{
+	executors := map[string]scheduler.Executor{
 		deploy.StageK8sSync:             exec.Sync(),
 		deploy.StageRollback:            exec.Rollback(),
 		kubeconfig.StagePrimaryRollout:  exec.Primary(),
@@ -267,7 +267,11 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		deploy.StageScriptRunRollback:   scripts,
 		deploy.StageCustomSync:          scripts,
 		deploy.StageCustomSyncRollback:  scripts,
-	}, err
+	}
+	for name, executor := range executors {
+		executors[name] = managedStage{a.live.clusters, executor}
+	}
+	return executors, err
 }
 
 // listen binds the addresses of the control API and of the HTTP server.

@@ -34,9 +34,10 @@ type clusters struct {
 	userAgent string
 	logger    *slog.Logger
 	now       func() time.Time
-	store     *store.Store               // set before Run is called; nil: external rollouts are not recorded
-	lease     leaseSpec                  // set before plan is called: who this agent is to others
-	wake      func(applicationID string) // set before Run is called: objects have changed, or how they can be seen
+	store     *store.Store                // set before Run is called; nil: external rollouts are not recorded
+	lease     leaseSpec                   // set before plan is called: who this agent is to others
+	permit    func(context.Context) error // set before plan is called: whether clusters may be written to; may be nil
+	wake      func(applicationID string)  // set before Run is called: objects have changed, or how they can be seen
 
 	// wrap, set before plan is called, returns what sees the requests to a cluster.
 	wrap func(cluster string) func(http.RoundTripper) http.RoundTripper
@@ -60,9 +61,9 @@ type connection struct {
 
 	problemSince time.Time
 
-	users int                // stages that hold it
-	gone  bool               // nobody new gets it
-	stop  context.CancelFunc // ends its caches; nil until they run
+	users int                     // stages that hold it
+	gone  bool                    // nobody new gets it
+	stop  context.CancelCauseFunc // ends its caches; nil until they run
 }
 
 // clusterSpec is all that a connection depends on.
@@ -117,7 +118,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
-		WrapTransport: c.wrap(spec.name),
+		WrapTransport: c.wrap(spec.name), Permit: c.permit,
 	})
 	if err != nil {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
@@ -127,7 +128,7 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
 		members: cluster.NewMembers(access, controller, func(id string) { c.wake(id) }),
-		cluster: kubernetes.Cluster{Cluster: access, Rollouts: observer},
+		cluster: kubernetes.Cluster{Cluster: access, Rollouts: cluster.StageObserver{Observer: observer}},
 	}
 }
 
@@ -199,22 +200,35 @@ func (c *clusters) unusable() bool {
 	return false
 }
 
-// Hold implements the executors' Clusters.
+// Hold returns a provider's cluster as the executors' Clusters do. It is refused while
+// another agent manages the cluster.
 func (c *clusters) Hold(provider string) (kubernetes.Cluster, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn := c.configured[provider]
-	if conn == nil {
-		conn = c.removed[provider]
+	if conn := c.known(provider); conn != nil {
+		if err := conn.refused(); err != nil {
+			return kubernetes.Cluster{}, nil, err
+		}
 	}
+	return c.hold(provider)
+}
+
+// known returns the connection of a provider, nil if there is none. clusters.mu is held.
+func (c *clusters) known(provider string) *connection {
+	if conn := c.configured[provider]; conn != nil {
+		return conn
+	}
+	return c.removed[provider]
+}
+
+// hold is Hold for a caller that waits where it may not write. clusters.mu is held.
+func (c *clusters) hold(provider string) (kubernetes.Cluster, func(), error) {
+	conn := c.known(provider)
 	if conn == nil {
 		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q is not configured; there are: %v", provider, slices.Sorted(maps.Keys(c.configured)))
 	}
 	if conn.problem != nil {
 		return kubernetes.Cluster{}, nil, fmt.Errorf("the platform provider %q cannot be used: %w; once that is mended, sync the application again", provider, conn.problem)
-	}
-	if err := conn.refused(); err != nil {
-		return kubernetes.Cluster{}, nil, err
 	}
 	conn.users++
 	return conn.cluster, sync.OnceFunc(func() {
@@ -247,8 +261,8 @@ func (c *clusters) Run(ctx context.Context) error {
 
 // serve runs the caches of a connection until it is retired and nobody holds it.
 func (c *clusters) serve(ctx context.Context, conn *connection) {
-	run, stop := context.WithCancel(ctx)
-	defer stop()
+	run, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	c.mu.Lock()
 	conn.stop = stop
 	conn.stopIfIdle()
@@ -321,6 +335,6 @@ func (c *connection) retire() {
 
 func (c *connection) stopIfIdle() {
 	if c.gone && c.users == 0 && c.stop != nil {
-		c.stop()
+		c.stop(cluster.ErrReplaced)
 	}
 }

@@ -24,6 +24,12 @@ type StageRun struct {
 	SwapMetadata func(ctx context.Context, key, was, value string) error
 }
 
+// First reports whether no stage of the deployment ran before this one.
+func (r StageRun) First() bool {
+	forward := r.Deployment.ForwardStages()
+	return !r.Resumed && len(forward) > 0 && forward[0].ID == r.Stage.ID
+}
+
 // StageResult is how a stage ended.
 type StageResult struct {
 	Status StageStatus // SUCCESS, FAILURE, CANCELLED, SKIPPED or EXITED

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,6 +44,10 @@ type ClusterConfig struct {
 	// again as it is renewed.
 	InCluster func() (*rest.Config, error)
 
+	// Permit, when set, is called before each request that changes the cluster. The
+	// request is not sent while it returns an error; stages wait.
+	Permit func(ctx context.Context) error
+
 	// WrapTransport, when set, sees every request to the cluster.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
@@ -59,6 +64,7 @@ type Cluster struct {
 	metadata  metadata.Interface
 	discovery *discovery
 	contact   *contact
+	fence     *fence
 	trials    *trials
 	retryFor  time.Duration
 	log       *slog.Logger
@@ -87,8 +93,9 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.contact, c.trials = &contact{now: c.now}, newTrials()
+	c.contact, c.fence, c.trials = &contact{now: c.now}, &fence{permit: cfg.Permit}, newTrials()
 	c.config.Wrap(c.contact.wrap)
+	c.config.Wrap(c.fence.wrap) // outside of the former: what is not sent is no outage
 	if err := c.connect(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)
 	}

@@ -40,7 +40,7 @@ const podsGoneFor = 5 * time.Minute
 // being deleted; the error names every one. Ended are the items that are over for
 // the application: gone, or no longer its own. The others are still there, and its.
 func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
-	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor}.run(ctx, items)
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
@@ -48,14 +48,14 @@ func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.Inv
 // when a workload is gone, its pods are. It waits at most five minutes for each
 // level.
 func (c *Cluster) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
-	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor}.run(ctx, items)
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor, nil}.run(ctx, items)
 	return ended, failuresOf(left)
 }
 
 // RemoveLevel is DeleteWithPods that waits for a minute at most: for objects of one
 // level of a Removal, by a caller that comes again for what is left.
 func (c *Cluster) RemoveLevel(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, left []LeftObject) {
-	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor}.run(ctx, items)
+	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor, nil}.run(ctx, items)
 }
 
 // LeftObject is an object that was not deleted, or not yet.
@@ -82,9 +82,11 @@ type deletion struct {
 	log         deploy.StageLog
 	propagation metav1.DeletionPropagation
 	patience    time.Duration // how long a level is waited for
+	wait        func(error)   // says once why the deletion waits; set by run
 }
 
 func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
+	d.wait = d.sayOnce(d.log)
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
 	slices.Reverse(groups)
 	for _, group := range groups {
@@ -133,7 +135,7 @@ func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over boo
 		return false, "", d.Classify(err)
 	}
 	client := d.metadataOf(resource, item.Object.Namespace)
-	err = d.retryWrite(ctx, nil, func(ctx context.Context) (err error) {
+	err = d.retryWrite(ctx, d.wait, func(ctx context.Context) (err error) {
 		reason, over, err = d.own(ctx, client, item)
 		return err
 	})

@@ -25,9 +25,27 @@ const (
 
 // retry calls fn until it succeeds, fails for good, or the cluster has not
 // answered for the cluster's retry time. It waits longer after each attempt and
-// tells waiting, when set, why it waits. When ctx ends, its cause is returned,
-// with what was waited for.
+// tells waiting, when set, why it waits. While the agent may not write to the cluster, a
+// request that would is not sent, and is waited for as long as ctx lasts. When ctx ends,
+// its cause is returned, with what was waited for.
 func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
+	for {
+		err := c.retryAnswers(ctx, waiting, fn)
+		held, is := isHeld(err)
+		if !is || ctx.Err() != nil {
+			return err
+		}
+		if waiting != nil {
+			waiting(held)
+		}
+		if c.fence.wait(ctx) != nil {
+			return stopped(ctx, held)
+		}
+	}
+}
+
+// retryAnswers is retry for as long as the agent may write.
+func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, c.retryFor)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 10 * time.Second}
@@ -85,13 +103,21 @@ func stopped(ctx context.Context, waitedFor error) error {
 	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), waitedFor)
 }
 
-// sayOnce returns what retry is to call while it waits: it tells log, if there is
-// one, the first time.
+// sayOnce returns what retry is to call while it waits: it tells log, if there is one,
+// the first time, and once for each reason why the agent may not write.
 func (c *Cluster) sayOnce(log deploy.StageLog) func(error) {
-	var once sync.Once
+	var mu sync.Mutex
+	said := map[string]bool{}
 	return func(err error) {
-		if log != nil {
-			once.Do(func() { log.Infof("%v; trying again for up to %s", err, c.retryFor.Round(time.Second)) })
+		reason, until := "", "trying again for up to "+c.retryFor.Round(time.Second).String()
+		if held, is := isHeld(err); is {
+			reason, until = held.Error(), "nothing is written until then"
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if log != nil && !said[reason] {
+			said[reason] = true
+			log.Infof("%v; %s", err, until)
 		}
 	}
 }
@@ -103,5 +129,8 @@ func attempt(ctx context.Context, fn func(ctx context.Context) error) error {
 }
 
 func retriable(err error) bool {
+	if _, held := isHeld(err); held {
+		return false
+	}
 	return apierrors.IsConflict(err) || transient(err) || unreachable(err)
 }

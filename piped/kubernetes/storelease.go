@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -51,8 +52,11 @@ type StoreLeaseConfig struct {
 
 // StoreLease keeps two stores from managing one cluster under one piped ID: the agent of the
 // store that holds the cluster's coordination.k8s.io Lease for the ID manages it, others
-// wait until it has expired. An agent of the same store continues at once. It is a
-// component: call Run once.
+// wait until it has expired. An agent of the same store continues at once. From its creation
+// on the cluster's clients send nothing that writes unless this store holds the Lease, by
+// the monotonic clock for no longer than half of its duration after the last renewal was
+// sent: what is sent then is answered or given up (requestTimeout) before another store may
+// hold it. It is a component: call Run once.
 type StoreLease struct {
 	StoreLeaseConfig
 
@@ -61,7 +65,9 @@ type StoreLease struct {
 	mu      sync.Mutex
 	problem error // another store holds it; nil otherwise
 	said    string
-	held    bool // this store holds it
+	sent    time.Time // when the last renewal was sent; zero: this store does not hold it
+	failure error     // why it could not be renewed since
+	refused bool      // the agent has no right to write Leases
 
 	// What Run has seen of another holder: its last renewal, and when that was seen to follow an
 	// earlier one.
@@ -83,7 +89,9 @@ func NewStoreLease(c StoreLeaseConfig) *StoreLease {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	return &StoreLease{StoreLeaseConfig: c, answered: make(chan struct{})}
+	l := &StoreLease{StoreLeaseConfig: c, answered: make(chan struct{})}
+	c.Cluster.fence.lease.Store(l)
+	return l
 }
 
 // LeaseName returns the name of the Lease of a piped ID: the ID where it can be a part of
@@ -96,8 +104,12 @@ func LeaseName(pipedID string) string {
 	return "piped-" + hex.EncodeToString(sum[:16])
 }
 
+// ErrReplaced is the cause to end Run with where the agent goes on to use the cluster.
+var ErrReplaced = errors.New("the connection to the cluster was replaced or removed")
+
 // Run acquires and renews the Lease until ctx ends, and then gives it up, so that another
-// store need not wait for its end. An agent that is killed gives up nothing.
+// store need not wait for its end. It is left to expire if ctx ends with ErrReplaced. An
+// agent that is killed gives up nothing.
 func (l *StoreLease) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -105,7 +117,9 @@ func (l *StoreLease) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			l.release(context.WithoutCancel(ctx))
+			if !errors.Is(context.Cause(ctx), ErrReplaced) {
+				l.release(context.WithoutCancel(ctx))
+			}
 			return
 		case <-timer.C:
 		}
@@ -131,25 +145,62 @@ func (l *StoreLease) Problem(ctx context.Context) error {
 	return l.Known()
 }
 
-// Known is Problem as far as it is known now.
+// Known is Problem as far as it is known now. Nil without a Lease.
 func (l *StoreLease) Known() error {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.problem
 }
 
+// permit returns an error of kind Unavailable unless the agent may write to the cluster.
+func (l *StoreLease) permit() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.problem != nil || l.refused {
+		return l.problem
+	}
+	if !l.sent.IsZero() && l.age() < l.Duration/2 {
+		return nil
+	}
+	since, why := "yet", ""
+	if !l.sent.IsZero() {
+		since = fmt.Sprintf("for %s", l.age().Round(time.Second))
+	}
+	if l.failure != nil {
+		why = fmt.Sprintf(" (%v)", l.failure)
+	}
+	return deploy.Errorf(deploy.Unavailable, "Lease %s/%s of cluster %q could not be renewed %s%s, and an agent with another store may take it: "+
+		"this agent, on host %s with store %s, waits until it has renewed it", LeaseNamespace, LeaseName(l.PipedID), l.Cluster.Name(), since, why, l.Host, l.StoreID)
+}
+
+// age returns how long ago the last renewal was sent. The monotonic clock does not count
+// the time for which the machine was suspended, the other one may.
+func (l *StoreLease) age() time.Duration {
+	now := l.Now()
+	return max(now.Sub(l.sent), now.Round(0).Sub(l.sent.Round(0)))
+}
+
 // attempt acquires or renews the Lease once, and returns when to do so next.
 func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
-	ctx, done := context.WithTimeout(ctx, leaseTimeout)
+	limited, done := context.WithTimeout(passFence(ctx), leaseTimeout)
 	defer done()
-	other, err := l.acquire(ctx)
+	sent := l.Now()
+	other, err := l.acquire(limited)
 	switch {
+	case err == nil && other != nil:
+		l.note(other, time.Time{}, false)
 	case err == nil:
-		l.settle(other)
-	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled:
+		l.note(nil, sent, false)
+	case ctx.Err() != nil:
 		return l.RetryEvery
 	case apierrors.IsForbidden(err):
-		l.settle(nil)
+		l.note(nil, time.Time{}, true)
 		l.say(fmt.Sprintf("cannot write Lease %s/%s, which keeps another agent with the same piped ID and another store from this cluster: %v%s",
 			LeaseNamespace, LeaseName(l.PipedID), err, grant(err)))
 		return l.RenewEvery
@@ -165,11 +216,12 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 	return l.RenewEvery
 }
 
-// settle notes who holds the Lease: another store if there is a problem, or else this one.
-func (l *StoreLease) settle(problem error) {
+// note stores who holds the Lease: another store if there is a problem, or else this one by
+// a renewal that was sent at a time, or it is not known because the agent was refused.
+func (l *StoreLease) note(problem error, sent time.Time, refused bool) {
 	l.mu.Lock()
 	was := l.problem
-	l.problem, l.held = problem, problem == nil
+	l.problem, l.sent, l.failure, l.refused = problem, sent, nil, refused
 	changed := (was == nil) != (problem == nil)
 	l.mu.Unlock()
 	if !changed {
@@ -186,6 +238,9 @@ func (l *StoreLease) settle(problem error) {
 // failed logs why the Lease cannot be renewed; an outage of the whole cluster only if
 // nothing else has logged that.
 func (l *StoreLease) failed(err error) {
+	l.mu.Lock()
+	l.failure = err
+	l.mu.Unlock()
 	if lasts, first := l.Cluster.outage(); !lasts || first {
 		l.say(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
 	}
@@ -270,12 +325,13 @@ func (l *StoreLease) fill(lease *coordinationv1.Lease) {
 // release gives the Lease up if this store holds it. What fails is left to its expiry.
 func (l *StoreLease) release(ctx context.Context) {
 	l.mu.Lock()
-	held := l.held
+	held := !l.sent.IsZero()
+	l.sent = time.Time{} // nothing is written from here on
 	l.mu.Unlock()
 	if !held {
 		return
 	}
-	ctx, done := context.WithTimeout(ctx, 2*time.Second)
+	ctx, done := context.WithTimeout(passFence(ctx), 2*time.Second)
 	defer done()
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})

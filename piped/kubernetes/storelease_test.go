@@ -20,7 +20,8 @@ import (
 // leaseEnv is a cluster in which Leases of one piped ID are held.
 type leaseEnv struct {
 	t       *testing.T
-	cluster *kubernetes.Cluster
+	cluster *kubernetes.Cluster // the agent's
+	free    *kubernetes.Cluster // the test's own, which has no Lease
 	pipedID string
 	now     func() time.Time
 	log     lockedLog
@@ -49,12 +50,22 @@ func newLeaseEnv(t *testing.T) *leaseEnv { return newLeaseEnvAt(t, time.Now) }
 // newLeaseEnvAt has the agent read the time by now.
 func newLeaseEnvAt(t *testing.T, now func() time.Time) *leaseEnv {
 	t.Helper()
-	access, err := kubernetes.NewCluster(kubernetes.ClusterConfig{Name: "prod", KubeConfigPath: clustertest.Shared(t).Kubeconfig(), Now: now})
-	if err != nil {
-		t.Fatal(err)
+	return newLeaseEnvOf(t, kubernetes.ClusterConfig{Now: now})
+}
+
+// newLeaseEnvOf has the agent reach the cluster as cfg says.
+func newLeaseEnvOf(t *testing.T, cfg kubernetes.ClusterConfig) *leaseEnv {
+	t.Helper()
+	connect := func(cfg kubernetes.ClusterConfig) *kubernetes.Cluster {
+		cfg.Name, cfg.KubeConfigPath = "prod", clustertest.Shared(t).Kubeconfig()
+		access, err := kubernetes.NewCluster(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(access.Close)
+		return access
 	}
-	t.Cleanup(access.Close)
-	e := &leaseEnv{t: t, cluster: access, pipedID: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."), now: now}
+	e := &leaseEnv{t: t, cluster: connect(cfg), free: connect(kubernetes.ClusterConfig{}), pipedID: strings.ReplaceAll(strings.ToLower(t.Name()), "/", "."), now: cfg.Now}
 	t.Cleanup(func() {
 		if err := e.leases().Delete(context.Background(), kubernetes.LeaseName(e.pipedID), metav1.DeleteOptions{}); err != nil {
 			t.Logf("the Lease stays: %v", err)
@@ -68,7 +79,7 @@ func (e *leaseEnv) leases() interface {
 	Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
 } {
-	return e.cluster.Typed().CoordinationV1().Leases(kubernetes.LeaseNamespace)
+	return e.free.Typed().CoordinationV1().Leases(kubernetes.LeaseNamespace)
 }
 
 // held makes the Lease one that a store renewed some time ago.
