@@ -38,6 +38,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 		return sources{}, err
 	}
 	live.clusters.lease = leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}
+	live.clusters.permit = st.Owned
 	live.clusters.store, live.clusters.wrap, live.repositories.observer = st, a.metrics.kubernetes.wrap, a.metrics.git
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{

@@ -65,9 +65,10 @@ type dialect interface {
 	// size returns how many bytes the database takes.
 	size(ctx context.Context, s *Store) (int64, error)
 
-	// notify tells other processes of t's changes when t commits; listen
-	// delivers what they tell to s until ctx ends.
-	notify(ctx context.Context, t *tx) error
+	// seal is t's last statement: it fails unless the database is still this agent's, and
+	// notifies other processes of t's changes when t commits. listen delivers such
+	// notifications to s until ctx ends.
+	seal(ctx context.Context, t *tx) error
 	listen(ctx context.Context, s *Store) error
 }
 
@@ -84,6 +85,11 @@ func dialectFor(dsn string) (dialect, error) {
 		config, err := pgx.ParseConfig(dsn)
 		if err != nil { // the error repeats the DSN
 			return nil, deploy.Errorf(deploy.Invalid, "store.dsn cannot be read: write postgres://<user>:<password>@<host>:<port>/<database>, special characters of the password percent-encoded")
+		}
+		// The server ends the connections of a machine that is gone within half a minute: its
+		// locks keep the next agent out for no longer.
+		for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
+			config.RuntimeParams[name] = value
 		}
 		return postgresDialect{config: config}, nil
 	default:
@@ -215,9 +221,9 @@ func (d sqliteDialect) size(context.Context, *Store) (int64, error) {
 	return total, nil
 }
 
-// notify has nobody to tell: another process that opens the same file is a
-// command of a moment, and the periodic scans see what it did.
-func (sqliteDialect) notify(context.Context, *tx) error { return nil }
+// seal does nothing: the database cannot be lost, and another process that opens the same
+// file is a command of a moment, whose changes the periodic scans see.
+func (sqliteDialect) seal(context.Context, *tx) error { return nil }
 
 func (sqliteDialect) listen(ctx context.Context, _ *Store) error {
 	<-ctx.Done()
@@ -352,7 +358,20 @@ type notification struct {
 	Changes []deploy.Change `json:"c"`
 }
 
-func (postgresDialect) notify(ctx context.Context, t *tx) error {
+// seal checks the fencing token in the statement that notifies, which costs no further round
+// trip to the server. It is the last one, so that the token's row is locked briefly.
+func (d postgresDialect) seal(ctx context.Context, t *tx) error {
+	suffix, token := "", []any(nil)
+	if t.token != "" {
+		suffix, token = fence, []any{t.token}
+	}
+	if t.token != "" && len(t.changes) == 0 {
+		n, err := t.exec(ctx, "SELECT 1"+suffix, token...)
+		if err == nil && n == 0 {
+			err = errFenced(d)
+		}
+		return err
+	}
 	changes := t.changes
 	for len(changes) > 0 {
 		n, size := 1, changeSize(changes[0])
@@ -364,8 +383,12 @@ func (postgresDialect) notify(ctx context.Context, t *tx) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec(ctx, "SELECT pg_notify('"+postgresChannel+"', ?)", string(payload)); err != nil {
+		sent, err := t.exec(ctx, "SELECT pg_notify('"+postgresChannel+"', ?)"+suffix, append([]any{string(payload)}, token...)...)
+		if err != nil {
 			return err
+		}
+		if sent == 0 {
+			return errFenced(d)
 		}
 		changes = changes[n:]
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/c785c783/piped/piped/deploy"
@@ -17,7 +18,12 @@ import (
 
 // hold is the right to be the only agent of a database.
 type hold interface {
-	// check returns an error while the right is lost.
+	// claim makes this agent the owner, once the schema is there.
+	claim(ctx context.Context) error
+	// token returns the fencing token that transactions of this agent find while it has the
+	// right; "" where the right cannot be lost.
+	token() string
+	// check returns an error while the right is known to be lost.
 	check() error
 	// watch returns nil when ctx ends, and an error when another agent has the right.
 	watch(ctx context.Context) error
@@ -77,6 +83,10 @@ func (d sqliteDialect) hold(_ context.Context, s *Store) (hold, error) {
 	return fileHold{file}, nil
 }
 
+func (fileHold) claim(context.Context) error { return nil }
+
+func (fileHold) token() string { return "" }
+
 func (fileHold) check() error { return nil }
 
 func (fileHold) watch(ctx context.Context) error {
@@ -87,17 +97,23 @@ func (fileHold) watch(ctx context.Context) error {
 func (h fileHold) release() error { return h.file.Close() }
 
 // sessionHold is an advisory lock of a connection of its own: the server releases it
-// when the connection ends.
+// when the connection ends. The agent may notice that some seconds later; until then its
+// transactions are kept out by the fencing token, which the next agent has changed.
 type sessionHold struct {
 	dialect postgresDialect
 	store   *Store
 	conn    *pgx.Conn // of watch, once that runs
 	lost    atomic.Bool
+	owner   atomic.Pointer[string] // the token; nil before claim
 }
 
 const (
 	holdEvery   = 2 * time.Second // between two checks of the connection
 	holdTimeout = 5 * time.Second // of one check, and of one attempt to connect again
+
+	// claimTimeout is longer than the server takes to end the connections of a machine that is
+	// gone.
+	claimTimeout = time.Minute
 
 	// holdClass is the first key of the lock; the second one is the schema's.
 	holdClass = 0x70697064
@@ -112,10 +128,6 @@ func (d postgresDialect) hold(ctx context.Context, s *Store) (hold, error) {
 func (h *sessionHold) connect(ctx context.Context) (err error) {
 	config := h.dialect.config.Copy()
 	config.RuntimeParams["application_name"] = "piped agent " + self()
-	// A machine that is gone gives up the lock within half a minute.
-	for name, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"} {
-		config.RuntimeParams[name] = value
-	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return h.dialect.openError("connect to", err)
@@ -130,6 +142,54 @@ func (h *sessionHold) connect(ctx context.Context) (err error) {
 	}
 	h.conn = conn
 	return nil
+}
+
+// claim stores a new token, on the connection that has the lock. It waits for transactions
+// of the agent before, which have found theirs and not ended yet.
+func (h *sessionHold) claim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	token := uuid.NewString()
+	_, err := h.conn.Exec(ctx, "INSERT INTO store_owner (position, token) VALUES (1, $1) ON CONFLICT (position) DO UPDATE SET token = excluded.token", token)
+	if err != nil {
+		return fmt.Errorf("become the owner of %s: %w", h.dialect.name(), err)
+	}
+	h.owner.Store(&token)
+	return nil
+}
+
+func (h *sessionHold) token() string {
+	if token := h.owner.Load(); token != nil {
+		return *token
+	}
+	return ""
+}
+
+// fence ends a statement of a transaction that finds nothing unless the agent is the owner
+// still. The next owner waits until the transaction has ended.
+const fence = " FROM store_owner WHERE token = ? FOR SHARE"
+
+// errFenced is the error of a transaction that found another token than its own.
+func errFenced(d dialect) error {
+	return deploy.Errorf(deploy.Unavailable, "write to %s: another agent has taken it over, or this one has connected again since", d.name())
+}
+
+// Owned returns an error unless the database is this agent's now. Nil where it cannot be
+// lost, and for a store that was not opened exclusively.
+func (s *Store) Owned(ctx context.Context) error {
+	if s.hold == nil || s.hold.token() == "" {
+		return nil
+	}
+	if err := s.hold.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	_, owned, err := one(ctx, s, scanNumber, "SELECT 1 FROM store_owner WHERE token = ?", s.hold.token())
+	if err == nil && !owned {
+		return errFenced(s.dialect)
+	}
+	return s.fail(err, "check that the database is this agent's")
 }
 
 // lockHolder describes the agent that has the lock.
@@ -196,9 +256,15 @@ func (h *sessionHold) regain(ctx context.Context) error {
 }
 
 func (h *sessionHold) reconnect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	limited, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
-	return h.connect(ctx)
+	if err := h.connect(limited); err != nil {
+		return err
+	}
+	if err := h.claim(ctx); err != nil {
+		return errors.Join(err, h.release())
+	}
+	return nil
 }
 
 func (h *sessionHold) release() error {

@@ -132,3 +132,110 @@ func TestLostConnection(t *testing.T) {
 		}
 	})
 }
+
+// TestFence: once another agent has the database, no transaction of the one before is
+// stored, whether or not that has noticed it, and be it that it began before. Such a
+// transaction that is about to be committed is waited for.
+func TestFence(t *testing.T) {
+	takenOver := func(t *testing.T) (dsn string, first *store.Store, takeOver func() *store.Store) {
+		t.Helper()
+		dsn = postgres.NewDSN(t)
+		first, err := openExclusive(t, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { first.Close() })
+		if err := first.Owned(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return dsn, first, func() *store.Store {
+			second, err := openExclusive(t, dsn)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			t.Cleanup(func() { second.Close() })
+			return second
+		}
+	}
+	name := func(text string) func(*deploy.AgentRecord) {
+		return func(a *deploy.AgentRecord) { a.Name = text }
+	}
+	mustBeFenced := func(t *testing.T, err error, by *store.Store, wants string) {
+		t.Helper()
+		if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "another agent has taken it over") {
+			t.Errorf("the agent before writes on: %v", err)
+		}
+		if got, err := by.Agent(t.Context()); err != nil || got.Name != wants {
+			t.Errorf("the database holds %q, %v, want %q", got.Name, err, wants)
+		}
+	}
+	t.Run("begun afterwards", func(t *testing.T) {
+		dsn, first, takeOver := takenOver(t)
+		if _, err := first.UpdateAgent(t.Context(), name("first")); err != nil {
+			t.Fatal(err)
+		}
+		cutHolder(t, dsn)
+		second := takeOver()
+		_, err := first.UpdateAgent(t.Context(), name("late"))
+		mustBeFenced(t, err, second, "first")
+		if err := first.Owned(t.Context()); !deploy.IsKind(err, deploy.Unavailable) {
+			t.Errorf("the agent before owns the database: %v", err)
+		}
+		if err := second.Owned(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := second.UpdateAgent(t.Context(), name("second")); err != nil {
+			t.Error(err)
+		}
+		put(t, storetest.Open(t, dsn, nil), "by a command")
+	})
+	t.Run("begun before", func(t *testing.T) {
+		dsn, first, takeOver := takenOver(t)
+		var second *store.Store
+		_, err := first.UpdateAgent(t.Context(), func(a *deploy.AgentRecord) {
+			if second == nil {
+				cutHolder(t, dsn)
+				second = takeOver()
+			}
+			a.Name = "late"
+		})
+		mustBeFenced(t, err, second, "")
+	})
+	t.Run("about to be committed", func(t *testing.T) {
+		dsn, _, takeOver := takenOver(t)
+		db := storetest.Raw(t, dsn)
+		sealed, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sealed.Rollback()
+		if _, err := sealed.Exec("SELECT 1 FROM store_owner FOR SHARE"); err != nil {
+			t.Fatal(err)
+		}
+		cutHolder(t, dsn)
+		second := make(chan *store.Store, 1)
+		go func() { second <- takeOver() }()
+		for limit := time.Now().Add(50 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			waiting := false
+			if ask(t, dsn, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+				AND application_name LIKE 'piped agent%'`, &waiting); waiting {
+				break
+			}
+			if time.Now().After(limit) {
+				t.Fatal("the next agent does not wait")
+			}
+		}
+		select {
+		case <-second:
+			t.Error("the next agent has the database before the transaction has ended")
+		default:
+		}
+		if err := sealed.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if s := <-second; s != nil && s.Owned(t.Context()) != nil {
+			t.Error("the next agent does not own the database")
+		}
+	})
+}

@@ -68,6 +68,7 @@ type tx struct {
 	sql     *sql.Tx
 	changes []deploy.Change
 	events  []deploy.Event
+	token   string   // the fencing token of the agent when t began; "" is not checked
 	missed  []string // statements to prepare once the connection is free
 	shared  bool     // with other writers, which must not end when this one's context does
 }
@@ -98,19 +99,23 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 }
 
 func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
+	token := ""
+	if s.hold != nil {
+		token = s.hold.token()
+	}
 	sqlTx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // does nothing after a commit
-	t := &tx{store: s, sql: sqlTx}
+	t := &tx{store: s, sql: sqlTx, token: token}
 	if err := fn(t); err != nil {
 		return err
 	}
 	if err := flushEvents(ctx, t); err != nil {
 		return err
 	}
-	if err := s.dialect.notify(ctx, t); err != nil {
+	if err := s.dialect.seal(ctx, t); err != nil {
 		return err
 	}
 	if err := sqlTx.Commit(); err != nil {

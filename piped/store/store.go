@@ -113,6 +113,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if s.schema, err = migrate(ctx, d, s.writer, o.Existing); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if s.hold != nil {
+		if err := s.hold.claim(ctx); err != nil {
+			return nil, errors.Join(s.fail(err, "take the database"), s.Close())
+		}
+	}
 	return s, nil
 }
 
