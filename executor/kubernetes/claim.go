@@ -12,8 +12,12 @@ import (
 // claim makes objects those of the application, unless another application has
 // claimed one.
 func (w *work) claim(ctx context.Context, refs []deploy.ObjectRef) error {
+	identity, err := w.cluster.Identity(ctx)
+	if err != nil {
+		return err
+	}
 	taken, err := w.Store.ClaimObjects(ctx, store.Claim{
-		ApplicationID: w.run.Application.ID, Cluster: w.cluster.Name(), DeploymentID: w.run.Deployment.ID, TakeOver: w.set.Spec.TakeOver,
+		ApplicationID: w.run.Application.ID, Cluster: identity, Provider: w.cluster.Name(), DeploymentID: w.run.Deployment.ID, TakeOver: w.set.Spec.TakeOver,
 	}, refs...)
 	if err != nil || len(taken) == 0 {
 		return err

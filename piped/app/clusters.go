@@ -37,6 +37,7 @@ type clusters struct {
 	store     *store.Store                // set before Run is called; nil: external rollouts are not recorded
 	lease     leaseSpec                   // set before plan is called: who this agent is to others
 	permit    func(context.Context) error // set before plan is called: whether clusters may be written to; may be nil
+	same      cluster.Identities          // finds providers that name one cluster
 	wake      func(applicationID string)  // set before Run is called: objects have changed, or how they can be seen
 
 	// wrap, set before plan is called, returns what sees the requests to a cluster.
@@ -118,7 +119,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
-		WrapTransport: c.wrap(spec.name), Permit: c.permit,
+		WrapTransport: c.wrap(spec.name), Permit: c.permit, Identities: &c.same,
 	})
 	if err != nil {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}

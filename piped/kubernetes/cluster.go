@@ -48,6 +48,9 @@ type ClusterConfig struct {
 	// request is not sent while it returns an error; stages wait.
 	Permit func(ctx context.Context) error
 
+	// Identities are shared by the clusters of an agent; nil: the cluster knows of no other.
+	Identities *Identities
+
 	// WrapTransport, when set, sees every request to the cluster.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
@@ -65,6 +68,7 @@ type Cluster struct {
 	discovery *discovery
 	contact   *contact
 	fence     *fence
+	identity  *identity
 	trials    *trials
 	retryFor  time.Duration
 	log       *slog.Logger
@@ -99,6 +103,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if err := c.connect(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)
 	}
+	c.identity = newIdentity(c, cmp.Or(cfg.Identities, &Identities{}))
 	return c, nil
 }
 
@@ -200,7 +205,10 @@ func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Close ends the idle connections. Calls still running are not disturbed; the
 // context they were made with ends them.
-func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+func (c *Cluster) Close() {
+	c.identity.forget()
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
+}
 
 // String returns the cluster's name and address.
 func (c *Cluster) String() string { return fmt.Sprintf("cluster %q (%s)", c.name, c.config.Host) }

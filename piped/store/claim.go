@@ -12,7 +12,8 @@ import (
 // Claim says who wants to write objects.
 type Claim struct {
 	ApplicationID string
-	Cluster       string
+	Cluster       string // identity of the cluster, the same for all platform providers that name it
+	Provider      string // the platform provider
 	DeploymentID  string
 	TakeOver      bool // also what another application has claimed
 }
@@ -28,18 +29,27 @@ type TakenObject struct {
 // sorted. The claim of an application counts while it is not deleted and has the
 // object in its inventory, or runs the deployment that made the claim. A claim ends
 // with DeleteInventory. NotFound if the application does not exist.
+//
+// The identity of a provider's cluster may change, because it was not known before or
+// because the provider names another cluster now: all claims of the provider move to it.
 func (s *Store) ClaimObjects(ctx context.Context, c Claim, refs ...deploy.ObjectRef) ([]TakenObject, error) {
 	missing, err := s.unclaimed(ctx, c, refs)
 	if err != nil || len(missing) == 0 {
 		return nil, s.fail(err, "read the claims of application "+c.ApplicationID)
 	}
 	var taken []TakenObject
-	err = s.write(ctx, func(t *tx) (err error) {
+	claim := func(t *tx) (err error) {
+		if err = t.moveClaims(ctx, c); err != nil {
+			return err
+		}
 		if taken, err = t.claim(ctx, c, missing); err == nil && len(taken) > 0 {
 			err = errTaken
 		}
 		return err
-	})
+	}
+	if err = s.write(ctx, claim); s.dialect.unique(err) {
+		err = s.write(ctx, claim) // another provider's claims were moved to the cluster at the same time
+	}
 	switch {
 	case errors.Is(err, errTaken):
 		return taken, nil
@@ -56,8 +66,8 @@ var errTaken = errors.New("objects are claimed by other applications")
 // and applied.
 func (s *Store) unclaimed(ctx context.Context, c Claim, refs []deploy.ObjectRef) ([]deploy.ObjectRef, error) {
 	known, err := all(ctx, s, scanRef, `SELECT c.api_group, c.kind, c.namespace, c.name FROM claims c JOIN inventory i ON i.application_id = c.application_id
-		AND i.cluster = c.cluster AND i.api_group = c.api_group AND i.kind = c.kind AND i.namespace = c.namespace AND i.name = c.name
-		WHERE c.application_id = ? AND c.cluster = ?`, c.ApplicationID, c.Cluster)
+		AND i.cluster = c.provider AND i.api_group = c.api_group AND i.kind = c.kind AND i.namespace = c.namespace AND i.name = c.name
+		WHERE c.application_id = ? AND c.provider = ? AND c.cluster = ?`, c.ApplicationID, c.Provider, c.Cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +90,31 @@ func scanRef(row scanner) (o deploy.ObjectRef, err error) {
 	return o, row.Scan(&o.Group, &o.Kind, &o.Namespace, &o.Name)
 }
 
+// moveClaims gives all claims of a provider the identity of its cluster. Those to objects
+// that another provider's application has claimed there end: the first claim counts.
+func (t *tx) moveClaims(ctx context.Context, c Claim) error {
+	if _, err := t.exec(ctx, `DELETE FROM claims WHERE provider = ? AND cluster <> ? AND EXISTS (SELECT 1 FROM claims o WHERE o.cluster = ?
+		AND o.api_group = claims.api_group AND o.kind = claims.kind AND o.namespace = claims.namespace AND o.name = claims.name)`,
+		c.Provider, c.Cluster, c.Cluster); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, "UPDATE claims SET cluster = ? WHERE provider = ? AND cluster <> ?", c.Cluster, c.Provider, c.Cluster)
+	return err
+}
+
 // claim writes the claims, and returns the objects of others.
 func (t *tx) claim(ctx context.Context, c Claim, refs []deploy.ObjectRef) (taken []TakenObject, err error) {
 	for _, o := range refs {
 		key := []any{c.Cluster, o.Group, o.Kind, o.Namespace, o.Name}
-		n, err := t.exec(ctx, `INSERT INTO claims (cluster, api_group, kind, namespace, name, application_id, deployment_id) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (cluster, api_group, kind, namespace, name) DO UPDATE SET application_id = excluded.application_id, deployment_id = excluded.deployment_id
+		n, err := t.exec(ctx, `INSERT INTO claims (cluster, api_group, kind, namespace, name, provider, application_id, deployment_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (cluster, api_group, kind, namespace, name)
+			DO UPDATE SET provider = excluded.provider, application_id = excluded.application_id, deployment_id = excluded.deployment_id
 			WHERE claims.application_id = excluded.application_id OR ? = TRUE OR NOT (
 				EXISTS (SELECT 1 FROM applications a WHERE a.id = claims.application_id AND a.deleted = FALSE) AND (
 				EXISTS (SELECT 1 FROM deployments d WHERE d.id = claims.deployment_id AND d.status IN ('RUNNING', 'ROLLING_BACK')) OR
-				EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = claims.application_id AND i.cluster = claims.cluster AND i.api_group = claims.api_group
+				EXISTS (SELECT 1 FROM inventory i WHERE i.application_id = claims.application_id AND i.cluster = claims.provider AND i.api_group = claims.api_group
 					AND i.kind = claims.kind AND i.namespace = claims.namespace AND i.name = claims.name)))`,
-			append(slices.Clone(key), c.ApplicationID, c.DeploymentID, c.TakeOver)...)
+			append(slices.Clone(key), c.Provider, c.ApplicationID, c.DeploymentID, c.TakeOver)...)
 		if err != nil {
 			return nil, err
 		}
@@ -107,9 +130,9 @@ func (t *tx) claim(ctx context.Context, c Claim, refs []deploy.ObjectRef) (taken
 	return taken, nil
 }
 
-// release ends the claim of an application to an object.
-func (t *tx) release(ctx context.Context, appID, cluster string, o deploy.ObjectRef) error {
-	_, err := t.exec(ctx, "DELETE FROM claims WHERE application_id = ? AND cluster = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
-		appID, cluster, o.Group, o.Kind, o.Namespace, o.Name)
+// release ends the claim of an application to an object of a provider's cluster.
+func (t *tx) release(ctx context.Context, appID, provider string, o deploy.ObjectRef) error {
+	_, err := t.exec(ctx, "DELETE FROM claims WHERE application_id = ? AND provider = ? AND api_group = ? AND kind = ? AND namespace = ? AND name = ?",
+		appID, provider, o.Group, o.Kind, o.Namespace, o.Name)
 	return err
 }

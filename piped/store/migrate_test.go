@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +60,45 @@ func TestEarlierSchemasAreMigrated(t *testing.T) {
 		}
 		if list, _, err := s.ListApplications(ctx, store.ApplicationQuery{}); err != nil || len(list) != 1 {
 			t.Errorf("list: %+v, %v", list, err)
+		}
+	})
+}
+
+// TestEarlierClaimsAreKept: what an application claimed when claims went by platform provider
+// stays its own when the identity of the provider's cluster is known.
+func TestEarlierClaimsAreKept(t *testing.T) {
+	engines(t, func(t *testing.T, dsn string) {
+		ctx := t.Context()
+		db, dialect := storetest.Raw(t, dsn), goose.DialectPostgres
+		if strings.HasPrefix(dsn, "sqlite://") {
+			dialect = goose.DialectSQLite3
+		}
+		p, err := goose.NewProvider(dialect, db, os.DirFS("migrations"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.UpTo(ctx, 25); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			`INSERT INTO applications (id, name, kind, repo_id, spec, sync_status, sync_state, created_at, updated_at) VALUES
+				('a', 'a', 'KUBERNETES', 'repo', '{"provider":"prod"}', 'SYNCED', '{}', 1, 2), ('b', 'b', 'KUBERNETES', 'repo', '{"provider":"prod"}', 'SYNCED', '{}', 1, 2)`,
+			`INSERT INTO claims (cluster, api_group, kind, namespace, name, application_id, deployment_id) VALUES ('prod', '', 'ConfigMap', 'shop', 'x', 'a', 'd')`,
+		} {
+			if _, err := db.ExecContext(ctx, statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := storetest.Open(t, dsn, nil)
+		x := deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "x"}
+		if err := s.PutInventory(ctx, deploy.InventoryItem{ApplicationID: "a", Cluster: "prod", Object: x, UID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, app := range []string{"b", "a"} {
+			taken, err := s.ClaimObjects(ctx, store.Claim{ApplicationID: app, Cluster: "uid", Provider: "prod", DeploymentID: "d-" + app}, x)
+			if err != nil || (len(taken) > 0) != (app == "b") {
+				t.Errorf("claim for %s: %v, %v", app, taken, err)
+			}
 		}
 	})
 }

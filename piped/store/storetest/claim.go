@@ -34,15 +34,15 @@ func testClaims(t *testing.T, e *env) {
 	a, b := e.putApp(t, "a"), e.putApp(t, "b")
 	e.create(t, "d1", a)
 	e.run(t, "d1")
-	byA := store.Claim{ApplicationID: a.ID, Cluster: "c", DeploymentID: "d1"}
-	byB := store.Claim{ApplicationID: b.ID, Cluster: "c", DeploymentID: "d2"}
+	byA := store.Claim{ApplicationID: a.ID, Cluster: "uid", Provider: "c", DeploymentID: "d1"}
+	byB := store.Claim{ApplicationID: b.ID, Cluster: "uid", Provider: "c", DeploymentID: "d2"}
 	x, y := configMap("x", "v1"), configMap("y", "v1")
 	e.claimed(t, byA, nil, x, x, y)
 	e.claimed(t, byA, nil, x, y)
 	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, configMap("z", "v1"), configMap("x", "v2"))
 	e.claimed(t, byA, nil, configMap("z", "v1")) // the refused claim took nothing
 	elsewhere := byB
-	elsewhere.Cluster = "other"
+	elsewhere.Cluster, elsewhere.Provider = "other", "elsewhere"
 	e.claimed(t, elsewhere, nil, x)
 
 	e.succeed(t, "d1")
@@ -59,12 +59,39 @@ func testClaims(t *testing.T, e *env) {
 	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
 	must(t, e.store.DeleteApplication(ctx, a.ID))
 	e.claimed(t, byB, nil, x)
-	_, err := e.store.ClaimObjects(ctx, store.Claim{ApplicationID: "nobody", Cluster: "c", DeploymentID: "d"}, configMap("free", "v1"))
+	_, err := e.store.ClaimObjects(ctx, store.Claim{ApplicationID: "nobody", Cluster: "uid", Provider: "c", DeploymentID: "d"}, configMap("free", "v1"))
 	wantKind(t, err, deploy.NotFound, "nobody")
 }
 
+// testClaimsOfOneCluster: an object of a cluster is of one application, whatever platform
+// providers name the cluster. What a provider's applications claimed before the cluster's
+// identity was known, or of another cluster that the provider named, goes with the provider.
+func testClaimsOfOneCluster(t *testing.T, e *env) {
+	a, b := e.putApp(t, "a"), e.putApp(t, "b")
+	claim := func(app deploy.Application, provider, cluster string) store.Claim {
+		return store.Claim{ApplicationID: app.ID, Cluster: cluster, Provider: provider, DeploymentID: "d-" + app.ID}
+	}
+	for _, app := range []deploy.Application{a, b} {
+		e.create(t, "d-"+app.ID, app)
+		e.run(t, "d-"+app.ID)
+	}
+	x, y, z := configMap("x", "v1"), configMap("y", "v1"), configMap("z", "v1")
+	e.claimed(t, claim(a, "inside", "uid"), nil, x)
+	e.claimed(t, claim(b, "outside", "uid"), []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x, y)
+	e.claimed(t, claim(b, "outside", "uid"), nil, y)
+	e.claimed(t, claim(a, "inside", "uid"), []store.TakenObject{{Object: y, ApplicationID: b.ID}}, y)
+
+	e.claimed(t, claim(a, "inside", "new uid"), nil, z) // x, too
+	e.claimed(t, claim(b, "third", "new uid"), []store.TakenObject{{Object: x, ApplicationID: a.ID}, {Object: z, ApplicationID: a.ID}}, x, z)
+	e.claimed(t, claim(b, "third", "address"), nil, x) // the cluster that it is was not known
+	e.claimed(t, claim(b, "third", "new uid"), []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
+	must(t, e.store.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: a.ID, Cluster: "inside", Object: z, UID: "1"}))
+	must(t, e.store.DeleteInventory(t.Context(), a.ID, "inside", z))
+	e.claimed(t, claim(b, "third", "new uid"), nil, z)
+}
+
 // testConcurrentClaims: of applications that claim the same objects at once, in any
-// order, one gets them all.
+// order and through different platform providers, one gets them all.
 func testConcurrentClaims(t *testing.T, e *env) {
 	const applications, objects = 4, 20
 	var claims sync.WaitGroup
@@ -79,7 +106,7 @@ func testConcurrentClaims(t *testing.T, e *env) {
 			refs = append(refs, configMap(fmt.Sprint((j*(2*i+1)+i)%objects), "v1"))
 		}
 		claims.Go(func() {
-			taken, err := e.store.ClaimObjects(t.Context(), store.Claim{ApplicationID: app.ID, Cluster: "c", DeploymentID: id}, refs...)
+			taken, err := e.store.ClaimObjects(t.Context(), store.Claim{ApplicationID: app.ID, Cluster: "uid", Provider: fmt.Sprint("c", i%2), DeploymentID: id}, refs...)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -59,7 +59,7 @@ func (e *env) fillApplication(t testing.TB, a deploy.Application) {
 	ctx, s := t.Context(), e.store
 	other := e.putApp(t, "other")
 	must(t, s.PutInventory(ctx, deploy.InventoryItem{ApplicationID: a.ID, Cluster: "c", Object: workload, UID: "u", DeploymentID: "d1"}))
-	_, err := s.ClaimObjects(ctx, store.Claim{ApplicationID: a.ID, Cluster: "c", DeploymentID: "d1"}, workload)
+	_, err := s.ClaimObjects(ctx, store.Claim{ApplicationID: a.ID, Cluster: "uid", Provider: "c", DeploymentID: "d1"}, workload)
 	must(t, err)
 	_, err = s.SavePropagation(ctx, deploy.Propagation{ApplicationID: a.ID, Cluster: "c", Workload: workload, Named: map[string]string{"/Secret/shop/tls": "1"},
 		NextAt: e.clock.now()})

@@ -130,6 +130,7 @@ func Run(t *testing.T, newDSN func(testing.TB) string) {
 		{"State", testState},
 		{"Inventory", testInventory},
 		{"Claims", testClaims},
+		{"ClaimsOfOneCluster", testClaimsOfOneCluster},
 		{"ConcurrentClaims", testConcurrentClaims},
 		{"LearnedMarks", testLearnedMarks},
 		{"Capabilities", testCapabilities},
