@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -68,6 +69,8 @@ type Loader struct {
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
 	// none.
 	CacheBytes int64
+	// Time bounds one rendering with all that it fetches; default 5 min.
+	Time time.Duration
 
 	cache   cache
 	flights flights[key, outcome]
@@ -154,7 +157,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 		return failed(err, false)
 	}
 	files = tree
-	r, err := l.render(ctx, files, at, cfg)
+	r, err := l.renderInTime(ctx, files, at, cfg)
 	if err == nil {
 		err = check(r.objects, at)
 	}

@@ -1,12 +1,14 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"path"
+	"time"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -26,6 +28,23 @@ type rendered struct {
 	capabilities string
 	// warnings are about files, each with its name.
 	warnings []string
+}
+
+// defaultTime bounds one rendering. What is fetched has bounds of its own, but those of
+// a file each add up.
+const defaultTime = 5 * time.Minute
+
+// renderInTime is render within the loader's time.
+func (l *Loader) renderInTime(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (rendered, error) {
+	limit := cmp.Or(l.Time, defaultTime)
+	limited, stop := context.WithTimeoutCause(ctx, limit, deploy.Errorf(deploy.Unavailable,
+		"%s: rendering it takes longer than %s, with the charts, bases and files that it fetches; try again, or split the application", at.ConfigPath(), limit))
+	defer stop()
+	r, err := l.render(limited, files, at, cfg)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(limited)
+	}
+	return r, err
 }
 
 // render makes the objects out of an application's files, in PipeCD's way to

@@ -43,17 +43,16 @@ type Limits struct {
 	Bytes          int64         // of these files
 	Objects        int           // in these files, and of the result
 	Output         int64         // bytes of the result as YAML
-	Time           time.Duration // of the second step; fetching has the limits of Remotes
+	Time           time.Duration // of the second step; the first one fetches, and ends with the caller's context
 	Fetched        int           // single remote files
 	Charts         int           // that are rendered
-	Rendering      time.Duration // of all charts and single remote files together, with downloads
 }
 
 // DefaultLimits are far beyond what an application consists of.
 func DefaultLimits() Limits {
 	return Limits{
 		Kustomizations: 1000, Files: 10_000, Bytes: 32 << 20, Objects: manifest.MaxObjects, Output: 32 << 20, Time: time.Minute,
-		Fetched: 100, Charts: 50, Rendering: 5 * time.Minute,
+		Fetched: 100, Charts: 50,
 	}
 }
 
@@ -107,7 +106,6 @@ var ErrSlow = errors.New("the build takes too long")
 // beyond its time; else it is that of ctx or the tree.
 func (b *Builder) Build(ctx context.Context, req Request) (Result, error) {
 	p := newPlan(ctx, b.remotes, b.limits, req)
-	defer func() { p.stop() }()
 	file, err := p.directory(p.mounts[0], path.Clean(req.Dir), "")
 	if err != nil {
 		return Result{Remote: p.remote}, err

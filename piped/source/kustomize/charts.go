@@ -3,7 +3,6 @@ package kustomize
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -236,16 +235,6 @@ func isBlank(data []byte) bool {
 	return true
 }
 
-// slow returns the context of all charts and single files of the build together, which
-// begins with the first.
-func (p *plan) slow() context.Context {
-	if p.rendering == nil {
-		p.rendering, p.stop = context.WithTimeoutCause(p.ctx, p.limits.Rendering,
-			deploy.Errorf(deploy.Unavailable, "the charts and remote files of the build take longer than %s; try again, or split the application", p.limits.Rendering))
-	}
-	return p.rendering
-}
-
 // render returns what a chart renders to as YAML, marked as Kustomize marks it: its
 // namespace transformer passes over such objects.
 func (p *plan) render(req helm.Request) ([]byte, error) {
@@ -255,7 +244,7 @@ func (p *plan) render(req helm.Request) ([]byte, error) {
 	if p.left.Charts--; p.left.Charts < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build has more than %d charts; split the application", p.limits.Charts)
 	}
-	result, err := p.request.Charts.Render(p.slow(), req)
+	result, err := p.request.Charts.Render(p.ctx, req)
 	p.remote = p.remote || result.Remote
 	if err != nil {
 		return nil, err

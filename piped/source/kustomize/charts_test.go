@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -107,14 +106,16 @@ func TestRemoteFiles(t *testing.T) {
 	}
 }
 
-// hanging are Remotes whose files never come.
+// hanging are Remotes whose files do not come before the caller's time is over.
 type hanging struct {
 	bases
+	over context.CancelCauseFunc
 	most int64 // that was asked for
 }
 
 func (h *hanging) File(ctx context.Context, _ string, limit int64) ([]byte, error) {
 	h.most = max(h.most, limit)
+	h.over(deploy.Errorf(deploy.Unavailable, "the time is over"))
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
@@ -127,12 +128,11 @@ func (chartThatReadsValues) Render(_ context.Context, req helm.Request) (helm.Re
 	return helm.Result{}, err
 }
 
-// TestRemoteFilesHaveBounds: all files together have the time of one build, whatever
-// names them, a file of values is no larger than one of the commit, and no message
-// shows the query of an address, which may hold a token.
+// TestRemoteFilesHaveBounds: a file ends with the caller's time, whatever names it, a
+// file of values is no larger than one of the commit, and no message shows the query of
+// an address, which may hold a token.
 func TestRemoteFilesHaveBounds(t *testing.T) {
 	limits := DefaultLimits()
-	limits.Rendering = time.Millisecond
 	const address = "https://host/values.yaml?token=swordfish"
 	for name, c := range map[string]struct {
 		text string
@@ -141,9 +141,10 @@ func TestRemoteFilesHaveBounds(t *testing.T) {
 		"values":    {"helmCharts: [{name: web, repo: \"https://charts.example.com\", valuesFile: \"" + address + "\"}]\n", maxValues},
 		"resources": {"resources: [\"" + address + "\"]\n", limits.Bytes},
 	} {
-		h := &hanging{}
-		_, err := New(h, limits).Build(t.Context(), withCharts(c.text, chartThatReadsValues{}))
-		if err == nil || !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "take longer than 1ms") || strings.Contains(err.Error(), "swordfish") {
+		ctx, over := context.WithCancelCause(t.Context())
+		h := &hanging{over: over}
+		_, err := New(h, limits).Build(ctx, withCharts(c.text, chartThatReadsValues{}))
+		if err == nil || !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "the time is over") || strings.Contains(err.Error(), "swordfish") {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if h.most == 0 || h.most > c.most {

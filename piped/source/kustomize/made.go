@@ -64,7 +64,7 @@ func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	if p.left.Fetched--; p.left.Fetched < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build names more than %d remote files; commit them", p.limits.Fetched)
 	}
-	data, err := p.remotes.File(p.slow(), address, min(limit, p.left.Bytes))
+	data, err := p.remotes.File(p.ctx, address, min(limit, p.left.Bytes))
 	p.left.Bytes -= int64(len(data))
 	return data, err
 }

@@ -49,9 +49,6 @@ type plan struct {
 	schema    bool                // one of them sets the OpenAPI schema
 	warnings  []string            // about those of the application's repository
 	request   Request
-
-	rendering context.Context // of charts and single remote files, since the first
-	stop      context.CancelFunc
 }
 
 // planned is a kustomization that the plan has read, or is reading.
@@ -65,7 +62,7 @@ type planned struct {
 
 func newPlan(ctx context.Context, remotes Remotes, limits Limits, req Request) *plan {
 	return &plan{
-		ctx: ctx, remotes: remotes, limits: limits, left: limits, request: req, stop: func() {},
+		ctx: ctx, remotes: remotes, limits: limits, left: limits, request: req,
 		mounts: []*mount{{at: "/", tree: req.Tree}}, rewritten: map[string][]byte{}, made: map[string]made{}, known: map[string]*planned{},
 	}
 }
