@@ -26,6 +26,8 @@ const keysText = `  secretManagement:
     config:
       privateKeyFile: %q
       publicKeyFile: %q
+  sops:
+    ageIdentityFile: %q
 `
 
 // startAgent writes the agent's configuration below dir, starts it and returns
@@ -36,7 +38,7 @@ func startAgent(ctx context.Context, bin, dir, kubeconfig, remote, keys string) 
 	var err error
 	a.Agent, err = agenttest.Start(ctx, agenttest.Options{
 		Binary: filepath.Join(bin, "piped"), Dir: dir, Remote: remote, Kubeconfig: kubeconfig, Interval: time.Second,
-		More: fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem")),
+		More: fmt.Sprintf(keysText, filepath.Join(keys, "example-only.private.pem"), filepath.Join(keys, "example-only.public.pem"), filepath.Join(keys, "example-only.age.txt")),
 	})
 	if err != nil {
 		return nil, err

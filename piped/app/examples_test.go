@@ -25,16 +25,12 @@ func TestExamplesAreDeployed(t *testing.T) {
 	cluster.InstallIstio(t)
 	ns, client := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
-	keys, err := filepath.Abs("../../examples/keys")
-	if err != nil {
-		t.Fatal(err)
-	}
 	agent := runReloading(t, spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir}, providers: map[string]string{"local": cluster.Kubeconfig()},
-		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+		more: exampleKeys(t),
 	}, time.Hour)
 	files, apps := exampleApps(t, ns)
-	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "script-run", "secret", "self-heal", "simple"} {
+	for _, app := range []string{"analysis", "approval", "bluegreen", "canary", "helm", "httproute", "istio", "kustomize", "multi", "script-run", "secret", "self-heal", "simple", "sops"} {
 		if !strings.Contains(fmt.Sprint(apps), app) {
 			t.Errorf("there is no application %s in %v", app, apps)
 		}
@@ -44,14 +40,27 @@ func TestExamplesAreDeployed(t *testing.T) {
 		agent.mustEnd(appID(app), commit, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
 	}
 
-	secret, err := client.CoreV1().Secrets(ns).Get(t.Context(), "secret", metav1.GetOptions{})
-	if err != nil || string(secret.Data["password"]) != "example-password" {
-		t.Errorf("the live Secret holds %q, %v", secret.Data["password"], err)
+	for name, want := range map[string]string{"secret": "example-password", "sops": "example-password-of-sops"} {
+		secret, err := client.CoreV1().Secrets(ns).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || string(secret.Data["password"]) != want {
+			t.Errorf("the live Secret %s holds %q, %v", name, secret.Data["password"], err)
+		}
 	}
 	config, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "secret", metav1.GetOptions{})
 	if err != nil || config.Data["settings.ini"] != files["secret/files/settings.ini"] {
 		t.Errorf("the live ConfigMap holds %q, %v", config.Data["settings.ini"], err)
 	}
+}
+
+// exampleKeys configures an agent with the keys of the examples' secrets.
+func exampleKeys(t *testing.T) string {
+	t.Helper()
+	keys, err := filepath.Abs("../../examples/keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n"+
+		"  sops: {ageIdentityFile: %[1]s/example-only.age.txt}\n", keys)
 }
 
 // exampleApps is examplesIn for examples/apps.

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -105,13 +104,9 @@ func installedInOneNamespace(t, parent *testing.T, cluster *clustertest.Cluster)
 // installSpec configures an agent that has the examples' keys.
 func installSpec(t *testing.T, repo *gittest.Repo) spec {
 	t.Helper()
-	keys, err := filepath.Abs("../../examples/keys")
-	if err != nil {
-		t.Fatal(err)
-	}
 	return spec{
 		dataDir: t.TempDir(), repositories: map[string]string{"apps": repo.Dir},
-		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+		more: exampleKeys(t),
 	}
 }
 

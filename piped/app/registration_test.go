@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,17 +115,13 @@ func TestWhatEncryptMakesIsDecrypted(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
-	keys, err := filepath.Abs("../../examples/keys")
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := os.ReadFile(filepath.Join(keys, "example-only.public.pem"))
+	public, err := os.ReadFile("../../examples/keys/example-only.public.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent := runAgent(t, settings{
 		dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig(),
-		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+		more: exampleKeys(t),
 	})
 	seal := func(plaintext string, inBase64 bool) string {
 		return call(t, agent.api.Encrypt, agent.ctx, &apiservice.EncryptRequest{PipedId: "test", Plaintext: plaintext, Base64Encoding: inBase64}).GetCiphertext()

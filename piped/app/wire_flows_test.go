@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -137,14 +136,10 @@ func TestFlowsOfPipectl(t *testing.T) {
 	ns, live := cluster.Namespace(t), cluster.Client(t)
 	repo := newRepo(t)
 	server := repo.HTTP(t, gittest.HTTPOptions{Push: true})
-	keys, err := filepath.Abs("../../examples/keys")
-	if err != nil {
-		t.Fatal(err)
-	}
 	first := repo.Push(t, "add web", withRule(ns))
 	p := peer{runAgent(t, settings{
 		dataDir: t.TempDir(), remote: server.URL, kubeconfig: cluster.Kubeconfig(),
-		more: fmt.Sprintf("  secretManagement: {type: KEY_PAIR, config: {privateKeyFile: %[1]s/example-only.private.pem, publicKeyFile: %[1]s/example-only.public.pem}}\n", keys),
+		more: exampleKeys(t),
 	})}
 	web := appID("web")
 	p.deployed(web, first)
