@@ -95,8 +95,8 @@ func (r *Remotes) Allow(hosts []string, auth func(remote string) (Auth, error)) 
 // the default branch when ref is "", and the commit's hash. The files may be read
 // for ten minutes and are as those of Repo.At.
 //
-// A commit or tag that is there already costs no network: a tag is taken to stay
-// where it was seen. A branch is asked for again after ten seconds. The kind of an
+// A commit or tag that is there already costs no network, and waits for no fetch of
+// another: a tag is taken to stay where it was seen. A branch is asked for again after ten seconds. The kind of an
 // error is Invalid when the host is not allowed or the remote has no such ref,
 // else as of Repo.Sync.
 func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, commit string, err error) {
@@ -108,15 +108,18 @@ func (r *Remotes) At(ctx context.Context, remote, ref string) (files fs.FS, comm
 	if err != nil {
 		return nil, "", err
 	}
-	m, err := r.enter(ctx, a)
-	if err != nil {
-		return nil, "", err
+	m := r.mirror(a)
+	h, known := m.known(ref)
+	if !known {
+		if m, err = r.enter(ctx, a); err != nil {
+			return nil, "", err
+		}
+		defer m.leave()
+		if h, err = m.find(ctx, ref, auth); err != nil {
+			return nil, "", err
+		}
 	}
-	defer m.leave()
-	h, err := m.find(ctx, ref, auth)
-	if err != nil {
-		return nil, "", err
-	}
+	_ = os.Chtimes(m.dir, time.Time{}, r.cfg.Now()) // for the sweep after a restart
 	c, err := m.objects.commit(h)
 	if err != nil {
 		return nil, "", deploy.Errorf(deploy.Internal, "read commit %s of %s: %w", h, a.text, err)
@@ -167,20 +170,26 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// enter returns the mirror of a remote for the caller alone, who leaves it.
-func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
+// mirror returns the mirror of a remote, which stays for the time that its files may be
+// read.
+func (r *Remotes) mirror(a address) *remoteMirror {
 	sum := sha256.Sum256([]byte(a.text))
 	name := hex.EncodeToString(sum[:16])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.mirrors[name]
+	if m == nil {
+		m = &remoteMirror{remotes: r, address: a, dir: filepath.Join(r.cfg.Dir, name+".git"), turn: make(chan struct{}, 1), seen: map[string]sighting{}}
+		r.mirrors[name] = m
+	}
+	m.used = r.cfg.Now()
+	return m
+}
+
+// enter returns the mirror of a remote for the caller alone, who leaves it.
+func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 	for {
-		r.mu.Lock()
-		m := r.mirrors[name]
-		if m == nil {
-			m = &remoteMirror{remotes: r, address: a, dir: filepath.Join(r.cfg.Dir, name+".git"), turn: make(chan struct{}, 1), seen: map[string]sighting{}}
-			r.mirrors[name] = m
-		}
-		now := r.cfg.Now()
-		m.used = now
-		r.mu.Unlock()
+		m := r.mirror(a)
 		select {
 		case m.turn <- struct{}{}:
 		case <-ctx.Done():
@@ -194,7 +203,6 @@ func (r *Remotes) enter(ctx context.Context, a address) (*remoteMirror, error) {
 			m.leave()
 			return nil, deploy.Errorf(deploy.Internal, "open the mirror of %s: %w", a.text, err)
 		}
-		_ = os.Chtimes(m.dir, time.Time{}, now) // for the sweep after a restart
 		return m, nil
 	}
 }
@@ -225,7 +233,9 @@ type remoteMirror struct {
 
 	turn    chan struct{} // holds the token of who has the turn
 	removed bool
-	objects *objects // nil until opened
+
+	mu      sync.Mutex // guards what follows; objects is changed only by who has the turn, too
+	objects *objects   // nil until opened
 	seen    map[string]sighting
 }
 
@@ -254,7 +264,9 @@ func (m *remoteMirror) open() error {
 			return err
 		}
 	}
+	m.mu.Lock()
 	m.objects = o
+	m.mu.Unlock()
 	return nil
 }
 
@@ -295,6 +307,11 @@ func (m *remoteMirror) find(ctx context.Context, ref string, auth Auth) (plumbin
 
 // known returns the commit of a ref that need not be asked for.
 func (m *remoteMirror) known(ref string) (plumbing.Hash, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.objects == nil {
+		return plumbing.ZeroHash, false
+	}
 	if plumbing.IsHash(ref) {
 		h := plumbing.NewHash(ref)
 		return h, m.objects.has(h)
@@ -313,7 +330,9 @@ func tagRef(tag string) plumbing.ReferenceName {
 // remember keeps where ref was.
 func (m *remoteMirror) remember(ref string, name plumbing.ReferenceName, h plumbing.Hash) error {
 	if !name.IsTag() {
+		m.mu.Lock()
 		m.seen[ref] = sighting{h, m.remotes.cfg.Now()}
+		m.mu.Unlock()
 		return nil
 	}
 	if err := m.objects.setRef(tagRef(name.String()), h); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -176,6 +177,38 @@ func TestRemotesAskOnlyWhenTheyMust(t *testing.T) {
 	version(t, r, server.URL, "v1")
 	version(t, r, server.URL, first)
 	asked("a tag and a commit after a restart", 0, 0)
+}
+
+// TestKnownReferencesWaitForNoFetch: what is there of a remote is given while the remote
+// does not answer another caller.
+func TestKnownReferencesWaitForNoFetch(t *testing.T) {
+	up := gittest.New(t)
+	tag(t, up, "v1", up.Push(t, "one", map[string]string{"dir/version": "one"}), false)
+	server := up.HTTP(t, gittest.HTTPOptions{})
+	r := openRemotes(t)
+	if got := version(t, r, server.URL, "v1"); got != "one" {
+		t.Fatalf("v1 is %q", got)
+	}
+	asked := make(chan struct{})
+	hang, once := gittest.Hang(), sync.Once{}
+	server.SetFault(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		once.Do(func() { close(asked) })
+		hang(w, req, next)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, _, err := r.At(ctx, server.URL, "v2")
+		ended <- err
+	}()
+	<-asked
+	if got := version(t, r, server.URL, "v1"); got != "one" {
+		t.Errorf("while v2 is asked for, v1 is %q", got)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the fetch of v2 ended with %v", err)
+	}
 }
 
 func TestRemotesFetchWithoutHistory(t *testing.T) {
