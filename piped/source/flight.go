@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"sync"
+
+	"github.com/c785c783/piped/piped/background"
 )
 
 // flights let concurrent callers of the same key share one piece of work. One of
@@ -26,12 +28,8 @@ type flight[V any] struct {
 func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (V, error) {
 	own := f.join(key)
 	defer f.leave(key, own)
-	select {
-	case <-own.done:
-		return own.value, own.err
-	case <-ctx.Done():
-		return *new(V), context.Cause(ctx)
-	case own.turn <- struct{}{}:
+	if err := own.board(ctx); err != nil {
+		return *new(V), err
 	}
 	defer func() { <-own.turn }()
 	select {
@@ -46,6 +44,23 @@ func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (
 	own.value, own.err = value, err
 	f.land(key, own)
 	return value, err
+}
+
+// board returns when it is the caller's turn, which that gives back; the work may be
+// done by then.
+func (own *flight[V]) board(ctx context.Context) error {
+	select {
+	case own.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	defer background.Wait(ctx, "another rendering of the same commit")()
+	select {
+	case own.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (f *flights[K, V]) join(key K) *flight[V] {

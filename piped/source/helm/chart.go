@@ -60,7 +60,9 @@ func (r *rendering) gitChart(ctx context.Context, remote, ref, name string) (*ch
 		return nil, deploy.Errorf(deploy.Invalid, "input.helmChart.path: %q leads out of the repository", name)
 	}
 	r.remote = true
+	resume := r.wait(ctx, "Git repository "+withoutSecrets(remote))
 	tree, commit, err := r.git.At(ctx, remote, ref)
+	resume()
 	if err != nil {
 		return nil, fmt.Errorf("get Helm chart %s at %s: %w", name, ref, err)
 	}

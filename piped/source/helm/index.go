@@ -71,7 +71,9 @@ func (r *rendering) readIndex(ctx context.Context, address string, how access) (
 	}
 	kept, _ := r.cache.get(address, "index.yaml")
 	etag, data, _ := bytes.Cut(kept, []byte("\n"))
+	resume := r.wait(ctx, "chart repository "+withoutSecrets(address))
 	now, err := r.remotes.client.ask(ctx, at, how, r.limits.Index, string(etag))
+	resume()
 	switch {
 	case err != nil:
 		return nil, err
@@ -125,7 +127,9 @@ func (r *rendering) download(ctx context.Context, address string, how access, ch
 	if err != nil {
 		return nil, err
 	}
+	resume := r.wait(ctx, "chart "+withoutSecrets(from))
 	data, err := r.remotes.client.get(ctx, from, how, r.limits.Archive)
+	resume()
 	if err != nil {
 		return nil, err
 	}

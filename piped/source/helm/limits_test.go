@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -111,6 +113,31 @@ func TestRenderingEndsWithItsCaller(t *testing.T) {
 		if _, err := r.Render(ctx, chartOf(`{{ range 1000000000000000 }}{{ end }}`)); !errors.Is(err, gone) {
 			t.Fatalf("got %v", err)
 		}
+	}
+}
+
+// TestSlowDownloadHoldsUpNoOther: charts are rendered while one waits for its server.
+func TestSlowDownloadHoldsUpNoOther(t *testing.T) {
+	asked, ended := make(chan struct{}), make(chan error, 1)
+	first := sync.OnceFunc(func() { close(asked) })
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		first()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	r := rendererOf(t, Config{Limits: Limits{Concurrent: 1}})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		_, err := r.Render(ctx, remoteChart(server.URL+"/charts", "web", "1.0.0"))
+		ended <- err
+	}()
+	<-asked
+	if _, err := r.Render(t.Context(), chartOf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the download ended with %v, want that its caller has gone", err)
 	}
 }
 

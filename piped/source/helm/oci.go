@@ -70,6 +70,7 @@ func (r *rendering) repositoryOf(reference string) (*remote.Repository, error) {
 
 // pull returns the chart behind a reference with a tag or digest.
 func (r *rendering) pull(ctx context.Context, reference string) ([]byte, error) {
+	defer r.wait(ctx, "chart "+ociScheme+reference)()
 	repo, err := r.repositoryOf(reference)
 	if err != nil {
 		return nil, err
@@ -108,6 +109,7 @@ func (r *rendering) pull(ctx context.Context, reference string) ([]byte, error) 
 
 // newest returns the highest version of a chart that satisfies a constraint.
 func (r *rendering) newest(ctx context.Context, name, want string) (string, error) {
+	defer r.wait(ctx, "chart "+ociScheme+name)()
 	repo, err := r.repositoryOf(name)
 	if err != nil {
 		return "", err

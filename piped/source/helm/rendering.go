@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -26,6 +27,17 @@ type rendering struct {
 	left    budget            // for the files of charts
 	indexes map[string][]byte // of chart repositories, by address
 	remote  bool              // something was fetched
+}
+
+// wait lets another chart be rendered while this one waits for what on names, until
+// resume is called.
+func (r *rendering) wait(ctx context.Context, on string) (resume func()) {
+	done := background.Wait(ctx, on)
+	<-r.slots
+	return func() {
+		done()
+		r.slots <- struct{}{} // what is rendered with the others ends in bounded time
+	}
 }
 
 func (r *rendering) run(ctx context.Context) (Result, error) {

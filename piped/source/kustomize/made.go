@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -64,7 +65,9 @@ func (p *plan) fetchFile(address string, limit int64) ([]byte, error) {
 	if p.left.Fetched--; p.left.Fetched < 0 {
 		return nil, deploy.Errorf(deploy.Invalid, "the build names more than %d remote files; commit them", p.limits.Fetched)
 	}
+	resume := background.Wait(p.ctx, "file "+withoutQuery(address))
 	data, err := p.remotes.File(p.ctx, address, min(limit, p.left.Bytes))
+	resume()
 	p.left.Bytes -= int64(len(data))
 	return data, err
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -168,7 +169,9 @@ func (p *plan) fetch(m *mount, ref remoteRef) (*mount, error) {
 	if m.depth == maxDepth {
 		return nil, deploy.Errorf(deploy.Invalid, "remote bases refer to remote bases more than %d deep", maxDepth)
 	}
+	resume := background.Wait(p.ctx, "Git repository "+redacted(ref.remote))
 	tree, commit, err := p.remotes.At(p.ctx, ref.remote, ref.ref)
+	resume()
 	if err != nil {
 		return nil, err
 	}
