@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
@@ -48,6 +49,8 @@ type Planner struct {
 	Config
 	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications with something to plan
 
+	jobs *background.Jobs[string, verdict] // by application ID: what is decided about a deployment
+
 	busy atomic.Int32 // workers that plan
 
 	mu      sync.Mutex
@@ -62,7 +65,7 @@ func New(c Config) *Planner {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
 	}
-	return &Planner{Config: c, waiting: map[string]bool{}}
+	return &Planner{Config: c, waiting: map[string]bool{}, jobs: background.New[string, verdict](background.Config{AtOnce: c.Workers})}
 }
 
 // Run plans until ctx ends, and returns when no planning is under way.
@@ -75,6 +78,7 @@ func (p *Planner) Run(ctx context.Context) error {
 	for range p.Workers {
 		workers.Go(func() { p.work(ctx) })
 	}
+	defer p.jobs.Close()
 	defer workers.Wait()
 	defer p.queue.ShutDown()
 

@@ -3,10 +3,12 @@ package planner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/store"
@@ -22,6 +24,7 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 	}
 	if len(pending) == 0 {
 		p.note(appID, false)
+		p.jobs.Forget(appID)
 	}
 	for i, d := range pending {
 		if active != nil { // its end wakes the planner again
@@ -30,7 +33,11 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 			}
 			continue
 		}
-		v, err := p.judge(ctx, d)
+		v, err := p.judgeInBackground(ctx, d)
+		var running *background.Running
+		if errors.As(err, &running) {
+			return p.holdWhile(ctx, d, running) // those after it wait, too
+		}
 		if err != nil {
 			return err
 		}
@@ -52,6 +59,22 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 		}
 	}
 	return nil
+}
+
+// judgeInBackground is judge while the worker plans for others, if it takes long: then
+// the error is a *background.Running, and its end enqueues the application again.
+func (p *Planner) judgeInBackground(ctx context.Context, d deploy.Deployment) (verdict, error) {
+	return p.jobs.Do(ctx, d.ApplicationID, d.ID, func() { p.queue.Add(d.ApplicationID) }, func(ctx context.Context) (verdict, error) {
+		return p.judge(ctx, d)
+	})
+}
+
+// holdWhile writes down what the rendering of a deployment's application waits for.
+func (p *Planner) holdWhile(ctx context.Context, d deploy.Deployment, running *background.Running) error {
+	if running.On == "" {
+		return nil
+	}
+	return p.hold(ctx, d, "Rendering the application takes long: "+running.Error())
 }
 
 // open returns the pending deployments of an application, the oldest first, and

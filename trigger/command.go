@@ -3,8 +3,10 @@ package trigger
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -14,15 +16,10 @@ import (
 // older commit is never deployed in place of a head that could not be read; in place
 // of one that is refused because it is too large, the last good one is.
 func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []deploy.Command, lookup error) {
-	failed := func(c string, err error) {
-		if err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict) { // a conflict: answered by an earlier pass
-			w.log.Error("cannot answer a sync command; trying again", "command", c, "error", err)
-		}
-	}
 	var rs []request
 	for _, c := range commands {
 		if c.Type == deploy.CommandDecideAdoption {
-			failed(c.ID, w.decideAdoption(ctx, head, c, lookup))
+			w.unanswered(ctx, c, w.decideAdoption(ctx, head, c, lookup))
 			continue
 		}
 		if (lookup != nil || w.paused) && c.Type == deploy.CommandChainSync {
@@ -35,10 +32,22 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 		case err == nil:
 			rs = append(rs, r)
 		}
-		failed(c.ID, err)
+		w.unanswered(ctx, c, err)
 	}
 	for i, err := range w.create(ctx, rs) {
-		failed(rs[i].CommandID, err)
+		w.unanswered(ctx, deploy.Command{ID: rs[i].CommandID}, err)
+	}
+}
+
+// unanswered logs why a command could not be answered, if it could not. One that waits
+// for something that takes long is answered in the pass that begins when that has ended.
+func (w *watcher) unanswered(ctx context.Context, c deploy.Command, err error) {
+	var running *background.Running
+	switch {
+	case errors.As(err, &running):
+		w.fill(func(in *inbox) { in.add(c) })
+	case err != nil && ctx.Err() == nil && !deploy.IsKind(err, deploy.Conflict): // a conflict: answered by an earlier pass
+		w.log.Error("cannot answer a sync command; trying again", "command", c.ID, "error", err)
 	}
 }
 
@@ -75,7 +84,7 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if refusal = forbidden(c, e); refusal != "" {
 		return r, refusal, nil
 	}
-	if refusal, err = w.unreviewed(ctx, commit, subject{app, e, provider}); refusal != "" || err != nil {
+	if refusal, err = w.unreviewed(ctx, commit, subject{app, e, provider}, c.ID); refusal != "" || err != nil {
 		return r, refusal, err
 	}
 	refused, err := w.headRefusal(ctx, app, app.Git, head.Hash)

@@ -55,7 +55,7 @@ func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 func (l *lab) restart(edit ...func(*lab, *Config)) {
 	l.t.Helper()
 	c := Config{
-		Store: l.store, Providers: []string{"local"}, Interval: 20 * time.Millisecond,
+		Store: l.store, Providers: []string{"local"}, Interval: 20 * time.Millisecond, Patience: 3 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: l.clock, NewID: l.newID,
 	}
 	for _, f := range edit {

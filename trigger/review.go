@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -19,36 +20,24 @@ const reviewEvery = 30 * time.Second
 
 // adoptionOf returns what a first deployment of an application from the commit would take
 // over, if a person has to permit that and has not permitted all of it; nil when there
-// is nothing of the kind. Silent is why it cannot be listed: its cluster does not
-// answer, or does not let the application look.
-func (w *watcher) adoptionOf(ctx context.Context, pass time.Time, head deploy.Commit, s subject, hashes []string) (a *deploy.Adoption, silent, err error) {
-	if !w.Review || s.app.LastSuccessful != nil {
-		return nil, nil, nil
+// is nothing of the kind.
+func (w *watcher) adoptionOf(ctx context.Context, head deploy.Commit, s subject, found lookup) (*deploy.Adoption, error) {
+	if len(found.foreign) == 0 {
+		return nil, nil
 	}
-	var objects []deploy.AdoptedObject
-	silent, err = w.question(ctx, pass, s, func() (err error) {
-		objects, err = w.Live.Foreign(ctx, s.provider, s.app, head.Hash)
-		return err
-	})
-	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
-		silent, err = err, nil
+	if known, ok, err := w.Store.Adoption(ctx, s.app.ID); err != nil || ok && known.Accepted && known.Covers(found.foreign) {
+		return nil, err
 	}
-	if silent != nil || err != nil || len(objects) == 0 {
-		return nil, silent, err
-	}
-	if known, ok, err := w.Store.Adoption(ctx, s.app.ID); err != nil || ok && known.Accepted && known.Covers(objects) {
-		return nil, nil, err
-	}
-	newest, _, err := w.repo.Git.Newest(ctx, head.Hash, hashes)
+	newest, _, err := w.repo.Git.Newest(ctx, head.Hash, found.hashes)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	a = &deploy.Adoption{ApplicationID: s.app.ID, Objects: objects, RunningCommit: newest.Hash}
-	if a.RunningCommit == "" && len(hashes) == 1 {
-		a.RunningCommit = hashes[0] // the branch has lost it
+	a := &deploy.Adoption{ApplicationID: s.app.ID, Objects: found.foreign, RunningCommit: newest.Hash}
+	if a.RunningCommit == "" && len(found.hashes) == 1 {
+		a.RunningCommit = found.hashes[0] // the branch has lost it
 	}
 	a.Token, err = tokenOf(*a)
-	return a, nil, err
+	return a, err
 }
 
 // tokenOf names the list of an adoption by its content.
@@ -112,11 +101,11 @@ func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited m
 
 // unreviewed says why a command may not deploy an application for the first time, ""
 // if it may: what it would take over has to be decided on before.
-func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subject) (refusal string, err error) {
+func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subject, commandID string) (refusal string, err error) {
 	if w.Live == nil {
 		return "", nil
 	}
-	a, silent, err := w.survey(ctx, commit, s)
+	a, silent, err := w.survey(ctx, commit, s, commandID)
 	switch {
 	case err != nil:
 		return "", err
@@ -129,16 +118,22 @@ func (w *watcher) unreviewed(ctx context.Context, commit deploy.Commit, s subjec
 	return awaitedNotice(*a), err
 }
 
-// survey is adoptionOf outside of a pass.
-func (w *watcher) survey(ctx context.Context, commit deploy.Commit, s subject) (a *deploy.Adoption, silent, err error) {
+// survey is adoptionOf for a command. The error is a *background.Running while it takes
+// long to find out; silent is why it cannot be found out now.
+func (w *watcher) survey(ctx context.Context, commit deploy.Commit, s subject, commandID string) (a *deploy.Adoption, silent, err error) {
 	if !w.Review || s.app.LastSuccessful != nil {
 		return nil, nil, nil
 	}
-	hashes, silent, err := w.ask(ctx, w.Now(), commit, s)
-	if silent != nil || err != nil {
-		return nil, silent, err
+	found, err := w.ask(ctx, w.Now(), commit, s, commandID)
+	var running *background.Running
+	if errors.As(found.silent, &running) {
+		return nil, nil, running
 	}
-	return w.adoptionOf(ctx, w.Now(), commit, s, hashes)
+	if found.silent != nil || err != nil {
+		return nil, found.silent, err
+	}
+	a, err = w.adoptionOf(ctx, commit, s, found)
+	return a, nil, err
 }
 
 // decideAdoption carries a decision out, unless what it was made on has changed since
@@ -184,7 +179,7 @@ func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deplo
 	if problem != nil {
 		return problem.Error(), nil
 	}
-	current, silent, err := w.survey(ctx, head, subject{app, e, provider})
+	current, silent, err := w.survey(ctx, head, subject{app, e, provider}, c.ID)
 	switch {
 	case err != nil:
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -108,7 +109,9 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 	var errs []error
 	for id, app := range apps {
 		notice := ""
-		if err := held[id]; err != nil {
+		if err := held[id]; working(err) {
+			continue
+		} else if err != nil {
 			notice = waiting + w.heldNotice(err)
 		} else if a, ok := awaited[id]; ok {
 			notice = waiting + awaitedNotice(a)
@@ -125,10 +128,21 @@ func (w *watcher) sayHeld(ctx context.Context, apps map[string]deploy.Applicatio
 	return errors.Join(errs...)
 }
 
+// working reports whether an application is held for no other reason than that its
+// rendering, which waits for nothing outside of the agent, has not ended: it soon does.
+func working(err error) bool {
+	var running *background.Running
+	return errors.As(err, &running) && running.On == ""
+}
+
 // heldNotice says why an application is held, when that is tried again, and what a
 // person can do.
 func (w *watcher) heldNotice(err error) string {
 	every := ", at least every " + strings.TrimSuffix(maxSilence.String(), "0s")
+	var running *background.Running
+	if errors.As(err, &running) {
+		return "its rendering takes long: " + err.Error() + ". It is deployed when that has come; no other application waits for it"
+	}
 	var unreadable *SourceError
 	if errors.As(err, &unreadable) {
 		return "it cannot be rendered now: " + err.Error() + ". It is tried again" + every + "; no other application waits for it"

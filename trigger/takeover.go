@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -36,14 +35,27 @@ func (e *SourceError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// maxLookups is how many applications are looked for in the clusters at a time.
+// maxLookups is how many applications of a provider are looked for at a time.
 const maxLookups = 16
+
+// lookupKey names what is looked for: an application, for the passes or for a command.
+type lookupKey struct{ applicationID, commandID string }
+
+// lookups are those under way, by platform provider.
+type lookups map[string]*background.Jobs[lookupKey, lookup]
+
+// lookup is what was found of an application in its cluster.
+type lookup struct {
+	hashes  []string               // the commits that its live objects name
+	foreign []deploy.AdoptedObject // only where a person permits first what is taken over
+	silent  error                  // why its cluster does not answer, or it cannot be rendered now
+}
 
 // looked is what looking for what runs came to, by application ID.
 type looked struct {
 	running map[string]deploy.Commit   // what is to be taken over
 	awaited map[string]deploy.Adoption // what a person has to permit first
-	held    map[string]error           // why its cluster could not be asked, or what a *SourceError says
+	held    map[string]error           // why its cluster could not be asked, or what a *SourceError or a *background.Running says
 	failed  map[string]error           // why it could not be found out otherwise
 }
 
@@ -55,59 +67,93 @@ type looked struct {
 // commit that the application was deployed from here: what a failed deployment
 // left behind is no state to return to. Applications whose cluster does not answer
 // are held, lest what runs be replaced unseen, and so is an application that cannot be
-// rendered now; what fails for another reason is tried again with the next pass.
+// rendered now, or whose rendering takes long: that goes on while the pass does, and its
+// end begins another pass. What fails for another reason is tried again with the next pass.
 func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) looked {
 	found := looked{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
 		return found
 	}
 	pass := w.Now()
-	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(maxLookups)
+	type answer struct {
+		subject
+		lookup
+		err error
+	}
+	var answers []*answer
+	var asking sync.WaitGroup
 	for _, s := range subjects {
-		byHand := s.entry.candidate.Config.Trigger.OnCommit.Disabled
-		if s.app.LastSuccessful != nil || byHand && !w.Review {
+		if s.app.LastSuccessful != nil || s.byHand() && !w.Review {
 			continue
 		}
-		g.Go(func() error {
-			hashes, silent, err := w.ask(ctx, pass, head, s)
-			var awaited *deploy.Adoption
-			if err == nil && silent == nil {
-				awaited, silent, err = w.adoptionOf(ctx, pass, head, s, hashes)
-			}
-			var commit deploy.Commit
-			if err == nil && silent == nil && awaited == nil && !byHand {
-				commit, err = w.taken(ctx, s.app, head, hashes)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case silent != nil:
-				found.held[s.app.ID] = silent
-			case err != nil:
-				found.failed[s.app.ID] = fmt.Errorf("find out what runs of it: %w", err)
-			case awaited != nil:
-				found.awaited[s.app.ID] = *awaited
-			case commit.Hash != "":
-				found.running[s.app.ID] = commit
-			}
-			return nil
-		})
+		a := &answer{subject: s}
+		answers = append(answers, a)
+		asking.Go(func() { a.lookup, a.err = w.ask(ctx, pass, head, s, "") })
 	}
-	_ = g.Wait() // what fails is in found: it ends no other lookup
+	asking.Wait()
+	for _, a := range answers {
+		var awaited *deploy.Adoption
+		var commit deploy.Commit
+		if a.err == nil && a.silent == nil {
+			awaited, a.err = w.adoptionOf(ctx, head, a.subject, a.lookup)
+		}
+		if a.err == nil && a.silent == nil && awaited == nil && !a.byHand() {
+			commit, a.err = w.taken(ctx, a.app, head, a.hashes)
+		}
+		switch {
+		case a.silent != nil:
+			found.held[a.app.ID] = a.silent
+		case a.err != nil:
+			found.failed[a.app.ID] = fmt.Errorf("find out what runs of it: %w", a.err)
+		case awaited != nil:
+			found.awaited[a.app.ID] = *awaited
+		case commit.Hash != "":
+			found.running[a.app.ID] = commit
+		}
+	}
 	return found
 }
 
-// ask returns the commits that an application's live objects name. Silent is why
-// its cluster does not answer, and then no other application asks it for a while, or
-// why the application cannot be rendered now.
-func (w *watcher) ask(ctx context.Context, pass time.Time, head deploy.Commit, s subject) (hashes []string, silent, err error) {
-	silent, err = w.question(ctx, pass, s, func() (err error) {
-		hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, head.Hash)
+// byHand reports whether commits to an application do not deploy it.
+func (s subject) byHand() bool { return s.entry.candidate.Config.Trigger.OnCommit.Disabled }
+
+// ask returns what is found of an application in its cluster. It is looked for in the
+// background, for a command or for the passes (""): while that takes long, silent is a
+// *background.Running, and its end begins another pass.
+func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit, s subject, commandID string) (lookup, error) {
+	found, err := w.lookups[s.provider].Do(ctx, lookupKey{s.app.ID, commandID}, commit.Hash, w.lookSoon, func(ctx context.Context) (lookup, error) {
+		return w.lookUp(ctx, pass, commit, s)
+	})
+	var running *background.Running
+	switch {
+	case errors.As(err, &running):
+		return lookup{silent: running}, nil
+	case deploy.IsKind(err, deploy.Unavailable) && ctx.Err() == nil: // it was cancelled, because too many take long
+		err = &SourceError{Err: err}
+		w.silent.begin(sourceRespondent(s.app.ID), err, pass, w.Now())
+		return lookup{silent: err}, nil
+	}
+	return found, err
+}
+
+// lookUp asks an application's cluster what runs of it and, where a person permits that
+// first, what it would take over.
+func (w *watcher) lookUp(ctx context.Context, pass time.Time, commit deploy.Commit, s subject) (found lookup, err error) {
+	found.silent, err = w.question(ctx, pass, s, func() (err error) {
+		found.hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, commit.Hash)
 		return err
 	})
-	return hashes, silent, err
+	if err != nil || found.silent != nil || !w.Review {
+		return found, err
+	}
+	found.silent, err = w.question(ctx, pass, s, func() (err error) {
+		found.foreign, err = w.Live.Foreign(ctx, s.provider, s.app, commit.Hash)
+		return err
+	})
+	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
+		found.silent, err = err, nil
+	}
+	return found, err
 }
 
 // question puts one question about an application to its provider's cluster, unless

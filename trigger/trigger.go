@@ -31,6 +31,7 @@ type Config struct {
 	Review       bool             // a person permits first what an application takes over
 	Signatures   Signatures       // nil: every commit counts
 	Interval     time.Duration    // between two looks at a repository's head
+	Patience     time.Duration    // how long a pass waits for what Live says of an application; default that of package background
 	Logger       *slog.Logger
 	Now          func() time.Time
 	NewID        func() string

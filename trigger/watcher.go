@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 )
@@ -38,6 +39,7 @@ type watcher struct {
 
 	signal chan struct{}
 	stale  atomic.Bool // an application or a deployment was written since the last pass
+	soon   atomic.Bool // a look follows in a moment
 	mu     sync.Mutex
 	inbox  inbox
 	// problem is why the last look failed, for who asks; nil after one that did not.
@@ -53,6 +55,7 @@ type watcher struct {
 	pinned   map[string]string    // by application ID: the commit kept as its last success
 	warned   map[string][]string  // by application ID: the warnings that were logged last
 	silent   silences             // clusters and sources whose applications are held
+	lookups  lookups              // by provider
 	reviewAt time.Time            // when to look again at what awaits a decision; zero: nothing does
 	refused  error                // why the head is not looked at, but the one before
 	unread   unreadHead           // the head that could not be read last
@@ -68,11 +71,31 @@ type inbox struct {
 	drifted  []string
 }
 
+func (in *inbox) add(commands ...deploy.Command) {
+	if in.commands == nil {
+		in.commands = map[string]deploy.Command{}
+	}
+	for _, c := range commands {
+		in.commands[c.ID] = c
+	}
+}
+
 func newWatcher(t *Trigger, r Repository) *watcher {
-	return &watcher{
+	w := &watcher{
 		Trigger: t, repo: r, log: t.Logger.With("repo", r.Config.RepoID), signal: make(chan struct{}, 1),
 		drifted: map[string]time.Time{}, pinned: map[string]string{}, warned: map[string][]string{},
-		silent: silences{by: map[respondent]silence{}},
+		silent: silences{by: map[respondent]silence{}}, lookups: lookups{},
+	}
+	for _, provider := range t.Providers {
+		w.lookups[provider] = background.New[lookupKey, lookup](background.Config{Patience: t.Patience, AtOnce: maxLookups})
+	}
+	return w
+}
+
+// close ends what goes on in the background.
+func (w *watcher) close() {
+	for _, l := range w.lookups {
+		l.Close()
 	}
 }
 
@@ -80,12 +103,7 @@ func newWatcher(t *Trigger, r Repository) *watcher {
 func (w *watcher) wake(commands []deploy.Command) {
 	w.hand(func(in *inbox) {
 		in.look = true
-		if in.commands == nil {
-			in.commands = map[string]deploy.Command{}
-		}
-		for _, c := range commands {
-			in.commands[c.ID] = c
-		}
+		in.add(commands...)
 	})
 }
 
@@ -95,6 +113,19 @@ func (w *watcher) reconsider() {
 	w.hand(func(in *inbox) { in.look, in.anew = true, true })
 }
 
+// lookDelay is how long the ends of lookups are gathered.
+const lookDelay = 300 * time.Millisecond
+
+// lookSoon is reconsider, once for all lookups that end within a moment.
+func (w *watcher) lookSoon() {
+	if w.soon.CompareAndSwap(false, true) {
+		time.AfterFunc(lookDelay, func() {
+			w.soon.Store(false)
+			w.reconsider()
+		})
+	}
+}
+
 // review makes the watcher see whether these drifted applications are to be
 // healed, and look when one is.
 func (w *watcher) review(ids []string) {
@@ -102,13 +133,18 @@ func (w *watcher) review(ids []string) {
 }
 
 func (w *watcher) hand(put func(*inbox)) {
-	w.mu.Lock()
-	put(&w.inbox)
-	w.mu.Unlock()
+	w.fill(put)
 	select {
 	case w.signal <- struct{}{}:
 	default:
 	}
+}
+
+// fill is hand for what the watcher takes the next time it looks.
+func (w *watcher) fill(put func(*inbox)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	put(&w.inbox)
 }
 
 func (w *watcher) take() inbox {
@@ -120,6 +156,7 @@ func (w *watcher) take() inbox {
 }
 
 func (w *watcher) run(ctx context.Context) {
+	defer w.close()
 	poll, heal := time.NewTimer(0), time.NewTimer(0)
 	heal.Stop()
 	defer poll.Stop()

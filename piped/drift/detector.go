@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/kubernetes"
@@ -21,7 +22,7 @@ import (
 // Defaults of Config.
 const (
 	defaultWorkers    = 16
-	defaultPatience   = 10 * time.Second
+	defaultPatience   = 10 * time.Second // both
 	defaultSweepEvery = 6 * time.Hour
 )
 
@@ -107,6 +108,9 @@ type Config struct {
 	// Patience is how long objects that cannot be judged leave an application in the
 	// state that it has; default 10 s. Then it is UNKNOWN.
 	Patience time.Duration
+	// GitPatience is how long a judgement waits for what Git declares to be rendered;
+	// default 10 s. Then it concludes without, and another one follows when that has ended.
+	GitPatience time.Duration
 	// SweepEvery is how often every object is compared although nothing was heard of
 	// it; default 6 h.
 	SweepEvery time.Duration
@@ -121,8 +125,9 @@ type Detector struct {
 	subjects map[string]*subject                      // by application ID
 	listed   time.Time                                // when all applications were read last; zero before the first time
 
-	marks marks
-	lanes *lanes
+	marks     marks
+	lanes     *lanes
+	questions *background.Jobs[gitKey, missed]
 }
 
 // New returns a Detector that has not started.
@@ -133,6 +138,9 @@ func New(c Config) *Detector {
 	if c.Patience == 0 {
 		c.Patience = defaultPatience
 	}
+	if c.GitPatience == 0 {
+		c.GitPatience = defaultPatience
+	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = defaultSweepEvery
 	}
@@ -140,6 +148,7 @@ func New(c Config) *Detector {
 		c.Observer = nobody{}
 	}
 	d := &Detector{Config: c, subjects: map[string]*subject{}}
+	d.questions = background.New[gitKey, missed](background.Config{Patience: c.GitPatience, AtOnce: c.Workers})
 	d.lanes = newLanes(max(1, c.Workers/4), func(id string) { d.later(id, 0) })
 	return d
 }
@@ -155,6 +164,7 @@ func (d *Detector) Run(ctx context.Context) error {
 	d.mu.Unlock()
 	var working sync.WaitGroup
 	defer d.saveMarks(context.WithoutCancel(ctx))
+	defer d.questions.Close()
 	defer working.Wait()
 	defer queue.ShutDown()
 	for range d.Workers {

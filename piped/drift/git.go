@@ -2,7 +2,10 @@ package drift
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -38,11 +41,11 @@ func (j *judgement) askGit(ctx context.Context) error {
 		return nil
 	}
 	if !j.git.known || j.git.deployed != deployed || j.git.head != head {
-		commits, differs, err := j.Git.Undeployed(ctx, j.desired(), deployed, head)
+		missed, err := j.missed(ctx, gitKey{j.id, false}, deployed, head)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		j.git = gitSide{deployed: deployed, head: head, commits: commits, differs: differs, known: true}
+		j.git = gitSide{deployed: deployed, head: head, commits: missed.commits, differs: missed.differs, known: true}
 		if err != nil {
 			j.git.problem, j.git.known = err.Error(), deploy.IsKind(err, deploy.Invalid)
 			j.unsettled = !j.git.known
@@ -69,6 +72,35 @@ func (j *judgement) askGit(ctx context.Context) error {
 	return nil
 }
 
+// missed are the commits that are not deployed.
+type missed struct {
+	commits []string
+	differs bool
+}
+
+// gitKey names a question to Git about an application: about the commit that was tried
+// last, or the one that is deployed.
+type gitKey struct {
+	applicationID string
+	tried         bool
+}
+
+// missed asks Git what of an application is missed between two commits. While that takes
+// long, because it is rendered, the error is a *background.Running, and its end has the
+// application judged again.
+func (j *judgement) missed(ctx context.Context, key gitKey, from, head string) (missed, error) {
+	app := j.desired()
+	answer, err := j.questions.Do(ctx, key, from+" "+head, func() { j.later(j.id, 0) }, func(ctx context.Context) (m missed, err error) {
+		m.commits, m.differs, err = j.Git.Undeployed(ctx, app, from, head)
+		return m, err
+	})
+	var running *background.Running
+	if errors.As(err, &running) {
+		err = fmt.Errorf("render commits %s and %s: %w", deploy.ShortHash(from), deploy.ShortHash(head), err)
+	}
+	return answer, err
+}
+
 // wasBehind reports whether the period that lasts tells of commits that are not
 // deployed. They have no names when the branch was rewritten.
 func (j *judgement) wasBehind() bool {
@@ -86,11 +118,11 @@ func (j *judgement) triedHead(ctx context.Context, head string) bool {
 		return true
 	}
 	if j.git.tried == nil || j.git.tried.commit != commit {
-		_, differs, err := j.Git.Undeployed(ctx, j.desired(), commit, head)
-		if err != nil {
-			return false // it is asked again
+		missed, err := j.missed(ctx, gitKey{j.id, true}, commit, head)
+		if err != nil { // it is asked again; while it takes long, nothing is healed that may have been tried
+			return errors.As(err, new(*background.Running))
 		}
-		j.git.tried = &tried{commit, !differs}
+		j.git.tried = &tried{commit, !missed.differs}
 	}
 	return j.git.tried.same
 }

@@ -1,10 +1,12 @@
 package drift_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -51,6 +53,45 @@ func TestACommitThatFailedIsNotHealed(t *testing.T) {
 		}
 		if app.Sync.LeftOver == c.healed {
 			t.Errorf("at %s it is left over: %v", c.head, app.Sync.LeftOver)
+		}
+	}
+}
+
+// TestSlowRenderingHoldsUpNoOther: while the chart of an application does not come, others
+// are compared, and so is what is live of it; the report says what is waited for. When it
+// has come, the application is judged again.
+func TestSlowRenderingHoldsUpNoOther(t *testing.T) {
+	l := newLab(t)
+	chart := make(chan struct{})
+	l.git = fakeGit{commits: []string{"c2"}, differs: true, slow: map[string]chan struct{}{"web": chart}}
+	l.detector = l.newDetector(func(c *drift.Config) { c.Workers, c.GitPatience, c.Patience = 1, 50*time.Millisecond, time.Nanosecond })
+	for _, app := range []string{"web", "db"} {
+		l.app(app)
+		l.deploy(app, "d-"+app, "c1", deploy.Success, object(app, nil))
+	}
+	l.evaluate("c2", "db")
+	l.pass(time.Second)
+	l.cluster().write("web", taken)
+	l.cluster().differ("web", greeting)
+	l.run()
+	l.await("db", "OUT_OF_SYNC 1 commit not deployed")
+	l.await("web", "OUT_OF_SYNC 1 difference: 1 changed")
+	want := "render commits c1 and c2: it waits for chart https://charts.example.com/nginx-1.2.3.tgz"
+	if r := l.judge("web"); !strings.Contains(r.Incomplete, want) {
+		t.Errorf("the report is incomplete because %q, want %q", r.Incomplete, want)
+	}
+	asked := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.git.asked
+	}
+	if n := asked(); n != 2 {
+		t.Errorf("Git was asked %d times, want once for each application", n)
+	}
+	close(chart)
+	for end := time.Now().Add(3 * time.Minute); len(l.judge("web").Undeployed) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("the commits that are not deployed are not reported")
 		}
 	}
 }

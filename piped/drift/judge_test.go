@@ -137,14 +137,16 @@ func TestEnds(t *testing.T) {
 }
 
 // evaluate moves the application's evaluated commit.
-func (l *lab) evaluate(commit string) {
+func (l *lab) evaluate(commit string, apps ...string) {
 	l.t.Helper()
-	a, err := l.store.Application(l.t.Context(), "web")
-	if err == nil {
-		err = l.store.SetEvaluatedCommit(l.t.Context(), commit, map[string]string{"web": a.EvaluatedCommit})
-	}
-	if err != nil {
-		l.t.Fatal(err)
+	for _, app := range append(apps, "web") {
+		a, err := l.store.Application(l.t.Context(), app)
+		if err == nil {
+			err = l.store.SetEvaluatedCommit(l.t.Context(), commit, map[string]string{app: a.EvaluatedCommit})
+		}
+		if err != nil {
+			l.t.Fatal(err)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/kubernetes"
@@ -59,6 +60,7 @@ type fakeGit struct {
 	differs bool
 	err     error
 	asked   int
+	slow    map[string]chan struct{} // by application: what it waits for
 }
 
 func newLab(t *testing.T) *lab {
@@ -70,11 +72,15 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) newDetector() *drift.Detector {
-	return drift.New(drift.Config{
+func (l *lab) newDetector(edit ...func(*drift.Config)) *drift.Detector {
+	c := drift.Config{
 		Store: l.store, Clusters: l, Git: l, Expected: l.expected, PipedID: "me", Logger: slog.New(slog.DiscardHandler), Now: l.now,
-		NewID: func() string { return fmt.Sprintf("period-%d", l.ids.Add(1)) },
-	})
+		NewID: func() string { return fmt.Sprintf("period-%d", l.ids.Add(1)) }, GitPatience: 3 * time.Minute,
+	}
+	for _, f := range edit {
+		f(&c)
+	}
+	return drift.New(c)
 }
 
 func (l *lab) now() time.Time { return begin.Add(time.Duration(l.clock.Load())) }
@@ -112,10 +118,21 @@ func (l *lab) Hold(provider string, _ deploy.Application) (drift.Comparer, func(
 }
 
 // Undeployed implements drift.Git.
-func (l *lab) Undeployed(context.Context, deploy.Application, string, string) ([]string, bool, error) {
+func (l *lab) Undeployed(ctx context.Context, app deploy.Application, _, _ string) ([]string, bool, error) {
+	l.mu.Lock()
+	slow := l.git.slow[app.ID]
+	l.git.asked++
+	l.mu.Unlock()
+	if slow != nil {
+		defer background.Wait(ctx, "chart https://charts.example.com/nginx-1.2.3.tgz")()
+		select {
+		case <-slow:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.git.asked++
 	return l.git.commits, l.git.differs, l.git.err
 }
 
