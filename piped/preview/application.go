@@ -28,11 +28,7 @@ const (
 // application returns what would become of an application; what goes wrong stands in
 // it and is told of no other.
 func (p *Previewer) application(ctx context.Context, a application) deploy.ApplicationPreview {
-	app := a.Application
-	out := deploy.ApplicationPreview{
-		ApplicationID: app.ID, Name: app.Name, Kind: app.Kind, Dir: app.Git.Dir, Labels: app.Labels,
-		HeadBranch: a.asked.HeadBranch, HeadCommit: a.asked.HeadCommit, Strategy: deploy.StrategyAuto, At: p.Now(),
-	}
+	out := p.describe(a)
 	err := a.Problem
 	switch {
 	case a.Removed:
@@ -44,6 +40,15 @@ func (p *Previewer) application(ctx context.Context, a application) deploy.Appli
 		out.Error = err.Error()
 	}
 	return out
+}
+
+// describe returns the preview of an application of which nothing is known yet.
+func (p *Previewer) describe(a application) deploy.ApplicationPreview {
+	app := a.Application
+	return deploy.ApplicationPreview{
+		ApplicationID: app.ID, Name: app.Name, Kind: app.Kind, Dir: app.Git.Dir, Labels: app.Labels,
+		HeadBranch: a.asked.HeadBranch, HeadCommit: a.asked.HeadCommit, Strategy: deploy.StrategyAuto, At: p.Now(),
+	}
 }
 
 // plan fills in how the application would be deployed, and what that changes.

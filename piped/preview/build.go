@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -82,16 +82,36 @@ func (p *Previewer) build(ctx context.Context, asked deploy.PlanPreviewRequest, 
 	if err != nil {
 		return nil, fmt.Errorf("find the applications that the change concerns: %w", err)
 	}
+	results := p.applications(ctx, application{asked: asked, merge: m, commander: commander}, affected)
+	return results, context.Cause(ctx)
+}
+
+// applications previews those that a change concerns, of which common says what they have
+// in common. One that waits for a server keeps no other from being rendered, and in the
+// last tenth of the time it is answered without it.
+func (p *Previewer) applications(ctx context.Context, common application, affected []deploy.AffectedApplication) []deploy.ApplicationPreview {
+	config := background.Config{AtOnce: atOnce}
+	if end, ok := ctx.Deadline(); ok {
+		config.Patience = max(1, time.Until(end)*9/10)
+	}
+	jobs := background.New[int, deploy.ApplicationPreview](config)
+	defer jobs.Close()
 	out := make([]deploy.ApplicationPreview, len(affected))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, a := range affected {
-		group.Go(func() error {
-			out[i] = p.application(groupCtx, application{AffectedApplication: a, asked: asked, merge: m, commander: commander})
-			return context.Cause(groupCtx)
+	var asked sync.WaitGroup
+	for i, affected := range affected {
+		one := common
+		one.AffectedApplication = affected
+		asked.Go(func() {
+			var err error
+			out[i], err = jobs.Do(ctx, i, "", nil, func(ctx context.Context) (deploy.ApplicationPreview, error) { return p.application(ctx, one), nil })
+			if err != nil {
+				out[i] = p.describe(one)
+				out[i].Error = "it could not be rendered in time: " + err.Error()
+			}
 		})
 	}
-	return out, group.Wait()
+	asked.Wait()
+	return out
 }
 
 // survive makes a panic on what the change holds an error of its application. It is
