@@ -34,7 +34,8 @@ const (
 )
 
 // Tables returns the tables of a version of the schema, each after those it refers to:
-// they may be filled in this order. They are read from an empty database in memory that
+// they may be filled in this order. What says which agent has the database is none of
+// them. They are read from an empty database in memory that
 // the migrations have made, so that no migration has to be repeated here, and tables of
 // others in a shared database are none. Invalid when this program does not know the
 // version.
@@ -67,7 +68,7 @@ func Tables(ctx context.Context, version int64) (_ []Table, err error) {
 func (s *Store) describe(ctx context.Context) ([]Table, error) {
 	var tables []Table
 	columns, err := all(ctx, s, scanColumn, `SELECT m.name, c.name, c.type FROM sqlite_master m JOIN pragma_table_info(m.name) c
-WHERE m.type = 'table' AND m.name NOT IN ('sqlite_sequence', 'goose_db_version') ORDER BY m.name, c.cid`)
+WHERE m.type = 'table' AND m.name NOT IN ('sqlite_sequence', 'goose_db_version', 'store_owner') ORDER BY m.name, c.cid`)
 	if err != nil {
 		return nil, err
 	}

@@ -6,4 +6,3 @@ CREATE TABLE store_owner (
     position BIGINT NOT NULL PRIMARY KEY,
     token    TEXT   NOT NULL
 );
-INSERT INTO store_owner (position, token) VALUES (1, '');
