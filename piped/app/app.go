@@ -226,7 +226,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 	})
 	a.parts.add("removal", remover.Run)
 	a.parts.add("retention", retention.New(retention.Config{
-		Store: st, Settings: live.Retention, Observer: a.metrics.retention, First: o.RemoveAfter,
+		Store: st, Settings: live.Retention, Metrics: a.metrics.retention, First: o.RemoveAfter,
 		Logger: o.Logger.With("component", "retention"), Now: o.Now,
 	}).Run)
 	return remover

@@ -94,7 +94,7 @@ func (f *webhookFigures) Delivered(webhook string, result web.Delivery) {
 }
 
 // retentionFigures are those of what is removed because it is old. They implement
-// retention.Observer.
+// retention.Metrics.
 type retentionFigures struct{ deployments prometheus.Counter }
 
 func newRetentionFigures(auto promauto.Factory) *retentionFigures {
@@ -102,5 +102,5 @@ func newRetentionFigures(auto promauto.Factory) *retentionFigures {
 		"Deployments that were removed because they ended longer ago than they are kept.").WithLabelValues()}
 }
 
-// Removed implements retention.Observer.
+// Removed implements retention.Metrics.
 func (f *retentionFigures) Removed(deployments int) { f.deployments.Add(float64(deployments)) }
