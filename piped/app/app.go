@@ -218,7 +218,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Look: live.follower.Look,
+		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Poll: live.follower.Look,
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
 	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
