@@ -80,7 +80,7 @@ func (f *callFigures) Called(method, code string, stream bool, took time.Duratio
 	}
 }
 
-// webhookFigures are those of webhooks. They implement web.Observer.
+// webhookFigures are those of webhooks. They implement web.DeliveryMetrics.
 type webhookFigures struct{ deliveries *prometheus.CounterVec }
 
 func newWebhookFigures(auto promauto.Factory) *webhookFigures {
@@ -88,7 +88,7 @@ func newWebhookFigures(auto promauto.Factory) *webhookFigures {
 		"Deliveries to webhooks, by what became of them: accepted, unproven, refused or busy.", "webhook", "result")}
 }
 
-// Delivered implements web.Observer.
+// Delivered implements web.DeliveryMetrics.
 func (f *webhookFigures) Delivered(webhook string, result web.Delivery) {
 	f.deliveries.WithLabelValues(webhook, string(result)).Inc()
 }
