@@ -280,7 +280,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
-		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Observer: a.metrics.calls,
+		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (f *gitFigures) Asked(op git.Operation, took time.Duration, err error) {
 	f.duration.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
-// callFigures are those of the control API. They implement control.Observer.
+// callFigures are those of the control API. They implement control.Metrics.
 type callFigures struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -72,7 +72,7 @@ func newCallFigures(auto promauto.Factory) *callFigures {
 	}
 }
 
-// Called implements control.Observer.
+// Called implements control.Metrics.
 func (f *callFigures) Called(method, code string, stream bool, took time.Duration) {
 	f.requests.WithLabelValues(method, code).Inc()
 	if !stream {

@@ -67,7 +67,7 @@ func start(t tester, config string) (p *process, api string) {
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it may have ended
 	go p.read(stderr)
-	return p, p.await("control API is served")["address"].(string)
+	return p, p.await("serving the control API")["address"].(string)
 }
 
 func (p *process) read(stderr io.Reader) {
