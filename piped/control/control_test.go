@@ -88,7 +88,7 @@ func TestRequestsOfControlService(t *testing.T) {
 		if c.Type != deploy.CommandSync || c.Strategy != deploy.StrategyQuickSync || c.Commit != hash || back.Commit != hash || c.Metadata[deploy.MetaRollbackTo] != "done" {
 			t.Errorf("rollback %s stored %+v", name, c)
 		}
-		if !c.GoesBack() || c.Reason != req.Reason || c.WaitForRunning != req.WaitForRunning {
+		if !c.IsRollback() || c.Reason != req.Reason || c.WaitForRunning != req.WaitForRunning {
 			t.Errorf("rollback %s stored %+v", name, c)
 		}
 		if len(back.Open) != 1 || back.Open[0].Id != "runs" || back.Open[0].Status != modelv1.DeploymentStatus_DEPLOYMENT_RUNNING {

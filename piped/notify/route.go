@@ -26,7 +26,7 @@ func (r Route) Matches(n Notice) bool {
 	return group != "" && !r.ignores(n) &&
 		(len(r.Events) == 0 || slices.Contains(r.Events, kind)) &&
 		(len(r.Groups) == 0 || slices.Contains(r.Groups, group)) &&
-		(!kind.Own() || len(r.Events)+len(r.Groups) > 0) &&
+		(!kind.IsExtension() || len(r.Events)+len(r.Groups) > 0) &&
 		r.matchesApplication(n)
 }
 

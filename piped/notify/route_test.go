@@ -71,7 +71,7 @@ func TestRoutedOnce(t *testing.T) {
 func TestGroupsFollowTheNumbers(t *testing.T) {
 	got := map[deploy.EventGroup][]deploy.EventType{}
 	for _, kind := range deploy.EventTypes() {
-		if kind.Own() {
+		if kind.IsExtension() {
 			got["own"] = append(got["own"], kind)
 		}
 		got[kind.Group()] = append(got[kind.Group()], kind)
