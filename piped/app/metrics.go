@@ -46,7 +46,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	drift       *driftFigures
+	drift       *driftMetrics
 	store       *storeFigures
 	git         *gitFigures
 	kubernetes  *kubernetesFigures
@@ -71,7 +71,7 @@ func newMetrics(log *slog.Logger) *metrics {
 	rollouts := newRolloutFigures(auto)
 	return &metrics{
 		registry: registry, log: log,
-		drift: newDriftFigures(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
+		drift: newDriftMetrics(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
 		calls: newCallFigures(auto), webhooks: newWebhookFigures(auto), analyses: newAnalysisFigures(auto),
 		deployments: newDeploymentFigures(auto), rollouts: rollouts, told: newNotificationFigures(auto), retention: newRetentionFigures(auto),
 	}
