@@ -19,7 +19,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// section is a section of README.md.
+// section returns a section of README.md.
 func section(t *testing.T, title string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
@@ -34,7 +34,7 @@ func section(t *testing.T, title string) string {
 	return body
 }
 
-// commands are the commands below cmd that do something.
+// commands returns the runnable commands below cmd.
 func commands(cmd *cobra.Command) []string {
 	var out []string
 	for _, c := range cmd.Commands() {
@@ -49,7 +49,8 @@ func commands(cmd *cobra.Command) []string {
 	return out
 }
 
-// README.md's table holds every command, and no other.
+// TestReadmeHasEveryCommand: the table in README.md contains exactly the existing
+// commands.
 func TestReadmeHasEveryCommand(t *testing.T) {
 	root := newRoot(build.Info{})
 	root.InitDefaultCompletionCmd()
@@ -67,7 +68,7 @@ func TestReadmeHasEveryCommand(t *testing.T) {
 	}
 }
 
-// A flag that README.md names is one of some command.
+// TestReadmeNamesFlagsThatThereAre: every flag in README.md exists.
 func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
 	flags := map[string]bool{"help": true}
 	var collect func(*cobra.Command)
@@ -91,7 +92,7 @@ func TestReadmeNamesFlagsThatThereAre(t *testing.T) {
 	}
 }
 
-// The methods that README.md calls by hand are there.
+// TestReadmeCallsMethodsThatThereAre: the API methods called in README.md exist.
 func TestReadmeCallsMethodsThatThereAre(t *testing.T) {
 	services := map[string]grpc.ServiceDesc{"S": apiservice.APIService_ServiceDesc, "C": controlv1.ControlService_ServiceDesc}
 	text, calls := section(t, "The API in ten lines"), 0
@@ -112,7 +113,7 @@ func TestReadmeCallsMethodsThatThereAre(t *testing.T) {
 	}
 }
 
-// The exit codes of README.md are those of the program.
+// TestReadmeHasTheExitCodes: the exit codes in README.md are those of the program.
 func TestReadmeHasTheExitCodes(t *testing.T) {
 	var got []string
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| `).FindAllStringSubmatch(section(t, "pipectl"), -1) {
@@ -127,7 +128,8 @@ func TestReadmeHasTheExitCodes(t *testing.T) {
 	}
 }
 
-// The configuration file of README.md can be read, and has every key.
+// TestReadmeHasEverySetting: the configuration file in README.md is valid and contains
+// every key.
 func TestReadmeHasEverySetting(t *testing.T) {
 	_, rest, _ := strings.Cut(section(t, "pipectl"), "```yaml\n")
 	text, _, _ := strings.Cut(rest, "```")
