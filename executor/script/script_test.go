@@ -245,7 +245,7 @@ func TestSecondIntent(t *testing.T) {
 	for range cap(results) {
 		result := <-results
 		byStatus[result.Status]++
-		if result.Status != deploy.StageSuccess && !strings.Contains(result.Reason, "another run of the stage has set scriptIntent") {
+		if result.Status != deploy.StageSuccess && !strings.Contains(result.Reason, "another run of the stage changed scriptIntent") {
 			t.Errorf("a second run ended as %+v", result)
 		}
 	}
