@@ -254,12 +254,12 @@ func toldOnce(t *testing.T, st *store.Store) *metrics {
 // labels and types, and no other.
 func TestReadmeHasEveryMetric(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(piped_[^`]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(readme), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(piped_[^`]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(page), -1) {
 		told[row[1]+" "+row[2]] = true
 	}
 	families, err := toldOnce(t, storetest.New(t, nil)).registry.Gather()
@@ -282,7 +282,7 @@ func TestReadmeHasEveryMetric(t *testing.T) {
 		have[name+" "+strings.ToLower(f.GetType().String())] = true
 	}
 	if diff := cmp.Diff(have, told); diff != "" {
-		t.Errorf("(-the agent's +README.md's):\n%s", diff)
+		t.Errorf("(-the agent's +docs'):\n%s", diff)
 	}
 }
 

@@ -30,7 +30,7 @@ application and for all of them together:
              the median
 
 Cancelled deployments are counted and enter no other figure. A dash is for what was
-not measured. README.md has the definitions in full. --output csv writes a line for each
+not measured. docs/reference/metrics.md has the definitions in full. --output csv writes a line for each
 application, with durations in seconds, and one without ID for all of them.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {

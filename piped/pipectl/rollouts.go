@@ -33,7 +33,7 @@ node was found, until its last container had started, and until it was ready, in
 seconds as clusters tell times; a dash is for what was not measured.
 
 --output csv and --output jsonl write all that match, or as many as --limit says, one
-line for each as it comes; README.md lists their columns.`,
+line for each as it comes; docs/concepts/rollouts.md lists their columns.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err

@@ -217,7 +217,7 @@ func (r *Receiver) judge(resp *http.Response, text []byte) error {
 	case code == http.StatusTooManyRequests || code >= 500 || limited(answer.Error.Errors):
 		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "BigQuery answers %d: %s", code, said(answer.Error.Message, resp)), retryAfter(resp, r.cfg.Now()))
 	case code == http.StatusNotFound:
-		return deploy.Errorf(deploy.Denied, "there is no table %s: make it with the columns that the README lists, or correct rolloutExport.bigquery", r.Name())
+		return deploy.Errorf(deploy.Denied, "there is no table %s: make it with the columns that docs/concepts/rollouts.md lists, or correct rolloutExport.bigquery", r.Name())
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s: give the account the role BigQuery Data Editor on the table", code, said(answer.Error.Message, resp))
 	}
@@ -230,7 +230,7 @@ func refusedRow(answer response) error {
 	for _, e := range answer.InsertErrors {
 		for _, p := range e.Errors {
 			if p.Reason == "invalid" {
-				return deploy.Errorf(deploy.Denied, "the table does not take the row: %s: give it the columns that the README lists", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
+				return deploy.Errorf(deploy.Denied, "the table does not take the row: %s: give it the columns that docs/concepts/rollouts.md lists", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
 			}
 		}
 	}

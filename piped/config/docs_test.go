@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/config/schema"
 )
 
-// reference is what README's configuration reference says of one file. Keys are
+// reference is what docs/reference says of one file. Keys are
 // written as schema.Keys does, with what a type opens standing behind no value.
 type reference struct {
 	defaults map[string]string // by documented key: what its row says of the default
@@ -30,9 +30,13 @@ type reference struct {
 // applications.
 func readReference(t *testing.T) (agent, application *reference) {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, page := range []string{"reference/agent.md", "reference/application.md", "reference/stages.md", "pipecd-differences.md"} {
+		content, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, content...)
 	}
 	agent, application = &reference{defaults: map[string]string{}}, &reference{defaults: map[string]string{}}
 	var current *reference
@@ -51,6 +55,7 @@ func readReference(t *testing.T) (agent, application *reference) {
 			current = map[string]*reference{
 				"Configuration of the agent (`kind: Piped`)":          agent,
 				"Configuration of an application (`app.pipecd.yaml`)": application,
+				"Stages":          application,
 				"Keys of our own": agent,
 			}[section]
 		case line == "Of an application:":
@@ -145,8 +150,8 @@ func TestReferenceOfTheAgent(t *testing.T) {
 	for i, example := range r.examples {
 		text := document(example, KindPiped, "")
 		r.examples[i] = text
-		if _, _, err := ParsePiped("README.md", []byte(text)); err != nil {
-			t.Errorf("an example of README.md does not parse:\n%s\n%v", text, err)
+		if _, _, err := ParsePiped("docs", []byte(text)); err != nil {
+			t.Errorf("an example of docs does not parse:\n%s\n%v", text, err)
 		}
 	}
 	compareExamples(t, r, spec)
@@ -160,25 +165,25 @@ func TestReferenceOfApplications(t *testing.T) {
 	for i, example := range r.examples {
 		text := document(example, KindKubernetesApp, "name: example")
 		r.examples[i] = text
-		_, d, err := readApplication("README.md", []byte(text)) // what later versions run is shown too
+		_, d, err := readApplication("docs", []byte(text)) // what later versions run is shown too
 		if err == nil {
 			err = d.Err()
 		}
 		if err != nil {
-			t.Errorf("an example of README.md does not parse:\n%s\n%v", text, err)
+			t.Errorf("an example of docs does not parse:\n%s\n%v", text, err)
 		}
-		if _, err := ParseApplication("README.md", []byte(text)); err == nil {
+		if _, err := ParseApplication("docs", []byte(text)); err == nil {
 			supported++
 		}
 	}
 	if supported < 6 {
-		t.Errorf("only %d examples of README.md are for this version", supported)
+		t.Errorf("only %d examples of docs are for this version", supported)
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(StageOptions())), slices.Sorted(slices.Values(r.stages))); diff != "" {
-		t.Errorf("stages with a section in README.md (-want +got):\n%s", diff)
+		t.Errorf("stages with a section in docs (-want +got):\n%s", diff)
 	}
 	for _, option := range r.unsaid {
-		t.Errorf("README.md does not say the type, the default and the meaning of %s", option)
+		t.Errorf("docs does not say the type, the default and the meaning of %s", option)
 	}
 	compareExamples(t, r, spec)
 }
@@ -196,15 +201,15 @@ func compare(t *testing.T, r *reference, spec schema.Schema) {
 				strings.HasPrefix(k, simple(key)+"<")
 		}
 		if !documented {
-			t.Errorf("README.md has no row for %s", simple(key))
+			t.Errorf("docs has no row for %s", simple(key))
 		}
 		if value, ok := defaults[key]; ok && value != false && !strings.Contains(r.defaults[simple(key)], fmt.Sprint(value)) {
-			t.Errorf("README.md: the default of %s is %v, the row says %q", simple(key), value, r.defaults[simple(key)])
+			t.Errorf("docs: the default of %s is %v, the row says %q", simple(key), value, r.defaults[simple(key)])
 		}
 	}
 	for key := range r.defaults {
 		if !known[key] {
-			t.Errorf("README.md has a row for %s, which is no key", key)
+			t.Errorf("docs has a row for %s, which is no key", key)
 		}
 	}
 	for _, key := range r.marked {
@@ -213,7 +218,7 @@ func compare(t *testing.T, r *reference, spec schema.Schema) {
 			return own == general || strings.HasPrefix(general, own+".") || strings.HasPrefix(general, own+"[") || strings.HasPrefix(own, general+".") ||
 				strings.HasSuffix(general, ".readyThreshold")
 		}) {
-			t.Errorf("README.md marks %s as our own, and its table of those has it not", key)
+			t.Errorf("docs marks %s as our own, and its table of those has it not", key)
 		}
 	}
 	for _, own := range r.own {
@@ -221,7 +226,7 @@ func compare(t *testing.T, r *reference, spec schema.Schema) {
 			general := regexp.MustCompile(`<\w+>`).ReplaceAllString(key, "")
 			return general == own || strings.HasPrefix(general, own)
 		}) {
-			t.Errorf("README.md has %s among our own keys, and does not mark it", own)
+			t.Errorf("docs has %s among our own keys, and does not mark it", own)
 		}
 	}
 }
@@ -244,7 +249,7 @@ func compareExamples(t *testing.T, r *reference, spec schema.Schema) {
 	for _, key := range schema.Keys(spec) {
 		name := key[strings.LastIndex(key, ".")+1:]
 		if !shown[simple(key)] && !shown[key] && !strings.Contains(all, "# or "+name+":") {
-			t.Errorf("no example of README.md has %s", key)
+			t.Errorf("no example of docs has %s", key)
 		}
 	}
 }
