@@ -25,8 +25,8 @@ func newApplicationDrift(t *tool) *cobra.Command {
 Ctrl-C.
 
 The exit code is 0 whether it differs or not. With --exit-code it is 0 if it does
-not differ, 7 if it does, and 1 if that cannot be told now, because a deployment is
-under way, the configuration is invalid or a cluster does not answer.`,
+not differ, 7 if it does, and 1 if that is unknown now, because a deployment is
+running, the configuration is invalid or a cluster does not answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return watchDrift(cmd, t, req.ApplicationId)
@@ -51,7 +51,7 @@ under way, the configuration is invalid or a cluster does not answer.`,
 	flags.BoolVar(&req.Diff, "diff", false, "Show the differences of each object from Git to live, as they are now.")
 	flags.BoolVar(&req.Refresh, "refresh", false, "Compare with the cluster now instead of showing the last report.")
 	flags.BoolVar(&watch, "watch", false, "Show a line for each change until Ctrl-C.")
-	flags.BoolVar(&exit, "exit-code", false, "End with 7 if the application differs from Git, and with 1 if that cannot be told.")
+	flags.BoolVar(&exit, "exit-code", false, "End with 7 if the application differs from Git, and with 1 if that is unknown.")
 	for _, other := range []string{"diff", "refresh", "exit-code"} {
 		cmd.MarkFlagsMutuallyExclusive("watch", other)
 	}

@@ -18,7 +18,7 @@ func newFigures(t *tool) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "figures",
-		Short: "Show how well changes are delivered: how often, how fast, how often in vain, and how long until that is mended.",
+		Short: "Show delivery figures: deployment frequency, lead time, change failure rate, time to restore.",
 		Long: `Show delivery figures of the deployments that ended in a range of time, for each
 application and for all of them together:
 
@@ -30,8 +30,10 @@ application and for all of them together:
              the median
 
 Cancelled deployments are counted and enter no other figure. A dash is for what was
-not measured. docs/reference/metrics.md has the definitions in full. --output csv writes a line for each
-application, with durations in seconds, and one without ID for all of them.`,
+not measured. docs/reference/metrics.md has the definitions in full.
+
+--output csv writes a line for each application, with durations in seconds, and one
+without ID for all of them.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err

@@ -22,6 +22,8 @@ func newDeploymentLogs(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Show the logs of a deployment's stages, with --follow until it has ended.",
+		Long: `Show the logs of a deployment's stages. With --follow, show them as they are
+written until the deployment has ended, also over broken connections.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on {
 				return followLogs(cmd, t, req)

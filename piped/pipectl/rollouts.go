@@ -24,13 +24,13 @@ func newApplicationRollouts(t *tool) *cobra.Command {
 	var kind, since, until string
 	cmd := &cobra.Command{
 		Use:   "rollouts",
-		Short: "Show rollouts of workloads, newest first, also those that others than the agent caused, and scalings.",
-		Long: `Show rollouts of workloads, those that others than the agent caused too, and scalings,
-the last that started first.
+		Short: "Show rollouts and scalings of workloads, also those that others caused, newest first.",
+		Long: `Show rollouts and scalings of workloads, also those that others than the agent
+caused, the last that started first.
 
 SCHEDULE, PULL and READY are how long the slowest new pod took from its creation until a
 node was found, until its last container had started, and until it was ready, in whole
-seconds as clusters tell times; a dash is for what was not measured.
+seconds, as clusters report times. A dash is for what was not measured.
 
 --output csv and --output jsonl write all that match, or as many as --limit says, one
 line for each as it comes; docs/concepts/rollouts.md lists their columns.`,

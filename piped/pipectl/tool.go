@@ -26,7 +26,7 @@ func (t *tool) register(flags *pflag.FlagSet) {
 	t.conn.register(flags)
 	t.logs.register(flags)
 	flags.StringVarP(&t.output, "output", "o", "",
-		"How answers are written. PipeCD's own commands answer in json unless told otherwise, the others in tables. (table|json|yaml) [PIPECTL_OUTPUT]")
+		"The output format. PipeCD's own commands print json by default, the others tables. (table|json|yaml) [PIPECTL_OUTPUT]")
 }
 
 // dial connects to the agent and replaces names in the command's flags by IDs. The

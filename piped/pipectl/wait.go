@@ -37,7 +37,7 @@ type wait struct {
 }
 
 func (w *wait) register(flags *pflag.FlagSet, timeout time.Duration) {
-	flags.DurationVar(&w.interval, "check-interval", 15*time.Second, "The longest time between two looks.")
+	flags.DurationVar(&w.interval, "check-interval", 15*time.Second, "The longest time between two checks.")
 	flags.DurationVar(&w.timeout, "timeout", timeout, "The longest time to wait.")
 }
 
