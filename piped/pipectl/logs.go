@@ -31,7 +31,7 @@ written until the deployment has ended, also over broken connections.`,
 			if req.StageId != "" {
 				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or leave --stage-id away")
 			}
-			return showLogs(cmd, t, req.DeploymentId)
+			return showLogs(cmd, t, &req.DeploymentId)
 		},
 	}
 	flags := cmd.Flags()
@@ -41,16 +41,17 @@ written until the deployment has ended, also over broken connections.`,
 	return required(cmd, "deployment-id")
 }
 
-// showLogs shows what has been written so far.
-func showLogs(cmd *cobra.Command, t *tool, id string) error {
+// showLogs shows what has been written so far of the deployment that id has once the
+// flags are resolved.
+func showLogs(cmd *cobra.Command, t *tool, id *string) error {
 	var stages names
 	return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListStageLogsResponse, error) {
-		resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: id})
+		resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: *id})
 		if err != nil {
 			return nil, unknownDeployment(failed("failed to list stage logs", err))
 		}
 		if t.output == formatTable {
-			stages = namesFor(ctx, c, id)
+			stages = namesFor(ctx, c, *id)
 		}
 		return resp, nil
 	}, func(p *printer, resp *apiservice.ListStageLogsResponse) error {
