@@ -19,9 +19,9 @@ import (
 
 const manyApplications = 1000
 
-// BenchmarkManyApplications is the time from the commit of 1,000 deployments,
-// all of one Git commit, until all are planned. Each loads what is to run and
-// what runs, and takes the pipeline because its image changed.
+// BenchmarkManyApplications measures the time from 1,000 deployments of one commit
+// until all are planned. Each plan loads the target and the running state, and is a
+// pipeline because the image changed.
 func BenchmarkManyApplications(b *testing.B) {
 	up := gittest.New(b)
 	commits := []string{up.Push(b, "before", manyFiles("v1")), up.Push(b, "after", manyFiles("v2"))}
@@ -46,13 +46,13 @@ func BenchmarkManyApplications(b *testing.B) {
 			Deciders: map[string]Decider{deploy.KindKubernetes: kubernetes.Decider{}}})
 		ctx, stop := context.WithCancel(b.Context())
 		ended := make(chan error, 1)
-		look := time.NewTicker(10 * time.Millisecond)
+		rescan := time.NewTicker(10 * time.Millisecond)
 		go func() { ended <- p.Run(ctx) }()
 
 		b.StartTimer()
 		createMany(b, s, "after", commits[1])
 		for pending := 1; pending > 0; {
-			<-look.C
+			<-rescan.C
 			ds, _, err := s.ListDeployments(b.Context(), store.DeploymentQuery{Statuses: []deploy.Status{deploy.Pending}, Limit: 1})
 			if err != nil {
 				b.Fatal(err)
@@ -61,7 +61,7 @@ func BenchmarkManyApplications(b *testing.B) {
 		}
 		b.StopTimer()
 
-		look.Stop()
+		rescan.Stop()
 		stop()
 		if err := <-ended; err != nil {
 			b.Fatal(err)
@@ -113,7 +113,7 @@ func manyApps() []deploy.Application {
 	return out
 }
 
-// createMany makes a deployment of a commit for every application.
+// createMany creates a deployment of a commit for every application.
 func createMany(b *testing.B, s *store.Store, prefix, commit string) {
 	ns := make([]store.NewDeployment, manyApplications)
 	for i := range ns {
@@ -131,7 +131,7 @@ func createMany(b *testing.B, s *store.Store, prefix, commit string) {
 	}
 }
 
-// succeedMany brings them to SUCCESS.
+// succeedMany moves all deployments to SUCCESS.
 func succeedMany(b *testing.B, s *store.Store, prefix string) {
 	for i := range manyApplications {
 		for _, move := range []func(*deploy.Deployment) error{

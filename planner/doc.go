@@ -1,21 +1,19 @@
-// Package planner owns the first half of the Pending phase: it decides the
-// stages of a PENDING deployment and moves it to PLANNED.
+// Package planner owns the first half of the Pending phase: it decides the stages of a
+// PENDING deployment and moves it to PLANNED.
 //
-//	planner.go   the component: what wakes it, and its workers
-//	turn.go      which deployment of an application goes, and what the others wait for
-//	overtake.go  what becomes of a held one when a later one has gone before it
-//	plan.go      from a deployment to its plan, or to its end without one
-//	tenancy.go   what the agent's configuration permits the application
+//	planner.go    the component: its triggers and workers
+//	next.go       selects the next deployment of an application, and holds the others
+//	supersede.go  cancels held deployments that a later one has superseded
+//	plan.go       plans one deployment, or fails it
+//	tenancy.go    checks the tenancy rules of the agent's configuration
 //
-// A deployment is planned when its application has none that is planned,
-// running or rolling back, the oldest first; one that is held by its deployment
-// chain or by a sync window of its commit stays PENDING, says in its status
-// reason what it waits for, and holds up no other. When another commit has
-// succeeded meanwhile, it is cancelled: it would bring back what was before. What
-// cannot be planned because of the commit itself (its configuration or manifests)
-// ends in FAILURE with the reason; what cannot be planned now is tried again.
+// The oldest pending deployment of an application is planned when none is planned,
+// running or rolling back. A deployment held by its chain or by a sync window of its
+// commit stays PENDING. Its status reason says what it waits for, and it does not block
+// others. When a later deployment of another commit succeeds meanwhile, the held one is
+// cancelled, since it would deploy an outdated state. Errors in the commit itself (its
+// configuration or manifests) end the deployment in FAILURE; other errors are retried.
 //
-// How an application of one platform is deployed is the business of a Decider,
-// one per application kind (see planner/kubernetes). The planner writes nothing
-// to any cluster.
+// A Decider, one per application kind (see planner/kubernetes), decides how an
+// application is deployed. The planner writes to no cluster.
 package planner

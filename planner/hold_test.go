@@ -15,7 +15,7 @@ import (
 // office opens from 08:00 to 10:00 every day.
 const office = "  syncWindows: [{kind: allow, schedule: 0 8 * * *, duration: 2h}]\n"
 
-// TestSyncWindow: who is held by a sync window, and what it says. Every test
+// TestSyncWindow: deployments held by a sync window, with their reasons. Every test
 // begins on a Saturday at midnight.
 func TestSyncWindow(t *testing.T) {
 	override := func(n *store.NewDeployment) { n.Deployment.Trigger.OverrideWindows = true }
@@ -38,17 +38,17 @@ func TestSyncWindow(t *testing.T) {
 		{"but not where it is denied as well", firm, nil,
 			"Held: a sync window (0 0 * * * for 3h0m0s, UTC) denies deployments: next opens at 2000-01-01 03:00 UTC; syncs by hand are held as well, unless with --override-sync-windows"},
 		{"unless it overrides windows", firm, []func(*store.NewDeployment){override}, ""},
-		{"whoever overrides them", office, []func(*store.NewDeployment){byGit, override}, ""},
+		{"an override", office, []func(*store.NewDeployment){byGit, override}, ""},
 		{"inside of a window", "  syncWindows: [{kind: allow, schedule: 0 0 * * *, duration: 1h}]\n", []func(*store.NewDeployment){byGit}, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.spec["web"] = c.spec
-				l.start()
-				l.create("d", "web", time.Now(), c.with...)
+			inBubble(t, func(t *testing.T, e *env) {
+				e.spec["web"] = c.spec
+				e.start()
+				e.create("d", "web", time.Now(), c.with...)
 				synctest.Wait()
-				d := l.get("d")
+				d := e.get("d")
 				want := deploy.Planned
 				if c.hold != "" {
 					want = deploy.Pending
@@ -61,74 +61,74 @@ func TestSyncWindow(t *testing.T) {
 	}
 }
 
-// TestWindowOpens: a held deployment is planned at the very moment at which its
-// window opens, also after a restart, and its reason is written once.
+// TestWindowOpens: a held deployment is planned at the moment its window opens, also
+// after a restart, and its reason is written once.
 func TestWindowOpens(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.spec["web"], l.scan = office, 365*24*time.Hour // no scan helps
-		l.start()
-		l.create("d", "web", time.Now(), byGit)
-		l.wait(4 * time.Hour)
-		if d := l.get("d"); d.Revision != 2 {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.spec["web"], e.scan = office, 365*24*time.Hour // no scan helps
+		e.start()
+		e.create("d", "web", time.Now(), byGit)
+		e.wait(4 * time.Hour)
+		if d := e.get("d"); d.Revision != 2 {
 			t.Errorf("revision %d: the reason is written once, and nothing else", d.Revision)
 		}
-		l.shutdown()
-		l.start()
-		l.wait(4*time.Hour - time.Millisecond)
-		if d := l.get("d"); d.Status != deploy.Pending || d.Revision != 2 {
+		e.shutdown()
+		e.start()
+		e.wait(4*time.Hour - time.Millisecond)
+		if d := e.get("d"); d.Status != deploy.Pending || d.Revision != 2 {
 			t.Fatalf("a moment before it is %s, revision %d", d.Status, d.Revision)
 		}
-		l.wait(time.Millisecond)
-		if d := l.get("d"); d.Status != deploy.Planned {
+		e.wait(time.Millisecond)
+		if d := e.get("d"); d.Status != deploy.Planned {
 			t.Errorf("at 08:00 it is %s because %q", d.Status, d.StatusReason)
 		}
 	})
 }
 
-// TestClockJumpOpensWindow: a clock that is set is noticed by the next scan.
+// TestClockJumpOpensWindow: the next scan detects a changed clock.
 func TestClockJumpOpensWindow(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.spec["web"] = office
-		l.start()
-		l.create("d", "web", time.Now(), byGit)
+	inBubble(t, func(t *testing.T, e *env) {
+		e.spec["web"] = office
+		e.start()
+		e.create("d", "web", time.Now(), byGit)
 		synctest.Wait()
-		l.ahead.Store(int64(9 * time.Hour))
-		l.wait(29 * time.Second)
-		if d := l.get("d"); d.Status != deploy.Pending {
+		e.ahead.Store(int64(9 * time.Hour))
+		e.wait(29 * time.Second)
+		if d := e.get("d"); d.Status != deploy.Pending {
 			t.Errorf("before the scan it is %s", d.Status)
 		}
-		l.wait(time.Second)
-		if d := l.get("d"); d.Status != deploy.Planned {
+		e.wait(time.Second)
+		if d := e.get("d"); d.Status != deploy.Planned {
 			t.Errorf("after the scan it is %s because %q", d.Status, d.StatusReason)
 		}
 	})
 }
 
-// TestHeldHoldsUpNoOther: the oldest that may go goes, and the others say what
-// they wait for.
+// TestHeldHoldsUpNoOther: the oldest deployment that may proceed is planned, and the
+// others get a reason.
 func TestHeldHoldsUpNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.spec["web"] = office
-		l.create("old", "web", time.Now(), byGit)
-		l.create("new", "web", time.Now().Add(time.Second))
-		l.start()
+	inBubble(t, func(t *testing.T, e *env) {
+		e.spec["web"] = office
+		e.create("old", "web", time.Now(), byGit)
+		e.create("new", "web", time.Now().Add(time.Second))
+		e.start()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"old PENDING", "new PLANNED"}, l.statuses("old", "new")); diff != "" {
+		if diff := cmp.Diff([]string{"old PENDING", "new PLANNED"}, e.statuses("old", "new")); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
-		if got, want := l.get("old").StatusReason, "Waiting for the end of deployment new of commit c0ffee0"; got != want {
+		if got, want := e.get("old").StatusReason, "Waiting for the end of deployment new of commit c0ffee0"; got != want {
 			t.Errorf("the held one says %q, want %q", got, want)
 		}
-		l.finish("new", deploy.Cancelled)
+		e.finish("new", deploy.Cancelled)
 		synctest.Wait()
-		if got := l.get("old").StatusReason; !strings.HasPrefix(got, "Held: outside the sync windows") {
+		if got := e.get("old").StatusReason; !strings.HasPrefix(got, "Held: outside the sync windows") {
 			t.Errorf("then it says %q", got)
 		}
 	})
 }
 
-// TestOvertaken: what becomes of a held deployment that a later one has overtaken.
-func TestOvertaken(t *testing.T) {
+// TestSuperseded: a held deployment after a later one was planned.
+func TestSuperseded(t *testing.T) {
 	cases := []struct {
 		name   string
 		commit string // of the later one
@@ -137,27 +137,27 @@ func TestOvertaken(t *testing.T) {
 		reason string
 	}{
 		{"by another commit that succeeds", "beef", deploy.Success, deploy.Cancelled,
-			"Overtaken while it was held: deployment new of commit beef has succeeded, and this one would undo it; to deploy commit c0ffee0 all the same, sync by hand"},
+			"Superseded while held: deployment new of commit beef has succeeded, and this deployment would undo it; to deploy commit c0ffee0 anyway, sync it manually"},
 		{"by another commit that fails", "beef", deploy.Failure, deploy.Pending, ""},
 		{"by the same commit", "c0ffee0123456789-old", deploy.Success, deploy.Pending, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.spec["web"], l.scan = office, 365*24*time.Hour
-				l.start()
-				l.create("old", "web", time.Now(), byGit)
+			inBubble(t, func(t *testing.T, e *env) {
+				e.spec["web"], e.scan = office, 365*24*time.Hour
+				e.start()
+				e.create("old", "web", time.Now(), byGit)
 				synctest.Wait()
-				l.create("new", "web", time.Now().Add(time.Second), func(n *store.NewDeployment) { n.Deployment.Trigger.Commit.Hash = c.commit })
+				e.create("new", "web", time.Now().Add(time.Second), func(n *store.NewDeployment) { n.Deployment.Trigger.Commit.Hash = c.commit })
 				synctest.Wait()
-				l.finish("new", c.end)
+				e.finish("new", c.end)
 				synctest.Wait()
-				d := l.get("old")
+				d := e.get("old")
 				if d.Status != c.want || c.reason != "" && d.StatusReason != c.reason {
 					t.Fatalf("it is %s because\n%q, want %s because\n%q", d.Status, d.StatusReason, c.want, c.reason)
 				}
-				l.wait(8 * time.Hour)
-				if d := l.get("old"); d.Status != c.want && d.Status != deploy.Planned {
+				e.wait(8 * time.Hour)
+				if d := e.get("old"); d.Status != c.want && d.Status != deploy.Planned {
 					t.Errorf("at 08:00 it is %s because %q", d.Status, d.StatusReason)
 				}
 			})
@@ -165,8 +165,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// chained makes a deployment the beginning of a chain: beside its own, a block
-// for each list of applications.
+// chained makes a deployment the first one of a chain with a block for each list of
+// applications.
 func chained(blocks ...[]string) func(*store.NewDeployment) {
 	return func(n *store.NewDeployment) {
 		n.Deployment.ChainID = "chain"
@@ -181,7 +181,7 @@ func chained(blocks ...[]string) func(*store.NewDeployment) {
 	}
 }
 
-// inBlock makes a deployment that of its application in a block of the chain.
+// inBlock puts a deployment into a block of the chain.
 func inBlock(block int) func(*store.NewDeployment) {
 	return func(n *store.NewDeployment) {
 		n.Deployment.Trigger.Kind, n.Deployment.ChainID, n.Deployment.ChainBlock = deploy.OnChain, "chain", block
@@ -189,17 +189,17 @@ func inBlock(block int) func(*store.NewDeployment) {
 	}
 }
 
-// TestChain: a block begins the moment the one before has succeeded, whatever
-// else its applications have to deploy.
+// TestChain: a block begins when the one before has succeeded, regardless of other
+// deployments of its applications.
 func TestChain(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
 		now := time.Now()
-		l.create("first", "base", now, chained([]string{"web", "db"}, []string{"edge"}))
-		l.create("web", "web", now, inBlock(1))
-		l.create("db", "db", now, inBlock(1))
-		l.create("edge", "edge", now, inBlock(2))
-		l.create("other", "edge", now.Add(time.Hour), func(n *store.NewDeployment) { // not of the chain: need not wait
+		e.create("first", "base", now, chained([]string{"web", "db"}, []string{"edge"}))
+		e.create("web", "web", now, inBlock(1))
+		e.create("db", "db", now, inBlock(1))
+		e.create("edge", "edge", now, inBlock(2))
+		e.create("other", "edge", now.Add(time.Hour), func(n *store.NewDeployment) { // not of the chain: need not wait
 			n.Deployment.Trigger.Commit.Hash = "c0ffee0123456789-edge"
 		})
 		synctest.Wait()
@@ -217,58 +217,58 @@ func TestChain(t *testing.T) {
 		}
 		for _, s := range steps {
 			if s.end != "" {
-				l.finish(s.end, deploy.Success)
+				e.finish(s.end, deploy.Success)
 				synctest.Wait() // and no time passes
 			}
-			if diff := cmp.Diff(s.want, l.statuses(ids...)); diff != "" {
+			if diff := cmp.Diff(s.want, e.statuses(ids...)); diff != "" {
 				t.Errorf("after the success of %q (-want +got):\n%s", s.end, diff)
 			}
-			if s.edge != "" && l.get("edge").StatusReason != "Waiting for block "+s.edge+" of the deployment chain" {
-				t.Errorf("after the success of %q edge says %q, want block %s", s.end, l.get("edge").StatusReason, s.edge)
+			if s.edge != "" && e.get("edge").StatusReason != "Waiting for block "+s.edge+" of the deployment chain" {
+				t.Errorf("after the success of %q edge says %q, want block %s", s.end, e.get("edge").StatusReason, s.edge)
 			}
 		}
 	})
 }
 
-// TestChainBreaks: when a block does not succeed, the waiting ones after it are
-// cancelled and say why.
+// TestChainBreaks: when a block fails, the waiting ones after it are cancelled with a
+// reason.
 func TestChainBreaks(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
 		now := time.Now()
-		l.create("first", "base", now, chained([]string{"web"}, []string{"edge"}))
-		l.create("web", "web", now, inBlock(1))
-		l.create("edge", "edge", now, inBlock(2))
+		e.create("first", "base", now, chained([]string{"web"}, []string{"edge"}))
+		e.create("web", "web", now, inBlock(1))
+		e.create("edge", "edge", now, inBlock(2))
 		synctest.Wait()
-		l.finish("first", deploy.Failure)
+		e.finish("first", deploy.Failure)
 		synctest.Wait()
 		for _, id := range []string{"web", "edge"} {
-			d := l.get(id)
-			if want := "Block 0 of the deployment chain did not succeed: application base: FAILURE: as told"; d.Status != deploy.Cancelled || d.StatusReason != want {
+			d := e.get(id)
+			if want := "Block 0 of the deployment chain did not succeed: application base: FAILURE: by the test"; d.Status != deploy.Cancelled || d.StatusReason != want {
 				t.Errorf("%s is %s because %q, want CANCELLED because %q", id, d.Status, d.StatusReason, want)
 			}
 		}
 	})
 }
 
-// TestRefusedInChain: an application that refuses its part of a chain ends the
-// waiting of those after it.
+// TestRefusedInChain: an application that rejects its chain command fails the blocks
+// after it.
 func TestRefusedInChain(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
-		l.create("first", "base", time.Now(), chained([]string{"web"}, []string{"edge"}))
-		l.create("edge", "edge", time.Now(), inBlock(2))
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
+		e.create("first", "base", time.Now(), chained([]string{"web"}, []string{"edge"}))
+		e.create("edge", "edge", time.Now(), inBlock(2))
 		synctest.Wait()
-		l.finish("first", deploy.Success)
+		e.finish("first", deploy.Success)
 		synctest.Wait()
-		if d := l.get("edge"); d.Status != deploy.Pending {
+		if d := e.get("edge"); d.Status != deploy.Pending {
 			t.Fatalf("while the command is open edge is %s because %q", d.Status, d.StatusReason)
 		}
-		if err := l.store.FinishCommand(t.Context(), "ask-web", deploy.CommandFailed, map[string]string{deploy.MetaReason: "onChain is disabled"}); err != nil {
+		if err := e.store.FinishCommand(t.Context(), "ask-web", deploy.CommandFailed, map[string]string{deploy.MetaReason: "onChain is disabled"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := l.get("edge"); d.Status != deploy.Cancelled || !strings.HasSuffix(d.StatusReason, "application web: FAILURE: onChain is disabled") {
+		if d := e.get("edge"); d.Status != deploy.Cancelled || !strings.HasSuffix(d.StatusReason, "application web: FAILURE: onChain is disabled") {
 			t.Errorf("edge is %s because %q", d.Status, d.StatusReason)
 		}
 	})

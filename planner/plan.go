@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// judge decides what becomes of a pending deployment whose application has no
-// active one. An error means that it could not be found out now.
-func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (verdict, error) {
+// evaluate returns the verdict on a pending deployment of an application without an
+// active one. Errors are temporary.
+func (p *Planner) evaluate(ctx context.Context, d deploy.Deployment) (verdict, error) {
 	v, err := p.decide(ctx, d)
 	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
 		return verdict{status: deploy.Failure, reason: "Cannot be planned: " + err.Error()}, nil
@@ -21,14 +21,14 @@ func (p *Planner) judge(ctx context.Context, d deploy.Deployment) (verdict, erro
 }
 
 func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, err error) {
-	defer p.survive(d, &err)
+	defer p.recoverPanic(d, &err)
 	if v, err := p.outdated(ctx, d); err != nil || v.status != "" {
 		return v, err
 	}
 	if v, err := p.chainTurn(ctx, d); err != nil || v.hold != "" || v.status != "" {
 		return v, err
 	}
-	if err := p.permit(ctx, d); err != nil {
+	if err := p.checkTenancy(ctx, d); err != nil {
 		return verdict{}, err
 	}
 	if v := p.managedTurn(ctx, d); v.hold != "" {
@@ -45,9 +45,9 @@ func (p *Planner) decide(ctx context.Context, d deploy.Deployment) (v verdict, e
 	return verdict{plan: plan}, err
 }
 
-// survive makes a panic on what a commit holds an error: it is the end of the
-// deployment, not of the agent. It is to be deferred.
-func (p *Planner) survive(d deploy.Deployment, err *error) {
+// recoverPanic converts a panic into an error, so that a commit can fail its deployment
+// but not the agent. Callers defer it.
+func (p *Planner) recoverPanic(d deploy.Deployment, err *error) {
 	if cause := recover(); cause != nil {
 		p.logger(d).Error("planning panicked", "panic", cause, "stack", string(debug.Stack()))
 		*err = deploy.Errorf(deploy.Invalid, "internal error while planning: %v; please report it with the agent's log", cause)
@@ -63,7 +63,7 @@ func (p *Planner) target(ctx context.Context, d deploy.Deployment) (*source.Sour
 	return target, nil
 }
 
-// plan has the application's kind decide how target is deployed.
+// plan lets the Decider of the application's kind plan target.
 func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.Source) (deploy.Plan, error) {
 	app, err := p.Store.Application(ctx, d.ApplicationID)
 	if err != nil {
@@ -72,8 +72,8 @@ func (p *Planner) plan(ctx context.Context, d deploy.Deployment, target *source.
 	return p.planOf(ctx, app, d, target, p.Sources)
 }
 
-// planOf is plan for an application that need not be in the store; running is
-// where what runs is loaded from.
+// planOf is plan for an application that may be missing in the store; running loads the
+// running state.
 func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Sources) (deploy.Plan, error) {
 	decider := p.Deciders[app.Kind]
 	if decider == nil {
@@ -83,7 +83,7 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 		return running.Load(ctx, app.LastSuccessful.At(d.Git), app.LastSuccessful.Trigger.Commit.Hash)
 	})
 	if err == nil {
-		err = p.permitStages(d, plan.Stages)
+		err = p.checkStages(d, plan.Stages)
 	}
 	if err != nil {
 		return deploy.Plan{}, target.Redactor.Error(err)
@@ -96,12 +96,11 @@ func (p *Planner) planOf(ctx context.Context, app deploy.Application, d deploy.D
 	return plan, nil
 }
 
-// Preview returns a deployment that is not made, PENDING as d is, as it would be
-// planned now; the second result says what it would have to wait for, "" if
-// nothing. It may be called while the planner runs, or before.
+// Preview returns d as it would be planned now, without storing anything. hold is what
+// it would wait for, "" for nothing. It may be called at any time, also before Run.
 func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned deploy.Deployment, hold string, err error) {
-	defer p.survive(d, &err)
-	if err := p.permit(ctx, d); err != nil {
+	defer p.recoverPanic(d, &err)
+	if err := p.checkTenancy(ctx, d); err != nil {
 		return d, "", err
 	}
 	target, err := p.target(ctx, d)
@@ -116,11 +115,11 @@ func (p *Planner) Preview(ctx context.Context, d deploy.Deployment) (planned dep
 	return d, p.windowTurn(d, target).hold, err
 }
 
-// PreviewOf is Preview for an application that need not be in the store, at a commit
-// that need not be in Git: target loads what would be deployed, which is returned,
-// too, and what runs is loaded from running. Who signed the commit is not looked at.
+// PreviewOf is Preview for an application that may be missing in the store, at a commit
+// that may be missing in Git: target loads the state to deploy, which is also returned,
+// and running the running state. Commit signatures are not checked.
 func (p *Planner) PreviewOf(ctx context.Context, app deploy.Application, d deploy.Deployment, target func(context.Context) (*source.Source, error), running Sources) (planned deploy.Deployment, _ *source.Source, err error) {
-	defer p.survive(d, &err)
+	defer p.recoverPanic(d, &err)
 	if p.Tenancy != nil {
 		if err := p.Tenancy.Tenant(d.Git).CheckProvider(d.Provider); err != nil {
 			return d, nil, err
@@ -138,9 +137,9 @@ func (p *Planner) PreviewOf(ctx context.Context, app deploy.Application, d deplo
 	return d, loaded, err
 }
 
-// end moves a deployment out of PENDING: to PLANNED, or to its end. It reports
-// whether it did: another one may have become active meanwhile.
-func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) (moved bool, err error) {
+// finish moves a deployment out of PENDING: to PLANNED or a terminal status. moved is
+// false if the deployment or its application changed concurrently.
+func (p *Planner) finish(ctx context.Context, d deploy.Deployment, v verdict) (moved bool, err error) {
 	now := p.Now()
 	written, err := p.Store.UpdateDeploymentFrom(ctx, d, func(d *deploy.Deployment) error {
 		switch {
@@ -152,7 +151,7 @@ func (p *Planner) end(ctx context.Context, d deploy.Deployment, v verdict) (move
 		return d.Plan(v.plan, now)
 	})
 	if deploy.IsKind(err, deploy.Conflict) {
-		return false, nil // superseded, cancelled, or another one became active meanwhile
+		return false, nil // superseded, cancelled, or another one became active concurrently
 	}
 	if err != nil {
 		return false, err

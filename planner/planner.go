@@ -15,16 +15,16 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Decider decides how applications of one kind are deployed: target is the
-// application at the commit to deploy, and running loads it as it was at its last
-// success, which it must have had; that is of kind NotFound when the commit is
-// gone. Errors of kind deploy.Invalid end the deployment; others are tried again.
+// Decider decides how applications of one kind are deployed. target is the application
+// at the commit to deploy. running loads it as of its last success; it must only be
+// called if there is one, and returns NotFound when the commit is missing. Errors of
+// kind deploy.Invalid end the deployment; others are retried.
 type Decider interface {
 	Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source,
 		running func(context.Context) (*source.Source, error)) (deploy.Plan, error)
 }
 
-// Sources loads an application as it is at a commit; *source.Loader does.
+// Sources loads an application at a commit; *source.Loader implements it.
 type Sources interface {
 	Load(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error)
 }
@@ -36,31 +36,31 @@ type Config struct {
 	Deciders map[string]Decider // by application kind
 	Tenancy  Tenancy            // nil permits everything
 	// Managed returns why deployments to a platform provider are held: another agent
-	// manages its cluster. nil: none is ever held for that.
+	// manages its cluster. A nil function never holds.
 	Managed   func(ctx context.Context, provider string) error
-	Workers   int           // how many applications are looked at at once; default 16
-	ScanEvery time.Duration // the safety net behind the change feed and the timers; default 30 s
+	Workers   int           // applications planned concurrently; default 16
+	ScanEvery time.Duration // fallback for missed changes and timers; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
 
-// Planner is a component: call Run once.
+// Planner plans pending deployments. Call Run once.
 type Planner struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications with something to plan
+	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications to plan
 
-	jobs *background.Jobs[string, verdict] // by application ID: what is decided about a deployment
+	jobs *background.Jobs[string, verdict] // evaluations by application ID
 
-	busy atomic.Int32 // workers that plan
+	busy atomic.Int32 // busy workers
 
 	mu      sync.Mutex
 	waiting map[string]bool // applications that may have pending deployments
 }
 
-// New returns a planner that has not started.
+// New returns a stopped planner.
 func New(c Config) *Planner {
 	if c.Workers == 0 {
-		c.Workers = 16 // most of what each does is to wait for the store, where many share a write
+		c.Workers = 16 // workers mostly wait for the store, which combines concurrent writes
 	}
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
@@ -68,7 +68,7 @@ func New(c Config) *Planner {
 	return &Planner{Config: c, waiting: map[string]bool{}, jobs: background.New[string, verdict](background.Config{AtOnce: c.Workers})}
 }
 
-// Run plans until ctx ends, and returns when no planning is under way.
+// Run plans until ctx ends. It returns after the workers have stopped.
 func (p *Planner) Run(ctx context.Context) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
 	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
@@ -90,20 +90,18 @@ func (p *Planner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-feed.C():
-			p.follow(ctx, feed.Take())
+			p.handleChanges(ctx, feed.Take())
 		case <-scan.C:
 			p.scan(ctx)
 		}
 	}
 }
 
-// Busy returns how many applications are being looked at, and how many may be at
-// once.
+// Busy returns the number of busy workers and their limit.
 func (p *Planner) Busy() (now, limit int) { return int(p.busy.Load()), p.Workers }
 
-// scan enqueues every application that has a pending deployment: at the start,
-// and as the safety net. That is also what notices a clock that was set, and with
-// it the end of a hold.
+// scan enqueues every application with a pending deployment: at the start, and as a
+// fallback. It also detects the end of a hold after the clock was set.
 func (p *Planner) scan(ctx context.Context) {
 	pending, err := p.Store.DeploymentsIn(ctx, deploy.Pending)
 	if err != nil && ctx.Err() == nil {
@@ -114,40 +112,39 @@ func (p *Planner) scan(ctx context.Context) {
 	}
 }
 
-// follow enqueues the applications for which a change may mean something.
-func (p *Planner) follow(ctx context.Context, changes []deploy.Change) {
+// handleChanges enqueues the applications that a change may affect.
+func (p *Planner) handleChanges(ctx context.Context, changes []deploy.Change) {
 	chains := map[string]bool{}
 	for _, c := range changes {
 		if c.Topic == deploy.TopicDeployment {
-			if p.concerns(c) {
+			if p.isRelevant(c) {
 				p.queue.Add(c.ApplicationID)
 			}
 			continue
 		}
 		if !chains[c.ID] {
 			chains[c.ID] = true
-			p.followChain(ctx, c.ID)
+			p.enqueueChain(ctx, c.ID)
 		}
 	}
 }
 
-// concerns reports whether a deployment's change may give something to plan, or
-// to say of what waits: it is pending itself, or it may be what others of its
-// application wait for.
-func (p *Planner) concerns(c deploy.Change) bool {
+// isRelevant reports whether a deployment's change may require planning or a new status
+// reason: it is pending itself, or others of its application may wait for it.
+func (p *Planner) isRelevant(c deploy.Change) bool {
 	switch c.Status {
 	case deploy.Pending, "":
 		return true
 	case deploy.Running, deploy.RollingBack:
-		return false // it was waited for since it was planned
+		return false // others have been waiting for it since it was planned
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting[c.ApplicationID]
 }
 
-// note records whether an application may have pending deployments.
-func (p *Planner) note(appID string, waiting bool) {
+// setWaiting records whether an application may have pending deployments.
+func (p *Planner) setWaiting(appID string, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if waiting {
@@ -157,9 +154,9 @@ func (p *Planner) note(appID string, waiting bool) {
 	}
 }
 
-// followChain enqueues the applications that wait in a deployment chain: their turn
-// has come, or they say from now on which other block they wait for.
-func (p *Planner) followChain(ctx context.Context, id string) {
+// enqueueChain enqueues the applications that wait in a deployment chain: they may
+// proceed, or wait for another block.
+func (p *Planner) enqueueChain(ctx context.Context, id string) {
 	chain, err := p.Store.Chain(ctx, id)
 	if err != nil {
 		if ctx.Err() == nil {

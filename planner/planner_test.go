@@ -15,24 +15,23 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// TestOldestFirst: an application's deployments are planned one by one, the
-// oldest first; each waits for the end of the one before. Other applications do
-// not wait.
+// TestOldestFirst: an application's deployments are planned oldest first, each after
+// the end of the one before. Other applications do not wait.
 func TestOldestFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
+	inBubble(t, func(t *testing.T, e *env) {
 		now := time.Now()
 		var loaded []string
-		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+		e.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if git.Dir == "web" {
 				loaded = append(loaded, strings.TrimPrefix(commit, "c0ffee0123456789-"))
 			}
-			return l.read(ctx, git, commit)
+			return e.read(ctx, git, commit)
 		}
-		l.create("b", "web", now)
-		l.create("a", "web", now) // triggered at the same moment: the ID decides
-		l.create("c", "web", now.Add(-time.Minute))
-		l.create("x", "db", now)
-		l.start()
+		e.create("b", "web", now)
+		e.create("a", "web", now) // triggered at the same moment: the ID decides
+		e.create("c", "web", now.Add(-time.Minute))
+		e.create("x", "db", now)
+		e.start()
 		synctest.Wait()
 		steps := []struct {
 			end  string
@@ -45,46 +44,46 @@ func TestOldestFirst(t *testing.T) {
 		}
 		for _, s := range steps {
 			if s.end != "" {
-				l.finish(s.end, s.as)
+				e.finish(s.end, s.as)
 				synctest.Wait()
 			}
-			if diff := cmp.Diff(s.want, l.statuses("a", "b", "c", "x")); diff != "" {
+			if diff := cmp.Diff(s.want, e.statuses("a", "b", "c", "x")); diff != "" {
 				t.Errorf("after the end of %q (-want +got):\n%s", s.end, diff)
 			}
 		}
 		if diff := cmp.Diff([]string{"c", "a", "b"}, loaded); diff != "" {
-			t.Errorf("each is looked at once, when its turn has come (-want +got):\n%s", diff)
+			t.Errorf("each is planned once, in turn (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestFailedPlanMakesRoom: a deployment that cannot be planned is a warning in the log and
-// no obstacle to the next one.
+// TestFailedPlanMakesRoom: a deployment that cannot be planned is logged as a warning
+// and does not block the next one.
 func TestFailedPlanMakesRoom(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if commit == "c0ffee0123456789-a" {
 				return nil, deploy.Errorf(deploy.Invalid, "web/d.yaml:3: expected an object")
 			}
-			return l.read(ctx, git, commit)
+			return e.read(ctx, git, commit)
 		}
-		l.start()
+		e.start()
 		synctest.Wait()
-		l.create("a", "web", time.Now())
-		l.create("b", "web", time.Now().Add(time.Second))
+		e.create("a", "web", time.Now())
+		e.create("b", "web", time.Now().Add(time.Second))
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"a FAILURE", "b PLANNED"}, l.statuses("a", "b")); diff != "" {
+		if diff := cmp.Diff([]string{"a FAILURE", "b PLANNED"}, e.statuses("a", "b")); diff != "" {
 			t.Errorf("deployments (-want +got):\n%s", diff)
 		}
-		l.shutdown()
+		e.shutdown()
 		failed := regexp.MustCompile(`level=WARN msg="deployment not planned" .*deployment=a .*status=FAILURE reason="[^"]*web/d.yaml:3: expected an object"`)
-		if log := l.said.String(); !failed.MatchString(log) || strings.Count(log, "level=WARN") != 1 {
+		if log := e.logged.String(); !failed.MatchString(log) || strings.Count(log, "level=WARN") != 1 {
 			t.Errorf("the failure is not the only warning in the log:\n%s", log)
 		}
 	})
 }
 
-// TestCannotBePlanned states what ends a deployment before it is planned.
+// TestCannotBePlanned: errors that end a deployment before it is planned.
 func TestCannotBePlanned(t *testing.T) {
 	cases := []struct {
 		name string
@@ -100,28 +99,28 @@ func TestCannotBePlanned(t *testing.T) {
 			return nil, deploy.Errorf(deploy.NotFound, "commit c0ffee0 is not in the mirror")
 		}, want: "Cannot be planned: load web/app.pipecd.yaml at commit c0ffee0: commit c0ffee0 is not in the mirror"},
 		{name: "refused by the decider", plan: func() (deploy.Plan, error) {
-			return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "a pipeline was asked for")
-		}, want: "Cannot be planned: a pipeline was asked for"},
+			return deploy.Plan{}, deploy.Errorf(deploy.Invalid, "a pipeline was requested")
+		}, want: "Cannot be planned: a pipeline was requested"},
 		{name: "a panic", plan: func() (deploy.Plan, error) { panic("nil map") },
 			want: "Cannot be planned: internal error while planning: nil map; please report it with the agent's log"},
 		{name: "another kind", app: "terraform", want: "Cannot be planned: this agent cannot deploy applications of kind TERRAFORM"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
+			inBubble(t, func(t *testing.T, e *env) {
 				if c.load != nil {
-					l.load = c.load
+					e.load = c.load
 				}
 				if c.plan != nil {
-					l.plan = c.plan
+					e.plan = c.plan
 				}
 				if c.app == "" {
 					c.app = "web"
 				}
-				l.start()
-				l.create("d", c.app, time.Now())
+				e.start()
+				e.create("d", c.app, time.Now())
 				synctest.Wait()
-				if d := l.get("d"); d.Status != deploy.Failure || d.StatusReason != c.want {
+				if d := e.get("d"); d.Status != deploy.Failure || d.StatusReason != c.want {
 					t.Errorf("%s because %q,\nwant FAILURE because %q", d.Status, d.StatusReason, c.want)
 				}
 			})
@@ -129,32 +128,32 @@ func TestCannotBePlanned(t *testing.T) {
 	}
 }
 
-// TestPlanningIsTriedAgain: what cannot be planned now is tried again, less and
-// less often, and delays no other application.
+// TestPlanningIsTriedAgain: temporary errors are retried with backoff and do not delay
+// other applications.
 func TestPlanningIsTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
+	inBubble(t, func(t *testing.T, e *env) {
 		var tries []time.Duration
 		began := time.Now()
-		l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+		e.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 			if git.Dir == "db" {
-				return l.read(ctx, git, commit)
+				return e.read(ctx, git, commit)
 			}
 			tries = append(tries, time.Since(began))
 			if len(tries) < 4 {
 				return nil, errors.New("disk full")
 			}
-			return l.read(ctx, git, commit)
+			return e.read(ctx, git, commit)
 		}
-		l.start()
-		l.create("d", "web", time.Now())
-		l.create("x", "db", time.Now())
+		e.start()
+		e.create("d", "web", time.Now())
+		e.create("x", "db", time.Now())
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"d PENDING", "x PLANNED"}, l.statuses("d", "x")); diff != "" {
+		if diff := cmp.Diff([]string{"d PENDING", "x PLANNED"}, e.statuses("d", "x")); diff != "" {
 			t.Errorf("at first (-want +got):\n%s", diff)
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"d PLANNED", "x PLANNED"}, l.statuses("d", "x")); diff != "" {
+		if diff := cmp.Diff([]string{"d PLANNED", "x PLANNED"}, e.statuses("d", "x")); diff != "" {
 			t.Errorf("later (-want +got):\n%s", diff)
 		}
 		if want := []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond, 1400 * time.Millisecond}; !cmp.Equal(want, tries) {
@@ -163,26 +162,26 @@ func TestPlanningIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestPlanContents: the deployment holds what was decided and the application's
-// last success, to which a rollback returns.
+// TestPlanContents: the deployment contains the plan and the application's last success
+// as the target of a rollback.
 func TestPlanContents(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.plan = func() (deploy.Plan, error) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.plan = func() (deploy.Plan, error) {
 			return deploy.Plan{
 				Summary: "Quick sync", Timeout: time.Hour, RollbackTimeout: time.Minute, Versions: []deploy.ArtifactVersion{{Version: "v1"}},
 				Stages: []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync}},
 			}, nil
 		}
-		l.start()
-		l.create("first", "web", time.Now())
+		e.start()
+		e.create("first", "web", time.Now())
 		synctest.Wait()
-		if d := l.get("first"); d.RunningCommit != "" || d.RunningDeploymentID != "" {
+		if d := e.get("first"); d.RunningCommit != "" || d.RunningDeploymentID != "" {
 			t.Errorf("a first deployment has %q of %q to return to", d.RunningCommit, d.RunningDeploymentID)
 		}
-		l.finish("first", deploy.Success)
-		l.create("second", "web", time.Now())
+		e.finish("first", deploy.Success)
+		e.create("second", "web", time.Now())
 		synctest.Wait()
-		d := l.get("second")
+		d := e.get("second")
 		got := deploy.Plan{
 			Summary: d.Summary, Versions: d.Versions, Timeout: d.Timeout, RollbackTimeout: d.RollbackTimeout,
 			RunningCommit: d.RunningCommit, RunningConfigFile: d.RunningConfigFile, RunningDeploymentID: d.RunningDeploymentID,
@@ -200,47 +199,46 @@ func TestPlanContents(t *testing.T) {
 	})
 }
 
-// TestSupersededWhilePlanning: a deployment that is cancelled while it is being
-// planned stays cancelled.
+// TestSupersededWhilePlanning: a deployment that is cancelled during its planning stays
+// cancelled.
 func TestSupersededWhilePlanning(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		planned := l.plan
-		l.plan = func() (deploy.Plan, error) {
+	inBubble(t, func(t *testing.T, e *env) {
+		planned := e.plan
+		e.plan = func() (deploy.Plan, error) {
 			time.Sleep(time.Second)
 			return planned()
 		}
-		l.start()
-		l.create("d", "web", time.Now())
+		e.start()
+		e.create("d", "web", time.Now())
 		synctest.Wait()
-		l.finish("d", deploy.Cancelled)
+		e.finish("d", deploy.Cancelled)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if d := l.get("d"); d.Status != deploy.Cancelled || d.StatusReason != "as told" {
+		if d := e.get("d"); d.Status != deploy.Cancelled || d.StatusReason != "by the test" {
 			t.Errorf("%s because %q", d.Status, d.StatusReason)
 		}
 	})
 }
 
-// TestRestartWhilePlanning: what was being planned when the agent ended is
-// planned after the next start.
+// TestRestartWhilePlanning: an interrupted planning is repeated after the restart.
 func TestRestartWhilePlanning(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		planned := l.load
-		l.load = func(ctx context.Context, _ deploy.GitPath, _ string) (*source.Source, error) {
+	inBubble(t, func(t *testing.T, e *env) {
+		planned := e.load
+		e.load = func(ctx context.Context, _ deploy.GitPath, _ string) (*source.Source, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		l.start()
-		l.create("d", "web", time.Now())
+		e.start()
+		e.create("d", "web", time.Now())
 		synctest.Wait()
-		l.shutdown()
-		if d := l.get("d"); d.Status != deploy.Pending {
+		e.shutdown()
+		if d := e.get("d"); d.Status != deploy.Pending {
 			t.Fatalf("after the shutdown it is %s because %q", d.Status, d.StatusReason)
 		}
-		l.load = planned
-		l.start()
+		e.load = planned
+		e.start()
 		synctest.Wait()
-		if d := l.get("d"); d.Status != deploy.Planned {
+		if d := e.get("d"); d.Status != deploy.Planned {
 			t.Errorf("after the restart it is %s because %q", d.Status, d.StatusReason)
 		}
 	})

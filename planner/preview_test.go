@@ -13,14 +13,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TestPreview: what would be planned is told, with what it would wait for, and
-// nothing is made.
+// TestPreview: a preview returns the plan and what it would wait for, and stores
+// nothing.
 func TestPreview(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.create("d", "web", time.Now())
-		l.spec["web"] = office
-		p := New(Config{Store: l.store, Now: l.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Sources: l.load, Deciders: map[string]Decider{deploy.KindKubernetes: l.plan}})
-		wanted := l.get("d")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.create("d", "web", time.Now())
+		e.spec["web"] = office
+		p := New(Config{Store: e.store, Now: e.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Sources: e.load, Deciders: map[string]Decider{deploy.KindKubernetes: e.plan}})
+		wanted := e.get("d")
 		wanted.ID, wanted.Trigger.Kind = "", deploy.OnCommit
 		got, hold, err := p.Preview(t.Context(), wanted)
 		if err != nil {
@@ -29,7 +29,7 @@ func TestPreview(t *testing.T) {
 		if got.Status != deploy.Planned || got.Summary != "Quick sync" || len(got.Stages) != 1 || !strings.Contains(hold, "next opens at") {
 			t.Errorf("the preview is %+v, held %q", got, hold)
 		}
-		all, _, err := l.store.ListDeployments(t.Context(), store.DeploymentQuery{})
+		all, _, err := e.store.ListDeployments(t.Context(), store.DeploymentQuery{})
 		if err != nil || len(all) != 1 || all[0].Status != deploy.Pending {
 			t.Errorf("the store has %v, %v", all, err)
 		}
@@ -37,19 +37,19 @@ func TestPreview(t *testing.T) {
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("of what makes planning panic: %v", err)
 		}
-		l.spec["web"] = "  timeout: nonsense\n"
+		e.spec["web"] = "  timeout: nonsense\n"
 		if _, _, err := p.Preview(t.Context(), wanted); !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("of what cannot be read: %v", err)
 		}
 	})
 }
 
-// TestPreviewOf: an application that is in no store is planned of what is loaded for
-// it, unless it may not be deployed where it wants to: then nothing is loaded.
+// TestPreviewOf: an application that is missing in the store is planned from the loaded
+// sources, unless the tenancy rules forbid its provider: then nothing is loaded.
 func TestPreviewOf(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
+	inBubble(t, func(t *testing.T, e *env) {
 		p := New(Config{
-			Store: l.store, Now: l.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Deciders: map[string]Decider{deploy.KindKubernetes: l.plan},
+			Store: e.store, Now: e.now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Deciders: map[string]Decider{deploy.KindKubernetes: e.plan},
 			Tenancy: rules{TenancyRule: config.TenancyRule{Name: "a", Providers: []string{"dev"}}, unsigned: "c0ffee"},
 		})
 		app := deploy.Application{ID: "new", Name: "new", Kind: deploy.KindKubernetes}
@@ -61,8 +61,8 @@ func TestPreviewOf(t *testing.T) {
 				if failure != nil {
 					return nil, failure
 				}
-				return l.load(ctx, deploy.GitPath{Dir: "new", ConfigFile: "app.pipecd.yaml"}, "merge")
-			}, l.load)
+				return e.load(ctx, deploy.GitPath{Dir: "new", ConfigFile: "app.pipecd.yaml"}, "merge")
+			}, e.load)
 		}
 		planned, target, err := preview()
 		if err != nil || planned.Status != deploy.Planned || planned.Summary != "Quick sync" || target == nil {

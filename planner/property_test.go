@@ -13,10 +13,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TestNothingWaitsWithoutReason: whatever is triggered, ends and is cancelled, and
-// however time passes, once the planner rests an application has at most one
-// active deployment, and another one is pending only because of that one or
-// because a window holds it, and says so. No scan helps: there is one a year.
+// TestNothingWaitsWithoutReason: after random triggers, ends, cancels and pauses, an
+// idle planner leaves at most one active deployment per application, and each pending
+// one waits for it or for a window and says so. Scans are disabled.
 func TestNothingWaitsWithoutReason(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		windows := rapid.SampledFrom([]string{"",
@@ -24,13 +23,13 @@ func TestNothingWaitsWithoutReason(t *testing.T) {
 			"  syncWindows: [{kind: deny, schedule: 30 * * * *, duration: 20m, manualSync: false}]\n"}).Draw(rt, "windows")
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 3, 16).Draw(rt, "steps")
 		var err error
-		inBubble(t, func(t *testing.T, l *lab) {
-			l.spec["web"], l.scan = windows, 365*24*time.Hour
-			l.start()
+		inBubble(t, func(t *testing.T, e *env) {
+			e.spec["web"], e.scan = windows, 365*24*time.Hour
+			e.start()
 			for i, s := range steps {
-				l.take(fmt.Sprintf("d%02d", i), s)
+				e.take(fmt.Sprintf("d%02d", i), s)
 				synctest.Wait()
-				if err = l.checkWaiting(); err != nil {
+				if err = e.checkWaiting(); err != nil {
 					err = fmt.Errorf("after step %d: %w", i, err)
 					return
 				}
@@ -42,12 +41,12 @@ func TestNothingWaitsWithoutReason(t *testing.T) {
 	})
 }
 
-// step is one thing that happens to an application.
+// step is one action on an application.
 type step struct {
 	Action              string
-	Kind                deploy.TriggerKind // of what is triggered
+	Kind                deploy.TriggerKind // of the new deployment
 	Override, Supersede bool
-	Minutes             int // that pass
+	Minutes             int // to advance the time by
 }
 
 func drawStep(rt *rapid.T) step {
@@ -60,37 +59,37 @@ func drawStep(rt *rapid.T) step {
 	}
 }
 
-// take takes a step; id is that of a new deployment.
-func (l *lab) take(id string, s step) {
-	l.t.Helper()
-	pending, active := l.waiting()
+// take performs a step; id is the ID of a new deployment.
+func (e *env) take(id string, s step) {
+	e.t.Helper()
+	pending, active := e.waiting()
 	switch s.Action {
 	case "trigger":
-		l.create(id, "web", time.Now(), func(n *store.NewDeployment) {
+		e.create(id, "web", time.Now(), func(n *store.NewDeployment) {
 			n.Deployment.Trigger.Kind, n.Deployment.Trigger.OverrideWindows, n.Supersede = s.Kind, s.Override, s.Supersede
 		})
 	case "end":
 		if len(active) > 0 {
-			l.finish(active[0].ID, deploy.Success)
+			e.finish(active[0].ID, deploy.Success)
 		}
 	case "cancel":
 		if len(pending) > 0 {
-			l.finish(pending[s.Minutes%len(pending)].ID, deploy.Cancelled)
+			e.finish(pending[s.Minutes%len(pending)].ID, deploy.Cancelled)
 		}
 	case "wait":
 		time.Sleep(time.Duration(s.Minutes) * time.Minute)
 	case "restart":
-		l.shutdown()
-		l.start()
+		e.shutdown()
+		e.start()
 	}
 }
 
 // waiting returns the deployments that have not ended, and are pending or active.
-func (l *lab) waiting() (pending, active []deploy.Deployment) {
-	l.t.Helper()
-	all, _, err := l.store.ListDeployments(l.t.Context(), store.DeploymentQuery{})
+func (e *env) waiting() (pending, active []deploy.Deployment) {
+	e.t.Helper()
+	all, _, err := e.store.ListDeployments(e.t.Context(), store.DeploymentQuery{})
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, d := range all {
 		switch {
@@ -103,9 +102,9 @@ func (l *lab) waiting() (pending, active []deploy.Deployment) {
 	return pending, active
 }
 
-// checkWaiting returns what is wrong while the planner rests.
-func (l *lab) checkWaiting() error {
-	pending, active := l.waiting()
+// checkWaiting returns violations while the planner is idle.
+func (e *env) checkWaiting() error {
+	pending, active := e.waiting()
 	if len(active) > 1 {
 		return fmt.Errorf("both %s and %s are active", active[0].ID, active[1].ID)
 	}
@@ -116,7 +115,7 @@ func (l *lab) checkWaiting() error {
 			}
 			continue
 		}
-		target, err := l.read(l.t.Context(), d.Git, "")
+		target, err := e.read(e.t.Context(), d.Git, "")
 		if err != nil {
 			return err
 		}

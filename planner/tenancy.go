@@ -7,18 +7,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Tenancy tells what the agent's configuration permits an application to do.
+// Tenancy enforces the tenancy rules of the agent's configuration.
 type Tenancy interface {
-	// Tenant returns the rules for the application configured at a place.
+	// Tenant returns the rules for the application at a Git path.
 	Tenant(at deploy.GitPath) config.Tenant
-	// Signer returns who signed a commit for the application, "" when that is of no
-	// interest. The error is of kind deploy.Invalid when the commit is not allowed.
+	// Signer returns the signer of a commit, "" when no rule requires one. The error is
+	// of kind deploy.Invalid when the commit is not permitted.
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (string, error)
 }
 
-// permit refuses a deployment that the application may not have, before anything
-// of its commit is read. Without rules everything is permitted.
-func (p *Planner) permit(ctx context.Context, d deploy.Deployment) error {
+// checkTenancy rejects a deployment that the rules forbid, before its commit is read.
+func (p *Planner) checkTenancy(ctx context.Context, d deploy.Deployment) error {
 	if p.Tenancy == nil {
 		return nil
 	}
@@ -28,8 +27,8 @@ func (p *Planner) permit(ctx context.Context, d deploy.Deployment) error {
 	return p.Tenancy.Tenant(d.Git).CheckProvider(d.Provider)
 }
 
-// permitStages refuses stages that the application may not have.
-func (p *Planner) permitStages(d deploy.Deployment, stages []deploy.Stage) error {
+// checkStages rejects stages that the rules forbid.
+func (p *Planner) checkStages(d deploy.Deployment, stages []deploy.Stage) error {
 	if p.Tenancy == nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// rules are a Tenancy with one rule, and commits that are not signed.
+// rules is a Tenancy with one rule and a prefix of unsigned commits.
 type rules struct {
 	config.TenancyRule
 	unsigned string // the beginning of a hash
@@ -38,8 +38,8 @@ func TestTenancyEndsDeployments(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules  rules
 		stages []deploy.Stage
-		want   string // of the reason; "" when it is planned
-		unread bool   // nothing of the commit is read
+		want   string // part of the reason; "" when it is planned
+		unread bool   // the commit is not read
 	}{
 		"a provider that is allowed":   {rules: rules{TenancyRule: config.TenancyRule{Name: "a", Providers: []string{"dev"}}}},
 		"a provider that is not":       {rules: rules{TenancyRule: config.TenancyRule{Name: "a", Providers: []string{"prod"}}}, want: `tenancy "a" does not allow the platform provider "dev"`, unread: true},
@@ -51,20 +51,20 @@ func TestTenancyEndsDeployments(t *testing.T) {
 		"a custom sync that undoes":    {rules: rules{TenancyRule: config.TenancyRule{Name: "a"}}, stages: again, want: "which stage back runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
+			inBubble(t, func(t *testing.T, e *env) {
 				read := false
-				l.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
+				e.load = func(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
 					read = true
-					return l.read(ctx, git, commit)
+					return e.read(ctx, git, commit)
 				}
 				if c.stages != nil {
-					l.plan = func() (deploy.Plan, error) { return deploy.Plan{Stages: c.stages}, nil }
+					e.plan = func() (deploy.Plan, error) { return deploy.Plan{Stages: c.stages}, nil }
 				}
-				l.rules = c.rules
-				l.create("d", "web", time.Now(), onto("dev"))
-				l.start()
-				l.wait(time.Second)
-				d := l.get("d")
+				e.rules = c.rules
+				e.create("d", "web", time.Now(), onto("dev"))
+				e.start()
+				e.wait(time.Second)
+				d := e.get("d")
 				if c.want == "" && d.Status != deploy.Planned {
 					t.Errorf("it is %s because %q, want PLANNED", d.Status, d.StatusReason)
 				}
@@ -81,13 +81,13 @@ func TestTenancyEndsDeployments(t *testing.T) {
 
 func TestTenancyEndsPreviews(t *testing.T) {
 	for _, unsigned := range []string{"", "c0ffee0"} {
-		inBubble(t, func(t *testing.T, l *lab) {
+		inBubble(t, func(t *testing.T, e *env) {
 			p := New(Config{
-				Store: l.store, Now: l.now, Sources: l.load, Deciders: map[string]Decider{deploy.KindKubernetes: decide(func() (deploy.Plan, error) { return l.plan() })},
+				Store: e.store, Now: e.now, Sources: e.load, Deciders: map[string]Decider{deploy.KindKubernetes: decide(func() (deploy.Plan, error) { return e.plan() })},
 				Tenancy: rules{unsigned: unsigned},
 			})
-			l.create("d", "web", time.Now())
-			_, _, err := p.Preview(t.Context(), l.get("d"))
+			e.create("d", "web", time.Now())
+			_, _, err := p.Preview(t.Context(), e.get("d"))
 			if (unsigned != "") != deploy.IsKind(err, deploy.Invalid) {
 				t.Errorf("unsigned %q: got %v", unsigned, err)
 			}

@@ -6,24 +6,24 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Deployment.Metadata that hold, beside deploy.MetaCancelledBy, the cancel a
-// deployment was given. It is stored before the command is answered: what was
-// promised survives a crash, and whether the cancel or the end of a stage came first
-// is decided by the store.
+// Keys of Deployment.Metadata that hold an accepted cancel request, in addition to
+// deploy.MetaCancelledBy. It is stored before the command is answered, so that it
+// survives a crash. The store decides whether the cancel or the end of a stage came
+// first.
 const (
 	metaCancelCommand      = "CancelCommandID"
 	metaCancelNoRollback   = "CancelWithoutRollback"
 	metaCancelWithRollback = "CancelWithRollback"
 )
 
-// cancellation is the cancel a deployment was given.
+// cancellation is an accepted cancel request.
 type cancellation struct {
 	by string
-	// What the person decided about the rollback; at most one is true.
+	// The user's choice about the rollback; at most one is true.
 	forceRollback, noRollback bool
 }
 
-// cancelOf returns the cancel d was given, nil if none.
+// cancelOf returns d's cancel request, nil if there is none.
 func cancelOf(d *deploy.Deployment) *cancellation {
 	if d.Metadata[metaCancelCommand] == "" {
 		return nil
@@ -34,14 +34,14 @@ func cancelOf(d *deploy.Deployment) *cancellation {
 	}
 }
 
-// acceptCancel gives d the cancel c: one that has not started ends at once, a
-// running one ends with its stage. Invalid if it is too late, or c asks for what
-// cannot be. The first cancel decides.
+// acceptCancel records the cancel request c in d. A deployment that has not started
+// completes at once; a running one stops its stage. The first request takes effect. The
+// error is Invalid if c is too late or contradictory.
 func acceptCancel(d *deploy.Deployment, c deploy.Command, now time.Time) error {
 	if d.Metadata[metaCancelCommand] == c.ID {
 		return nil
 	}
-	if err := refuseCancel(d, c); err != nil || cancelOf(d) != nil {
+	if err := validateCancel(d, c); err != nil || cancelOf(d) != nil {
 		return err
 	}
 	if d.Metadata == nil {
@@ -60,9 +60,9 @@ func acceptCancel(d *deploy.Deployment, c deploy.Command, now time.Time) error {
 	return d.Complete(deploy.Cancelled, "Cancelled by "+c.Commander+" before it started", now)
 }
 
-// refuseCancel says why d cannot be given the cancel c. One that asks for what
-// an earlier one did is granted.
-func refuseCancel(d *deploy.Deployment, c deploy.Command) error {
+// validateCancel returns why d rejects the cancel request c. A repetition of an
+// accepted request is valid.
+func validateCancel(d *deploy.Deployment, c deploy.Command) error {
 	earlier := cancelOf(d)
 	switch {
 	case c.ForceRollback && c.ForceNoRollback:

@@ -11,28 +11,27 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestCancelBeforeTheStart: a deployment that waits is cancelled at once, and
-// never runs.
+// TestCancelBeforeTheStart: a waiting deployment is cancelled at once and never runs.
 func TestCancelBeforeTheStart(t *testing.T) {
 	for _, planned := range []bool{false, true} {
 		name := map[bool]string{false: "PENDING", true: "PLANNED"}[planned]
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = executor(hang)
-				l.limits.Deployments = 1
-				l.start()
-				l.planned("first")
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync] = executor(hang)
+				e.limits.Deployments = 1
+				e.start()
+				e.planned("first")
 				synctest.Wait()
-				l.pending("d", "app")
+				e.pending("d", "app")
 				if planned {
-					l.plan("d")
+					e.plan("d")
 				}
-				l.askCancel("c", "d")
+				e.askCancel("c", "d")
 				synctest.Wait()
-				l.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
-				l.wantAnswer("c", deploy.CommandSucceeded, "")
-				l.shutdown()
-				if diff := cmp.Diff([]string{"first/one"}, l.ran()); diff != "" {
+				e.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
+				e.wantAnswer("c", deploy.CommandSucceeded, "")
+				e.shutdown()
+				if diff := cmp.Diff([]string{"first/one"}, e.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -40,8 +39,8 @@ func TestCancelBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestCancelWhileRunning: the stage is told why it stops, and what ran is rolled
-// back unless the person decided otherwise.
+// TestCancelWhileRunning: the stage is stopped with StopCancelled, and its deployment
+// is rolled back unless the user decided otherwise.
 func TestCancelWhileRunning(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -54,21 +53,21 @@ func TestCancelWhileRunning(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = executor(hang)
-				l.start()
-				l.planned("d")
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync] = executor(hang)
+				e.start()
+				e.planned("d")
 				synctest.Wait()
-				l.askCancel("c", "d", c.command)
+				e.askCancel("c", "d", c.command)
 				synctest.Wait()
-				l.wantAnswer("c", deploy.CommandSucceeded, "")
-				l.wantEnd("d", deploy.Cancelled, c.want)
-				d := l.get("d")
+				e.wantAnswer("c", deploy.CommandSucceeded, "")
+				e.wantEnd("d", deploy.Cancelled, c.want)
+				d := e.get("d")
 				stage := d.Stage("one")
-				if want := "cancelled: told to stop: cancelled"; stage.Status != deploy.StageCancelled || stage.StatusReason != want {
+				if want := "cancelled: stopped: cancelled"; stage.Status != deploy.StageCancelled || stage.StatusReason != want {
 					t.Errorf("the stage is %s because %q, want CANCELLED because %q", stage.Status, stage.StatusReason, want)
 				}
-				if diff := cmp.Diff(c.runs, l.ran()); diff != "" {
+				if diff := cmp.Diff(c.runs, e.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -76,8 +75,8 @@ func TestCancelWhileRunning(t *testing.T) {
 	}
 }
 
-// TestCancelOptions states what a cancel's options do, whatever the application's
-// configuration says about rollbacks.
+// TestCancelOptions: the options of a cancel override the application's rollback
+// configuration.
 func TestCancelOptions(t *testing.T) {
 	t.Parallel()
 	force := func(c *deploy.Command) { c.ForceRollback = true }
@@ -94,7 +93,7 @@ func TestCancelOptions(t *testing.T) {
 		{name: "forced", plan: func(*deploy.Plan) {}, command: force, want: "Cancelled by ann; rolled back to commit beef012"},
 		{name: "forced, automatic rollback is off", plan: func(p *deploy.Plan) { p.NoAutoRollback = true }, command: force,
 			want: "Cancelled by ann; rolled back to commit beef012"},
-		{name: "forced, somebody else's change", plan: func(*deploy.Plan) {}, foreign: true, command: force,
+		{name: "forced, foreign change", plan: func(*deploy.Plan) {}, foreign: true, command: force,
 			want: "Cancelled by ann; rolled back to commit beef012"},
 		{name: "without options, automatic rollback is off", plan: func(p *deploy.Plan) { p.NoAutoRollback = true }, command: func(*deploy.Command) {},
 			want: "Cancelled by ann" + byHand},
@@ -105,133 +104,132 @@ func TestCancelOptions(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 					result := hang(ctx, run)
 					result.NoRollback = c.foreign
 					return result
 				})
-				l.start()
-				l.planned("d", func(p *deploy.Plan) { p.RunningDeploymentID = "before" }, c.plan)
+				e.start()
+				e.planned("d", func(p *deploy.Plan) { p.RunningDeploymentID = "before" }, c.plan)
 				synctest.Wait()
-				l.askCancel("c", "d", c.command)
+				e.askCancel("c", "d", c.command)
 				synctest.Wait()
 				if c.refused != "" {
-					l.wantAnswer("c", deploy.CommandFailed, c.refused)
-					l.wantEnd("d", deploy.Running, "The deployment is running")
+					e.wantAnswer("c", deploy.CommandFailed, c.refused)
+					e.wantEnd("d", deploy.Running, "The deployment is running")
 					return
 				}
-				l.wantAnswer("c", deploy.CommandSucceeded, "")
-				l.wantEnd("d", deploy.Cancelled, c.want)
+				e.wantAnswer("c", deploy.CommandSucceeded, "")
+				e.wantEnd("d", deploy.Cancelled, c.want)
 			})
 		})
 	}
 }
 
-// TestCancelOfAStageThatIsDone: a cancel that was accepted holds, even if the
-// stage succeeds before it notices.
+// TestCancelOfAStageThatIsDone: an accepted cancel takes effect even if the stage
+// succeeds concurrently.
 func TestCancelOfAStageThatIsDone(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			<-ctx.Done()
 			return succeed(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.askCancel("c", "d")
+		e.askCancel("c", "d")
 		synctest.Wait()
-		l.wantAnswer("c", deploy.CommandSucceeded, "")
-		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
+		e.wantAnswer("c", deploy.CommandSucceeded, "")
+		e.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
 	})
 }
 
-// TestCancelUndoesNobodyElsesChange: what forbids the rollback of a failed stage
-// forbids it for a cancelled one.
-func TestCancelUndoesNobodyElsesChange(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, _ deploy.StageRun) deploy.StageResult {
+// TestCancelKeepsForeignChange: NoRollback also applies to a cancelled stage.
+func TestCancelKeepsForeignChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, _ deploy.StageRun) deploy.StageResult {
 			<-ctx.Done()
-			return deploy.StageResult{Status: deploy.StageFailure, Reason: "somebody else changed it", NoRollback: true}
+			return deploy.StageResult{Status: deploy.StageFailure, Reason: "another writer changed it", NoRollback: true}
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.askCancel("c", "d")
+		e.askCancel("c", "d")
 		synctest.Wait()
-		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann")
+		e.wantEnd("d", deploy.Cancelled, "Cancelled by ann")
 	})
 }
 
-// TestCancelTooLate: a cancel is refused with a reason once the forward part is
-// over, and for a deployment that does not exist.
+// TestCancelTooLate: a cancel is rejected with a reason after the forward stages, and
+// for a missing deployment.
 func TestCancelTooLate(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync], l.executors[deploy.StageRollback] = fail("no"), lasting(time.Minute)
-		l.start()
-		l.planned("d")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync], e.executors[deploy.StageRollback] = fail("no"), lasting(time.Minute)
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.askCancel("rolling back", "d")
-		l.askCancel("unknown", "nobody")
+		e.askCancel("rolling back", "d")
+		e.askCancel("unknown", "missing")
 		synctest.Wait()
-		l.wantAnswer("rolling back", deploy.CommandFailed, "the deployment is rolling back already and cannot be cancelled: wait for its end")
-		l.wantAnswer("unknown", deploy.CommandFailed, "there is no deployment nobody")
+		e.wantAnswer("rolling back", deploy.CommandFailed, "the deployment is rolling back already and cannot be cancelled: wait for its end")
+		e.wantAnswer("unknown", deploy.CommandFailed, "there is no deployment missing")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: no; rolled back to commit beef012")
-		l.askCancel("ended", "d")
+		e.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: no; rolled back to commit beef012")
+		e.askCancel("ended", "d")
 		synctest.Wait()
-		l.wantAnswer("ended", deploy.CommandFailed, "the deployment is FAILURE already and cannot be cancelled")
+		e.wantAnswer("ended", deploy.CommandFailed, "the deployment is FAILURE already and cannot be cancelled")
 	})
 }
 
-// TestFirstCancelDecides: a second cancel of a deployment changes nothing about
-// the first. It is granted if it asks for the same, and else refused.
+// TestFirstCancelDecides: a second cancel does not change the first. It is accepted if
+// it equals the first, else rejected.
 func TestFirstCancelDecides(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			<-ctx.Done()
 			time.Sleep(time.Minute) // it takes its time to stop
 			return hang(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.askCancel("first", "d")
+		e.askCancel("first", "d")
 		synctest.Wait()
-		l.askCancel("second", "d", func(c *deploy.Command) { c.Commander = "ben" })
-		l.askCancel("third", "d", func(c *deploy.Command) { c.Commander, c.ForceNoRollback = "ben", true })
+		e.askCancel("second", "d", func(c *deploy.Command) { c.Commander = "ben" })
+		e.askCancel("third", "d", func(c *deploy.Command) { c.Commander, c.ForceNoRollback = "ben", true })
 		synctest.Wait()
-		l.wantAnswer("first", deploy.CommandSucceeded, "")
-		l.wantAnswer("second", deploy.CommandSucceeded, "")
-		l.wantAnswer("third", deploy.CommandFailed, "ann has cancelled the deployment already and decided otherwise about the rollback: the first cancel counts")
+		e.wantAnswer("first", deploy.CommandSucceeded, "")
+		e.wantAnswer("second", deploy.CommandSucceeded, "")
+		e.wantAnswer("third", deploy.CommandFailed, "ann has cancelled the deployment already and decided otherwise about the rollback: the first cancel counts")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
+		e.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
 	})
 }
 
-// TestCancelSurvives: a cancel that was answered holds when the agent ends, in
-// whatever way, before the stage has stopped.
+// TestCancelSurvives: an accepted cancel survives a shutdown and a crash of the agent
+// before the stage has stopped.
 func TestCancelSurvives(t *testing.T) {
-	for name, end := range map[string]func(*lab){"a shutdown": (*lab).shutdown, "a crash": (*lab).crash} {
+	for name, end := range map[string]func(*env){"a shutdown": (*env).shutdown, "a crash": (*env).crash} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = executor(slowToStop)
-				l.start()
-				l.planned("d")
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync] = executor(slowToStop)
+				e.start()
+				e.planned("d")
 				synctest.Wait()
-				l.askCancel("c", "d")
+				e.askCancel("c", "d")
 				synctest.Wait()
-				l.wantAnswer("c", deploy.CommandSucceeded, "")
-				end(l)
-				if got := l.get("d").Status; got != deploy.Running {
+				e.wantAnswer("c", deploy.CommandSucceeded, "")
+				end(e)
+				if got := e.get("d").Status; got != deploy.Running {
 					t.Fatalf("the deployment is %s, the test wants it RUNNING", got)
 				}
-				l.start()
+				e.start()
 				synctest.Wait()
-				l.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
-				if diff := cmp.Diff([]string{"d/one", "d/one*", "d/back"}, l.ran()); diff != "" {
+				e.wantEnd("d", deploy.Cancelled, "Cancelled by ann; rolled back to commit beef012")
+				if diff := cmp.Diff([]string{"d/one", "d/one*", "d/back"}, e.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -239,20 +237,20 @@ func TestCancelSurvives(t *testing.T) {
 	}
 }
 
-// TestCancelAnsweredAfterACrash: a crash between giving the cancel to the
-// deployment and answering the command leaves no command refused or open.
+// TestCancelAnsweredAfterACrash: after a crash between storing the cancel and answering
+// the command, the command is answered with success.
 func TestCancelAnsweredAfterACrash(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.pending("d", "app")
-		l.askCancel("c", "d")
-		command, err := l.store.Command(t.Context(), "c")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.pending("d", "app")
+		e.askCancel("c", "d")
+		command, err := e.store.Command(t.Context(), "c")
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.update("d", func(d *deploy.Deployment) error { return acceptCancel(d, command, time.Now()) })
-		l.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
-		l.start()
+		e.update("d", func(d *deploy.Deployment) error { return acceptCancel(d, command, time.Now()) })
+		e.wantEnd("d", deploy.Cancelled, "Cancelled by ann before it started")
+		e.start()
 		synctest.Wait()
-		l.wantAnswer("c", deploy.CommandSucceeded, "")
+		e.wantAnswer("c", deploy.CommandSucceeded, "")
 	})
 }

@@ -7,53 +7,51 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// jumpSize is by how much the wall clock must leave the monotonic one to count
-// as a jump: clocks that are adjusted slowly differ by much less between looks.
-const jumpSize = 2 * time.Second
+// minJump is the smallest difference between wall clock and monotonic clock that counts
+// as a jump. Slewed clocks drift much less between two reads.
+const minJump = 2 * time.Second
 
-// clockWatch notices when the wall clock is set, or has gone on while the
-// machine slept.
+// clockWatch detects wall clock changes, including suspends of the machine.
 type clockWatch struct {
 	now        func() time.Time
-	wall, mono time.Time // of the last look
+	wall, mono time.Time // at the last read
 }
 
 func newClockWatch(now func() time.Time) *clockWatch {
 	return &clockWatch{now: now, wall: now().Round(0), mono: time.Now()}
 }
 
-// jumped returns by how much the wall clock has jumped since the last look,
-// negative if it was set back; zero if it has not.
+// jumped returns the wall clock's jump since the last read: negative if it was set
+// back, zero without a jump.
 func (c *clockWatch) jumped() time.Duration {
 	wall, mono := c.now().Round(0), time.Now()
 	by := wall.Sub(c.wall) - mono.Sub(c.mono)
 	c.wall, c.mono = wall, mono
-	if by.Abs() < jumpSize {
+	if by.Abs() < minJump {
 		return 0
 	}
 	return by.Round(time.Millisecond)
 }
 
-// forwardPart and rollbackPart name the parts of a deployment among the things
-// of a run that have a deadline; a stage is named by its ID.
+// forwardPart and rollbackPart are the keys of a deployment's two deadlines in
+// run.ends; a stage's key is its ID.
 const (
 	forwardPart  = "/forward"
 	rollbackPart = "/rollback"
 )
 
-// remaining returns how much time is left for a part of the deployment or for a
-// stage; negative is no limit. In the process that set the deadline it is the
-// timeout by the monotonic clock, whatever the wall clock does; taken over from
-// another process it is what the wall clock had left of it then, never more than
-// the timeout.
-func (r *run) remaining(what string, takenOver bool, deadline time.Time, timeout time.Duration) time.Duration {
+// remaining returns the time left for a part of the deployment or for a stage; negative
+// means no limit. In the process that set the deadline, the timeout counts by the
+// monotonic clock. For a deadline resumed from another process, the wall clock at that
+// moment counts, bounded by the timeout.
+func (r *run) remaining(what string, resumed bool, deadline time.Time, timeout time.Duration) time.Duration {
 	if deadline.IsZero() {
 		return -1
 	}
 	end, known := r.ends[what]
 	if !known {
 		left := timeout
-		if takenOver {
+		if resumed {
 			left = min(timeout, deadline.Sub(r.s.Now()))
 		}
 		end = time.Now().Add(left)
@@ -62,8 +60,8 @@ func (r *run) remaining(what string, takenOver bool, deadline time.Time, timeout
 	return max(0, time.Until(end))
 }
 
-// stopAfter stops with StopTimedOut when d has passed; a negative d means never.
-// The returned function releases the timer.
+// stopAfter calls stop with StopTimedOut after d; a negative d means never. The
+// returned function releases the timer.
 func stopAfter(stop context.CancelCauseFunc, d time.Duration) func() {
 	if d < 0 {
 		return func() {}

@@ -1,28 +1,27 @@
-// Package scheduler owns the Running phase: it takes PLANNED deployments, runs
-// their stages one by one and brings each deployment to its end.
+// Package scheduler owns the Running phase: it starts PLANNED deployments, runs their
+// stages one after the other and completes each deployment.
 //
 //	PLANNED -> RUNNING -> SUCCESS
 //	                   -> ROLLING_BACK -> FAILURE | CANCELLED
 //
-// Every step is one write to the store before the next one begins, so the
-// process may die anywhere: after the next start the same stage is run again,
-// marked as resumed, with its deadline unmoved. A terminal status is entered
-// once, because the store compares and swaps.
+// Every transition is written to the store before the next one begins, so the process
+// may die at any time: after the next start the interrupted stage is run again, marked
+// as resumed, with its deadline unchanged. Compare-and-swap in the store ensures that a
+// terminal status is entered once.
 //
-// What a stage does is the business of an Executor; the scheduler never talks
-// to a cluster, and asks Git one question only (Changes). It starts at most
-// Limits.Deployments deployments at once and at most Limits.PerCluster on one
-// platform provider, the applications taking turns.
+// An Executor does the work of a stage. The scheduler never accesses a cluster, and Git
+// only through Changes. It runs at most Limits.Deployments deployments at once and at
+// most Limits.PerCluster per platform provider, with fairness between applications.
 //
-//	scheduler.go  what is open, and who drives it
-//	slots.go      which waiting deployment starts next
-//	run.go        one deployment from its start to its end, step by step
-//	stage.go      one run of one stage, and what is made of its result
-//	settle.go     what follows the end of a stage; when and what to roll back
+//	scheduler.go  finds open deployments and starts their runs
+//	slots.go      selects the next deployment to start
+//	run.go        drives one deployment from its start to its end
+//	stage.go      runs one stage once and interprets its result
+//	advance.go    decides what follows the end of a stage, and what to roll back
 //	command.go    the commands CANCEL_DEPLOYMENT and SKIP_STAGE, each answered once
-//	cancel.go     what a cancel does to a deployment
-//	skip.go       what a person's skip does to a stage
-//	skipon.go     whether a stage skips itself (skipOn)
-//	clock.go      deadlines by the monotonic clock; jumps of the other one
+//	cancel.go     the effect of a cancel request on a deployment
+//	skip.go       the effect of a skip request on a stage
+//	skipon.go     evaluates a stage's skipOn
+//	clock.go      deadlines by the monotonic clock; jumps of the wall clock
 //	logs.go       stage logs, stored in batches
 package scheduler

@@ -12,22 +12,22 @@ import (
 
 // TestStagesRunInOrder follows a deployment from PLANNED to SUCCESS.
 func TestStagesRunInOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
 		synctest.Wait() // so that the change feed brings the deployment, not the first scan
-		l.planned("d")
+		e.planned("d")
 		synctest.Wait()
 		want := []string{
 			"deployment PENDING", "deployment PLANNED", "one NOT_STARTED_YET", "two NOT_STARTED_YET", "back NOT_STARTED_YET",
 			"deployment RUNNING", "one RUNNING", "one SUCCESS", "two RUNNING", "two SUCCESS", "deployment SUCCESS",
 		}
-		if diff := cmp.Diff(want, l.moves("d")); diff != "" {
+		if diff := cmp.Diff(want, e.moves("d")); diff != "" {
 			t.Errorf("moves (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"d/one", "d/two"}, l.ran()); diff != "" {
+		if diff := cmp.Diff([]string{"d/one", "d/two"}, e.ran()); diff != "" {
 			t.Errorf("executed (-want +got):\n%s", diff)
 		}
-		app, err := l.store.Application(t.Context(), "app-d")
+		app, err := e.store.Application(t.Context(), "app-d")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,20 +37,20 @@ func TestStagesRunInOrder(t *testing.T) {
 	})
 }
 
-// TestNoStages: a deployment that has nothing to do succeeds.
+// TestNoStages: a deployment without stages succeeds.
 func TestNoStages(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
-		l.planned("d", func(p *deploy.Plan) { p.Stages = nil })
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
+		e.planned("d", func(p *deploy.Plan) { p.Stages = nil })
 		synctest.Wait()
-		l.wantEnd("d", deploy.Success, "Deployment completed successfully: it has no stages")
-		if diff := cmp.Diff([]string{"deployment PENDING", "deployment PLANNED", "deployment RUNNING", "deployment SUCCESS"}, l.moves("d")); diff != "" {
+		e.wantEnd("d", deploy.Success, "Deployment completed successfully: it has no stages")
+		if diff := cmp.Diff([]string{"deployment PENDING", "deployment PLANNED", "deployment RUNNING", "deployment SUCCESS"}, e.moves("d")); diff != "" {
 			t.Errorf("moves (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestEnds states how deployments end whose first stage does not succeed.
+// TestEnds: the outcome of deployments whose first stage does not succeed.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -68,7 +68,7 @@ func TestEnds(t *testing.T) {
 			executed: []string{"d/one", "d/back"},
 		},
 		{
-			name: "a failed rollback is told", one: fail("no"), back: fail("no cluster"),
+			name: "a failed rollback is in the reason", one: fail("no"), back: fail("no cluster"),
 			want: deploy.Failure, reason: "Stage K8S_SYNC failed: no; the rollback failed too: no cluster; the cluster may be in neither state",
 			executed: []string{"d/one", "d/back"},
 		},
@@ -79,9 +79,9 @@ func TestEnds(t *testing.T) {
 		{
 			name: "a stage that forbids the rollback",
 			one: func(context.Context, deploy.StageRun) deploy.StageResult {
-				return deploy.StageResult{Status: deploy.StageFailure, Reason: "somebody else changed it", NoRollback: true}
+				return deploy.StageResult{Status: deploy.StageFailure, Reason: "another writer changed it", NoRollback: true}
 			},
-			want: deploy.Failure, reason: "Stage K8S_SYNC failed: somebody else changed it", executed: []string{"d/one"},
+			want: deploy.Failure, reason: "Stage K8S_SYNC failed: another writer changed it", executed: []string{"d/one"},
 		},
 		{
 			name: "a panic ends the stage, not the agent", back: succeed,
@@ -113,17 +113,17 @@ func TestEnds(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync], l.executors[deploy.StageRollback] = c.one, c.back
-				l.start()
-				l.planned("d", func(p *deploy.Plan) {
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync], e.executors[deploy.StageRollback] = c.one, c.back
+				e.start()
+				e.planned("d", func(p *deploy.Plan) {
 					if c.noRollback {
 						p.Stages = p.Stages[:2]
 					}
 				})
 				synctest.Wait()
-				l.wantEnd("d", c.want, c.reason)
-				if diff := cmp.Diff(c.executed, l.ran()); diff != "" {
+				e.wantEnd("d", c.want, c.reason)
+				if diff := cmp.Diff(c.executed, e.ran()); diff != "" {
 					t.Errorf("executed (-want +got):\n%s", diff)
 				}
 			})
@@ -131,44 +131,44 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestUnknownStage: a stage this agent has no executor for fails.
+// TestUnknownStage: a stage without an executor fails.
 func TestUnknownStage(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		delete(l.executors, "TWO")
-		l.start()
-		l.planned("d")
+	inBubble(t, func(t *testing.T, e *env) {
+		delete(e.executors, "TWO")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage TWO failed: this agent cannot run stage TWO; rolled back to commit beef012")
+		e.wantEnd("d", deploy.Failure, "Stage TWO failed: this agent cannot run stage TWO; rolled back to commit beef012")
 	})
 }
 
-// TestRefusedAtTheStart states what keeps a planned deployment from starting.
+// TestRefusedAtTheStart: conditions that prevent the start of a planned deployment.
 func TestRefusedAtTheStart(t *testing.T) {
 	cases := []struct {
 		name   string
-		before func(l *lab) error
+		before func(e *env) error
 		end    deploy.Status
 		reason string
 	}{
-		{"application disabled", func(l *lab) error { return l.store.SetDisabled(l.t.Context(), "app-d", true) }, deploy.Failure,
+		{"application disabled", func(e *env) error { return e.store.SetDisabled(e.t.Context(), "app-d", true) }, deploy.Failure,
 			"The application was disabled before the deployment started"},
-		{"application deleted", func(l *lab) error { return l.store.DeleteApplication(l.t.Context(), "app-d") }, deploy.Cancelled,
+		{"application deleted", func(e *env) error { return e.store.DeleteApplication(e.t.Context(), "app-d") }, deploy.Cancelled,
 			"The application was deleted before the deployment started"},
-		{"provider gone", func(l *lab) error { l.providers = []string{"two"}; return nil }, deploy.Failure,
+		{"provider gone", func(e *env) error { e.providers = []string{"two"}; return nil }, deploy.Failure,
 			`The platform provider "one" is no longer in the agent's configuration`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.planned("d")
-				if err := c.before(l); err != nil {
+			inBubble(t, func(t *testing.T, e *env) {
+				e.planned("d")
+				if err := c.before(e); err != nil {
 					t.Fatal(err)
 				}
-				l.start()
+				e.start()
 				synctest.Wait()
-				l.wantEnd("d", c.end, c.reason)
-				if len(l.ran()) > 0 {
-					t.Errorf("stages ran: %v", l.ran())
+				e.wantEnd("d", c.end, c.reason)
+				if len(e.ran()) > 0 {
+					t.Errorf("stages ran: %v", e.ran())
 				}
 			})
 		})

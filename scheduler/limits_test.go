@@ -12,15 +12,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestLimits: no more deployments run than allowed, the others follow oldest
-// first, and a full cluster holds up no other.
+// TestLimits: the limits hold, waiting deployments start oldest first, and a full
+// cluster does not block others.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name      string
 		limits    Limits
-		providers []string   // of the deployments, in the order they come
-		want      [][]string // what runs in each minute
+		providers []string   // of the deployments, in order
+		want      [][]string // running deployments in each minute
 	}{
 		{"none", Limits{}, []string{"one", "one", "two"}, [][]string{{"d0", "d1", "d2"}}},
 		{"in all", Limits{Deployments: 2}, []string{"one", "two", "one", "two", "one"}, [][]string{{"d0", "d1"}, {"d2", "d3"}, {"d4"}}},
@@ -29,18 +29,18 @@ func TestLimits(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.limits = c.limits
-				l.executors[deploy.StageK8sSync] = lasting(time.Minute)
+			inBubble(t, func(t *testing.T, e *env) {
+				e.limits = c.limits
+				e.executors[deploy.StageK8sSync] = lasting(time.Minute)
 				for i, provider := range c.providers {
-					l.waiting(fmt.Sprintf("d%d", i), provider)
+					e.waiting(fmt.Sprintf("d%d", i), provider)
 					time.Sleep(time.Millisecond)
 				}
-				l.start()
+				e.start()
 				for i, want := range c.want {
 					time.Sleep(time.Second)
 					synctest.Wait()
-					if diff := cmp.Diff(want, l.running()); diff != "" {
+					if diff := cmp.Diff(want, e.running()); diff != "" {
 						t.Errorf("in minute %d runs (-want +got):\n%s", i, diff)
 					}
 					time.Sleep(59 * time.Second)
@@ -48,51 +48,51 @@ func TestLimits(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				for i := range c.providers {
-					l.wantEnd(fmt.Sprintf("d%d", i), deploy.Success, "Deployment completed successfully")
+					e.wantEnd(fmt.Sprintf("d%d", i), deploy.Success, "Deployment completed successfully")
 				}
 			})
 		})
 	}
 }
 
-// TestLimitsChangeWhileRunning: raised limits count as soon as Look is called.
+// TestLimitsChangeWhileRunning: raised limits take effect with Rescan.
 func TestLimitsChangeWhileRunning(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.limits = Limits{Deployments: 1}
-		l.executors[deploy.StageK8sSync] = lasting(time.Minute)
-		l.waiting("d0", "one")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.limits = Limits{Deployments: 1}
+		e.executors[deploy.StageK8sSync] = lasting(time.Minute)
+		e.waiting("d0", "one")
 		time.Sleep(time.Millisecond)
-		l.waiting("d1", "one")
-		l.start()
+		e.waiting("d1", "one")
+		e.start()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"d0"}, l.running()); diff != "" {
+		if diff := cmp.Diff([]string{"d0"}, e.running()); diff != "" {
 			t.Errorf("at first runs (-want +got):\n%s", diff)
 		}
-		l.limits = Limits{Deployments: 2}
-		l.look()
+		e.limits = Limits{Deployments: 2}
+		e.rescan()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"d0", "d1"}, l.running()); diff != "" {
+		if diff := cmp.Diff([]string{"d0", "d1"}, e.running()); diff != "" {
 			t.Errorf("with a higher limit runs (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestInterruptedGoFirst: after a restart what had a slot goes on, even if the
-// limits were lowered, and nothing new starts until there is room.
+// TestInterruptedGoFirst: after a restart interrupted deployments are resumed even
+// beyond lowered limits, and no other starts until a slot is free.
 func TestInterruptedGoFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = lasting(time.Minute)
-		l.start()
-		l.planned("d0")
-		l.planned("d1")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = lasting(time.Minute)
+		e.start()
+		e.planned("d0")
+		e.planned("d1")
 		synctest.Wait()
-		l.shutdown()
-		l.waiting("d2", "one")
-		l.limits = Limits{Deployments: 1}
-		l.start()
+		e.shutdown()
+		e.waiting("d2", "one")
+		e.limits = Limits{Deployments: 1}
+		e.start()
 		synctest.Wait()
 		want := []string{"d0/one", "d1/one", "d0/one*", "d1/one*"}
-		ran := l.ran()
+		ran := e.ran()
 		slices.Sort(want)
 		slices.Sort(ran)
 		if diff := cmp.Diff(want, ran); diff != "" {
@@ -100,25 +100,25 @@ func TestInterruptedGoFirst(t *testing.T) {
 		}
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"d2"}, l.running()); diff != "" {
+		if diff := cmp.Diff([]string{"d2"}, e.running()); diff != "" {
 			t.Errorf("then runs (-want +got):\n%s", diff)
 		}
 	})
 }
 
 // waiting stores a PLANNED deployment on a platform provider.
-func (l *lab) waiting(id, provider string) {
-	l.t.Helper()
-	l.pending(id, "app-"+id, func(d *deploy.Deployment) { d.Provider = provider })
-	l.plan(id, func(p *deploy.Plan) { p.Stages = p.Stages[:1] })
+func (e *env) waiting(id, provider string) {
+	e.t.Helper()
+	e.pending(id, "app-"+id, func(d *deploy.Deployment) { d.Provider = provider })
+	e.plan(id, func(p *deploy.Plan) { p.Stages = p.Stages[:1] })
 }
 
-// running returns the IDs of the deployments that are RUNNING, sorted.
-func (l *lab) running() []string {
-	l.t.Helper()
-	ds, err := l.store.DeploymentsIn(l.t.Context(), deploy.Running)
+// running returns the sorted IDs of the RUNNING deployments.
+func (e *env) running() []string {
+	e.t.Helper()
+	ds, err := e.store.DeploymentsIn(e.t.Context(), deploy.Running)
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	var ids []string
 	for _, d := range ds {

@@ -14,24 +14,24 @@ import (
 
 const (
 	logFlushEvery = 200 * time.Millisecond
-	maxLogLine    = 64 << 10 // bytes; longer lines are cut
-	maxLogPending = 20_000   // blocks kept while the store cannot be written
+	maxLogLine    = 64 << 10 // bytes; longer lines are truncated
+	maxLogPending = 20_000   // blocks buffered while the store cannot be written
 
-	logFlushTimeout = 10 * time.Second // a store that hangs must not hold a shutdown up for ever
+	logFlushTimeout = 10 * time.Second // bounds the flush at shutdown if the store hangs
 )
 
-// logSink collects the lines of all running stages and stores them in batches,
-// so that a chatty stage costs few transactions and no line ever waits for one.
+// logSink collects the lines of all running stages and stores them in batches. Writing
+// a line never waits for a transaction.
 type logSink struct {
 	store      *store.Store
 	log        *slog.Logger
 	maxPending int
 	wake       chan struct{}
 
-	writing sync.Mutex // held while a batch is written, so that batches keep their order
+	writing sync.Mutex // held during a write, so that batches stay ordered
 	mu      sync.Mutex
 	pending []deploy.LogBlock
-	stored  int // how many were pending once and are stored
+	stored  int // number of lines stored so far
 	dropped int
 }
 
@@ -39,7 +39,7 @@ func newLogSink(s *store.Store, log *slog.Logger) *logSink {
 	return &logSink{store: s, log: log, maxPending: maxLogPending, wake: make(chan struct{}, 1)}
 }
 
-// run flushes now and then until ctx ends; stages flush by themselves at their end.
+// run flushes periodically until ctx ends. Each stage also flushes at its end.
 func (l *logSink) run(ctx context.Context) {
 	for {
 		select {
@@ -66,7 +66,7 @@ func (l *logSink) signal() {
 	}
 }
 
-// flush stores everything written so far. On an error the lines are kept.
+// flush stores everything written so far. On an error the lines stay pending.
 func (l *logSink) flush(ctx context.Context) error {
 	l.mu.Lock()
 	upTo := l.stored + len(l.pending)
@@ -74,9 +74,8 @@ func (l *logSink) flush(ctx context.Context) error {
 	return l.flushTo(ctx, upTo)
 }
 
-// flushTo stores at least the first upTo lines there were, with all that came
-// meanwhile. Of many stages that end at the same time one stores the lines of the
-// others, too: they need not write again what came after theirs.
+// flushTo stores at least the first upTo lines. A concurrent call may have stored them
+// already; then it returns without writing lines that came later.
 func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -97,7 +96,7 @@ func (l *logSink) flushTo(ctx context.Context, upTo int) error {
 	l.dropped = 0
 	l.mu.Unlock()
 	if dropped > 0 {
-		l.log.Warn("stage log lines were lost while the store could not be written", "lines", dropped)
+		l.log.Warn("stage log lines were dropped because the store could not be written", "lines", dropped)
 	}
 	return nil
 }
@@ -113,8 +112,8 @@ func (l *logSink) add(b deploy.LogBlock) {
 	l.signal()
 }
 
-// open returns the log of a stage, continuing after what an interrupted run
-// wrote: its lines are stored first, for new ones must not take their places.
+// open returns the log of a stage and continues its numbering. It flushes first, so
+// that new lines do not reuse the numbers of pending ones.
 func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now func() time.Time) (deploy.StageLog, error) {
 	if err := l.flush(ctx); err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func (l *logSink) open(ctx context.Context, deploymentID, stageID string, now fu
 	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: last}, nil
 }
 
-// begin returns the log of a stage of which no line was ever written.
+// begin returns the log of a stage without any earlier lines.
 func (l *logSink) begin(deploymentID, stageID string, now func() time.Time) deploy.StageLog {
 	return &stageLog{sink: l, deployment: deploymentID, stage: stageID, now: now, index: -1}
 }

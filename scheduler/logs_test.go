@@ -14,22 +14,22 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestLogsAreStoredBeforeTheEnd: whoever sees a stage's end sees its whole log,
-// in order, the reason of a failure last.
+// TestLogsAreStoredBeforeTheEnd: the whole log is stored, in order, before the stage's
+// end. The failure reason is its last line.
 func TestLogsAreStoredBeforeTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			run.Log.Infof("applying %d objects", 2)
 			run.Log.Successf("applied")
 			return deploy.StageResult{Status: deploy.StageFailure, Reason: "web: no pod became ready"}
 		})
 		var seen []string
-		l.executors[deploy.StageRollback] = executor(func(context.Context, deploy.StageRun) deploy.StageResult {
-			seen = l.log("d", "one")
+		e.executors[deploy.StageRollback] = executor(func(context.Context, deploy.StageRun) deploy.StageResult {
+			seen = e.log("d", "one")
 			return deploy.StageResult{Status: deploy.StageSuccess}
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
 		want := []string{"0 INFO applying 2 objects", "1 SUCCESS applied", "2 ERROR web: no pod became ready"}
 		if diff := cmp.Diff(want, seen); diff != "" {
@@ -38,29 +38,28 @@ func TestLogsAreStoredBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// TestLogsAppearWhileTheStageRuns: nobody waits for the end of a stage to read
-// what it does.
+// TestLogsAppearWhileTheStageRuns: lines can be read before the stage ends.
 func TestLogsAppearWhileTheStageRuns(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			run.Log.Infof("waiting")
 			return hang(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"0 INFO waiting"}, l.log("d", "one")); diff != "" {
+		if diff := cmp.Diff([]string{"0 INFO waiting"}, e.log("d", "one")); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestLogsContinue: the second run of a stage writes on where the first one was
-// interrupted, and the shutdown loses no line and adds none.
+// TestLogsContinue: the resumed stage continues the log of the interrupted run, and a
+// shutdown neither loses nor adds lines.
 func TestLogsContinue(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			if run.Resumed {
 				run.Log.Infof("second run")
 				return succeed(ctx, run)
@@ -68,24 +67,23 @@ func TestLogsContinue(t *testing.T) {
 			run.Log.Infof("first run")
 			return hang(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		l.shutdown()
-		l.start()
+		e.shutdown()
+		e.start()
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"0 INFO first run", "1 INFO The agent was interrupted here (it restarted, or its database failed); the stage goes on", "2 INFO second run"}, l.log("d", "one")); diff != "" {
+		if diff := cmp.Diff([]string{"0 INFO first run", "1 INFO The agent was interrupted here (it restarted, or its database failed); the stage is resumed", "2 INFO second run"}, e.log("d", "one")); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestManyLogs: more lines than one batch of the store takes, from several
-// goroutines, each stored once.
+// TestManyLogs: lines from several goroutines beyond one batch are each stored once.
 func TestManyLogs(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
+	inBubble(t, func(t *testing.T, e *env) {
 		const writers, lines = 4, 1500
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			done := make(chan bool)
 			for range writers {
 				go func() {
@@ -100,10 +98,10 @@ func TestManyLogs(t *testing.T) {
 			}
 			return succeed(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		log := l.log("d", "one")
+		log := e.log("d", "one")
 		if len(log) != writers*lines {
 			t.Fatalf("%d lines stored, want %d", len(log), writers*lines)
 		}
@@ -115,30 +113,30 @@ func TestManyLogs(t *testing.T) {
 	})
 }
 
-// TestLogLines states what becomes of lines that cannot be stored as they are.
+// TestLogLines: long and invalid lines are stored in a valid form.
 func TestLogLines(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			run.Log.Infof("%s", strings.Repeat("é", maxLogLine))
 			run.Log.Infof("bad \xff byte")
 			return succeed(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		synctest.Wait()
 		want := []string{"0 INFO " + strings.Repeat("é", maxLogLine/2) + " … (cut)", "1 INFO bad \uFFFD byte"}
-		if diff := cmp.Diff(want, l.log("d", "one")); diff != "" {
+		if diff := cmp.Diff(want, e.log("d", "one")); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestLogsOfAStoreThatFails: lines written while the store cannot be used are
-// kept, in bounds, and the next lines do not take their places.
+// TestLogsOfAStoreThatFails: lines are buffered up to a limit while the store fails,
+// and later lines do not reuse their numbers.
 func TestLogsOfAStoreThatFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.planned("d")
-		sink := newLogSink(l.store, l.logger)
+	inBubble(t, func(t *testing.T, e *env) {
+		e.planned("d")
+		sink := newLogSink(e.store, e.logger)
 		sink.maxPending = 100
 		first, err := sink.open(t.Context(), "d", "one", time.Now)
 		if err != nil {
@@ -163,19 +161,19 @@ func TestLogsOfAStoreThatFails(t *testing.T) {
 		if err := sink.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		log := l.log("d", "one")
+		log := e.log("d", "one")
 		if want := fmt.Sprintf("%d INFO after", sink.maxPending); len(log) != sink.maxPending+1 || log[sink.maxPending] != want {
 			t.Errorf("%d lines, the last %q; want %d and %q", len(log), log[len(log)-1], sink.maxPending+1, want)
 		}
 	})
 }
 
-// TestLogsThatAnotherStored: a stage that ends does not wait for the lines that
-// others wrote after its own were stored.
+// TestLogsThatAnotherStored: a flush at a stage's end does not wait for later lines of
+// other stages.
 func TestLogsThatAnotherStored(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.planned("d")
-		sink := newLogSink(l.store, l.logger)
+	inBubble(t, func(t *testing.T, e *env) {
+		e.planned("d")
+		sink := newLogSink(e.store, e.logger)
 		log := sink.begin("d", "one", time.Now)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -193,41 +191,41 @@ func TestLogsThatAnotherStored(t *testing.T) {
 		if err := sink.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"0 INFO mine", "1 INFO another's"}, l.log("d", "one")); diff != "" {
+		if diff := cmp.Diff([]string{"0 INFO mine", "1 INFO another's"}, e.log("d", "one")); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestStageWhoseLogCannotBeStored: a stage that has ended waits with its end
-// until its log is stored, and is not run again for it.
+// TestStageWhoseLogCannotBeStored: the end of a stage is stored after its log, and the
+// stage is not run again meanwhile.
 func TestStageWhoseLogCannotBeStored(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		db, err := sql.Open("sqlite", strings.TrimPrefix(l.dsn, "sqlite://"))
+	inBubble(t, func(t *testing.T, e *env) {
+		db, err := sql.Open("sqlite", strings.TrimPrefix(e.dsn, "sqlite://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		l.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+		e.executors["TWO"] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 			if _, err := db.Exec("CREATE TRIGGER full BEFORE INSERT ON stage_logs BEGIN SELECT RAISE(FAIL, 'disk full'); END"); err != nil {
 				t.Error(err)
 			}
 			run.Log.Infof("what was done")
 			return succeed(ctx, run)
 		})
-		l.start()
-		l.planned("d")
+		e.start()
+		e.planned("d")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.wantStage("d", "two", deploy.StageRunning, "")
+		e.wantStage("d", "two", deploy.StageRunning, "")
 		if _, err := db.Exec("DROP TRIGGER full"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
-		l.wantRan("d/one", "d/two")
-		if diff := cmp.Diff([]string{"0 INFO what was done"}, l.log("d", "two")); diff != "" {
+		e.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		e.wantRan("d/one", "d/two")
+		if diff := cmp.Diff([]string{"0 INFO what was done"}, e.log("d", "two")); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
 	})

@@ -16,11 +16,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestProperty: whatever is asked for in whatever order, and at whatever write
-// the agent ends in between, no move is illegal, an application never has two
-// active deployments, no stage runs twice at a time, after its end, or again
-// without being told so, what was promised to people is kept, every started
-// deployment ends, and every command is answered.
+// TestProperty checks invariants under random commands in random order, with crashes at
+// any write: no transition is illegal, an application never has two active deployments,
+// no stage runs twice at a time, after its end, or again without Resumed, accepted
+// requests take effect, every started deployment ends, and every command is answered.
 func TestProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -29,7 +28,7 @@ func TestProperty(t *testing.T) {
 		limit := rapid.IntRange(0, 2).Draw(rt, "limit")
 		var err error
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, ends)
+			w := newSimulation(t, ends)
 			w.limits.Deployments = limit
 			w.start()
 			defer w.close()
@@ -41,7 +40,7 @@ func TestProperty(t *testing.T) {
 	})
 }
 
-// step is one thing that happens to the world.
+// step is one action of the simulation.
 type step struct {
 	Action string
 	Which  int    // the application, or the deployment
@@ -54,7 +53,7 @@ type step struct {
 	Pass   time.Duration // how much time passes afterwards
 }
 
-// plan is how a deployment is planned.
+// plan describes a planned deployment.
 type plan struct {
 	Stages   []planned
 	Rollback bool
@@ -98,7 +97,7 @@ func drawStage(rt *rapid.T) planned {
 	}
 }
 
-// ending is how one stage ends that only pretends to do something.
+// ending is the drawn result of a pretended stage.
 type ending struct {
 	After  time.Duration
 	Status deploy.StageStatus
@@ -113,8 +112,8 @@ func drawEnding(rt *rapid.T) ending {
 	}
 }
 
-// play does the steps, lets everything come to its end and checks the world.
-func (w *world) play(steps []step) error {
+// play executes the steps, waits for all deployments to end and checks the invariants.
+func (w *simulation) play(steps []step) error {
 	for i, s := range steps {
 		if err := w.do(i, s); err != nil {
 			return fmt.Errorf("step %d, %s: %w", i, s.Action, err)
@@ -146,8 +145,8 @@ func (w *world) play(steps []step) error {
 	return errors.Join(w.faults...)
 }
 
-// awaitEnds returns when every deployment that was planned has ended.
-func (w *world) awaitEnds() error {
+// awaitEnds returns when every planned deployment has ended.
+func (w *simulation) awaitEnds() error {
 	var active []deploy.Deployment
 	for range 60 {
 		time.Sleep(time.Minute)
@@ -160,7 +159,7 @@ func (w *world) awaitEnds() error {
 	return fmt.Errorf("deployment %s is still %s because %q", active[0].ID, active[0].Status, active[0].StatusReason)
 }
 
-func (w *world) do(i int, s step) error {
+func (w *simulation) do(i int, s step) error {
 	switch s.Action {
 	case "create":
 		id := fmt.Sprintf("d%d", len(w.deployments))
@@ -196,8 +195,8 @@ func (w *world) do(i int, s step) error {
 	return nil
 }
 
-// planOne plans a deployment if the store lets it.
-func (w *world) planOne(id string, p plan) error {
+// planOne plans a deployment if the store permits it.
+func (w *simulation) planOne(id string, p plan) error {
 	var stages, undo []deploy.Stage
 	for i, s := range p.Stages {
 		stage := deploy.Stage{ID: fmt.Sprintf("s%d", i), Name: s.Name, SkipOn: json.RawMessage(s.SkipOn), Timeout: 25 * time.Second}
@@ -229,8 +228,8 @@ func (w *world) planOne(id string, p plan) error {
 	return err
 }
 
-// checkActive looks for applications with two active deployments.
-func (w *world) checkActive() error {
+// checkActive finds applications with two active deployments.
+func (w *simulation) checkActive() error {
 	ds, err := w.store.DeploymentsIn(context.Background(), deploy.Planned, deploy.Running, deploy.RollingBack)
 	if err != nil {
 		return err
@@ -245,9 +244,9 @@ func (w *world) checkActive() error {
 	return nil
 }
 
-// checkRollback: nothing is rolled back against the application's
-// configuration, or against what a person decided.
-func (w *world) checkRollback(id string) error {
+// checkRollback finds rollbacks that contradict the application's configuration or a
+// user's choice.
+func (w *simulation) checkRollback(id string) error {
 	d, cancel := w.get(id), (*cancellation)(nil)
 	if cancel = cancelOf(&d); cancel == nil {
 		cancel = &cancellation{}
@@ -259,8 +258,8 @@ func (w *world) checkRollback(id string) error {
 	return nil
 }
 
-// checkPromise: a command that succeeded had its effect.
-func (w *world) checkPromise(id string) error {
+// checkPromise checks that a successful command took effect.
+func (w *simulation) checkPromise(id string) error {
 	c, err := w.store.Command(context.Background(), id)
 	if deploy.IsKind(err, deploy.NotFound) || err == nil && c.Status != deploy.CommandSucceeded {
 		return nil

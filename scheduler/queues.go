@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Queues returns what runs in this process and what waits for a slot: in all, as
-// "scheduler", and of each platform provider, as "cluster/<name>".
+// Queues returns the running and waiting deployments: in total as "scheduler", and per
+// platform provider as "cluster/<name>".
 func (s *Scheduler) Queues() []deploy.QueueState {
 	limits := s.Limits()
 	all := deploy.QueueState{Name: "scheduler", Limit: limits.Deployments}

@@ -16,19 +16,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRestart: a stage in whose middle the agent ends, in whatever way, is run
-// again, marked so, with what it had saved, and ends once.
+// TestRestart: an interrupted stage is run again with Resumed set and its saved
+// metadata, and ends once.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*lab){"shutdown": (*lab).shutdown, "crash": (*lab).crash} {
+	for name, end := range map[string]func(*env){"shutdown": (*env).shutdown, "crash": (*env).crash} {
 		for _, stage := range []string{deploy.StageK8sSync, "TWO", deploy.StageRollback} {
 			t.Run(name+" in "+stage, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, l *lab) {
+				inBubble(t, func(t *testing.T, e *env) {
 					if stage == deploy.StageRollback {
-						l.executors["TWO"] = fail("no")
+						e.executors["TWO"] = fail("no")
 					}
 					var saved string
-					l.executors[stage] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+					e.executors[stage] = executor(func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 						if run.Resumed {
 							saved = run.Stage.Metadata["intent"]
 							return succeed(ctx, run)
@@ -38,11 +38,11 @@ func TestRestart(t *testing.T) {
 						}
 						return hang(ctx, run)
 					})
-					l.start()
-					l.planned("d")
+					e.start()
+					e.planned("d")
 					synctest.Wait()
-					end(l)
-					l.start()
+					end(e)
+					e.start()
 					synctest.Wait()
 					ran, status := []string{"d/one", "d/one*", "d/two"}, deploy.Success
 					switch stage {
@@ -51,65 +51,65 @@ func TestRestart(t *testing.T) {
 					case deploy.StageRollback:
 						ran, status = []string{"d/one", "d/two", "d/back", "d/back*"}, deploy.Failure
 					}
-					if got := l.get("d").Status; got != status {
+					if got := e.get("d").Status; got != status {
 						t.Errorf("the deployment is %s, want %s", got, status)
 					}
-					if diff := cmp.Diff(ran, l.ran()); diff != "" {
+					if diff := cmp.Diff(ran, e.ran()); diff != "" {
 						t.Errorf("executed (-want +got):\n%s", diff)
 					}
 					if saved != "to apply" {
 						t.Errorf("the second run found %q saved by the first", saved)
 					}
-					l.wantLegal("d")
+					e.wantLegal("d")
 				})
 			})
 		}
 	}
 }
 
-// TestCrashAtEveryWrite kills the agent at each write of a deployment's life in
-// turn. After the restart every deployment ends as it would have without the
-// crash, and no stage ends twice.
+// TestCrashAtEveryWrite kills the agent at each write of a deployment's life in turn.
+// After the restart every deployment ends as it would have without the crash, and no
+// stage ends twice.
 func TestCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
-	whole := func(l *lab) { l.planned("d") }
+	whole := func(e *env) { e.planned("d") }
 	cases := map[string]struct {
 		two   executor
-		setUp func(*lab)
+		setUp func(*env)
 		want  deploy.Status
 		never string // the stage that must not run
 	}{
 		"of a success":   {two: succeed, setUp: whole, want: deploy.Success},
 		"of a rollback":  {two: fail("no"), setUp: whole, want: deploy.Failure},
-		"of a cancelled": {two: hang, setUp: (*lab).cancelledInOne, want: deploy.Cancelled, never: "two"},
-		"of skipped stages": {two: succeed, want: deploy.Success, never: "two", setUp: func(l *lab) {
-			l.planned("d", func(p *deploy.Plan) {
+		"of a cancelled": {two: hang, setUp: (*env).cancelledInOne, want: deploy.Cancelled, never: "two"},
+		"of skipped stages": {two: succeed, want: deploy.Success, never: "two", setUp: func(e *env) {
+			e.planned("d", func(p *deploy.Plan) {
 				p.Stages[0].Name = deploy.StageWait
 				p.Stages[1].SkipOn = json.RawMessage(`{"paths":["docs"]}`)
 			})
-			l.askSkip("s", "d", "one")
+			e.askSkip("s", "d", "one")
 		}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for at, crashed := 1, true; crashed; at++ {
 				t.Run(fmt.Sprint(at), func(t *testing.T) {
-					inBubble(t, func(t *testing.T, l *lab) {
-						l.changes = changed("docs/a")
-						l.executors["TWO"], l.executors[deploy.StageWait] = c.two, executor(hang)
-						c.setUp(l)
-						crashed = l.crashAt(at)
-						l.start()
+					inBubble(t, func(t *testing.T, e *env) {
+						e.changes = changed("docs/a")
+						e.executors["TWO"], e.executors[deploy.StageWait] = c.two, executor(hang)
+						c.setUp(e)
+						crashed = e.crashAt(at)
+						e.start()
 						time.Sleep(time.Minute)
 						synctest.Wait()
-						if d := l.get("d"); d.Status != c.want {
+						if d := e.get("d"); d.Status != c.want {
 							t.Errorf("the deployment is %s because %q, want %s", d.Status, d.StatusReason, c.want)
 						}
-						if never := "d/" + c.never; slices.ContainsFunc(l.ran(), func(ran string) bool { return strings.TrimSuffix(ran, "*") == never }) {
-							t.Errorf("executed %v", l.ran())
+						if never := "d/" + c.never; slices.ContainsFunc(e.ran(), func(ran string) bool { return strings.TrimSuffix(ran, "*") == never }) {
+							t.Errorf("executed %v", e.ran())
 						}
-						l.wantLegal("d")
-						open, err := l.store.OpenCommands(t.Context())
+						e.wantLegal("d")
+						open, err := e.store.OpenCommands(t.Context())
 						if err != nil || len(open) > 0 {
 							t.Errorf("open commands: %v %v", open, err)
 						}
@@ -120,13 +120,12 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// cancelledInOne stores a deployment that runs its first stage, and its cancel:
-// one that waits would be cancelled at once.
-func (l *lab) cancelledInOne() {
-	l.t.Helper()
-	l.planned("d")
-	l.askCancel("c", "d")
-	l.update("d", func(d *deploy.Deployment) error {
+// cancelledInOne stores a deployment that runs its first stage, and a cancel of it.
+func (e *env) cancelledInOne() {
+	e.t.Helper()
+	e.planned("d")
+	e.askCancel("c", "d")
+	e.update("d", func(d *deploy.Deployment) error {
 		if err := d.Start(time.Now()); err != nil {
 			return err
 		}
@@ -134,70 +133,70 @@ func (l *lab) cancelledInOne() {
 	})
 }
 
-// crashAt runs the scheduler until the store's clock is read for the nth time:
-// that is done once for each write. It reports whether that ever happened.
-func (l *lab) crashAt(n int) bool {
-	l.t.Helper()
-	if err := l.store.Close(); err != nil {
-		l.t.Fatal(err)
+// crashAt runs the scheduler until it reads the store's clock for the nth time, which
+// it does once per write. It reports whether the crash happened.
+func (e *env) crashAt(n int) bool {
+	e.t.Helper()
+	if err := e.store.Close(); err != nil {
+		e.t.Fatal(err)
 	}
 	var reads atomic.Int64
-	l.storeNow = func() time.Time {
+	e.storeNow = func() time.Time {
 		if reads.Add(1) == int64(n) {
-			_ = l.store.Close() // the write that is about to begin fails
+			_ = e.store.Close() // the write that is about to begin fails
 		}
 		return time.Now()
 	}
-	l.open()
-	l.start()
+	e.open()
+	e.start()
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	l.storeNow = time.Now
-	l.crash()
+	e.storeNow = time.Now
+	e.crash()
 	return reads.Load() >= int64(n)
 }
 
-// TestOldReadingStartsNothing: a deployment that ended between the scheduler's
-// reading it and its starting a run is not run again.
+// TestOldReadingStartsNothing: a deployment that ends between the scheduler's read and
+// the start of its run is not run again.
 func TestOldReadingStartsNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = lasting(time.Second)
-		l.start()
-		l.planned("d")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = lasting(time.Second)
+		e.start()
+		e.planned("d")
 		synctest.Wait()
-		old := l.get("d")
+		old := e.get("d")
 		time.Sleep(time.Minute)
-		l.shutdown()
-		if old.Status != deploy.Running || l.get("d").Status != deploy.Success {
-			t.Fatalf("the deployment went from %s to %s", old.Status, l.get("d").Status)
+		e.shutdown()
+		if old.Status != deploy.Running || e.get("d").Status != deploy.Success {
+			t.Fatalf("the deployment went from %s to %s", old.Status, e.get("d").Status)
 		}
-		before := len(l.ran())
-		s := New(Config{Store: l.store, Executors: map[string]Executor{deploy.StageK8sSync: executor(func(context.Context, deploy.StageRun) deploy.StageResult {
+		before := len(e.ran())
+		s := New(Config{Store: e.store, Executors: map[string]Executor{deploy.StageK8sSync: executor(func(context.Context, deploy.StageRun) deploy.StageResult {
 			t.Error("the stage was run again")
 			return deploy.StageResult{Status: deploy.StageFailure}
-		})}, Limits: func() Limits { return Limits{} }, Now: time.Now, Logger: l.logger})
-		s.consider(old)
+		})}, Limits: func() Limits { return Limits{} }, Now: time.Now, Logger: e.logger})
+		s.updateWaiting(old)
 		for _, r := range s.startable() {
 			s.drive(t.Context(), r)
 		}
-		if len(l.ran()) != before {
-			t.Errorf("executed %v", l.ran())
+		if len(e.ran()) != before {
+			t.Errorf("executed %v", e.ran())
 		}
-		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		e.wantEnd("d", deploy.Success, "Deployment completed successfully")
 	})
 }
 
-// wantLegal fails if the deployment's log holds a move the tables forbid, or a
-// stage that ended more than once.
-func (l *lab) wantLegal(id string) {
-	l.t.Helper()
-	if err := l.checkLegal(id); err != nil {
-		l.t.Error(err)
+// wantLegal fails if the deployment's log contains an illegal transition or a stage
+// that ended more than once.
+func (e *env) wantLegal(id string) {
+	e.t.Helper()
+	if err := e.checkLegal(id); err != nil {
+		e.t.Error(err)
 	}
 }
 
-func (l *lab) checkLegal(id string) error {
-	log, err := l.store.Transitions(context.Background(), id)
+func (e *env) checkLegal(id string) error {
+	log, err := e.store.Transitions(context.Background(), id)
 	if err != nil {
 		return err
 	}
@@ -216,7 +215,7 @@ func (l *lab) checkLegal(id string) error {
 		}
 		at[m.StageID] = m.To
 	}
-	d, err := l.store.Deployment(context.Background(), id)
+	d, err := e.store.Deployment(context.Background(), id)
 	if err != nil {
 		return err
 	}

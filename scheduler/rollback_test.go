@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// scripts are two stages with scripts that undo them, after the rollback of
-// the application's objects.
+// scripts adds two stages whose scripts have rollbacks, after the rollback of the
+// objects.
 func scripts(p *deploy.Plan) {
 	undo := func(base string) deploy.Stage {
 		return deploy.Stage{ID: "undo-" + base, Name: deploy.StageScriptRunRollback, Rollback: true, Metadata: map[string]string{"baseStageID": base}}
@@ -16,8 +16,8 @@ func scripts(p *deploy.Plan) {
 	p.Stages = append(p.Stages, undo("one"), undo("two"))
 }
 
-// onlyScripts are the stages of a first deployment: there is no commit to
-// return to.
+// onlyScripts are the stages of a first deployment, which has no commit to roll back
+// to.
 func onlyScripts(p *deploy.Plan) {
 	scripts(p)
 	p.Stages = append(p.Stages[:2], p.Stages[3:]...)
@@ -32,8 +32,7 @@ func first(p *deploy.Plan) {
 
 func manual(p *deploy.Plan) { p.NoAutoRollback, p.RunningDeploymentID = true, "before" }
 
-// TestRollbackScripts: a script undoes what has begun, and only that, in a first
-// deployment, too.
+// TestRollbackScripts: only scripts that began are undone, also in a first deployment.
 func TestRollbackScripts(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -105,33 +104,33 @@ func TestRollbackScripts(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync], l.executors["TWO"], l.executors[deploy.StageScriptRunRollback] = c.one, fail("no"), c.undo
-				l.start()
-				l.planned("d", c.plan...)
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync], e.executors["TWO"], e.executors[deploy.StageScriptRunRollback] = c.one, fail("no"), c.undo
+				e.start()
+				e.planned("d", c.plan...)
 				synctest.Wait()
-				l.wantEnd("d", deploy.Failure, c.reason)
-				l.wantRan(c.ran...)
-				d := l.get("d")
+				e.wantEnd("d", deploy.Failure, c.reason)
+				e.wantRan(c.ran...)
+				d := e.get("d")
 				for id, want := range c.undone {
 					if got := d.Stage(id).Status; got != want {
 						t.Errorf("stage %s is %s, want %s", id, got, want)
 					}
 				}
-				l.wantLegal("d")
+				e.wantLegal("d")
 			})
 		})
 	}
 }
 
-// TestUnusedRollbackScriptSaysWhy: a script that is not needed is skipped, with
-// the reason.
+// TestUnusedRollbackScriptSaysWhy: the rollback of a script that did not run is skipped
+// with a reason.
 func TestUnusedRollbackScriptSaysWhy(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = fail("no")
-		l.start()
-		l.planned("d", scripts)
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = fail("no")
+		e.start()
+		e.planned("d", scripts)
 		synctest.Wait()
-		l.wantStage("d", "undo-two", deploy.StageSkipped, "there is nothing to roll back: stage two did not run")
+		e.wantStage("d", "undo-two", deploy.StageSkipped, "there is nothing to roll back: stage two did not run")
 	})
 }

@@ -13,28 +13,28 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// run carries one deployment from PLANNED, or from where it was interrupted, to
-// its end. It belongs to one goroutine; only cancel and skip are called by others.
+// run drives one deployment from PLANNED, or from its interruption, to its end. It
+// belongs to one goroutine; others may only call cancel and skip.
 type run struct {
 	s            *Scheduler
 	id, provider string
 	log          *slog.Logger
 
 	d     deploy.Deployment // as last read or written
-	known bool              // d is what the scheduler read when it made the run
+	known bool              // d is fresh from the scheduler's read
 
-	// takenUp is the deployment's status when it was taken up, interrupted the
-	// stage that was RUNNING then, "" if none was.
-	takenUp     deploy.Status
-	interrupted string
+	// resumedStatus is the deployment's status when this run loaded it. interrupted is
+	// the stage that was RUNNING then, "" for none.
+	resumedStatus deploy.Status
+	interrupted   string
 
-	ends map[string]time.Time // when deadlines pass, by the monotonic clock; see remaining
+	ends map[string]time.Time // deadlines by the monotonic clock; see remaining
 
 	mu        sync.Mutex
 	cancelled bool
-	stop      context.CancelCauseFunc // stops the forward part, once it goes on
-	skips     map[string]string       // why stages are skipped, by their IDs
-	stage     string                  // the one that stopStage stops
+	stop      context.CancelCauseFunc // stops the forward stages; nil before they begin
+	skips     map[string]string       // skip reasons by stage ID
+	stage     string                  // the stage that stopStage stops
 	stopStage context.CancelCauseFunc
 }
 
@@ -45,8 +45,8 @@ func newRun(s *Scheduler, d deploy.Deployment) *run {
 	}
 }
 
-// cancel stops the forward part because the stored deployment was given a
-// cancel. Too late, it does nothing.
+// cancel stops the forward stages after a cancel request was stored. It has no effect
+// after they have ended.
 func (r *run) cancel() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,8 +56,8 @@ func (r *run) cancel() {
 	}
 }
 
-// drive is the whole life of a running deployment. It returns nil when the
-// deployment is completed or the agent shuts down.
+// drive runs the deployment to its end. It returns nil when the deployment is completed
+// or the agent shuts down.
 func (r *run) drive(ctx context.Context) error {
 	if err := r.load(ctx); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (r *run) drive(ctx context.Context) error {
 		}
 	}
 	if r.d.Status == deploy.Running {
-		if err := r.goForward(ctx); err != nil {
+		if err := r.runForward(ctx); err != nil {
 			return err
 		}
 	}
@@ -78,10 +78,9 @@ func (r *run) drive(ctx context.Context) error {
 	return nil
 }
 
-// load reads the deployment. What the scheduler knew when it made the run may be
-// old: a run that has just ended could have completed the deployment. One that was
-// PLANNED is good enough to start from, for the start fails if it is old. From
-// there on this run alone moves it on.
+// load reads the deployment, because the scheduler's copy may be outdated: an earlier
+// run could have completed it. A PLANNED copy is used as it is, since the start fails
+// if it is outdated. From then on only this run changes the status.
 func (r *run) load(ctx context.Context) error {
 	d, known := r.d, r.known
 	r.known = false
@@ -91,7 +90,7 @@ func (r *run) load(ctx context.Context) error {
 			return err
 		}
 	}
-	r.d, r.takenUp, r.interrupted = d, d.Status, ""
+	r.d, r.resumedStatus, r.interrupted = d, d.Status, ""
 	for _, stage := range d.Stages {
 		if stage.Status == deploy.StageRunning {
 			r.interrupted = stage.ID
@@ -100,10 +99,10 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// start moves the deployment to RUNNING together with its first stage, unless
+// start moves the deployment to RUNNING together with its first stage, or to FAILURE if
 // it can no longer run.
 func (r *run) start(ctx context.Context) error {
-	refusal, err := r.refusal(ctx)
+	blocker, err := r.startBlocker(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,8 +110,8 @@ func (r *run) start(ctx context.Context) error {
 		switch {
 		case d.Status != deploy.Planned:
 			return deploy.Errorf(deploy.Conflict, "deployment %s is %s, not PLANNED", d.ID, d.Status)
-		case refusal != "":
-			return d.Complete(deploy.Failure, refusal, now)
+		case blocker != "":
+			return d.Complete(deploy.Failure, blocker, now)
 		}
 		if err := d.Start(now); err != nil {
 			return err
@@ -120,17 +119,17 @@ func (r *run) start(ctx context.Context) error {
 		return startNext(d, now)
 	})
 	if deploy.IsKind(err, deploy.Conflict) {
-		return nil // cancelled or superseded a moment ago
+		return nil // cancelled or superseded concurrently
 	}
-	if err == nil && refusal == "" {
+	if err == nil && blocker == "" {
 		r.log.Info("deployment started")
 	}
 	r.ended()
 	return err
 }
 
-// refusal says why a planned deployment must not start, "" if it may.
-func (r *run) refusal(ctx context.Context) (string, error) {
+// startBlocker returns why a planned deployment must not start, "" if it may.
+func (r *run) startBlocker(ctx context.Context) (string, error) {
 	app, err := r.s.Store.Application(ctx, r.d.ApplicationID)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), err == nil && app.Deleted:
@@ -145,12 +144,12 @@ func (r *run) refusal(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// goForward runs the forward stages until one fails, all are done, or the agent
-// shuts down.
-func (r *run) goForward(ctx context.Context) error {
+// runForward runs the forward stages until one fails, all are done, or the agent shuts
+// down.
+func (r *run) runForward(ctx context.Context) error {
 	fctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer stopAfter(stop, r.remaining(forwardPart, r.takenUp == deploy.Running, r.d.Deadline, r.d.Timeout))()
+	defer stopAfter(stop, r.remaining(forwardPart, r.resumedStatus == deploy.Running, r.d.Deadline, r.d.Timeout))()
 	r.mu.Lock()
 	r.stop = stop
 	if r.cancelled || cancelOf(&r.d) != nil {
@@ -161,14 +160,14 @@ func (r *run) goForward(ctx context.Context) error {
 	for r.d.Status == deploy.Running {
 		var err error
 		switch stage := current(r.d.ForwardStages()); {
-		case stage == nil: // there is none, or all were skipped, or the process died before the end was stored
+		case stage == nil: // no stages, all skipped, or the process died before the end was stored
 			err = r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
-				return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
+				return advance(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
 			})
 		case stage.Status == deploy.StageNotStarted:
 			err = r.startOrSkip(ctx, fctx, *stage)
 		default:
-			err = r.carryOut(ctx, fctx, *stage)
+			err = r.runForwardStage(ctx, fctx, *stage)
 		}
 		if err != nil || ctx.Err() != nil {
 			return err
@@ -178,17 +177,17 @@ func (r *run) goForward(ctx context.Context) error {
 	return nil
 }
 
-// startOrSkip starts a forward stage, unless its skipOn says that it is skipped,
-// or the deployment was cancelled while that was found out.
+// startOrSkip starts a forward stage, unless its skipOn applies or the deployment was
+// cancelled during the evaluation of skipOn.
 func (r *run) startOrSkip(ctx, fctx context.Context, stage deploy.Stage) error {
-	reason, err := r.skipReason(fctx, stage)
+	reason, err := r.evaluateSkipOn(fctx, stage)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
 		switch {
 		case cancelOf(d) != nil:
-			return settle(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
+			return advance(d, deploy.StageResult{Status: deploy.StageSuccess}, now)
 		case reason == "" && skipOf(d.Stage(stage.ID)) == nil:
 			return d.StartStage(stage.ID, now)
 		case reason == "":
@@ -201,28 +200,27 @@ func (r *run) startOrSkip(ctx, fctx context.Context, stage deploy.Stage) error {
 	})
 }
 
-// carryOut runs a forward stage to its end, and moves the deployment on.
-func (r *run) carryOut(ctx, fctx context.Context, stage deploy.Stage) error {
+// runForwardStage runs a forward stage to its end, and advances the deployment.
+func (r *run) runForwardStage(ctx, fctx context.Context, stage deploy.Stage) error {
 	result, err := r.runStage(ctx, fctx, stage)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	return r.update(ctx, func(d *deploy.Deployment, now time.Time) error {
-		result := honourSkip(d.Stage(stage.ID), result)
+		result := applySkip(d.Stage(stage.ID), result)
 		if err := d.FinishStage(stage.ID, result.Status, result.Reason, now); err != nil {
 			return err
 		}
-		return settle(d, result, now)
+		return advance(d, result, now)
 	})
 }
 
-// rollBack runs the rollback stages, all of them whatever the earlier ones did,
-// but for those that have nothing to undo, and completes the deployment with the
-// outcome decided when it began.
+// rollBack runs all rollback stages that have something to undo, even after one fails.
+// It completes the deployment with the outcome stored at the begin of the rollback.
 func (r *run) rollBack(ctx context.Context) error {
 	rctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer stopAfter(stop, r.remaining(rollbackPart, r.takenUp == deploy.RollingBack, r.d.Deadline, r.d.RollbackTimeout))()
+	defer stopAfter(stop, r.remaining(rollbackPart, r.resumedStatus == deploy.RollingBack, r.d.Deadline, r.d.RollbackTimeout))()
 	for stage := current(r.d.RollbackStages()); stage != nil; stage = current(r.d.RollbackStages()) {
 		if stage.Status == deploy.StageNotStarted {
 			if err := r.update(ctx, func(d *deploy.Deployment, now time.Time) error { return startRollbackStage(d, stage.ID, now) }); err != nil {
@@ -260,11 +258,11 @@ func (r *run) ended() {
 	}
 }
 
-// update writes a move. A store that fails is asked again until ctx ends, for a
-// move that cannot be written must not be taken; a move the table forbids and a
-// lost race are returned at once.
+// update writes a transition. It retries until ctx ends if the store fails, since the
+// run cannot continue without the write. An illegal transition and a lost race are
+// returned at once.
 func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Time) error) error {
-	return r.insist(ctx, "cannot write the deployment's state; trying again", func(ctx context.Context) error {
+	return r.retry(ctx, "cannot write the deployment's state; trying again", func(ctx context.Context) error {
 		d, err := r.s.Store.UpdateDeploymentFrom(ctx, r.d, func(d *deploy.Deployment) error { return move(d, r.s.Now()) })
 		if err == nil {
 			r.d = d
@@ -273,9 +271,8 @@ func (r *run) update(ctx context.Context, move func(*deploy.Deployment, time.Tim
 	})
 }
 
-// insist does something again and again until it works, ctx ends, or the error
-// is one that no repetition mends.
-func (r *run) insist(ctx context.Context, failed string, do func(context.Context) error) error {
+// retry repeats do with backoff until it succeeds, ctx ends, or the error is permanent.
+func (r *run) retry(ctx context.Context, failed string, do func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 10 * time.Second}
 	for {
 		err := do(ctx)

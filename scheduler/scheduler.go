@@ -10,19 +10,19 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Executor runs one kind of stage. Execute blocks until the stage has ended or
-// ctx is cancelled; deploy.Stopped(ctx) then says why. On shutdown the result
-// is discarded and the stage is run again, with Resumed set, after the restart:
-// whatever Execute does must bear that. It may be called concurrently.
+// Executor runs one kind of stage. Execute blocks until the stage has ended or ctx is
+// cancelled; deploy.Stopped(ctx) returns the cause. On shutdown the result is
+// discarded, and the stage is run again with Resumed set after the restart: Execute
+// must be idempotent. It may be called concurrently.
 type Executor interface {
 	Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult
 }
 
-// Changes tells what changed in an application's repository.
+// Changes lists the changes in an application's repository.
 type Changes interface {
-	// Changed returns the paths, from the repository's root, that differ between
-	// two commits. The kind of the error is NotFound when one of the commits is
-	// gone, Unavailable when asking again may help.
+	// Changed returns the paths, relative to the repository's root, that differ between
+	// two commits. The error is NotFound when a commit is missing, Unavailable when a
+	// retry may succeed.
 	Changed(ctx context.Context, git deploy.GitPath, from, to string) ([]string, error)
 }
 
@@ -31,48 +31,48 @@ type Config struct {
 	Store     *store.Store
 	Executors map[string]Executor // by stage name
 
-	// Providers returns the names of the configured platform providers, Limits
-	// how much may run. Both are asked whenever a deployment could start, may
-	// answer otherwise each time, and are called by several goroutines.
+	// Providers returns the names of the configured platform providers, Limits the
+	// concurrency limits. Both are called before each start and concurrently; their
+	// results may change.
 	Providers func() []string
 	Limits    func() Limits
 
-	Changes Changes // what a stage's skipOn.paths is judged by
+	Changes Changes // input of skipOn.paths
 
-	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time
 }
 
-// retryAfter is how long a deployment that could not go on rests.
+// retryAfter is the delay before a failed run is resumed.
 const retryAfter = 2 * time.Second
 
-// Scheduler is a component: call Run once.
+// Scheduler starts and runs planned deployments. Call Run once.
 type Scheduler struct {
 	Config
 	logs *logSink
 
-	looks chan struct{} // what Look asks for
+	rescans chan struct{} // requests of Rescan
 
 	mu      sync.Mutex
-	runs    map[string]*run              // by deployment ID: what runs in this process
-	waiting map[string]deploy.Deployment // PLANNED and not started: what wants a slot
+	runs    map[string]*run              // running in this process, by deployment ID
+	waiting map[string]deploy.Deployment // waiting for a slot, by deployment ID
 	turns   turns
 }
 
-// New returns a scheduler that has not started.
+// New returns a stopped scheduler.
 func New(c Config) *Scheduler {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 30 * time.Second
 	}
 	return &Scheduler{
-		Config: c, logs: newLogSink(c.Store, c.Logger), looks: make(chan struct{}, 1),
+		Config: c, logs: newLogSink(c.Store, c.Logger), rescans: make(chan struct{}, 1),
 		runs: map[string]*run{}, waiting: map[string]deploy.Deployment{}, turns: turns{last: map[string]int{}},
 	}
 }
 
-// Run resumes what was interrupted and schedules until ctx ends. It returns
-// once every stage has been told to stop, has stopped, and its log is stored.
+// Run resumes interrupted deployments and schedules until ctx ends. It returns after
+// every stage has stopped and its log is stored.
 func (s *Scheduler) Run(ctx context.Context) error {
 	feed := s.Store.Watch(deploy.TopicDeployment, deploy.TopicCommand)
 	defer feed.Close()
@@ -83,13 +83,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	scan := time.NewTicker(s.ScanEvery)
 	defer scan.Stop()
 	freed := make(chan struct{}, 1)
-	look := s.scan
+	next := s.scan
 	clock := newClockWatch(s.Now)
 	for {
 		if by := clock.jumped(); by != 0 {
 			s.Logger.Warn("the system clock jumped; running deadlines are not affected", "by", by)
 		}
-		if err := look(ctx); err != nil && ctx.Err() == nil {
+		if err := next(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Error("cannot read deployments to schedule; trying again", "error", err)
 		}
 		for _, r := range s.startable() {
@@ -105,51 +105,52 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-feed.C():
-			look = func(ctx context.Context) error { return s.follow(ctx, feed.Take()) }
-		case <-s.looks:
-			look = s.scan
+			next = func(ctx context.Context) error { return s.handleChanges(ctx, feed.Take()) }
+		case <-s.rescans:
+			next = s.scan
 		case <-freed:
-			look = func(context.Context) error { return nil }
+			next = func(context.Context) error { return nil }
 		case <-scan.C:
-			look = s.scan
+			next = s.scan
 		}
 	}
 }
 
-// Look makes the scheduler look at everything that is open now: after Limits or
-// Providers have changed. It does not block.
-func (s *Scheduler) Look() {
+// Rescan re-evaluates everything that is open, after Limits or Providers have changed.
+// It does not block.
+func (s *Scheduler) Rescan() {
 	select {
-	case s.looks <- struct{}{}:
+	case s.rescans <- struct{}{}:
 	default:
 	}
 }
 
-// scan reads everything that is open: at the start, and as the safety net.
+// scan reads everything that is open: at the start, and as a fallback for missed
+// changes.
 func (s *Scheduler) scan(ctx context.Context) error {
 	open, err := s.Store.DeploymentsIn(ctx, deploy.Running, deploy.RollingBack, deploy.Planned)
 	if err != nil {
 		return err
 	}
 	for _, d := range open {
-		s.consider(d)
+		s.updateWaiting(d)
 	}
-	return s.answerCommands(ctx)
+	return s.processCommands(ctx)
 }
 
-// follow reads what the change feed names.
-func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
+// handleChanges reads the rows named by the change feed.
+func (s *Scheduler) handleChanges(ctx context.Context, changes []deploy.Change) error {
 	commands := false
 	for _, c := range changes {
 		if c.Topic == deploy.TopicCommand {
 			commands = true
 			continue
 		}
-		if c.Status == deploy.Pending || s.isRun(c.ID) {
+		if c.Status == deploy.Pending || s.isRunning(c.ID) {
 			continue
 		}
 		if c.Status != "" && c.Status.Completed() {
-			s.forget(c.ID)
+			s.dropWaiting(c.ID)
 			continue
 		}
 		d, err := s.Store.Deployment(ctx, c.ID)
@@ -159,30 +160,30 @@ func (s *Scheduler) follow(ctx context.Context, changes []deploy.Change) error {
 		if err != nil {
 			return err
 		}
-		s.consider(d)
+		s.updateWaiting(d)
 	}
 	if commands {
-		return s.answerCommands(ctx)
+		return s.processCommands(ctx)
 	}
 	return nil
 }
 
-// isRun reports whether a deployment runs in this process: it wants no slot.
-func (s *Scheduler) isRun(id string) bool {
+// isRunning reports whether a deployment runs in this process.
+func (s *Scheduler) isRunning(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[id] != nil
 }
 
-// forget takes a deployment that has ended out of those that want to run.
-func (s *Scheduler) forget(id string) {
+// dropWaiting removes a completed deployment from the waiting ones.
+func (s *Scheduler) dropWaiting(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, id)
 }
 
-// consider notes whether d wants to run.
-func (s *Scheduler) consider(d deploy.Deployment) {
+// updateWaiting adds d to the waiting deployments, or removes it.
+func (s *Scheduler) updateWaiting(d deploy.Deployment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.Status.Active() && s.runs[d.ID] == nil {
@@ -192,8 +193,7 @@ func (s *Scheduler) consider(d deploy.Deployment) {
 	}
 }
 
-// drive carries one deployment to its end, taking it up again after an error
-// of the store.
+// drive runs one deployment to its end and resumes it after errors of the store.
 func (s *Scheduler) drive(ctx context.Context, r *run) {
 	defer func() {
 		s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *Scheduler) drive(ctx context.Context, r *run) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		r.log.Error("deployment cannot go on now; it is taken up again", "error", err)
+		r.log.Error("cannot continue the deployment; trying again", "error", err)
 		select {
 		case <-ctx.Done():
 			return

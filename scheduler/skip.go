@@ -6,18 +6,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Keys of Stage.Metadata that hold the skip a stage was given, stored before the
-// command is answered, as those of a cancel are.
+// Keys of Stage.Metadata that hold an accepted skip request, stored before the command
+// is answered.
 const (
 	metaSkipCommand = "SkipCommandID"
 	metaSkippedBy   = "SkippedBy" // PipeCD's
 	metaSkipReason  = "SkipReason"
 )
 
-// skipping is the skip a stage was given.
+// skipping is an accepted skip request.
 type skipping struct{ by, why string }
 
-// skipOf returns the skip a stage was given, nil if none.
+// skipOf returns the skip request of a stage, nil if none.
 func skipOf(s *deploy.Stage) *skipping {
 	if s.Metadata[metaSkipCommand] == "" {
 		return nil
@@ -25,18 +25,18 @@ func skipOf(s *deploy.Stage) *skipping {
 	return &skipping{by: s.Metadata[metaSkippedBy], why: s.Metadata[metaSkipReason]}
 }
 
-// reason is that of the stage's status.
+// reason returns the status reason of the skipped stage.
 func (s *skipping) reason() string { return joinReason("skipped by "+s.by, s.why) }
 
-// acceptSkip gives a stage of d the skip c: a running one ends now, one that has
-// not started when its turn comes. Invalid or NotFound if the stage cannot be
-// skipped, or no longer. The first skip counts.
+// acceptSkip records the skip request c in a stage of d. A running stage ends now, a
+// later one when its turn comes. The first request takes effect. The error is Invalid
+// or NotFound if the stage cannot be skipped.
 func acceptSkip(d *deploy.Deployment, c deploy.Command) error {
 	stage := d.Stage(c.StageID)
 	if stage != nil && stage.Metadata[metaSkipCommand] == c.ID {
 		return nil
 	}
-	if err := refuseSkip(d, stage, c.StageID); err != nil || skipOf(stage) != nil {
+	if err := validateSkip(d, stage, c.StageID); err != nil || skipOf(stage) != nil {
 		return err
 	}
 	if stage.Metadata == nil {
@@ -49,8 +49,8 @@ func acceptSkip(d *deploy.Deployment, c deploy.Command) error {
 	return nil
 }
 
-// refuseSkip says why a stage cannot be skipped.
-func refuseSkip(d *deploy.Deployment, stage *deploy.Stage, id string) error {
+// validateSkip returns why a stage cannot be skipped.
+func validateSkip(d *deploy.Deployment, stage *deploy.Stage, id string) error {
 	switch {
 	case stage == nil && d.Status == deploy.Pending:
 		return deploy.Errorf(deploy.Invalid, "deployment %s has no stages yet, because it is %s: try again when it is planned", d.ID, d.Status)
@@ -70,9 +70,9 @@ func refuseSkip(d *deploy.Deployment, stage *deploy.Stage, id string) error {
 	return nil
 }
 
-// honourSkip returns how a stage ends whose executor came to result. A skip that
-// was promised holds, whatever came of the stage meanwhile but a success.
-func honourSkip(s *deploy.Stage, result deploy.StageResult) deploy.StageResult {
+// applySkip returns the final result of a stage. A skip request replaces every result
+// but a success.
+func applySkip(s *deploy.Stage, result deploy.StageResult) deploy.StageResult {
 	skip := skipOf(s)
 	if skip == nil || result.Status == deploy.StageSuccess || result.Status == deploy.StageExited {
 		return result
@@ -80,9 +80,9 @@ func honourSkip(s *deploy.Stage, result deploy.StageResult) deploy.StageResult {
 	return deploy.StageResult{Status: deploy.StageSkipped, Reason: skip.reason()}
 }
 
-// enter makes stop end the stage when it is skipped: at once if that was stored
-// before it began.
-func (r *run) enter(stage deploy.Stage, stop context.CancelCauseFunc) {
+// setStage registers the running stage and its stop function. It stops the stage at
+// once if a skip was requested before.
+func (r *run) setStage(stage deploy.Stage, stop context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stage, r.stopStage = stage.ID, stop
@@ -94,8 +94,8 @@ func (r *run) enter(stage deploy.Stage, stop context.CancelCauseFunc) {
 	}
 }
 
-// skip ends a stage because its stored row was given a skip. Too late or too
-// early, it ends nothing.
+// skip stops the stage after a skip request was stored. It has no effect unless the
+// stage is running.
 func (r *run) skip(stageID, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +105,8 @@ func (r *run) skip(stageID, reason string) {
 	}
 }
 
-// skipped says why a stage is skipped, "" if it is not.
-func (r *run) skipped(stageID string) string {
+// skipReason returns why the user skipped a stage, "" if not skipped.
+func (r *run) skipReason(stageID string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.skips[stageID]

@@ -15,63 +15,62 @@ import (
 // waiting3 makes the second of the three stages a WAIT.
 func waiting3(p *deploy.Plan) { p.Stages[1].Name = deploy.StageWait }
 
-// TestSkipRunningStage: the stage is told, ends SKIPPED, and the next goes on.
+// TestSkipRunningStage: the stage is stopped, ends SKIPPED, and the next one starts.
 func TestSkipRunningStage(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageWait] = executor(hang)
-		l.start()
-		l.planned("d", waiting3, func(p *deploy.Plan) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageWait] = executor(hang)
+		e.start()
+		e.planned("d", waiting3, func(p *deploy.Plan) {
 			p.Stages = append(p.Stages, deploy.Stage{ID: "three", Name: deploy.StageK8sSync})
 		})
 		synctest.Wait()
-		l.wantStage("d", "two", deploy.StageRunning, "")
-		l.askSkip("s", "d", "two", func(c *deploy.Command) { c.Reason = "we have seen enough" })
+		e.wantStage("d", "two", deploy.StageRunning, "")
+		e.askSkip("s", "d", "two", func(c *deploy.Command) { c.Reason = "we have seen enough" })
 		synctest.Wait()
-		l.wantAnswer("s", deploy.CommandSucceeded, "")
-		l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann: we have seen enough")
-		if diff := cmp.Diff([]string{"0 INFO skipped by ann: we have seen enough"}, l.log("d", "two")); diff != "" {
+		e.wantAnswer("s", deploy.CommandSucceeded, "")
+		e.wantStage("d", "two", deploy.StageSkipped, "skipped by ann: we have seen enough")
+		if diff := cmp.Diff([]string{"0 INFO skipped by ann: we have seen enough"}, e.log("d", "two")); diff != "" {
 			t.Errorf("the stage's log (-want +got):\n%s", diff)
 		}
-		d := l.get("d")
+		d := e.get("d")
 		if by := d.Stage("two").Metadata["SkippedBy"]; by != "ann" {
 			t.Errorf("SkippedBy is %q, want ann", by)
 		}
-		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
-		l.wantRan("d/one", "d/two", "d/three")
+		e.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		e.wantRan("d/one", "d/two", "d/three")
 	})
 }
 
-// TestSkipBeforeItsTurn: the skip of a stage that has not started is kept, and
-// the stage passed over; it never runs.
+// TestSkipBeforeItsTurn: a skip of a later stage is stored, and the stage never runs.
 func TestSkipBeforeItsTurn(t *testing.T) {
 	for name, running := range map[string]bool{"while PLANNED": false, "while an earlier stage runs": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync] = lasting(time.Minute)
-				l.limits.Deployments = 1
-				l.start()
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync] = lasting(time.Minute)
+				e.limits.Deployments = 1
+				e.start()
 				if !running {
-					l.planned("first")
+					e.planned("first")
 					synctest.Wait()
 				}
-				l.planned("d", waiting3)
+				e.planned("d", waiting3)
 				synctest.Wait()
-				l.askSkip("s1", "d", "two")
-				l.askSkip("s2", "d", "two", func(c *deploy.Command) { c.Commander = "ben" })
+				e.askSkip("s1", "d", "two")
+				e.askSkip("s2", "d", "two", func(c *deploy.Command) { c.Commander = "ben" })
 				synctest.Wait()
-				l.wantAnswer("s1", deploy.CommandSucceeded, "")
-				l.wantAnswer("s2", deploy.CommandSucceeded, "")
-				l.wantStage("d", "two", deploy.StageNotStarted, "")
-				l.crash()
-				l.start()
+				e.wantAnswer("s1", deploy.CommandSucceeded, "")
+				e.wantAnswer("s2", deploy.CommandSucceeded, "")
+				e.wantStage("d", "two", deploy.StageNotStarted, "")
+				e.crash()
+				e.start()
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
-				l.wantEnd("d", deploy.Success, "Deployment completed successfully")
-				l.wantLegal("d")
-				for _, ran := range l.ran() {
+				e.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
+				e.wantEnd("d", deploy.Success, "Deployment completed successfully")
+				e.wantLegal("d")
+				for _, ran := range e.ran() {
 					if ran == "d/two" {
-						t.Errorf("the skipped stage was executed: %v", l.ran())
+						t.Errorf("the skipped stage was executed: %v", e.ran())
 					}
 				}
 			})
@@ -79,69 +78,69 @@ func TestSkipBeforeItsTurn(t *testing.T) {
 	}
 }
 
-// TestSkipOfTheOnlyStage: a deployment all of whose stages were skipped before
-// it started succeeds.
+// TestSkipOfTheOnlyStage: a deployment whose stages were all skipped before its start
+// succeeds.
 func TestSkipOfTheOnlyStage(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.limits.Deployments = 1
-		l.executors[deploy.StageK8sSync] = lasting(time.Minute)
-		l.start()
-		l.planned("first")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.limits.Deployments = 1
+		e.executors[deploy.StageK8sSync] = lasting(time.Minute)
+		e.start()
+		e.planned("first")
 		synctest.Wait()
-		l.planned("d", func(p *deploy.Plan) { p.Stages = []deploy.Stage{{ID: "two", Name: deploy.StageWait}} })
+		e.planned("d", func(p *deploy.Plan) { p.Stages = []deploy.Stage{{ID: "two", Name: deploy.StageWait}} })
 		synctest.Wait()
-		l.askSkip("s", "d", "two")
+		e.askSkip("s", "d", "two")
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
-		l.wantEnd("d", deploy.Success, "Deployment completed successfully")
-		l.wantLegal("d")
+		e.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
+		e.wantEnd("d", deploy.Success, "Deployment completed successfully")
+		e.wantLegal("d")
 	})
 }
 
-// TestSkipWhileSkipOnIsJudged: the person's skip counts, whatever skipOn says.
-func TestSkipWhileSkipOnIsJudged(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.changes = func(context.Context, string, string) ([]string, error) {
+// TestSkipDuringSkipOn: a user's skip takes precedence over skipOn.
+func TestSkipDuringSkipOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.changes = func(context.Context, string, string) ([]string, error) {
 			time.Sleep(time.Second)
 			return []string{"app/x"}, nil
 		}
-		l.start()
-		l.planned("d", waiting3, func(p *deploy.Plan) { p.Stages[1].SkipOn = json.RawMessage(`{"paths":["docs"]}`) })
+		e.start()
+		e.planned("d", waiting3, func(p *deploy.Plan) { p.Stages[1].SkipOn = json.RawMessage(`{"paths":["docs"]}`) })
 		synctest.Wait()
-		l.askSkip("s", "d", "two")
+		e.askSkip("s", "d", "two")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
-		l.wantRan("d/one")
+		e.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
+		e.wantRan("d/one")
 	})
 }
 
-// TestSkipSurvives: a skip that was answered holds when the agent ends, in
-// whatever way, before the stage has stopped.
+// TestSkipSurvives: an accepted skip survives a shutdown and a crash of the agent
+// before the stage has stopped.
 func TestSkipSurvives(t *testing.T) {
-	for name, end := range map[string]func(*lab){"a shutdown": (*lab).shutdown, "a crash": (*lab).crash} {
+	for name, end := range map[string]func(*env){"a shutdown": (*env).shutdown, "a crash": (*env).crash} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageWait] = executor(slowToStop)
-				l.start()
-				l.planned("d", waiting3)
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageWait] = executor(slowToStop)
+				e.start()
+				e.planned("d", waiting3)
 				synctest.Wait()
-				l.askSkip("s", "d", "two")
+				e.askSkip("s", "d", "two")
 				synctest.Wait()
-				l.wantAnswer("s", deploy.CommandSucceeded, "")
-				end(l)
-				l.wantStage("d", "two", deploy.StageRunning, "")
-				l.start()
+				e.wantAnswer("s", deploy.CommandSucceeded, "")
+				end(e)
+				e.wantStage("d", "two", deploy.StageRunning, "")
+				e.start()
 				synctest.Wait()
-				l.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
-				l.wantEnd("d", deploy.Success, "Deployment completed successfully")
+				e.wantStage("d", "two", deploy.StageSkipped, "skipped by ann")
+				e.wantEnd("d", deploy.Success, "Deployment completed successfully")
 			})
 		})
 	}
 }
 
-// TestSkipRefused states what cannot be skipped.
+// TestSkipRefused: stages that cannot be skipped.
 func TestSkipRefused(t *testing.T) {
 	stages := []deploy.Stage{
 		{ID: "wait", Name: deploy.StageWait},
@@ -153,7 +152,7 @@ func TestSkipRefused(t *testing.T) {
 	cases := []struct {
 		name  string
 		stage string
-		to    func(d *deploy.Deployment, now time.Time) error // brings the deployment there; it is RUNNING at sync before
+		to    func(d *deploy.Deployment, now time.Time) error // moves the deployment from RUNNING in stage sync to the state of the case
 		want  string
 	}{
 		{"an unknown stage", "x", nil, `deployment d has no stage "x"`},
@@ -207,26 +206,26 @@ func TestSkipRefused(t *testing.T) {
 	}
 }
 
-// TestSkipIsAnswered: refusals reach the command, also that of a deployment
-// which is not planned or does not exist.
+// TestSkipIsAnswered: rejected commands are answered with the reason, also for
+// unplanned and missing deployments.
 func TestSkipIsAnswered(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.start()
-		l.pending("d", "app")
-		l.askSkip("early", "d", "two")
-		l.askSkip("unknown", "nobody", "two")
-		l.askSkip("nothing", "", "")
+	inBubble(t, func(t *testing.T, e *env) {
+		e.start()
+		e.pending("d", "app")
+		e.askSkip("early", "d", "two")
+		e.askSkip("unknown", "missing", "two")
+		e.askSkip("nothing", "", "")
 		synctest.Wait()
-		l.wantAnswer("early", deploy.CommandFailed, "deployment d has no stages yet, because it is PENDING: try again when it is planned")
-		l.wantAnswer("unknown", deploy.CommandFailed, "there is no deployment nobody")
-		l.wantAnswer("nothing", deploy.CommandFailed, "there is no deployment")
-		l.plan("d", waiting3)
+		e.wantAnswer("early", deploy.CommandFailed, "deployment d has no stages yet, because it is PENDING: try again when it is planned")
+		e.wantAnswer("unknown", deploy.CommandFailed, "there is no deployment missing")
+		e.wantAnswer("nothing", deploy.CommandFailed, "there is no deployment")
+		e.plan("d", waiting3)
 		synctest.Wait()
 	})
 }
 
-// TestSkipHolds: a stage that ends by itself while its skip is stored is skipped
-// all the same, unless it has succeeded.
+// TestSkipHolds: a stage that ends while its skip is stored is SKIPPED, unless it has
+// succeeded.
 func TestSkipHolds(t *testing.T) {
 	stage := &deploy.Stage{Metadata: map[string]string{metaSkipCommand: "s", metaSkippedBy: "ann"}}
 	skipped := deploy.StageResult{Status: deploy.StageSkipped, Reason: "skipped by ann"}
@@ -234,12 +233,12 @@ func TestSkipHolds(t *testing.T) {
 		deploy.StageSuccess: {Status: deploy.StageSuccess}, deploy.StageExited: {Status: deploy.StageExited},
 		deploy.StageFailure: skipped, deploy.StageCancelled: skipped, deploy.StageSkipped: skipped,
 	} {
-		if diff := cmp.Diff(want, honourSkip(stage, deploy.StageResult{Status: result})); diff != "" {
+		if diff := cmp.Diff(want, applySkip(stage, deploy.StageResult{Status: result})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", result, diff)
 		}
 	}
 	failed := deploy.StageResult{Status: deploy.StageFailure, Reason: "no"}
-	if diff := cmp.Diff(failed, honourSkip(&deploy.Stage{}, failed)); diff != "" {
+	if diff := cmp.Diff(failed, applySkip(&deploy.Stage{}, failed)); diff != "" {
 		t.Errorf("without a skip (-want +got):\n%s", diff)
 	}
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// changesPatience bounds the rest between two questions to a repository that
-// cannot be read: it begins with a second and doubles. Then the stage runs
-// without an answer.
-const changesPatience = 4 * time.Second
+// maxChangesBackoff bounds the backoff for an unavailable repository, which starts at
+// one second and doubles. After that the stage runs as if skipOn did not apply.
+const maxChangesBackoff = 4 * time.Second
 
-// skipReason says why a stage is skipped according to its skipOn, "" if it is
-// not. What cannot be found out skips nothing, for to wait in vain, or to be
-// asked for approval, is the safe side; the stage's log says so.
-func (r *run) skipReason(ctx context.Context, stage deploy.Stage) (string, error) {
+// evaluateSkipOn returns why a stage's skipOn skips it, "" if it does not. If the
+// evaluation fails the stage runs, since an unneeded wait or approval is the safe
+// choice, and the stage's log says so.
+func (r *run) evaluateSkipOn(ctx context.Context, stage deploy.Stage) (string, error) {
 	if len(stage.SkipOn) == 0 {
 		return "", nil
 	}
@@ -27,7 +26,7 @@ func (r *run) skipReason(ctx context.Context, stage deploy.Stage) (string, error
 	if err != nil {
 		return "", err
 	}
-	reason, doubt := r.judge(ctx, stage.SkipOn)
+	reason, doubt := r.matchSkipOn(ctx, stage.SkipOn)
 	switch {
 	case ctx.Err() != nil:
 		return "", nil
@@ -39,9 +38,9 @@ func (r *run) skipReason(ctx context.Context, stage deploy.Stage) (string, error
 	return reason, r.s.logs.flush(context.WithoutCancel(ctx))
 }
 
-// judge returns why a stage with such a skipOn is skipped, or else why that
-// could not be found out. Both are "" if it simply is not.
-func (r *run) judge(ctx context.Context, skipOn json.RawMessage) (reason, doubt string) {
+// matchSkipOn returns why skipOn applies, or why it could not be evaluated. Both are ""
+// if it does not apply.
+func (r *run) matchSkipOn(ctx context.Context, skipOn json.RawMessage) (reason, doubt string) {
 	var o config.SkipOptions
 	if err := json.Unmarshal(skipOn, &o); err != nil {
 		return "", fmt.Sprintf("skipOn cannot be read: %v", err)
@@ -59,7 +58,7 @@ func (r *run) judge(ctx context.Context, skipOn json.RawMessage) (reason, doubt 
 	}
 	files, err := r.changed(ctx)
 	if err != nil {
-		return "", fmt.Sprintf("skipOn.paths cannot be judged: what changed since the running commit %s is unknown: %v", deploy.ShortHash(r.d.RunningCommit), err)
+		return "", fmt.Sprintf("skipOn.paths cannot be evaluated: what changed since the running commit %s is unknown: %v", deploy.ShortHash(r.d.RunningCommit), err)
 	}
 	for _, file := range files {
 		if !o.Paths.MatchCombined(file) {
@@ -72,12 +71,12 @@ func (r *run) judge(ctx context.Context, skipOn json.RawMessage) (reason, doubt 
 	return fmt.Sprintf("skipped: every file changed since the running commit %s matches skipOn.paths", deploy.ShortHash(r.d.RunningCommit)), ""
 }
 
-// changed returns what changed between the running and the target commit. It
-// asks a few times where that may help.
+// changed returns the paths that differ between the running and the target commit. It
+// retries while the repository is unavailable.
 func (r *run) changed(ctx context.Context) ([]string, error) {
 	for rest := time.Second; ; rest *= 2 {
 		files, err := r.s.Changes.Changed(ctx, r.d.Git, r.d.RunningCommit, r.d.Trigger.Commit.Hash)
-		if !deploy.IsKind(err, deploy.Unavailable) || rest > changesPatience {
+		if !deploy.IsKind(err, deploy.Unavailable) || rest > maxChangesBackoff {
 			return files, err
 		}
 		select {

@@ -8,36 +8,34 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Limits bound how much runs at once; zero means no limit.
+// Limits bound the concurrency; zero means no limit.
 type Limits struct {
-	Deployments int // in all
+	Deployments int // in total
 	PerCluster  int // per platform provider
 }
 
-// turns says when each application was last given a slot: it is how they take
-// turns. Only one deployment of an application waits at a time, so one that
-// always has another deployment to run lets each of the others run once before
-// its next.
+// turns records when each application last started a deployment, for fairness. Each
+// application has at most one waiting deployment. An application with many deployments
+// thus lets each other one run before its own next.
 type turns struct {
-	given int            // slots in this process
-	last  map[string]int // by application ID: the number of the slot it was last given
+	given int            // starts in this process
+	last  map[string]int // by application ID: number of its last start
 }
 
-func (t *turns) give(applicationID string) {
+func (t *turns) started(applicationID string) {
 	t.given++
 	t.last[applicationID] = t.given
 }
 
-// startable takes the deployments to start now out of the waiting ones and
-// books their slots: that of the application which has waited longest since its
-// last turn first, then the oldest. A provider that is full holds up no other.
-// What was interrupted goes before all and whatever the limits say: it held a
-// slot already.
+// startable moves the deployments to start now from waiting to runs. Interrupted
+// deployments come first and ignore the limits, since they held a slot before. Then
+// come the applications whose last start is the oldest, then the oldest deployments. A
+// full provider does not block others.
 func (s *Scheduler) startable() []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limits := s.Limits()
-	order := s.inTurn(limits)
+	order := s.startOrder(limits)
 	var out []*run
 	for _, id := range order {
 		d := s.waiting[id]
@@ -47,15 +45,15 @@ func (s *Scheduler) startable() []*run {
 		r := newRun(s, d)
 		s.runs[d.ID] = r
 		delete(s.waiting, d.ID)
-		s.turns.give(d.ApplicationID)
+		s.turns.started(d.ApplicationID)
 		out = append(out, r)
 	}
 	return out
 }
 
-// inTurn returns the IDs of the waiting deployments in the order of their turns;
-// those that have to wait for a slot in any case are left out. s.mu is held.
-func (s *Scheduler) inTurn(limits Limits) []string {
+// startOrder returns the IDs of the waiting deployments in the order of their start,
+// without those that no slot can be free for. s.mu is held.
+func (s *Scheduler) startOrder(limits Limits) []string {
 	type place struct {
 		rank, last int
 		at         time.Time

@@ -9,9 +9,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// runStage runs one stage that is RUNNING, within the part of the deployment
-// that pctx bounds, and returns how it ended, with its whole log stored. The
-// result means nothing if the agent is shutting down.
+// runStage runs a RUNNING stage, bounded by pctx, the context of its part of the
+// deployment. It returns the result after the whole log is stored. The result is
+// meaningless while the agent shuts down.
 func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.StageResult, error) {
 	left := r.remaining(stage.ID, stage.ID == r.interrupted, stage.Deadline, stage.Timeout)
 	app, err := r.s.Store.Application(ctx, r.d.ApplicationID)
@@ -23,12 +23,12 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 		return deploy.StageResult{}, err
 	}
 	if stage.ID == r.interrupted {
-		log.Infof("The agent was interrupted here (it restarted, or its database failed); the stage goes on")
+		log.Infof("The agent was interrupted here (it restarted, or its database failed); the stage is resumed")
 	}
 	sctx, stop := context.WithCancelCause(pctx)
 	defer stop(nil)
 	defer stopAfter(stop, left)()
-	r.enter(stage, stop)
+	r.setStage(stage, stop)
 	result := r.execute(sctx, deploy.StageRun{
 		Application: app, Deployment: r.d.Clone(), Stage: stage, Resumed: stage.ID == r.interrupted, Log: log,
 		SaveMetadata: func(ctx context.Context, kv map[string]string) error { return r.saveMetadata(ctx, stage.ID, kv) },
@@ -36,7 +36,7 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 			return r.swapMetadata(ctx, stage.ID, key, was, value)
 		},
 	})
-	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipped(stage.ID))
+	result = explainStop(result, deploy.Stopped(sctx), r.limit(pctx, stage), r.skipReason(stage.ID))
 	switch {
 	case result.Reason == "" || result.Status == deploy.StageSuccess || deploy.Stopped(sctx) == deploy.StopShutdown:
 	case result.Status == deploy.StageSkipped:
@@ -45,14 +45,14 @@ func (r *run) runStage(ctx, pctx context.Context, stage deploy.Stage) (deploy.St
 		log.Errorf("%s", result.Reason)
 	}
 	if deploy.Stopped(ctx) == "" {
-		// What the stage did must not be done again because its log cannot be stored now.
-		return result, r.insist(ctx, "cannot store a stage's log; trying again", r.s.logs.flush)
+		// Retry here: returning the error would run the stage again.
+		return result, r.retry(ctx, "cannot store a stage's log; trying again", r.s.logs.flush)
 	}
 	return result, r.s.logs.flush(context.WithoutCancel(ctx))
 }
 
-// openLog returns the log of a stage that is about to run. Only one that was
-// interrupted, or judged by its skipOn, can have lines already.
+// openLog returns the log of a stage before its run. Only interrupted stages and those
+// with skipOn can have earlier lines.
 func (r *run) openLog(ctx context.Context, stage deploy.Stage) (deploy.StageLog, error) {
 	if stage.ID == r.interrupted || len(stage.SkipOn) > 0 {
 		return r.s.logs.open(ctx, r.id, stage.ID, r.s.Now)
@@ -60,8 +60,8 @@ func (r *run) openLog(ctx context.Context, stage deploy.Stage) (deploy.StageLog,
 	return r.s.logs.begin(r.id, stage.ID, r.s.Now), nil
 }
 
-// limit names the timeout that is over, or would be next: that of the part of
-// the deployment if pctx, the part's context, has timed out; else the stage's.
+// limit describes the timeout in effect: that of the deployment's part if pctx has
+// timed out, else the stage's.
 func (r *run) limit(pctx context.Context, stage deploy.Stage) string {
 	switch {
 	case deploy.Stopped(pctx) != deploy.StopTimedOut:
@@ -72,8 +72,8 @@ func (r *run) limit(pctx context.Context, stage deploy.Stage) string {
 	return fmt.Sprintf("the deployment timed out after %s (spec.timeout)", r.d.Timeout)
 }
 
-// execute calls the stage's executor. A panic in it ends the stage, not the
-// agent; so does a result that ends nothing.
+// execute calls the stage's executor. A panic or an invalid result fails the stage, not
+// the agent.
 func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.StageResult) {
 	executor := r.s.Executors[run.Stage.Name]
 	if executor == nil {
@@ -92,11 +92,11 @@ func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.S
 	return result
 }
 
-// explainStop makes the result of a stage that was told to stop say so. Limit
-// says which timeout it was, skipped who skipped the stage.
+// explainStop adds the cause of the stop to the result of a stopped stage: limit
+// describes the timeout, skipped the skip request.
 func explainStop(result deploy.StageResult, why deploy.StopReason, limit, skipped string) deploy.StageResult {
 	if result.Status == deploy.StageSuccess {
-		return result // it was done before it noticed
+		return result // it completed before it noticed the stop
 	}
 	switch why {
 	case deploy.StopCancelled:

@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestTimeouts: whichever limit passes stops the stage then, and is named.
+// TestTimeouts: the first limit to pass stops the stage and is named in the reason.
 func TestTimeouts(t *testing.T) {
 	const minute = time.Minute
 	cases := []struct {
@@ -20,86 +20,85 @@ func TestTimeouts(t *testing.T) {
 	}{
 		{
 			name: "the stage's", stage: 5 * minute, deployment: time.Hour, revert: time.Hour, one: hang, back: succeed, after: 5 * minute,
-			reason: "Stage K8S_SYNC failed: timed out after 5m0s: told to stop: timed out; rolled back to commit beef012",
+			reason: "Stage K8S_SYNC failed: timed out after 5m0s: stopped: timed out; rolled back to commit beef012",
 		},
 		{
 			name: "the deployment's", stage: 5 * minute, deployment: 3 * minute, revert: time.Hour, one: hang, back: succeed, after: 3 * minute,
-			reason: "Stage K8S_SYNC failed: the deployment timed out after 3m0s (spec.timeout): told to stop: timed out; rolled back to commit beef012",
+			reason: "Stage K8S_SYNC failed: the deployment timed out after 3m0s (spec.timeout): stopped: timed out; rolled back to commit beef012",
 		},
 		{
 			name: "the deployment's in a later stage", deployment: 3 * minute, revert: time.Hour, one: lasting(2 * minute), back: succeed, after: 3 * minute,
-			reason: "Stage TWO failed: the deployment timed out after 3m0s (spec.timeout): told to stop: timed out; rolled back to commit beef012",
+			reason: "Stage TWO failed: the deployment timed out after 3m0s (spec.timeout): stopped: timed out; rolled back to commit beef012",
 		},
 		{
 			name: "the rollback's, which begins anew", deployment: 3 * minute, revert: 4 * minute, one: hang, back: hang, after: 7 * minute,
-			reason: "Stage K8S_SYNC failed: the deployment timed out after 3m0s (spec.timeout): told to stop: timed out; " +
-				"the rollback failed too: the rollback timed out after 4m0s (spec.rollback.timeout): told to stop: timed out; the cluster may be in neither state",
+			reason: "Stage K8S_SYNC failed: the deployment timed out after 3m0s (spec.timeout): stopped: timed out; " +
+				"the rollback failed too: the rollback timed out after 4m0s (spec.rollback.timeout): stopped: timed out; the cluster may be in neither state",
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *lab) {
-				l.executors[deploy.StageK8sSync], l.executors["TWO"], l.executors[deploy.StageRollback] = c.one, executor(hang), c.back
-				l.start()
-				l.planned("d", func(p *deploy.Plan) {
+			inBubble(t, func(t *testing.T, e *env) {
+				e.executors[deploy.StageK8sSync], e.executors["TWO"], e.executors[deploy.StageRollback] = c.one, executor(hang), c.back
+				e.start()
+				e.planned("d", func(p *deploy.Plan) {
 					p.Timeout, p.RollbackTimeout, p.Stages[0].Timeout = c.deployment, c.revert, c.stage
 				})
 				time.Sleep(c.after - time.Second)
 				synctest.Wait()
-				if d := l.get("d"); d.Status.Completed() {
+				if d := e.get("d"); d.Status.Completed() {
 					t.Fatalf("%s too early, because %q", d.Status, d.StatusReason)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				l.wantEnd("d", deploy.Failure, c.reason)
+				e.wantEnd("d", deploy.Failure, c.reason)
 			})
 		})
 	}
 }
 
-// TestRestartExtendsNoDeadline: what is left of a deadline counts after a
-// restart, the time the agent was away included.
+// TestRestartExtendsNoDeadline: a deadline includes the agent's downtime.
 func TestRestartExtendsNoDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(hang)
-		l.start()
-		l.planned("d", func(p *deploy.Plan) { p.Stages[0].Timeout = 10 * time.Minute })
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(hang)
+		e.start()
+		e.planned("d", func(p *deploy.Plan) { p.Stages[0].Timeout = 10 * time.Minute })
 		synctest.Wait()
-		before := l.get("d")
+		before := e.get("d")
 		for range 3 {
 			time.Sleep(2 * time.Minute)
-			l.shutdown()
+			e.shutdown()
 			time.Sleep(time.Minute)
-			l.start()
+			e.start()
 		}
 		synctest.Wait()
-		after := l.get("d")
+		after := e.get("d")
 		if !after.Deadline.Equal(before.Deadline) || !after.Stages[0].Deadline.Equal(before.Stages[0].Deadline) {
 			t.Errorf("deadlines moved from %s and %s to %s and %s", before.Deadline, before.Stages[0].Deadline, after.Deadline, after.Stages[0].Deadline)
 		}
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
-		if got := l.get("d").Status; got != deploy.Running {
+		if got := e.get("d").Status; got != deploy.Running {
 			t.Fatalf("a second before the deadline the deployment is %s", got)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
+		e.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: stopped: timed out; rolled back to commit beef012")
 	})
 }
 
-// TestDeadlinePassedWhileAway: a stage whose deadline passed while the agent was
-// down is told so at once, and still ends by its own hand.
+// TestDeadlinePassedWhileAway: a stage whose deadline passed during the agent's
+// downtime is stopped at once by its executor.
 func TestDeadlinePassedWhileAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *lab) {
-		l.executors[deploy.StageK8sSync] = executor(hang)
-		l.start()
-		l.planned("d", func(p *deploy.Plan) { p.Stages[0].Timeout = 10 * time.Minute })
+	inBubble(t, func(t *testing.T, e *env) {
+		e.executors[deploy.StageK8sSync] = executor(hang)
+		e.start()
+		e.planned("d", func(p *deploy.Plan) { p.Stages[0].Timeout = 10 * time.Minute })
 		synctest.Wait()
-		l.shutdown()
+		e.shutdown()
 		time.Sleep(20 * time.Minute)
-		l.start()
+		e.start()
 		synctest.Wait()
-		l.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: told to stop: timed out; rolled back to commit beef012")
+		e.wantEnd("d", deploy.Failure, "Stage K8S_SYNC failed: timed out after 10m0s: stopped: timed out; rolled back to commit beef012")
 	})
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestTurns: an application with many deployments lets each of the others run
-// before its next, though its deployments are older.
+// TestTurns: an application with many deployments lets each of the others run before
+// its next one, even if its own are older.
 func TestTurns(t *testing.T) {
 	s := New(Config{Limits: func() Limits { return Limits{Deployments: 1} }, Logger: slog.New(slog.DiscardHandler)})
 	wants := func(id, app string, age time.Duration) {
-		s.consider(deploy.Deployment{
+		s.updateWaiting(deploy.Deployment{
 			ID: id, ApplicationID: app, Status: deploy.Planned, Provider: "one",
 			Trigger: deploy.Trigger{At: time.Unix(1_700_000_000, 0).Add(-age)},
 		})
@@ -45,10 +45,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: while an application waits and its provider has room, no
-// other application is given a second slot before it; and no slot stays empty
-// that a waiting deployment could take.
-func TestNobodyStarves(t *testing.T) {
+// TestNoApplicationStarves: no application is served twice while another one waits for
+// a free slot of its provider, and no usable slot stays empty.
+func TestNoApplicationStarves(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		providers := rapid.SliceOfN(rapid.IntRange(0, 2), 1, 8).Draw(rt, "provider of each application")
 		limits := Limits{Deployments: rapid.IntRange(0, 4).Draw(rt, "in all"), PerCluster: rapid.IntRange(0, 3).Draw(rt, "per cluster")}
@@ -71,24 +70,24 @@ func TestNobodyStarves(t *testing.T) {
 type queue struct {
 	s      *Scheduler
 	limits Limits
-	since  map[string]int   // since which step an application waits
-	served map[string][]int // the steps in which an application was given a slot
+	since  map[string]int   // step since which an application waits
+	served map[string][]int // steps in which an application was served
 }
 
-// want makes an application wait, unless it has an active deployment.
+// want enqueues a deployment of an application, unless it has an active one.
 func (q *queue) want(step, app, provider, age int) {
 	id := fmt.Sprintf("app-%d", app)
 	if _, waits := q.since[id]; waits || q.s.runs[id] != nil {
 		return
 	}
 	q.since[id] = step
-	q.s.consider(deploy.Deployment{
+	q.s.updateWaiting(deploy.Deployment{
 		ID: id, ApplicationID: id, Status: deploy.Planned, Provider: fmt.Sprint(provider),
 		Trigger: deploy.Trigger{At: time.Unix(1_700_000_000, 0).Add(-time.Duration(age) * time.Second)},
 	})
 }
 
-// start lets the scheduler start what it wants to.
+// start lets the scheduler start what it can.
 func (q *queue) start(step int) error {
 	started := q.s.startable()
 	for _, r := range started {

@@ -102,7 +102,7 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if err == nil {
 		r.Hold, err = w.holdFor(ctx, app, c, commit, refused != nil)
 	}
-	r.First = c.GoesBack() && !c.WaitForRunning
+	r.First = c.IsRollback() && !c.WaitForRunning
 	return r, "", err
 }
 
@@ -161,7 +161,7 @@ func forbidden(c deploy.Command, e entry) string {
 func commandTrigger(c deploy.Command, commit deploy.Commit) deploy.Trigger {
 	t := ByHand(commit, cmp.Or(c.Strategy, deploy.StrategyAuto), c.Commander)
 	t.OverrideWindows, t.PermitPrune = c.OverrideWindows, c.PermitPrune
-	if c.GoesBack() {
+	if c.IsRollback() {
 		t.StrategySummary = fmt.Sprintf("Rollback to commit %s of deployment %s, asked for by %s", commit.Short(), c.Metadata[deploy.MetaRollbackTo], c.Commander)
 		if c.Reason != "" {
 			t.StrategySummary += ": " + c.Reason

@@ -18,7 +18,7 @@ import (
 func (w *watcher) holdFor(ctx context.Context, app deploy.Application, c deploy.Command, commit deploy.Commit, refused bool) (*deploy.Hold, error) {
 	head := w.catalog.commit.Hash
 	hold := &deploy.Hold{Commit: commit, By: c.Commander, Reason: c.Reason, Head: head}
-	if c.GoesBack() {
+	if c.IsRollback() {
 		if hold.Reason == "" {
 			hold.Reason = "rollback to commit " + commit.Short()
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// process is one analysis that runs.
-type process struct {
+// session is one running analysis.
+type session struct {
 	*Executor
 	run      deploy.StageRun
 	name     string
@@ -21,12 +21,12 @@ type process struct {
 	since    time.Time
 
 	checks  []*check
-	start   time.Time     // of this process, for the monotonic clock
-	earlier time.Duration // that had passed before start
+	start   time.Time     // of this session, by the monotonic clock
+	earlier time.Duration // elapsed before start, in sessions before a restart
 }
 
-// prepare makes the checks and finds out how far they had come before a restart.
-func (p *process) prepare(ctx context.Context, o analysis.Options) error {
+// prepare creates the checks and restores their state after a restart.
+func (p *session) prepare(ctx context.Context, o analysis.Options) error {
 	if o.Duration <= 0 {
 		return deploy.Errorf(deploy.Invalid, "the analysis has the duration %s; expected one above 0", o.Duration)
 	}
@@ -44,8 +44,8 @@ func (p *process) prepare(ctx context.Context, o analysis.Options) error {
 	return p.restore(ctx)
 }
 
-// restore gives the checks what they had seen before a restart.
-func (p *process) restore(ctx context.Context) error {
+// restore restores the state of the checks from the samples before a restart.
+func (p *session) restore(ctx context.Context) error {
 	if !p.run.Resumed {
 		return nil
 	}
@@ -68,43 +68,45 @@ func (p *process) restore(ctx context.Context) error {
 	return nil
 }
 
-// elapsed is how long the analysis runs, over all restarts.
-func (p *process) elapsed() time.Duration { return p.earlier + time.Since(p.start) }
+// elapsed returns the run time of the analysis, including sessions before a restart.
+func (p *session) elapsed() time.Duration { return p.earlier + time.Since(p.start) }
 
-// carryOut runs the checks side by side until the duration is over or one of
-// them has failed for good.
-func (p *process) carryOut(ctx context.Context) error {
-	p.announce()
+// runChecks runs the checks concurrently until the duration is over or one of them has
+// failed.
+func (p *session) runChecks(ctx context.Context) error {
+	p.logStart()
 	group, checking := errgroup.WithContext(ctx)
 	for _, c := range p.checks {
-		group.Go(func() error { return p.watch(checking, c) })
+		group.Go(func() error { return p.runCheck(checking, c) })
 	}
 	err := group.Wait()
 	if err == nil {
 		err = p.waitUntil(ctx, p.duration)
 	}
 	if deploy.Stopped(ctx) != "" {
-		return p.notOver()
+		return p.unfinished()
 	}
 	if err != nil {
 		return err
 	}
 	passed := deploy.AnalysisPassed{ApplicationID: p.run.Application.ID, Analysis: p.key(), DeploymentID: p.run.Deployment.ID, StartedAt: p.since}
 	if err := p.Store.SaveAnalysisPassed(ctx, passed); err != nil {
-		p.Logger.Warn("cannot store that an analysis was passed; strategy PREVIOUS will compare with the one before",
+		p.Logger.Warn("cannot store that an analysis passed; strategy PREVIOUS will compare with the one before",
 			"app", p.run.Deployment.ApplicationName, "deployment", p.run.Deployment.ID, "stage", p.run.Stage.ID, "error", err)
 	}
-	p.run.Log.Successf("The analysis of %s is passed", p.duration)
+	p.run.Log.Successf("The analysis of %s passed", p.duration)
 	return nil
 }
 
-// notOver is the error of an analysis that was stopped.
-func (p *process) notOver() error { return fmt.Errorf("the analysis of %s was not over", p.duration) }
+// unfinished returns the error of a stopped analysis.
+func (p *session) unfinished() error {
+	return fmt.Errorf("the analysis of %s had not finished", p.duration)
+}
 
-// announce says what is about to be done.
-func (p *process) announce() {
+// logStart logs what the analysis checks, or that it resumes.
+func (p *session) logStart() {
 	if p.earlier > 0 {
-		p.run.Log.Infof("The analysis goes on after a restart of the agent: %s of %s remain", (p.duration - p.earlier).Round(time.Millisecond), p.duration)
+		p.run.Log.Infof("The analysis resumes after a restart of the agent: %s of %s remain", (p.duration - p.earlier).Round(time.Millisecond), p.duration)
 		return
 	}
 	p.run.Log.Infof("Analysing for %s", p.duration)
@@ -113,8 +115,8 @@ func (p *process) announce() {
 	}
 }
 
-// key names the analysis among those of the application.
-func (p *process) key() string { return prefixed(p.run.Stage.ID, p.name) }
+// key identifies the analysis within its application.
+func (p *session) key() string { return prefixed(p.run.Stage.ID, p.name) }
 
 func prefixed(first, second string) string {
 	if first == "" || second == "" {
@@ -123,12 +125,11 @@ func prefixed(first, second string) string {
 	return first + "/" + second
 }
 
-// errStopped says that something was stopped before its end; those who stop know why.
+// errStopped reports that the context ended first; the caller knows why.
 var errStopped = errors.New("stopped")
 
-// waitUntil returns nil once that much has elapsed, errStopped when ctx ends
-// before.
-func (p *process) waitUntil(ctx context.Context, elapsed time.Duration) error {
+// waitUntil returns nil after the given run time, errStopped if ctx ends first.
+func (p *session) waitUntil(ctx context.Context, elapsed time.Duration) error {
 	timer := time.NewTimer(elapsed - p.elapsed())
 	defer timer.Stop()
 	select {
@@ -139,38 +140,37 @@ func (p *process) waitUntil(ctx context.Context, elapsed time.Duration) error {
 	}
 }
 
-// watch has a check look at the end of each of its intervals that lies within the
-// analysis. Of those that were missed, because the agent was down or an answer took
-// long, the last one is made up for. The error says why the check has failed for
-// good.
-func (p *process) watch(ctx context.Context, c *check) error {
-	if c.failedForGood() {
-		return c.verdict()
+// runCheck evaluates a check at the end of each of its intervals within the analysis.
+// After missed intervals (a restart, or a slow provider) only the last one is
+// evaluated. The error says why the check has failed.
+func (p *session) runCheck(ctx context.Context, c *check) error {
+	if c.failed() {
+		return c.failure()
 	}
-	if c.look == nil {
+	if c.evaluate == nil {
 		return nil
 	}
-	looks := int64(p.duration / c.interval)
-	for c.position < looks {
-		position := max(c.position+1, min(looks, int64(p.elapsed()/c.interval)))
+	evaluations := int64(p.duration / c.interval)
+	for c.position < evaluations {
+		position := max(c.position+1, min(evaluations, int64(p.elapsed()/c.interval)))
 		if err := p.waitUntil(ctx, time.Duration(position)*c.interval); err != nil {
 			return err
 		}
-		out := c.ask(ctx, moment{now: p.Now(), elapsed: max(p.elapsed(), time.Duration(position)*c.interval)})
+		out := c.run(ctx, instant{now: p.Now(), elapsed: max(p.elapsed(), time.Duration(position)*c.interval)})
 		if ctx.Err() != nil {
 			return errStopped
 		}
 		c.position = position
 		p.record(ctx, c, out)
-		if c.failedForGood() {
-			return c.verdict()
+		if c.failed() {
+			return c.failure()
 		}
 	}
 	return nil
 }
 
-// record counts what a check has seen, stores it and says it.
-func (p *process) record(ctx context.Context, c *check, out outcome) {
+// record counts, stores and logs the outcome of an evaluation.
+func (p *session) record(ctx context.Context, c *check, out outcome) {
 	counted := c.count(out)
 	sample := deploy.AnalysisSample{
 		ApplicationID: p.run.Application.ID, DeploymentID: p.run.Deployment.ID, StageID: p.run.Stage.ID,
@@ -178,15 +178,15 @@ func (p *process) record(ctx context.Context, c *check, out outcome) {
 		Values: storable(out.values), Compared: storable(out.compared), Text: out.text,
 	}
 	if err := p.Store.AppendAnalysisSample(ctx, sample); err != nil && ctx.Err() == nil {
-		p.Logger.Warn("cannot store what a check has seen; after a restart it would not be known",
+		p.Logger.Warn("cannot store the result of a check; a restart of the agent would lose it",
 			"app", p.run.Deployment.ApplicationName, "deployment", p.run.Deployment.ID, "stage", p.run.Stage.ID, "check", c.name, "error", err)
 	}
 	for _, w := range out.warnings {
 		p.run.Log.Infof("%s: warning of the provider: %s", c.name, w)
 	}
 	if counted {
-		p.run.Log.Errorf("%s", c.line(out))
+		p.run.Log.Errorf("%s", c.logLine(out))
 	} else {
-		p.run.Log.Infof("%s", c.line(out))
+		p.run.Log.Infof("%s", c.logLine(out))
 	}
 }

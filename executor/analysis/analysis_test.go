@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// after answers with one number at a time, by the seconds since the first question
-// could have been asked; what is missing is the last one.
+// after answers queries with one number at a time, by seconds since the start; seconds
+// without an entry repeat the last one.
 func after(began time.Time, numbers map[int]float64) script {
 	return func(_ context.Context, _ string, over provider.Window) ([]float64, error) {
 		for s := int(over.To.Sub(began).Seconds()); s >= 0; s-- {
@@ -49,7 +49,7 @@ func TestAnalysis(t *testing.T) {
 				"errors: 0.001 (expected at most 0.01): ok, no failures",
 				"errors: 0.01 (expected at most 0.01): ok, no failures",
 				"errors: 0.01 (expected at most 0.01): ok, no failures",
-				"OK The analysis of 1m5s is passed",
+				"OK The analysis of 1m5s passed",
 			},
 			samples: []string{"metrics[0] 1 OK", "metrics[0] 2 OK", "metrics[0] 3 OK"},
 		},
@@ -68,7 +68,7 @@ func TestAnalysis(t *testing.T) {
 				"ERROR errors: 0.5 (expected at most 0.01): failed, 1 of 2 failures",
 				"ERROR errors: 0.5 (expected at most 0.01): failed, 2 of 2 failures",
 				"errors: 0 (expected at most 0.01): ok, 2 of 2 failures",
-				"OK The analysis of 40s is passed",
+				"OK The analysis of 40s passed",
 			},
 			samples: []string{"metrics[0] 1 OK", "metrics[0] 2 FAILED counted", "metrics[0] 3 FAILED counted", "metrics[0] 4 OK"},
 		},
@@ -81,7 +81,7 @@ func TestAnalysis(t *testing.T) {
 			},
 			answers: func(began time.Time) script { return after(began, map[int]float64{0: 0, 20: 0.5, 30: 0.7}) },
 			status:  deploy.StageFailure, took: 30 * time.Second,
-			reason: "the analysis is not passed: errors has failed 2 times, and 1 failure is tolerated (failureLimit: 1); the last time: 0.7 (expected at most 0.01)",
+			reason: "the analysis failed: errors has failed 2 times, and 1 failure is tolerated (failureLimit: 1); the last time: 0.7 (expected at most 0.01)",
 			log: []string{
 				"Analysing for 1h0m0s", "errors: every 10s, 1 failure is tolerated",
 				"errors: 0 (expected at most 0.01): ok, 0 of 1 failures",
@@ -99,7 +99,7 @@ func TestAnalysis(t *testing.T) {
 			},
 			answers: func(began time.Time) script { return after(began, map[int]float64{0: 1}) },
 			status:  deploy.StageFailure, took: 10 * time.Second,
-			reason: "the analysis is not passed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: 1 (expected at most 0.01)",
+			reason: "the analysis failed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: 1 (expected at most 0.01)",
 			log: []string{
 				"Analysing for 1h0m0s", "latency: every 7s, no failure is tolerated", "errors: every 10s, no failure is tolerated",
 				"latency: 1 (expected at most 100): ok, no failures",
@@ -121,13 +121,13 @@ func TestAnalysis(t *testing.T) {
 			samples: []string{"metrics[0] 1 NO_DATA", "metrics[0] 2 NO_DATA", "metrics[1] 1 NO_DATA counted"},
 		},
 		{
-			name:    "nobody answers",
+			name:    "no answer",
 			options: func() analysis.Options { return options(seconds(20), atMost(1, seconds(10))) },
 			answers: func(time.Time) script {
 				return func(context.Context, string, provider.Window) ([]float64, error) { return nil, down }
 			},
 			status: deploy.StageFailure, took: 10 * time.Second,
-			reason: "the analysis is not passed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: connection refused",
+			reason: "the analysis failed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: connection refused",
 			log: []string{
 				"Analysing for 20s", "errors: every 10s, no failure is tolerated",
 				"ERROR errors: connection refused: error, which counts as a failure, no failure is tolerated",
@@ -147,7 +147,7 @@ func TestAnalysis(t *testing.T) {
 					return nil, context.Cause(ctx)
 				}
 			},
-			// Asked at 2, 7 (for 6), 12 and 17 (for 14) seconds, each time for 5.
+			// Queried at 2, 7 (for 6), 12 and 17 (for 14) seconds, each time for 5.
 			status: deploy.StageSuccess, took: 22 * time.Second,
 			samples: []string{"metrics[0] 1 ERROR counted", "metrics[0] 3 ERROR counted", "metrics[0] 6 ERROR counted", "metrics[0] 7 ERROR counted"},
 		},
@@ -170,15 +170,15 @@ func TestAnalysis(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLab(t, c.answers(time.Now()))
-				result, took := l.execute(t.Context(), c.options())
+				e := newEnv(t, c.answers(time.Now()))
+				result, took := e.execute(t.Context(), c.options())
 				if want := (deploy.StageResult{Status: c.status, Reason: c.reason}); result != want || took != c.took {
 					t.Errorf("ended as %+v after %s, want %+v after %s", result, took, want, c.took)
 				}
-				if diff := cmp.Diff(c.log, l.log.Lines()); c.log != nil && diff != "" {
+				if diff := cmp.Diff(c.log, e.log.Lines()); c.log != nil && diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff(c.samples, l.samples()); diff != "" {
+				if diff := cmp.Diff(c.samples, e.samples()); diff != "" {
 					t.Errorf("samples (-want +got):\n%s", diff)
 				}
 			})
@@ -186,8 +186,7 @@ func TestAnalysis(t *testing.T) {
 	}
 }
 
-// TestAnalysisIsStopped: whatever the reason, the stage ends in the same moment,
-// also while an answer is waited for.
+// TestAnalysisIsStopped: each stop reason ends the stage at once, also during a query.
 func TestAnalysisIsStopped(t *testing.T) {
 	for why, want := range map[deploy.StopReason]deploy.StageStatus{
 		deploy.StopCancelled: deploy.StageCancelled,
@@ -195,10 +194,10 @@ func TestAnalysisIsStopped(t *testing.T) {
 		deploy.StopSkipped:   deploy.StageSkipped,
 		deploy.StopShutdown:  deploy.StageFailure,
 	} {
-		for name, at := range map[string]time.Duration{"between two looks": 15 * time.Second, "during a look": 12 * time.Second} {
+		for name, at := range map[string]time.Duration{"between two evaluations": 15 * time.Second, "during an evaluation": 12 * time.Second} {
 			t.Run(string(why)+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := newLab(t, script(func(ctx context.Context, _ string, _ provider.Window) ([]float64, error) {
+					e := newEnv(t, script(func(ctx context.Context, _ string, _ provider.Window) ([]float64, error) {
 						select {
 						case <-ctx.Done():
 							return nil, ctx.Err()
@@ -208,11 +207,11 @@ func TestAnalysisIsStopped(t *testing.T) {
 					}))
 					ctx, stop := context.WithCancelCause(t.Context())
 					time.AfterFunc(at, func() { stop(why) })
-					result, took := l.execute(ctx, options(seconds(3600), atMost(1, seconds(10))))
-					if result.Status != want || result.Reason != "the analysis of 1h0m0s was not over" || took != at {
+					result, took := e.execute(ctx, options(seconds(3600), atMost(1, seconds(10))))
+					if result.Status != want || result.Reason != "the analysis of 1h0m0s had not finished" || took != at {
 						t.Errorf("ended as %+v after %s, want %s after %s", result, took, want, at)
 					}
-					if _, passed, err := l.store.AnalysisPassed(t.Context(), "app", "s"); passed || err != nil {
+					if _, passed, err := e.store.AnalysisPassed(t.Context(), "app", "s"); passed || err != nil {
 						t.Errorf("it counts as passed: %v, %v", passed, err)
 					}
 				})
@@ -221,44 +220,44 @@ func TestAnalysisIsStopped(t *testing.T) {
 	}
 }
 
-// TestAnalysisGoesOn: an agent that was killed, and comes back, neither extends
-// nor repeats the analysis; failures are remembered.
+// TestAnalysisGoesOn: a killed and restarted agent neither extends nor repeats the
+// analysis, and counts earlier failures.
 func TestAnalysisGoesOn(t *testing.T) {
 	cases := []struct {
 		name         string
-		killed, back time.Duration // after the beginning
+		killed, back time.Duration // since the start
 		ends         time.Duration
 		status       deploy.StageStatus
 		samples      []string
 	}{
-		{"between two looks", 15 * time.Second, 17 * time.Second, 50 * time.Second, deploy.StageSuccess,
+		{"between two evaluations", 15 * time.Second, 17 * time.Second, 50 * time.Second, deploy.StageSuccess,
 			[]string{"metrics[0] 1 FAILED counted", "metrics[0] 2 OK", "metrics[0] 3 OK", "metrics[0] 4 OK", "metrics[0] 5 OK"}},
-		{"a look was missed", 15 * time.Second, 34 * time.Second, 50 * time.Second, deploy.StageSuccess,
+		{"a missed evaluation", 15 * time.Second, 34 * time.Second, 50 * time.Second, deploy.StageSuccess,
 			[]string{"metrics[0] 1 FAILED counted", "metrics[0] 3 OK", "metrics[0] 4 OK", "metrics[0] 5 OK"}},
 		{"it would be over", 15 * time.Second, time.Hour, time.Hour, deploy.StageSuccess,
 			[]string{"metrics[0] 1 FAILED counted", "metrics[0] 5 OK"}},
 		{"it is bad again", 15 * time.Second, 2 * time.Hour, 2 * time.Hour, deploy.StageFailure,
 			[]string{"metrics[0] 1 FAILED counted", "metrics[0] 5 FAILED counted"}},
-		{"a moment after the last look", 50*time.Second - time.Millisecond, 50*time.Second + time.Millisecond, 50*time.Second + time.Millisecond, deploy.StageSuccess,
+		{"a moment after the last evaluation", 50*time.Second - time.Millisecond, 50*time.Second + time.Millisecond, 50*time.Second + time.Millisecond, deploy.StageSuccess,
 			[]string{"metrics[0] 1 FAILED counted", "metrics[0] 2 OK", "metrics[0] 3 OK", "metrics[0] 4 OK", "metrics[0] 5 OK"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				l := newLab(t, after(began, map[int]float64{0: 9, 20: 0, 7200: 9}))
+				e := newEnv(t, after(began, map[int]float64{0: 9, 20: 0, 7200: 9}))
 				m := atMost(1, seconds(10))
 				m.FailureLimit = 1
 				o := options(seconds(50), m)
 				ctx, stop := context.WithCancelCause(t.Context())
 				time.AfterFunc(c.killed, func() { stop(deploy.StopShutdown) })
-				l.execute(ctx, o)
+				e.execute(ctx, o)
 				time.Sleep(c.back - time.Since(began))
-				result := l.executor().Execute(t.Context(), l.run(o, began, true))
+				result := e.executor().Execute(t.Context(), e.run(o, began, true))
 				if ends := time.Since(began); result.Status != c.status || ends != c.ends {
 					t.Errorf("ended as %+v after %s, want %s after %s", result, ends, c.status, c.ends)
 				}
-				if diff := cmp.Diff(c.samples, l.samples()); diff != "" {
+				if diff := cmp.Diff(c.samples, e.samples()); diff != "" {
 					t.Errorf("samples (-want +got):\n%s", diff)
 				}
 			})
@@ -266,66 +265,65 @@ func TestAnalysisGoesOn(t *testing.T) {
 	}
 }
 
-// TestVerdictSurvives: the agent dies between the sample that fails a check for
-// good and the end of the stage.
+// TestVerdictSurvives: the agent dies between storing the decisive sample and the end
+// of the stage.
 func TestVerdictSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		l := newLab(t, after(began, map[int]float64{0: 9, 11: 0}))
+		e := newEnv(t, after(began, map[int]float64{0: 9, 11: 0}))
 		o := options(seconds(50), atMost(1, seconds(10)))
-		first, _ := l.execute(t.Context(), o)
+		first, _ := e.execute(t.Context(), o)
 		time.Sleep(5 * time.Second)
-		again := l.executor().Execute(t.Context(), l.run(o, began, true))
+		again := e.executor().Execute(t.Context(), e.run(o, began, true))
 		if first.Status != deploy.StageFailure || again != first {
 			t.Errorf("it ended as %+v and then as %+v", first, again)
 		}
 	})
 }
 
-// TestClockThatWentBack: after a restart with a clock that was set back, the
-// analysis runs for its whole duration at most.
+// TestClockThatWentBack: after a restart with a clock set back, the analysis takes at
+// most its whole duration.
 func TestClockThatWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, after(time.Now(), map[int]float64{0: 0}))
+		e := newEnv(t, after(time.Now(), map[int]float64{0: 0}))
 		began := time.Now()
-		result := l.executor().Execute(t.Context(), l.run(options(seconds(50), atMost(1, seconds(10))), began.Add(time.Hour), true))
+		result := e.executor().Execute(t.Context(), e.run(options(seconds(50), atMost(1, seconds(10))), began.Add(time.Hour), true))
 		if took := time.Since(began); result.Status != deploy.StageSuccess || took != 50*time.Second {
 			t.Errorf("ended as %+v after %s", result, took)
 		}
 	})
 }
 
-// TestAnalysesOfOneStage: another stage carries out several of its own.
+// TestAnalysesOfOneStage: another stage runs several analyses.
 func TestAnalysesOfOneStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, after(time.Now(), map[int]float64{0: 0, 25: 9}))
-		run := l.run(analysis.Options{}, time.Now(), false)
-		e := l.executor()
+		e := newEnv(t, after(time.Now(), map[int]float64{0: 0, 25: 9}))
+		run := e.run(analysis.Options{}, time.Now(), false)
+		executor := e.executor()
 		o := options(seconds(20), atMost(1, seconds(10)))
-		if err := e.Analyze(t.Context(), run, "20%", o, time.Now()); err != nil {
+		if err := executor.Analyze(t.Context(), run, "20%", o, time.Now()); err != nil {
 			t.Error(err)
 		}
-		if err := e.Analyze(t.Context(), run, "50%", o, time.Now()); err == nil {
-			t.Error("the second one is passed")
+		if err := executor.Analyze(t.Context(), run, "50%", o, time.Now()); err == nil {
+			t.Error("the second one passed")
 		}
-		if diff := cmp.Diff([]string{"20%/metrics[0] 1 OK", "20%/metrics[0] 2 OK", "50%/metrics[0] 1 FAILED counted"}, l.samples()); diff != "" {
+		if diff := cmp.Diff([]string{"20%/metrics[0] 1 OK", "20%/metrics[0] 2 OK", "50%/metrics[0] 1 FAILED counted"}, e.samples()); diff != "" {
 			t.Errorf("samples (-want +got):\n%s", diff)
 		}
-		p, ok, err := l.store.AnalysisPassed(t.Context(), "app", "s/20%")
+		p, ok, err := e.store.AnalysisPassed(t.Context(), "app", "s/20%")
 		if err != nil || !ok || p.DeploymentID != "d" {
 			t.Errorf("passed: %+v, %v, %v", p, ok, err)
 		}
 	})
 }
 
-// TestPrevious compares with the analysis that was passed last, at the same time
-// after its beginning.
+// TestPrevious compares with the last passed analysis at the same time after its start.
 func TestPrevious(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		level := 1.0
 		var asked []time.Duration
-		l := newLab(t, script(func(_ context.Context, _ string, over provider.Window) ([]float64, error) {
+		e := newEnv(t, script(func(_ context.Context, _ string, over provider.Window) ([]float64, error) {
 			if ago := time.Since(over.To); ago > 0 {
 				asked = append(asked, over.To.Sub(began))
 				return []float64{1, 2, 3, 4, 5}, nil
@@ -335,26 +333,26 @@ func TestPrevious(t *testing.T) {
 		m := atMost(0, seconds(10))
 		m.Strategy, m.Expected, m.Deviation = analysis.Previous, analysis.Expected{}, analysis.High
 		o := options(seconds(30), m)
-		if result, took := l.execute(t.Context(), o); result.Status != deploy.StageSuccess || took != 30*time.Second {
+		if result, took := e.execute(t.Context(), o); result.Status != deploy.StageSuccess || took != 30*time.Second {
 			t.Errorf("the first one ended as %+v after %s", result, took)
 		}
-		if diff := cmp.Diff([]string{"errors: ok: no analysis of this stage was passed before, so that there is nothing to compare with"}, l.log.Lines()[:1]); diff != "" {
+		if diff := cmp.Diff([]string{"errors: ok: no earlier analysis of this stage passed, so there is nothing to compare with"}, e.log.Lines()[:1]); diff != "" {
 			t.Errorf("log of the first one (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)
-		l.deploy("second")
+		e.deploy("second")
 		level = 1.5
-		if result, _ := l.execute(t.Context(), o); result.Status != deploy.StageSuccess {
+		if result, _ := e.execute(t.Context(), o); result.Status != deploy.StageSuccess {
 			t.Errorf("the second one, no worse than the first, ended as %+v", result)
 		}
 		if diff := cmp.Diff([]time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}, asked); diff != "" {
 			t.Errorf("what the second was compared with (-want +got):\n%s", diff)
 		}
 		time.Sleep(time.Hour)
-		l.deploy("third")
+		e.deploy("third")
 		level = 50
-		result, took := l.execute(t.Context(), o)
-		want := "the analysis is not passed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: now 52.1, before 3 (medians of 5 and 5 points): now is higher (p = 0.0039683, below 0.05)"
+		result, took := e.execute(t.Context(), o)
+		want := "the analysis failed: errors has failed once, and no failure is tolerated (failureLimit: 0); the last time: now 52.1, before 3 (medians of 5 and 5 points): now is higher (p = 0.0039683, below 0.05)"
 		if result.Status != deploy.StageFailure || result.Reason != want || took != 10*time.Second {
 			t.Errorf("the third, far worse, ended as %+v after %s", result, took)
 		}

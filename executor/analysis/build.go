@@ -9,10 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// addChecks makes the checks of an analysis. The error joins all that cannot be
-// filled in.
-func (p *process) addChecks(ctx context.Context, checks analysis.Checks) error {
-	f, err := p.newFiller(ctx)
+// addChecks creates the checks of an analysis. It joins the errors of all invalid
+// checks.
+func (p *session) addChecks(ctx context.Context, checks analysis.Checks) error {
+	f, err := p.newRenderer(ctx)
 	if err != nil {
 		return err
 	}
@@ -26,17 +26,17 @@ func (p *process) addChecks(ctx context.Context, checks analysis.Checks) error {
 	for i, h := range checks.HTTPS {
 		errs = append(errs, p.addHTTP(f, newCheck(p.id("https", i), h.Check), h))
 	}
-	p.tellApart()
+	p.disambiguate()
 	return errors.Join(errs...)
 }
 
-// id is that of the check at a place of the options.
-func (p *process) id(list string, i int) string {
+// id returns the ID of the check at index i of a list.
+func (p *session) id(list string, i int) string {
 	return prefixed(p.name, fmt.Sprintf("%s[%d]", list, i))
 }
 
-// tellApart gives checks of the same name their places beside it.
-func (p *process) tellApart() {
+// disambiguate appends the ID to the names of checks with equal names.
+func (p *session) disambiguate() {
 	named := map[string]int{}
 	for _, c := range p.checks {
 		named[c.name]++
@@ -48,70 +48,70 @@ func (p *process) tellApart() {
 	}
 }
 
-func (p *process) addMetric(ctx context.Context, f filler, c *check, m analysis.Metric) (err error) {
-	look := &metric{Metric: m, providers: p.Providers}
+func (p *session) addMetric(ctx context.Context, f renderer, c *check, m analysis.Metric) (err error) {
+	evaluate := &metric{Metric: m, providers: p.Providers}
 	switch m.Strategy {
 	case analysis.CanaryBaseline:
-		look.query, look.other, err = f.variants(c.name, m, "baseline", m.BaselineArgs)
+		evaluate.query, evaluate.other, err = f.variants(c.name, m, "baseline", m.BaselineArgs)
 	case analysis.CanaryPrimary:
-		look.query, look.other, err = f.variants(c.name, m, "primary", m.PrimaryArgs)
+		evaluate.query, evaluate.other, err = f.variants(c.name, m, "primary", m.PrimaryArgs)
 	default:
-		look.query, err = fill(c.name, m.Query, f.data(m.Template.AppArgs, "", nil))
-		look.other = look.query
+		evaluate.query, err = render(c.name, m.Query, f.data(m.Template.AppArgs, "", nil))
+		evaluate.other = evaluate.query
 	}
-	c.look = look.look
+	c.evaluate = evaluate.evaluate
 	p.checks = append(p.checks, c)
 	if err != nil || m.Strategy != analysis.Previous {
 		return err
 	}
 	passed, ok, err := p.Store.AnalysisPassed(ctx, p.run.Application.ID, p.key())
 	if err == nil && !ok {
-		p.run.Log.Infof("%s: ok: no analysis of this stage was passed before, so that there is nothing to compare with", c.name)
-		c.look = nil
+		p.run.Log.Infof("%s: ok: no earlier analysis of this stage passed, so there is nothing to compare with", c.name)
+		c.evaluate = nil
 	}
-	look.previous = passed.StartedAt
+	evaluate.previous = passed.StartedAt
 	return err
 }
 
-// variants fills in the query of the canary and that of another variant.
-func (f filler) variants(name string, m analysis.Metric, other string, otherArgs map[string]string) (canary, others string, err error) {
-	canary, err = fill(name, m.Query, f.data(m.Template.AppArgs, "canary", m.CanaryArgs))
+// variants renders the query for the canary and for another variant.
+func (f renderer) variants(name string, m analysis.Metric, other string, otherArgs map[string]string) (canary, others string, err error) {
+	canary, err = render(name, m.Query, f.data(m.Template.AppArgs, "canary", m.CanaryArgs))
 	if err != nil {
 		return "", "", err
 	}
-	others, err = fill(name, m.Query, f.data(m.Template.AppArgs, other, otherArgs))
+	others, err = render(name, m.Query, f.data(m.Template.AppArgs, other, otherArgs))
 	if err == nil && canary == others {
 		err = deploy.Errorf(deploy.Invalid, "%s: the query is the same for the canary and for %s: use .Variant.Name or .VariantCustomArgs in it, or another strategy", name, other)
 	}
 	return canary, others, err
 }
 
-func (p *process) addLog(f filler, c *check, l analysis.Log) (err error) {
-	look := &logCheck{Log: l, providers: p.Providers}
-	look.query, err = fill(c.name, l.Query, f.data(l.Template.AppArgs, "", nil))
-	c.look = look.look
+func (p *session) addLog(f renderer, c *check, l analysis.Log) (err error) {
+	evaluate := &logCheck{Log: l, providers: p.Providers}
+	evaluate.query, err = render(c.name, l.Query, f.data(l.Template.AppArgs, "", nil))
+	c.evaluate = evaluate.evaluate
 	p.checks = append(p.checks, c)
 	return err
 }
 
-func (p *process) addHTTP(f filler, c *check, h analysis.HTTP) (err error) {
+func (p *session) addHTTP(f renderer, c *check, h analysis.HTTP) (err error) {
 	data := f.data(h.Template.AppArgs, "", nil)
-	look := &httpCheck{HTTP: h, client: p.http}
-	if look.URL, err = fill(c.name, h.URL, data); err != nil {
+	evaluate := &httpCheck{HTTP: h, client: p.http}
+	if evaluate.URL, err = render(c.name, h.URL, data); err != nil {
 		return err
 	}
-	if err := analysis.CheckURL(look.URL); err != nil {
+	if err := analysis.CheckURL(evaluate.URL); err != nil {
 		return deploy.Errorf(deploy.Invalid, "%s: url: %w", c.name, err)
 	}
-	look.Headers = nil
+	evaluate.Headers = nil
 	for _, header := range h.Headers {
-		if header.Value, err = fill(c.name, header.Value, data); err != nil {
+		if header.Value, err = render(c.name, header.Value, data); err != nil {
 			return err
 		}
-		look.Headers = append(look.Headers, header)
+		evaluate.Headers = append(evaluate.Headers, header)
 	}
-	look.pattern, err = h.Pattern()
-	c.look = look.look
+	evaluate.pattern, err = h.Pattern()
+	c.evaluate = evaluate.evaluate
 	p.checks = append(p.checks, c)
 	return err
 }

@@ -10,34 +10,33 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// check is one check of an analysis: what it is, and how far it has come. It
-// belongs to one goroutine.
+// check is one check of an analysis with its progress. It belongs to one goroutine.
 type check struct {
 	id, name   string
 	interval   time.Duration
 	timeout    time.Duration
-	limit      int // of failures that are tolerated
+	limit      int // tolerated failures
 	skipNoData bool
-	// look looks once; nil is a check that has nothing to look at. Its error says why
-	// there was no answer.
-	look func(ctx context.Context, at moment) (outcome, error)
+	// evaluate evaluates the check once; nil never evaluates. The error says why the
+	// provider did not answer.
+	evaluate func(ctx context.Context, at instant) (outcome, error)
 
-	position int64 // of the last look
+	position int64 // of the last evaluation
 	failures int
-	last     string // what the last failure was
+	last     string // text of the last failure
 }
 
-// moment is when a check looks.
-type moment struct {
+// instant is the time of an evaluation.
+type instant struct {
 	now     time.Time
-	elapsed time.Duration // since the analysis began
+	elapsed time.Duration // since the start of the analysis
 }
 
-// outcome is what a check saw when it looked once.
+// outcome is the result of one evaluation.
 type outcome struct {
 	verdict          deploy.AnalysisVerdict
 	values, compared []float64
-	text             string // what was seen, and what was expected
+	text             string // measured and expected values, for users
 	warnings         []string
 }
 
@@ -51,11 +50,11 @@ func newCheck(id string, c analysis.Check) *check {
 	}
 }
 
-// ask looks once, within the check's timeout. That nobody answers is an outcome.
-func (c *check) ask(ctx context.Context, at moment) outcome {
-	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("nothing within the timeout of %s", c.timeout))
+// run evaluates the check within its timeout. A provider error is an outcome.
+func (c *check) run(ctx context.Context, at instant) outcome {
+	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within the timeout of %s", c.timeout))
 	defer stop()
-	out, err := c.look(ctx, at)
+	out, err := c.evaluate(ctx, at)
 	if err != nil {
 		return outcome{verdict: deploy.AnalysisError, text: err.Error()}
 	}
@@ -72,18 +71,18 @@ func (c *check) count(out outcome) bool {
 	return true
 }
 
-func (c *check) failedForGood() bool { return c.failures > c.limit }
+func (c *check) failed() bool { return c.failures > c.limit }
 
-// verdict says why the check has failed for good.
-func (c *check) verdict() error {
+// failure returns why the check has failed.
+func (c *check) failure() error {
 	times := "once"
 	if c.failures > 1 {
 		times = fmt.Sprintf("%d times", c.failures)
 	}
-	return deploy.Errorf(deploy.Invalid, "the analysis is not passed: %s has failed %s, and %s (failureLimit: %d); the last time: %s", c.name, times, c.tolerance(), c.limit, c.last)
+	return deploy.Errorf(deploy.Invalid, "the analysis failed: %s has failed %s, and %s (failureLimit: %d); the last time: %s", c.name, times, c.tolerance(), c.limit, c.last)
 }
 
-// tolerance says how many failures are tolerated.
+// tolerance describes the number of tolerated failures.
 func (c *check) tolerance() string {
 	switch c.limit {
 	case 0:
@@ -94,8 +93,8 @@ func (c *check) tolerance() string {
 	return fmt.Sprintf("%d failures are tolerated", c.limit)
 }
 
-// line says, for a person, what an outcome that was counted means.
-func (c *check) line(out outcome) string {
+// logLine describes a counted outcome for users.
+func (c *check) logLine(out outcome) string {
 	tally := fmt.Sprintf("%d of %d failures", c.failures, c.limit)
 	switch {
 	case c.limit == 0 && c.failures == 0:
@@ -113,15 +112,15 @@ func (c *check) line(out outcome) string {
 	return fmt.Sprintf("%s: %s: %s, %s", c.name, out.text, word, tally)
 }
 
-// noData is the outcome when there is nothing to judge.
+// noData is the outcome without any data.
 func noData(format string, args ...any) outcome {
 	return outcome{verdict: deploy.AnalysisNoData, text: "no data: " + fmt.Sprintf(format, args...)}
 }
 
-// maxStored bounds the points of one sample that are stored.
+// maxStored bounds the stored points of one sample.
 const maxStored = 200
 
-// storable returns values as they can be stored: not too many, and finite.
+// storable returns the first maxStored values, limited to finite numbers.
 func storable(values []float64) []float64 {
 	values = values[:min(len(values), maxStored)]
 	out := make([]float64, len(values))

@@ -1,18 +1,17 @@
-// Package analysis runs ANALYSIS: it looks at metrics, logs and HTTP answers for
-// a while, again and again, and says whether a deployment may go on.
+// Package analysis runs ANALYSIS stages: it evaluates metrics, logs and HTTP responses
+// at intervals and decides whether a deployment may proceed.
 //
-//	executor.go   a stage from its options to its end; Analyze for other stages
-//	analysis.go   one analysis: its checks side by side, its clock and its progress
-//	build.go      the checks of an analysis, made of its options
-//	check.go      one check: when it looks, what it tolerates, what it says
-//	metric.go     numbers: THRESHOLD, and the comparisons
-//	http.go       answers to HTTP requests
-//	log.go        lines of logs
-//	template.go   the templates of a repository, and what queries are filled in with
+//	executor.go   runs a stage; Analyze runs an analysis for other stages
+//	analysis.go   one analysis: its checks, clock and progress
+//	build.go      creates the checks from the options
+//	check.go      one check: schedule, tolerated failures, log lines
+//	metric.go     metric checks: THRESHOLD and the comparisons
+//	http.go       HTTP checks
+//	log.go        log checks
+//	template.go   templates of a repository, and rendering of queries
 //
-// Below, provider asks for numbers and lines, stats compares numbers.
+// Package provider queries the analysis providers, package stats compares samples.
 //
-// It owns the series of samples in the store, which are also its progress: after
-// a restart an analysis goes on where it was and ends when it would have ended.
-// It changes nothing that it looks at, and decides nothing but its own end.
+// The samples in the store are also the progress of an analysis: after a restart it
+// resumes and ends at the same time as without one.
 package analysis

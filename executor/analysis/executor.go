@@ -15,13 +15,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Sources read the configurations of applications; *source.Loader does.
+// Sources reads the configurations of applications; *source.Loader implements it.
 type Sources interface {
 	Config(ctx context.Context, at deploy.GitPath, commit string) (*config.Application, error)
 }
 
-// Providers find the analysis providers in effect by their names; *provider.Set
-// does. Errors are of kind deploy.Invalid.
+// Providers returns analysis providers by name; *provider.Set implements it. Errors are
+// of kind deploy.Invalid.
 type Providers interface {
 	Metrics(name string) (provider.Metrics, error)
 	Logs(name string) (provider.Logs, error)
@@ -30,12 +30,12 @@ type Providers interface {
 // Config is what an Executor needs.
 type Config struct {
 	Store     *store.Store
-	Tree      source.Tree // finds the templates at a commit
+	Tree      source.Tree // to find templates at a commit
 	Sources   Sources
 	Providers Providers
 	Logger    *slog.Logger
-	// Now tells providers the time; how long an analysis runs goes by the monotonic
-	// clock, and after a restart by what Now had left of it.
+	// Now is the time of provider queries. The duration of an analysis is measured by
+	// the monotonic clock; after a restart Now determines the time that is left.
 	Now func() time.Time
 }
 
@@ -48,7 +48,7 @@ type Executor struct {
 // New returns an Executor.
 func New(c Config) *Executor { return &Executor{c, newClient()} }
 
-// Close closes the connections that nobody uses. It returns nil.
+// Close closes idle connections. It returns nil.
 func (e *Executor) Close() error {
 	e.http.CloseIdleConnections()
 	return nil
@@ -74,25 +74,25 @@ func failure(err error) deploy.StageResult {
 	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
 }
 
-// Analyze carries out an analysis for a stage and returns nil when it was passed:
-// when o.Duration is over, and no check has failed more often than it tolerates.
-// It returns an error, fit to be the stage's reason, as soon as one has; if
-// something of the analysis is missing or makes no sense; and when ctx is stopped.
+// Analyze runs an analysis for a stage. It returns nil when o.Duration is over and no
+// check has exceeded its failure limit. It returns an error, suitable as the stage's
+// reason, as soon as a check fails, if the options are invalid, and when ctx is
+// cancelled.
 //
-// Name tells the analyses of a stage apart and is "" for its only one. Since is
-// when this one began: when the stage runs again after a restart (run.Resumed),
-// an analysis of the same name and since goes on where it was.
+// Name identifies the analysis within its stage, "" if it is the only one. Since is its
+// start time: when the stage is resumed (run.Resumed), an analysis with the same name
+// and since resumes, too.
 func (e *Executor) Analyze(ctx context.Context, run deploy.StageRun, name string, o analysis.Options, since time.Time) error {
 	if o.Empty() {
 		run.Log.Infof("There is nothing to check: the analysis has no metrics, logs or https")
 		return nil
 	}
-	a := &process{Executor: e, run: run, name: name, duration: time.Duration(o.Duration), since: since}
+	a := &session{Executor: e, run: run, name: name, duration: time.Duration(o.Duration), since: since}
 	if err := a.prepare(ctx, o); err != nil {
 		if deploy.Stopped(ctx) != "" {
-			return a.notOver()
+			return a.unfinished()
 		}
 		return err
 	}
-	return a.carryOut(ctx)
+	return a.runChecks(ctx)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/c785c783/piped/piped/outbound"
 )
 
-// maxBody is how much of an answer is looked at, in bytes.
+// maxBody bounds the evaluated part of a response body, in bytes.
 const maxBody = 1 << 20
 
-// newClient returns the client of HTTP checks. It follows no redirect: the check
-// is about the answer at its URL.
+// newClient returns the client for HTTP checks. It does not follow redirects: the check
+// is about the response of its own URL.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -35,15 +35,15 @@ func newClient() *http.Client {
 	}
 }
 
-// httpCheck looks at the answer to a request.
+// httpCheck evaluates the response to a request.
 type httpCheck struct {
-	analysis.HTTP // filled in
+	analysis.HTTP // rendered
 	client        *http.Client
-	pattern       *regexp.Regexp // that must be found in the body; nil if there is none
+	pattern       *regexp.Regexp // must match the body; nil for none
 }
 
-// look implements check.look.
-func (h *httpCheck) look(ctx context.Context, _ moment) (outcome, error) {
+// evaluate implements check.evaluate.
+func (h *httpCheck) evaluate(ctx context.Context, _ instant) (outcome, error) {
 	req, err := http.NewRequestWithContext(ctx, h.Method, h.URL, nil)
 	if err != nil {
 		return outcome{}, deploy.Errorf(deploy.Invalid, "make the request: %w", err)
@@ -62,7 +62,7 @@ func (h *httpCheck) look(ctx context.Context, _ moment) (outcome, error) {
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return outcome{}, noAnswer(ctx, err)
 	}
-	return h.judge(resp.StatusCode, body), nil
+	return h.compare(resp.StatusCode, body), nil
 }
 
 func noAnswer(ctx context.Context, err error) error {
@@ -72,8 +72,8 @@ func noAnswer(ctx context.Context, err error) error {
 	return deploy.Errorf(deploy.Unavailable, "no answer: %w", err)
 }
 
-// judge holds an answer against what is expected.
-func (h *httpCheck) judge(code int, body []byte) outcome {
+// compare compares a response with the expected one.
+func (h *httpCheck) compare(code int, body []byte) outcome {
 	out := outcome{verdict: deploy.AnalysisOK, values: []float64{float64(code)}, text: fmt.Sprintf("status %d (expected %d)", code, h.ExpectedCode)}
 	switch {
 	case code != h.ExpectedCode:
@@ -89,8 +89,8 @@ func (h *httpCheck) judge(code int, body []byte) outcome {
 	return out
 }
 
-// matches reports whether a body is the one expected, but for white space around
-// it, or holds what the pattern describes.
+// matches reports whether a body equals the expected one, apart from surrounding white
+// space, or matches the pattern.
 func (h *httpCheck) matches(body string) bool {
 	if h.pattern != nil {
 		return h.pattern.MatchString(body)

@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// httpServer answers as the paths say.
+// httpServer answers depending on the path.
 func httpServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, " {\"status\": \"up\"}\n") })
@@ -55,7 +55,7 @@ func TestHTTPCheck(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		check analysis.HTTP
-		says  string // the beginning of the line of its only look
+		says  string // beginning of the log line of its only evaluation
 	}{
 		"as expected":             {check("/ok"), "health: status 200 (expected 200): ok"},
 		"another code":            {check("/down"), "ERROR health: status 503 (expected 200): failed"},
@@ -68,11 +68,11 @@ func TestHTTPCheck(t *testing.T) {
 		"a pattern":               {check("/ok", body(`/"status":\s*"(up|ready)"/`)), "health: status 200, and the body is as expected: ok"},
 		"another pattern":         {check("/ok", body(`/^up/`)), "ERROR health: status 200, but the body is not as expected (expected /^up/): failed"},
 		"a body without end":      {check("/large", body("x")), "ERROR health: the body has more than 1048576 bytes (expected x): failed"},
-		"nobody looks at it":      {check("/large"), "health: status 200 (expected 200): ok"},
+		"no expected body":        {check("/large"), "health: status 200 (expected 200): ok"},
 		"an answer cut short":     {check("/cut"), "ERROR health: no answer: unexpected EOF: error, which counts as a failure"},
-		"no answer in time":       {check("/slow", func(h *analysis.HTTP) { h.Timeout = seconds(0.05) }), "ERROR health: no answer: nothing within the timeout of 50ms: error, which counts"},
-		"nobody there":            {check("", func(h *analysis.HTTP) { h.URL = "http://127.0.0.1:1/" }), `ERROR health: no answer: Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`},
-		"a cloud's metadata":      {check("", func(h *analysis.HTTP) { h.URL = "http://169.254.169.254/latest" }), `ERROR health: no answer: Get "http://169.254.169.254/latest": dial tcp 169.254.169.254:80: 169.254.169.254 is an address of a cloud's metadata`},
+		"no answer in time":       {check("/slow", func(h *analysis.HTTP) { h.Timeout = seconds(0.05) }), "ERROR health: no answer: no answer within the timeout of 50ms: error, which counts"},
+		"no server":               {check("", func(h *analysis.HTTP) { h.URL = "http://127.0.0.1:1/" }), `ERROR health: no answer: Get "http://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`},
+		"a cloud's metadata":      {check("", func(h *analysis.HTTP) { h.URL = "http://169.254.169.254/latest" }), `ERROR health: no answer: Get "http://169.254.169.254/latest": dial tcp 169.254.169.254:80: 169.254.169.254 is a cloud metadata or link-local address`},
 		"method, host and header": {check("/echo", body("POST web.example.com core"), func(h *analysis.HTTP) {
 			h.Method = http.MethodPost
 			h.Headers = []analysis.Header{{Key: "host", Value: "{{ .App.Name }}.example.com"}, {Key: "x-team", Value: "core"}}
@@ -80,9 +80,9 @@ func TestHTTPCheck(t *testing.T) {
 		"a URL that is filled in": {check("/{{ .AppCustomArgs.path }}", func(h *analysis.HTTP) { h.Template.AppArgs = map[string]string{"path": "ok"} }), "health: status 200 (expected 200): ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, nil)
-			result, _ := l.execute(t.Context(), analysis.Options{Duration: seconds(0.05), Checks: analysis.Checks{HTTPS: []analysis.HTTP{c.check}}})
-			log := l.log.Lines()
+			e := newEnv(t, nil)
+			result, _ := e.execute(t.Context(), analysis.Options{Duration: seconds(0.05), Checks: analysis.Checks{HTTPS: []analysis.HTTP{c.check}}})
+			log := e.log.Lines()
 			if len(log) < 3 || !strings.HasPrefix(log[2], c.says) {
 				t.Fatalf("the log does not say %q: %q", c.says, log)
 			}
@@ -93,7 +93,7 @@ func TestHTTPCheck(t *testing.T) {
 	}
 }
 
-// TestHTTPCheckThatMakesNoSense fails at once, before anybody is asked.
+// TestHTTPCheckThatMakesNoSense: an invalid check fails at once, without a request.
 func TestHTTPCheckThatMakesNoSense(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://{{ .App.Nmae }}/":    `map has no entry for key "Nmae"`,
@@ -102,10 +102,10 @@ func TestHTTPCheckThatMakesNoSense(t *testing.T) {
 		"file:///{{ .App.Name }}":    "a b: url: expected a URL such as https://example.com/healthz",
 		"http://h/?{{ print 1 2 3 }": "cannot be read as a template",
 	} {
-		l := newLab(t, nil)
+		e := newEnv(t, nil)
 		h := analysis.HTTP{Check: analysis.Check{Name: "a b", Interval: seconds(60), Timeout: seconds(1)}, URL: url, Method: http.MethodGet, ExpectedCode: 200}
 		began := time.Now()
-		err := l.executor().Analyze(context.Background(), l.run(analysis.Options{}, began, false), "", analysis.Options{Duration: seconds(3600), Checks: analysis.Checks{HTTPS: []analysis.HTTP{h}}}, began)
+		err := e.executor().Analyze(context.Background(), e.run(analysis.Options{}, began, false), "", analysis.Options{Duration: seconds(3600), Checks: analysis.Checks{HTTPS: []analysis.HTTP{h}}}, began)
 		if err == nil || !strings.Contains(err.Error(), want) || !deploy.IsKind(err, deploy.Invalid) {
 			t.Errorf("%s: %v, want an error that says %q", url, err, want)
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxLine is how many characters of a line are shown.
+// maxLine bounds the displayed part of a log line, in characters.
 const maxLine = 200
 
-// logCheck looks for lines that should not be there.
+// logCheck fails if a query finds log lines.
 type logCheck struct {
 	analysis.Log
 	providers Providers
-	query     string // filled in
+	query     string // rendered
 }
 
-// look implements check.look.
-func (l *logCheck) look(ctx context.Context, at moment) (outcome, error) {
+// evaluate implements check.evaluate.
+func (l *logCheck) evaluate(ctx context.Context, at instant) (outcome, error) {
 	from, err := l.providers.Logs(l.Provider)
 	if err != nil {
 		return outcome{}, err
@@ -43,7 +43,7 @@ func (l *logCheck) look(ctx context.Context, at moment) (outcome, error) {
 	return out, nil
 }
 
-// shortLine makes a line fit to be shown.
+// shortLine truncates a line for display.
 func shortLine(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if runes := []rune(text); len(runes) > maxLine {

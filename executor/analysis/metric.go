@@ -14,29 +14,29 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// The points that a query asks for. Of less than four on either side a comparison
-// can show nothing; of points closer than the metrics are scraped it would show too
-// much, for they are the same ones.
+// Numbers of points to query. A comparison needs at least four on each side. Points
+// closer together than the scrape interval repeat the same measurement and would
+// overstate the significance.
 const (
 	maxStep    = time.Minute
-	scrapeStep = 15 * time.Second // how often metrics are scraped at least, mostly
-	manyPoints = 10               // for a comparison, if they are scrapeStep apart
-	fewPoints  = 5                // for a comparison in any case
+	scrapeStep = 15 * time.Second // a common upper bound for scrape intervals
+	manyPoints = 10               // for a comparison, if they are at least scrapeStep apart
+	fewPoints  = 5                // minimum for a comparison
 )
 
-// alpha is below which p-value a difference is no chance; PipeCD's.
+// alpha is the significance level of comparisons, as in PipeCD.
 const alpha = 0.05
 
-// metric looks at the numbers of a provider.
+// metric evaluates the points of a metrics query.
 type metric struct {
 	analysis.Metric
 	providers Providers
-	query     string // filled in; with a comparison, that of the canary
-	other     string // what it is compared with: with CANARY_*, the other variant's query
+	query     string // rendered; with a comparison, the canary's
+	other     string // rendered query of the other variant, with CANARY_*
 	previous  time.Time
 }
 
-// window is that of a look, which ends at a time.
+// window returns the time window of an evaluation that ends at end.
 func (m *metric) window(end time.Time) provider.Window {
 	interval := time.Duration(m.Interval)
 	step := interval
@@ -46,8 +46,8 @@ func (m *metric) window(end time.Time) provider.Window {
 	return provider.Window{From: end.Add(-interval), To: end, Step: min(step, maxStep)}
 }
 
-// look implements check.look.
-func (m *metric) look(ctx context.Context, at moment) (outcome, error) {
+// evaluate implements check.evaluate.
+func (m *metric) evaluate(ctx context.Context, at instant) (outcome, error) {
 	from, err := m.providers.Metrics(m.Provider)
 	if err != nil {
 		return outcome{}, err
@@ -67,14 +67,14 @@ func (m *metric) look(ctx context.Context, at moment) (outcome, error) {
 	}
 	others, err := from.Query(ctx, m.other, m.window(end))
 	if err != nil {
-		return outcome{}, fmt.Errorf("what to compare with: %w", err)
+		return outcome{}, fmt.Errorf("query the points to compare with: %w", err)
 	}
 	out := compare(seen.Points, others.Points, m.sides(), m.Deviation)
 	out.warnings = slices.Concat(seen.Warnings, others.Warnings)
 	return out, nil
 }
 
-// sides are what is compared, in words.
+// sides names the two sides of the comparison.
 func (m *metric) sides() [2]string {
 	switch m.Strategy {
 	case analysis.CanaryBaseline:
@@ -85,7 +85,7 @@ func (m *metric) sides() [2]string {
 	return [2]string{"now", "before"}
 }
 
-// threshold judges points by bounds, which belong to what is accepted.
+// threshold compares points with the accepted range, bounds included.
 func threshold(points []float64, expected analysis.Expected) outcome {
 	if len(points) == 0 {
 		return noData("the query found nothing")
@@ -114,7 +114,7 @@ func threshold(points []float64, expected analysis.Expected) outcome {
 	return out
 }
 
-// outside returns by how much v is outside of what is expected; 0 is inside.
+// outside returns the distance of v from the accepted range; 0 is inside.
 func outside(v float64, e analysis.Expected) float64 {
 	switch {
 	case e.Max != nil && v > *e.Max:
@@ -125,7 +125,7 @@ func outside(v float64, e analysis.Expected) float64 {
 	return 0
 }
 
-// bounds says what is expected.
+// bounds describes the accepted range.
 func bounds(e analysis.Expected) string {
 	switch {
 	case e.Min == nil:
@@ -136,7 +136,7 @@ func bounds(e analysis.Expected) string {
 	return number(*e.Min) + " to " + number(*e.Max)
 }
 
-// compare judges points by whether they deviate from others.
+// compare tests whether points deviate from others.
 func compare(points, others []float64, sides [2]string, deviation analysis.Deviation) outcome {
 	if len(points) == 0 || len(others) == 0 {
 		return noData("points of %s: %d, of %s: %d", sides[0], len(points), sides[1], len(others))
@@ -150,7 +150,7 @@ func compare(points, others []float64, sides [2]string, deviation analysis.Devia
 	}
 	all := slices.Concat(points, others)
 	if stats.Least(len(points), len(others), alternative) >= alpha && slices.Min(all) != slices.Max(all) {
-		return noData("points of %s: %d, of %s: %d, too few to tell a difference from chance; use a longer interval", sides[0], len(points), sides[1], len(others))
+		return noData("points of %s: %d, of %s: %d, too few for a significant difference; use a longer interval", sides[0], len(points), sides[1], len(others))
 	}
 	_, p := stats.MannWhitney(points, others, alternative)
 	out := outcome{verdict: deploy.AnalysisOK, values: points, compared: others}
@@ -163,7 +163,7 @@ func compare(points, others []float64, sides [2]string, deviation analysis.Devia
 	return out
 }
 
-// median returns the middle of values, of which there is one at least.
+// median returns the median of values, which must not be empty.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if half := len(sorted) / 2; len(sorted)%2 == 1 {
@@ -171,11 +171,11 @@ func median(values []float64) float64 {
 	} else if low, high := sorted[half-1], sorted[half]; low != high {
 		return low/2 + high/2
 	} else {
-		return low // also for what has no half
+		return low // also if half a difference is not representable
 	}
 }
 
-// number writes a number as people do.
+// number formats a number for users.
 func number(v float64) string {
 	if size := math.Abs(v); size >= 1e-4 && size < 1e9 || v == 0 {
 		return strconv.FormatFloat(roundTo(v, 5), 'f', -1, 64)
@@ -183,7 +183,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 5, 64)
 }
 
-// roundTo keeps that many significant digits, and all before the point.
+// roundTo rounds to that many significant digits, but at least to an integer.
 func roundTo(v float64, digits int) float64 {
 	if v == 0 {
 		return 0

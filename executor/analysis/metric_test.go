@@ -57,9 +57,9 @@ func TestCompare(t *testing.T) {
 		"higher, low":          {high, low, analysis.Low, deploy.AnalysisOK, "canary 13.5, baseline 3.5 (medians of 6 and 6 points): canary is not lower (p = 1)"},
 		"identical":            {low, low, analysis.Either, deploy.AnalysisOK, "canary 3.5, baseline 3.5 (medians of 6 and 6 points): canary does not differ (p = 1)"},
 		"one value everywhere": {same, same, analysis.High, deploy.AnalysisOK, "canary 7, baseline 7 (medians of 6 and 6 points): canary is not higher (p = 1)"},
-		"too few to tell":      {high[:3], low[:3], analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few to tell a difference from chance; use a longer interval"},
-		"just enough to tell":  {high[:4], low[:4], analysis.Either, deploy.AnalysisFailed, "canary 12.5, baseline 2.5 (medians of 4 and 4 points): canary differs (p = 0.028571, below 0.05)"},
-		"few, one direction":   {high[:3], low[:3], analysis.High, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few to tell a difference from chance; use a longer interval"},
+		"too few points":       {high[:3], low[:3], analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few for a significant difference; use a longer interval"},
+		"just enough points":   {high[:4], low[:4], analysis.Either, deploy.AnalysisFailed, "canary 12.5, baseline 2.5 (medians of 4 and 4 points): canary differs (p = 0.028571, below 0.05)"},
+		"few, one direction":   {high[:3], low[:3], analysis.High, deploy.AnalysisNoData, "no data: points of canary: 3, of baseline: 3, too few for a significant difference; use a longer interval"},
 		"few and the same":     {same[:1], same[:2], analysis.Either, deploy.AnalysisOK, "canary 7, baseline 7 (medians of 1 and 2 points): canary does not differ (p = 1)"},
 		"no canary":            {nil, low, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 0, of baseline: 6"},
 		"no baseline":          {high[:1], nil, analysis.Either, deploy.AnalysisNoData, "no data: points of canary: 1, of baseline: 0"},
@@ -84,7 +84,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestWindow: what a look asks for.
+// TestWindow: the queried time window.
 func TestWindow(t *testing.T) {
 	end := time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -14,8 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// prometheus starts a real one, and returns the exporter that it reads and the
-// provider that asks it.
+// prometheus starts a Prometheus server, and returns its exporter and provider.
 func prometheus(t *testing.T) (*prometheustest.Exporter, *provider.Set) {
 	exporter := prometheustest.NewExporter(t)
 	for _, series := range []string{
@@ -45,10 +44,10 @@ func prometheus(t *testing.T) (*prometheustest.Exporter, *provider.Set) {
 	}
 }
 
-// TestPrometheus asks a real one.
+// TestPrometheus queries a Prometheus server.
 func TestPrometheus(t *testing.T) {
 	exporter, set := prometheus(t)
-	t.Run("together", func(t *testing.T) { // ends when all are over
+	t.Run("together", func(t *testing.T) { // ends when all are done
 		t.Run("that turns bad in the middle", func(t *testing.T) { t.Parallel(); turnsBad(t, exporter, set) })
 		t.Run("which compares variants that are alike", func(t *testing.T) { t.Parallel(); comparesAlike(t, set) })
 		t.Run("which compares variants that are not", func(t *testing.T) { t.Parallel(); comparesWorse(t, set) })
@@ -56,7 +55,7 @@ func TestPrometheus(t *testing.T) {
 	})
 }
 
-// onPrometheus returns a check of every second half.
+// onPrometheus returns a check with an interval of half a second.
 func onPrometheus(query string) analysis.Metric {
 	return analysis.Metric{
 		Check:    analysis.Check{Name: "errors", Interval: seconds(0.5), Timeout: seconds(10)},
@@ -64,43 +63,43 @@ func onPrometheus(query string) analysis.Metric {
 	}
 }
 
-// turnsBad: what the exporter shows turns bad in the middle of the analysis.
+// turnsBad: the metrics degrade in the middle of the analysis.
 func turnsBad(t *testing.T, exporter *prometheustest.Exporter, set *provider.Set) {
-	l := newLab(t, set)
+	e := newEnv(t, set)
 	m := onPrometheus(`errors{app="{{ .App.Name }}"}`)
 	m.FailureLimit = 1
 	go func() {
-		// Bad once the first look was good.
-		for !slices.ContainsFunc(l.log.Lines(), func(line string) bool { return strings.HasSuffix(line, "ok, 0 of 1 failures") }) {
+		// Degrade after the first good evaluation.
+		for !slices.ContainsFunc(e.log.Lines(), func(line string) bool { return strings.HasSuffix(line, "ok, 0 of 1 failures") }) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		exporter.Set(`errors{app="web"}`, 0.25)
 	}()
-	result, took := l.execute(t.Context(), options(seconds(60), m))
+	result, took := e.execute(t.Context(), options(seconds(60), m))
 	if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, "errors has failed 2 times, and 1 failure is tolerated (failureLimit: 1); the last time: 0.25 (expected at most 0.01") {
 		t.Errorf("ended as %+v, want FAILURE that names check, value and limit", result)
 	}
 	if took > 30*time.Second {
 		t.Errorf("it took %s to notice", took)
 	}
-	log := strings.Join(l.log.Lines(), "\n")
+	log := strings.Join(e.log.Lines(), "\n")
 	for _, want := range []string{"errors: 0.001 (expected at most 0.01): ok, 0 of 1 failures", "(expected at most 0.01", "failed, 1 of 1 failures"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
 		}
 	}
-	samples, err := l.store.AnalysisSamples(t.Context(), "d", "s")
+	samples, err := e.store.AnalysisSamples(t.Context(), "d", "s")
 	if err != nil || len(samples) < 3 || len(samples[0].Values) == 0 || samples[0].Values[0] != 0.001 || samples[len(samples)-1].Verdict != deploy.AnalysisFailed {
 		t.Errorf("the series that is stored: %+v, %v", samples, err)
 	}
 }
 
-// compared returns how an analysis ends that compares a metric of two variants.
+// compared returns the result of an analysis that compares a metric of two variants.
 func compared(t *testing.T, set *provider.Set, metric string) deploy.StageResult {
-	l := newLab(t, set)
+	e := newEnv(t, set)
 	m := onPrometheus(metric + `{variant="{{ .Variant.Name }}"}`)
 	m.Strategy, m.Expected, m.Deviation, m.Interval = analysis.CanaryBaseline, analysis.Expected{}, analysis.High, seconds(2)
-	result, _ := l.execute(t.Context(), options(seconds(2), m))
+	result, _ := e.execute(t.Context(), options(seconds(2), m))
 	return result
 }
 
@@ -117,7 +116,7 @@ func comparesWorse(t *testing.T, set *provider.Set) {
 	}
 }
 
-// saysWhatIsWrong: outcomes that are neither good nor bad.
+// saysWhatIsWrong: outcomes that are neither success nor failure.
 func saysWhatIsWrong(t *testing.T, set *provider.Set) {
 	for query, want := range map[string]string{
 		`errors{app="nobody"}`: "no data: the query found nothing: inconclusive, which counts as a failure",
@@ -126,16 +125,16 @@ func saysWhatIsWrong(t *testing.T, set *provider.Set) {
 		`{app="web`:            "parse error: unterminated quoted string",
 		`scalar(vector(5))`:    "5 (expected at most 0.01; 2 of 2 points are not): failed",
 	} {
-		l := newLab(t, set)
-		result, _ := l.execute(t.Context(), options(seconds(0.5), onPrometheus(query)))
-		if log := strings.Join(l.log.Lines(), "\n"); result.Status != deploy.StageFailure || !strings.Contains(log, want) {
+		e := newEnv(t, set)
+		result, _ := e.execute(t.Context(), options(seconds(0.5), onPrometheus(query)))
+		if log := strings.Join(e.log.Lines(), "\n"); result.Status != deploy.StageFailure || !strings.Contains(log, want) {
 			t.Errorf("%s: ended as %+v, and the log does not say %q:\n%s", query, result, want, log)
 		}
 	}
-	l := newLab(t, set)
+	e := newEnv(t, set)
 	m := onPrometheus("up")
 	m.Provider = "promtheus"
-	result, _ := l.execute(context.Background(), options(seconds(0.5), m))
+	result, _ := e.execute(context.Background(), options(seconds(0.5), m))
 	if want := `the agent has no provider of metrics named "promtheus" (it has prometheus)`; !strings.Contains(result.Reason, want) {
 		t.Errorf("a provider that is not there: ended as %+v, want %q", result, want)
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxTemplateFile is the largest file that is read, in bytes.
+// maxTemplateFile bounds the size of a template file, in bytes.
 const maxTemplateFile = 1 << 20
 
-// ReadTemplates reads the templates of a repository: those of the YAML and JSON
-// files directly in .pipe/ that are of kind AnalysisTemplate. A file that cannot be
-// read is among the broken ones of the result.
+// ReadTemplates reads the templates of a repository: the YAML and JSON files directly
+// in .pipe/ of kind AnalysisTemplate. Unreadable files are listed in the result as
+// broken.
 func ReadTemplates(tree fs.FS) (config.AnalysisTemplates, error) {
 	var all config.AnalysisTemplates
 	entries, err := fs.ReadDir(tree, config.SharedDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return all, fmt.Errorf("look for templates in %s: %w", config.SharedDir, err)
+		return all, fmt.Errorf("read the templates in %s: %w", config.SharedDir, err)
 	}
 	for _, entry := range entries {
 		name := path.Join(config.SharedDir, entry.Name())
@@ -51,9 +51,9 @@ func ReadTemplates(tree fs.FS) (config.AnalysisTemplates, error) {
 	return all, nil
 }
 
-// resolve returns the checks of an analysis, with the templates of the commit that
-// is deployed filled in where they name one.
-func (p *process) resolve(ctx context.Context, o analysis.Options) (analysis.Checks, error) {
+// resolve returns the checks of an analysis. It replaces template references by the
+// templates of the deployed commit.
+func (p *session) resolve(ctx context.Context, o analysis.Options) (analysis.Checks, error) {
 	var templates config.AnalysisTemplates
 	if metrics, logs, https := o.Used(); len(metrics)+len(logs)+len(https) > 0 {
 		tree, err := p.Tree(p.run.Deployment.Git.RepoID, p.run.Deployment.Trigger.Commit.Hash)
@@ -72,31 +72,31 @@ func (p *process) resolve(ctx context.Context, o analysis.Options) (analysis.Che
 		p.run.Log.Infof("Warning: %s", w)
 	}
 	for _, broken := range templates.Broken {
-		p.run.Log.Infof("Warning: a file of templates that nothing here needs cannot be read: %v", broken)
+		p.run.Log.Infof("Warning: a template file that this analysis does not use cannot be read: %v", broken)
 	}
 	return checks, ctx.Err()
 }
 
-// filler fills queries in.
-type filler struct {
+// renderer renders queries.
+type renderer struct {
 	app, env, namespace string
 }
 
-// newFiller returns what the queries of the deployed application are filled in with.
-func (p *process) newFiller(ctx context.Context) (filler, error) {
+// newRenderer returns the renderer for the deployed application.
+func (p *session) newRenderer(ctx context.Context) (renderer, error) {
 	cfg, err := p.Sources.Config(ctx, p.run.Deployment.Git, p.run.Deployment.Trigger.Commit.Hash)
 	if err != nil {
-		return filler{}, err
+		return renderer{}, err
 	}
-	f := filler{app: p.run.Deployment.ApplicationName, env: p.run.Deployment.Labels["env"], namespace: cfg.Kubernetes.Input.Namespace}
+	f := renderer{app: p.run.Deployment.ApplicationName, env: p.run.Deployment.Labels["env"], namespace: cfg.Kubernetes.Input.Namespace}
 	if f.namespace == "" {
 		f.namespace = "default"
 	}
 	return f, nil
 }
 
-// data is what a text sees; variant is "" where there is no comparison of variants.
-func (f filler) data(appArgs map[string]string, variant string, variantArgs map[string]string) map[string]any {
+// data returns the template data; variant is "" without a comparison of variants.
+func (f renderer) data(appArgs map[string]string, variant string, variantArgs map[string]string) map[string]any {
 	data := map[string]any{
 		"App":           map[string]string{"Name": f.app, "Env": f.env},
 		"K8s":           map[string]string{"Namespace": f.namespace},
@@ -116,9 +116,9 @@ func copied(args map[string]string) map[string]string {
 	return maps.Clone(args)
 }
 
-// fill fills in a text that is Go's template language, of which it may use what
-// cannot take long: no loops and no templates of its own.
-func fill(what, text string, data map[string]any) (string, error) {
+// render renders a query as a Go template. Loops and nested templates are forbidden, so
+// that rendering takes bounded time.
+func render(what, text string, data map[string]any) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
@@ -126,18 +126,18 @@ func fill(what, text string, data map[string]any) (string, error) {
 	if err != nil {
 		return "", deploy.Errorf(deploy.Invalid, "%s: the query cannot be read as a template: %w", what, err)
 	}
-	if err := permitted(t); err != nil {
+	if err := checkTemplate(t); err != nil {
 		return "", deploy.Errorf(deploy.Invalid, "%s: %w", what, err)
 	}
 	var out strings.Builder
 	if err := t.Execute(&out, data); err != nil {
-		return "", deploy.Errorf(deploy.Invalid, "%s: %w; there are %s", what, err, known(data))
+		return "", deploy.Errorf(deploy.Invalid, "%s: %w; available: %s", what, err, available(data))
 	}
 	return out.String(), nil
 }
 
-// known names what a text can be filled in with.
-func known(data map[string]any) string {
+// available lists the names that a query may use.
+func available(data map[string]any) string {
 	var names []string
 	for _, outer := range slices.Sorted(maps.Keys(data)) {
 		inner := slices.Sorted(maps.Keys(data[outer].(map[string]string)))
@@ -148,49 +148,49 @@ func known(data map[string]any) string {
 	return strings.Join(names, ", ")
 }
 
-// functions are those that a text may call.
+// functions are the template functions that a query may call.
 var functions = []string{"and", "or", "not", "eq", "ne", "index", "len", "urlquery", "print"}
 
-// permitted refuses what could take long.
-func permitted(t *template.Template) error {
+// checkTemplate rejects template features of unbounded cost.
+func checkTemplate(t *template.Template) error {
 	for _, each := range t.Templates() {
 		if each.Name() != t.Name() {
 			return errors.New("define and block are not available in a query")
 		}
 	}
-	return permittedNode(t.Root)
+	return checkNode(t.Root)
 }
 
-func permittedNode(node parse.Node) error {
+func checkNode(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
 		if n == nil {
 			return nil
 		}
 		for _, child := range n.Nodes {
-			if err := permittedNode(child); err != nil {
+			if err := checkNode(child); err != nil {
 				return err
 			}
 		}
 	case *parse.IfNode:
-		return errors.Join(permittedNode(n.Pipe), permittedNode(n.List), permittedNode(n.ElseList))
+		return errors.Join(checkNode(n.Pipe), checkNode(n.List), checkNode(n.ElseList))
 	case *parse.WithNode:
-		return errors.Join(permittedNode(n.Pipe), permittedNode(n.List), permittedNode(n.ElseList))
+		return errors.Join(checkNode(n.Pipe), checkNode(n.List), checkNode(n.ElseList))
 	case *parse.ActionNode:
-		return permittedNode(n.Pipe)
+		return checkNode(n.Pipe)
 	case *parse.PipeNode:
 		for _, command := range n.Cmds {
 			for _, arg := range command.Args {
-				if err := permittedNode(arg); err != nil {
+				if err := checkNode(arg); err != nil {
 					return err
 				}
 			}
 		}
 	case *parse.ChainNode:
-		return permittedNode(n.Node)
+		return checkNode(n.Node)
 	case *parse.IdentifierNode:
 		if !slices.Contains(functions, n.Ident) {
-			return fmt.Errorf("function %s is not available in a query; there are %s", n.Ident, strings.Join(functions, ", "))
+			return fmt.Errorf("function %s is not available in a query; available: %s", n.Ident, strings.Join(functions, ", "))
 		}
 	case *parse.RangeNode, *parse.TemplateNode, *parse.BreakNode, *parse.ContinueNode:
 		return fmt.Errorf("%s is not available in a query", n)

@@ -14,53 +14,53 @@ import (
 )
 
 func TestOneApprovalOfAnyone(t *testing.T) {
-	inBubble(t, "", func(t *testing.T, l *lab) {
-		l.execute(false)
+	inBubble(t, "", func(t *testing.T, e *env) {
+		e.execute(false)
 		time.Sleep(5 * time.Hour)
 		synctest.Wait()
-		l.wantWaiting()
-		l.approve("c", "ann")
-		l.wantEnd(deploy.StageSuccess, "")
-		l.wantAnswer("c", deploy.CommandSucceeded, "")
-		l.wantMetadata("ApprovedBy", "ann")
+		e.wantWaiting()
+		e.approve("c", "ann")
+		e.wantEnd(deploy.StageSuccess, "")
+		e.wantAnswer("c", deploy.CommandSucceeded, "")
+		e.wantMetadata("ApprovedBy", "ann")
 		want := []string{
-			"Waiting for 1 approval of anyone, until " + l.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
+			"Waiting for 1 approval of anyone, until " + e.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
 			"OK Approved by ann",
 		}
-		if diff := cmp.Diff(want, l.log.Lines()); diff != "" {
+		if diff := cmp.Diff(want, e.log.Lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestSeveralApprovers: only those named count, each of them once, and every
-// command is answered with what became of it.
+// TestSeveralApprovers: only the named approvers count, each once, and every command is
+// answered with its effect.
 func TestSeveralApprovers(t *testing.T) {
-	inBubble(t, `{"approvers": ["ann", "ben", "cleo"], "minApproverNum": 2, "timeout": "6h", "skipOn": null}`, func(t *testing.T, l *lab) {
-		l.execute(false)
-		l.approve("first", "ann")
-		l.wantAnswer("first", deploy.CommandSucceeded, "")
-		l.wantMetadata("ApprovedBy", "ann")
-		l.approve("again", "ann")
-		l.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already, and each person counts once; 1 more approval is missing")
-		l.approve("stranger", "mallory")
-		l.wantAnswer("stranger", deploy.CommandFailed, "mallory is not an approver of this stage; the approvers are: ann, ben, cleo")
-		l.ask("strange no", deploy.CommandRejectStage, "mallory", "because")
-		l.wantAnswer("strange no", deploy.CommandFailed, "mallory is not an approver of this stage")
-		l.wantWaiting()
-		l.approve("second", "cleo")
-		l.wantEnd(deploy.StageSuccess, "")
-		l.wantAnswer("second", deploy.CommandSucceeded, "")
-		l.wantMetadata("ApprovedBy", "ann, cleo")
+	inBubble(t, `{"approvers": ["ann", "ben", "cleo"], "minApproverNum": 2, "timeout": "6h", "skipOn": null}`, func(t *testing.T, e *env) {
+		e.execute(false)
+		e.approve("first", "ann")
+		e.wantAnswer("first", deploy.CommandSucceeded, "")
+		e.wantMetadata("ApprovedBy", "ann")
+		e.approve("again", "ann")
+		e.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already, and each person counts once; 1 more approval is missing")
+		e.approve("stranger", "mallory")
+		e.wantAnswer("stranger", deploy.CommandFailed, "mallory is not an approver of this stage; the approvers are: ann, ben, cleo")
+		e.ask("strange no", deploy.CommandRejectStage, "mallory", "because")
+		e.wantAnswer("strange no", deploy.CommandFailed, "mallory is not an approver of this stage")
+		e.wantWaiting()
+		e.approve("second", "cleo")
+		e.wantEnd(deploy.StageSuccess, "")
+		e.wantAnswer("second", deploy.CommandSucceeded, "")
+		e.wantMetadata("ApprovedBy", "ann, cleo")
 		want := []string{
-			"Waiting for 2 approvals of ann, ben, cleo, until " + l.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
+			"Waiting for 2 approvals of ann, ben, cleo, until " + e.start.Add(6*time.Hour).UTC().Format(time.RFC3339),
 			"ann has approved; 1 more approval is missing",
 			"The approval by ann does not count: ann has approved this stage already, and each person counts once; 1 more approval is missing",
 			"The approval by mallory does not count: mallory is not an approver of this stage; the approvers are: ann, ben, cleo",
 			"The rejection by mallory does not count: mallory is not an approver of this stage; the approvers are: ann, ben, cleo",
 			"OK Approved by ann, cleo",
 		}
-		if diff := cmp.Diff(want, l.log.Lines()); diff != "" {
+		if diff := cmp.Diff(want, e.log.Lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
@@ -68,30 +68,30 @@ func TestSeveralApprovers(t *testing.T) {
 
 func TestReject(t *testing.T) {
 	for reason, want := range map[string]string{"": "rejected by ben", "too risky": "rejected by ben: too risky"} {
-		inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, l *lab) {
-			l.execute(false)
-			l.approve("yes", "ann")
-			l.ask("no", deploy.CommandRejectStage, "ben", reason)
-			l.wantEnd(deploy.StageFailure, want)
-			l.wantAnswer("no", deploy.CommandSucceeded, "")
-			l.wantMetadata("ApprovedBy", "ann")
-			l.wantMetadata("RejectedBy", "ben")
+		inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, e *env) {
+			e.execute(false)
+			e.approve("yes", "ann")
+			e.ask("no", deploy.CommandRejectStage, "ben", reason)
+			e.wantEnd(deploy.StageFailure, want)
+			e.wantAnswer("no", deploy.CommandSucceeded, "")
+			e.wantMetadata("ApprovedBy", "ann")
+			e.wantMetadata("RejectedBy", "ben")
 		})
 	}
 }
 
-// TestCommandsOfOthers: what names another stage or deployment is not touched.
+// TestCommandsOfOthers: commands for other stages and deployments are ignored.
 func TestCommandsOfOthers(t *testing.T) {
-	inBubble(t, "", func(t *testing.T, l *lab) {
-		l.execute(false)
-		l.ask("stage", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.StageID = "later" })
-		l.ask("deployment", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.DeploymentID = "e" })
-		l.ask("cancel", deploy.CommandCancel, "ann", "")
+	inBubble(t, "", func(t *testing.T, e *env) {
+		e.execute(false)
+		e.ask("stage", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.StageID = "later" })
+		e.ask("deployment", deploy.CommandApproveStage, "ann", "", func(c *deploy.Command) { c.DeploymentID = "e" })
+		e.ask("cancel", deploy.CommandCancel, "ann", "")
 		for _, id := range []string{"stage", "deployment", "cancel"} {
-			l.wantAnswer(id, deploy.CommandOpen, "")
+			e.wantAnswer(id, deploy.CommandOpen, "")
 		}
-		l.wantWaiting()
-		l.stop(deploy.StopShutdown)
+		e.wantWaiting()
+		e.stop(deploy.StopShutdown)
 		synctest.Wait()
 	})
 }
@@ -103,46 +103,45 @@ func TestStopped(t *testing.T) {
 		deploy.StopSkipped:   deploy.StageSkipped,
 	} {
 		t.Run(string(why), func(t *testing.T) {
-			inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, l *lab) {
-				l.execute(false)
-				l.approve("c", "ann")
-				l.stop(why)
-				l.wantEnd(want, "1 of 2 have approved: ann")
+			inBubble(t, `{"minApproverNum": 2}`, func(t *testing.T, e *env) {
+				e.execute(false)
+				e.approve("c", "ann")
+				e.stop(why)
+				e.wantEnd(want, "1 of 2 have approved: ann")
 			})
 		})
 	}
 }
 
-// TestRestart: approvals given before it count, and the limit is the one the
-// stage began with.
+// TestRestart: earlier approvals count, and the deadline does not change.
 func TestRestart(t *testing.T) {
-	inBubble(t, `{"minApproverNum": 3}`, func(t *testing.T, l *lab) {
-		l.execute(false)
-		l.approve("first", "ann")
-		l.stop(deploy.StopShutdown)
-		<-l.result
-		l.closeStore()
-		l.open()
-		l.approve("meanwhile", "ben") // asked while no stage runs
-		l.wantAnswer("meanwhile", deploy.CommandOpen, "")
-		l.execute(true)
-		l.wantAnswer("meanwhile", deploy.CommandSucceeded, "")
-		l.approve("again", "ann")
-		l.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already")
-		l.wantWaiting()
-		l.approve("third", "cleo")
-		l.wantEnd(deploy.StageSuccess, "")
-		l.wantMetadata("ApprovedBy", "ann, ben, cleo")
-		want := "Waiting goes on after a restart of the agent: for 3 approvals of anyone, until " +
-			l.start.Add(6*time.Hour).UTC().Format(time.RFC3339) + "; 1 of 3 have approved: ann"
-		if got := l.log.Lines()[2]; got != want {
+	inBubble(t, `{"minApproverNum": 3}`, func(t *testing.T, e *env) {
+		e.execute(false)
+		e.approve("first", "ann")
+		e.stop(deploy.StopShutdown)
+		<-e.result
+		e.closeStore()
+		e.open()
+		e.approve("meanwhile", "ben") // requested while no stage runs
+		e.wantAnswer("meanwhile", deploy.CommandOpen, "")
+		e.execute(true)
+		e.wantAnswer("meanwhile", deploy.CommandSucceeded, "")
+		e.approve("again", "ann")
+		e.wantAnswer("again", deploy.CommandFailed, "ann has approved this stage already")
+		e.wantWaiting()
+		e.approve("third", "cleo")
+		e.wantEnd(deploy.StageSuccess, "")
+		e.wantMetadata("ApprovedBy", "ann, ben, cleo")
+		want := "Waiting resumes after a restart of the agent: for 3 approvals of anyone, until " +
+			e.start.Add(6*time.Hour).UTC().Format(time.RFC3339) + "; 1 of 3 have approved: ann"
+		if got := e.log.Lines()[2]; got != want {
 			t.Errorf("the log says %q, want %q", got, want)
 		}
 	})
 }
 
-// TestKilledBeforeTheAnswer: the agent dies when a vote is stored and its command
-// is not answered yet. The vote counts once, and the command succeeds.
+// TestKilledBeforeTheAnswer: the agent dies after storing a vote and before answering
+// its command. The vote counts once, and the command succeeds.
 func TestKilledBeforeTheAnswer(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -155,35 +154,35 @@ func TestKilledBeforeTheAnswer(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, "", func(t *testing.T, l *lab) {
-				l.execute(false)
-				l.saved = l.closeStore // from here on nothing is written
-				l.ask("c", c.kind, "ann", "why")
-				<-l.result
-				l.saved = func() {}
-				l.open()
-				l.wantAnswer("c", deploy.CommandOpen, "")
-				l.execute(true)
-				l.wantEnd(c.status, c.reason)
-				l.wantAnswer("c", deploy.CommandSucceeded, "")
+			inBubble(t, "", func(t *testing.T, e *env) {
+				e.execute(false)
+				e.saved = e.closeStore // from here on no write succeeds
+				e.ask("c", c.kind, "ann", "why")
+				<-e.result
+				e.saved = func() {}
+				e.open()
+				e.wantAnswer("c", deploy.CommandOpen, "")
+				e.execute(true)
+				e.wantEnd(c.status, c.reason)
+				e.wantAnswer("c", deploy.CommandSucceeded, "")
 			})
 		})
 	}
 }
 
-// TestStoreFails: a vote that cannot be stored is not answered, and tried again.
+// TestStoreFails: a vote that cannot be stored is not answered, but retried.
 func TestStoreFails(t *testing.T) {
-	inBubble(t, "", func(t *testing.T, l *lab) {
+	inBubble(t, "", func(t *testing.T, e *env) {
 		tries := 0
-		e := l.executor()
-		d, err := l.store.Deployment(t.Context(), "d")
+		executor := e.executor()
+		d, err := e.store.Deployment(t.Context(), "d")
 		if err != nil {
 			t.Fatal(err)
 		}
 		result := make(chan deploy.StageResult, 1)
 		go func() {
-			result <- e.Execute(context.Background(), deploy.StageRun{
-				Deployment: d, Stage: *d.Stage("ok"), Log: l.log,
+			result <- executor.Execute(context.Background(), deploy.StageRun{
+				Deployment: d, Stage: *d.Stage("ok"), Log: e.log,
 				SaveMetadata: func(context.Context, map[string]string) error {
 					if tries++; tries == 1 {
 						return errors.New("disk full")
@@ -193,18 +192,18 @@ func TestStoreFails(t *testing.T) {
 			})
 		}()
 		synctest.Wait()
-		l.approve("c", "ann")
-		l.wantAnswer("c", deploy.CommandOpen, "")
+		e.approve("c", "ann")
+		e.wantAnswer("c", deploy.CommandOpen, "")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		l.wantAnswer("c", deploy.CommandSucceeded, "")
+		e.wantAnswer("c", deploy.CommandSucceeded, "")
 		if r := <-result; r.Status != deploy.StageSuccess {
 			t.Errorf("the stage ended as %+v", r)
 		}
 	})
 }
 
-// TestUntil: people are told the deadline that comes first.
+// TestUntil: the log states the earlier deadline.
 func TestUntil(t *testing.T) {
 	none, soon, late := time.Time{}, time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)
 	cases := []struct{ stage, deployment, want time.Time }{

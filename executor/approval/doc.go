@@ -1,11 +1,11 @@
-// Package approval runs WAIT_APPROVAL: a stage that waits until people have
+// Package approval runs WAIT_APPROVAL: a stage that waits until enough users have
 // approved the deployment, or one has rejected it.
 //
-// It owns the answers to the commands APPROVE_STAGE and REJECT_STAGE. Each is
-// answered once, after its effect is stored in the stage's metadata; so a crash
-// in between loses no approval and counts none twice. While the stage runs,
-// Execute answers; Run answers whatever names a stage that does not wait.
+// It answers the commands APPROVE_STAGE and REJECT_STAGE. Each is answered once, after
+// its effect is stored in the stage's metadata, so that a crash in between neither
+// loses a vote nor counts it twice. Execute answers the commands of a running stage,
+// Run all others.
 //
-// It never decides who may use the control API, and sets no timer: the stage's
-// deadline is the scheduler's, and no restart extends it.
+// Authentication is up to the control API. The scheduler enforces the stage's deadline,
+// which no restart extends.
 package approval

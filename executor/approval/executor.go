@@ -11,14 +11,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// answerTimeout bounds how long a stage that is told to stop tries to answer a
-// command; Run answers it after the next start.
+// answerTimeout bounds the attempts to answer a command after the stage was stopped.
+// Run answers it after the next start.
 const answerTimeout = 10 * time.Second
 
 // Config is what an Executor needs.
 type Config struct {
 	Store     *store.Store
-	ScanEvery time.Duration // the safety net behind the change feed; default 30 s
+	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
 }
 
@@ -33,8 +33,8 @@ func New(c Config) *Executor {
 	return &Executor{c}
 }
 
-// Execute waits until enough people have approved or one has rejected. It
-// implements scheduler.Executor. Votes given before a restart still count.
+// Execute waits until enough users have approved or one has rejected. It implements
+// scheduler.Executor. Votes from before a restart count.
 func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 	o, err := optionsOf(run.Stage)
 	if err != nil {
@@ -49,7 +49,7 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 	return w.wait(ctx)
 }
 
-// waiting is one stage that waits for people.
+// waiting is one running stage.
 type waiting struct {
 	*Executor
 	run     deploy.StageRun
@@ -63,13 +63,13 @@ func (w *waiting) announce() {
 		until = "until " + d.UTC().Format(time.RFC3339)
 	}
 	if !w.run.Resumed {
-		w.run.Log.Infof("Waiting for %s, %s", w.options.Wanted(), until)
+		w.run.Log.Infof("Waiting for %s, %s", w.options.Required(), until)
 		return
 	}
-	w.run.Log.Infof("Waiting goes on after a restart of the agent: for %s, %s; %s", w.options.Wanted(), until, w.soFar())
+	w.run.Log.Infof("Waiting resumes after a restart of the agent: for %s, %s; %s", w.options.Required(), until, w.soFar())
 }
 
-// earlier returns the earlier of two deadlines; zero is none.
+// earlier returns the earlier of two deadlines; zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -77,16 +77,16 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// soFar says who has approved.
+// soFar lists the users who have approved.
 func (w *waiting) soFar() string {
 	if len(w.record.Approvals) == 0 {
-		return "nobody has approved"
+		return "no approvals yet"
 	}
 	return fmt.Sprintf("%d of %d have approved: %s", len(w.record.Approvals), w.options.MinApproverNum, strings.Join(w.record.approvers(), ", "))
 }
 
-// wait answers commands until the stage is decided or told to stop. Watching
-// begins before the first look, so that no command falls between.
+// wait answers commands until the stage is decided or stopped. It subscribes before the
+// first read, so that no command is missed.
 func (w *waiting) wait(ctx context.Context) deploy.StageResult {
 	watch := w.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()
@@ -110,7 +110,7 @@ func (w *waiting) wait(ctx context.Context) deploy.StageResult {
 	}
 }
 
-// result returns how the stage ends, if people have decided.
+// result returns the result of the stage once it is decided.
 func (w *waiting) result() (_ deploy.StageResult, decided bool) {
 	switch v := w.record.Rejection; {
 	case v != nil && v.Reason != "":
@@ -124,8 +124,8 @@ func (w *waiting) result() (_ deploy.StageResult, decided bool) {
 	return deploy.StageResult{}, false
 }
 
-// answer answers the open commands for the stage, the oldest first. Those that
-// come after the decision are left to Run.
+// answer answers the open commands for the stage, oldest first. Commands after the
+// decision are left to Run.
 func (w *waiting) answer(ctx context.Context) error {
 	commands, err := openCommands(ctx, w.Store)
 	if err != nil {
@@ -142,9 +142,9 @@ func (w *waiting) answer(ctx context.Context) error {
 	return nil
 }
 
-// take gives c its effect, stores that, and answers c.
+// take applies c, stores its effect and answers it.
 func (w *waiting) take(ctx context.Context, c deploy.Command) error {
-	if w.record.holds(c.ID) { // the agent died before it could answer
+	if w.record.holds(c.ID) { // the agent died before the answer
 		return finish(ctx, w.Store, c, nil)
 	}
 	if w.record.Rejection != nil || w.options.enough(w.record) {
@@ -176,13 +176,13 @@ func verb(t deploy.CommandType) string {
 	return "The approval"
 }
 
-// openCommands returns the commands this package answers, the oldest first.
+// openCommands returns the open commands of this package, oldest first.
 func openCommands(ctx context.Context, s *store.Store) ([]deploy.Command, error) {
 	return s.OpenCommands(ctx, deploy.CommandApproveStage, deploy.CommandRejectStage)
 }
 
-// finish answers c: it succeeded, or was refused. What was stored is answered
-// even if the stage is told to stop meanwhile.
+// finish answers c with success, or with its rejection. It ignores the cancellation of
+// the stage, because the effect is stored already.
 func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error) error {
 	status, metadata := deploy.CommandSucceeded, map[string]string(nil)
 	if refusal != nil {
@@ -191,7 +191,7 @@ func finish(ctx context.Context, s *store.Store, c deploy.Command, refusal error
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer done()
 	err := s.FinishCommand(ctx, c.ID, status, metadata)
-	if deploy.IsKind(err, deploy.Conflict) { // answered before
+	if deploy.IsKind(err, deploy.Conflict) { // answered already
 		return nil
 	}
 	return err

@@ -7,16 +7,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Run answers the commands for stages that do not wait for approval, or no
-// longer, so that none stays open. It returns when ctx ends.
+// Run answers the commands for stages that are not waiting for approval, so that none
+// stays open. It returns when ctx ends.
 func (e *Executor) Run(ctx context.Context) error {
 	watch := e.Store.Watch(deploy.TopicCommand, deploy.TopicDeployment)
 	defer watch.Close()
 	scan := time.NewTicker(e.ScanEvery)
 	defer scan.Stop()
-	look, left := true, 0
+	pending, left := true, 0
 	for {
-		if look {
+		if pending {
 			var err error
 			if left, err = e.answerLate(ctx); err != nil && ctx.Err() == nil {
 				e.Logger.Error("cannot answer commands for stages that do not wait for approval; trying again", "error", err)
@@ -26,16 +26,16 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-scan.C:
-			look = true
+			pending = true
 		case <-watch.C():
-			look = concerns(watch.Take(), left)
+			pending = isRelevant(watch.Take(), left)
 		}
 	}
 }
 
-// concerns reports whether changes may give Run something to do: a new command,
-// or the end of a stage while commands are open.
-func concerns(changes []deploy.Change, open int) bool {
+// isRelevant reports whether changes require work by Run: a new command, or the end of
+// a stage while commands are open.
+func isRelevant(changes []deploy.Change, open int) bool {
 	if open > 0 {
 		return true
 	}
@@ -47,8 +47,8 @@ func concerns(changes []deploy.Change, open int) bool {
 	return false
 }
 
-// answerLate answers what is too late, and returns how many commands are left
-// open because their stage waits for them or will.
+// answerLate answers commands that are too late. It returns the number of commands left
+// open for a current or future stage.
 func (e *Executor) answerLate(ctx context.Context) (left int, err error) {
 	commands, err := openCommands(ctx, e.Store)
 	if err != nil {
@@ -69,8 +69,8 @@ func (e *Executor) answerLate(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// verdict says what becomes of c: it stays open for Execute, or is refused, or
-// succeeded before the stage ended.
+// verdict decides about c: it stays open for Execute, or is rejected, or took effect
+// before the stage ended.
 func (e *Executor) verdict(ctx context.Context, c deploy.Command) (open bool, refusal, err error) {
 	d, err := e.Store.Deployment(ctx, c.DeploymentID)
 	if deploy.IsKind(err, deploy.NotFound) {

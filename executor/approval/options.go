@@ -6,7 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// options are the stage's own. Its timeout is the scheduler's business.
+// options are the stage's options. The scheduler enforces its timeout.
 type options struct{ deploy.ApprovalOptions }
 
 func optionsOf(stage deploy.Stage) (options, error) {
@@ -17,7 +17,7 @@ func optionsOf(stage deploy.Stage) (options, error) {
 // enough reports whether r approves the stage.
 func (o options) enough(r record) bool { return len(r.Approvals) >= o.MinApproverNum }
 
-// missing says how many approvals r lacks, such as "2 more approvals are".
+// missing describes how many approvals r lacks, such as "2 more approvals are".
 func (o options) missing(r record) string {
 	if n := o.MinApproverNum - len(r.Approvals); n != 1 {
 		return fmt.Sprintf("%d more approvals are", n)

@@ -8,13 +8,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// metaRejectedBy is a key of Stage.Metadata.
+// metaRejectedBy is the key of Stage.Metadata for the user who rejected the stage.
 const metaRejectedBy = "RejectedBy"
 
 type vote = deploy.ApprovalVote
 
-// record is what people have decided about a stage. It is a value: adding a
-// vote makes a new one.
+// record contains the votes on a stage. It is immutable: adding a vote returns a new
+// one.
 type record struct{ deploy.ApprovalRecord }
 
 func recordOf(stage deploy.Stage) (record, error) {
@@ -22,7 +22,7 @@ func recordOf(stage deploy.Stage) (record, error) {
 	return record{r}, err
 }
 
-// metadata is how the record is kept.
+// metadata encodes the record as stage metadata.
 func (r record) metadata() (map[string]string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -43,14 +43,13 @@ func (r record) approvers() []string {
 	return names
 }
 
-// holds reports whether the effect of a command is in the record.
+// holds reports whether the record contains the effect of a command.
 func (r record) holds(command string) bool {
 	return r.Rejection != nil && r.Rejection.Command == command ||
 		slices.ContainsFunc(r.Approvals, func(v vote) bool { return v.Command == command })
 }
 
-// with returns the record with the effect of c, and an Invalid error if c must
-// not have one.
+// with returns the record with the vote c, or an Invalid error if c does not count.
 func (r record) with(c deploy.Command, o options) (record, error) {
 	if len(o.Approvers) > 0 && !slices.Contains(o.Approvers, c.Commander) {
 		return r, deploy.Errorf(deploy.Invalid, "%s is not an approver of this stage; the approvers are: %s", c.Commander, strings.Join(o.Approvers, ", "))

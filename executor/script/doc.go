@@ -1,23 +1,23 @@
-// Package script runs SCRIPT_RUN and CUSTOM_SYNC, and the stages that undo them:
-// shell scripts of an application, in a directory that holds the commit's files.
+// Package script runs SCRIPT_RUN and CUSTOM_SYNC, and the stages that undo them: shell
+// scripts of an application, in a directory with the commit's files.
 //
-//	executor.go   a stage from its options to its end, and its intent record
-//	job.go        which script a stage runs, and whether it may
-//	env.go        the environment a script sees
+//	executor.go   runs a stage, with its intent record
+//	job.go        selects the script of a stage
+//	env.go        the environment of a script
 //	workspace.go  the directory of one run
 //	isolated.go   one run in a sandbox: see package sandbox
-//	process.go    one run without isolation: a process group, to its last member
-//	output.go     what it prints, bounded, as lines of the stage's log
+//	process.go    one run without isolation: as a process group
+//	output.go     copies the bounded output to the stage's log
 //
-// It owns the directory it is given and every process started for a stage: when
-// Execute returns, both are gone, and New ends what a killed agent left behind.
-// A script gets nothing of the agent's own environment. It runs in a sandbox;
-// where the machine offers none, stages with scripts fail. Only without isolation,
-// which the configuration has to ask for, a script can read what the agent's user
-// can, and a process that both leaves its process group and empties its environment
-// escapes being ended.
+// The package owns the configured directory and every process of a stage: Execute
+// removes both before it returns, and New cleans up after a killed agent. A script
+// inherits nothing of the agent's environment. It runs in a sandbox; on machines
+// without support for one, stages with scripts fail. Only without isolation, which
+// requires explicit configuration, can a script read what the agent's user can, and can
+// a process escape termination by leaving its process group and clearing its
+// environment.
 //
-// A script has effects nobody can repeat safely, so an intent is stored before
-// it starts: one that was interrupted by the end of the agent is not run again
-// unless the stage says onInterrupted: rerun.
+// Scripts are not idempotent, so an intent is stored before the start: a script that
+// was interrupted by the end of the agent is not run again unless the stage sets
+// onInterrupted: rerun.
 package script

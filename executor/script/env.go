@@ -12,15 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// searchPath is where a script finds programs: the usual places, whatever the
-// agent's own PATH is.
+// searchPath is the PATH of scripts, regardless of the agent's own.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// markVariable names the workspace in the environment of every process of a run,
-// by which those are found that left its process group.
+// markVariable names the workspace in the environment of every process of a run. It
+// identifies processes that left the process group.
 const markVariable = "PIPED_SCRIPT_DIR"
 
-// scriptContext is SR_CONTEXT_RAW, with PipeCD's names.
+// scriptContext is the content of SR_CONTEXT_RAW, with PipeCD's names.
 type scriptContext struct {
 	DeploymentID        string            `json:"deploymentID,omitempty"`
 	ApplicationID       string            `json:"applicationID,omitempty"`
@@ -34,9 +33,8 @@ type scriptContext struct {
 	IsRollback          bool              `json:"isRollback,omitempty"`
 }
 
-// environment returns the whole environment of a script: what every program
-// needs, what PipeCD tells about the deployment, and what the stage sets. Later
-// ones win, except that nothing takes the mark away.
+// environment returns the environment of a script: general variables, PipeCD's SR_
+// variables, and those of the stage. Later ones take precedence, except for the mark.
 func environment(ws workspace, d deploy.Deployment, j job) ([]string, error) {
 	env := map[string]string{
 		"PATH": searchPath, "LANG": "C.UTF-8", "HOME": ws.home, "TMPDIR": ws.tmp,
@@ -59,7 +57,7 @@ func environment(ws workspace, d deploy.Deployment, j job) ([]string, error) {
 }
 
 // describe returns the SR_ variables. The commit is the one whose files the script
-// sees: a script of the last success that is run again is to deploy that one.
+// sees: a repeated script of the last success deploys that commit.
 func describe(d deploy.Deployment, j job) (map[string]string, error) {
 	c := scriptContext{
 		DeploymentID: d.ID, ApplicationID: d.ApplicationID, ApplicationName: d.ApplicationName,
@@ -83,15 +81,15 @@ func describe(d deploy.Deployment, j job) (map[string]string, error) {
 	return env, nil
 }
 
-// withoutPassword takes the credentials out of a remote's URL. The user of an
-// SSH remote is part of its address and stays.
+// withoutPassword removes the credentials from a remote's URL. The user of an SSH
+// remote is part of the address and stays.
 func withoutPassword(remote string) string {
 	u, err := url.Parse(remote)
 	if err != nil || u.User == nil {
 		return remote
 	}
 	if u.User = url.User(u.User.Username()); u.Scheme != "ssh" {
-		u.User = nil // a token may stand as the user's name
+		u.User = nil // a token may be in place of the user name
 	}
 	return u.String()
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// Keys of Stage.Metadata: the intent is stored before a script starts, the end
-// after it has ended by itself.
+// Keys of Stage.Metadata: the intent is stored before a script starts, the end after it
+// has exited.
 const (
 	metaIntent    = "scriptIntent"
 	metaEnd       = "scriptEnd" // a StageStatus
 	metaEndReason = "scriptEndReason"
 )
 
-// recordTimeout bounds how long a stage that is told to stop tries to record
-// that its script had ended before.
+// recordTimeout bounds the attempts of a stopped stage to record that its script had
+// already exited.
 const recordTimeout = 10 * time.Second
 
 // Config is what an Executor needs.
 type Config struct {
-	Tree   source.Tree // finds a commit's files
+	Tree   source.Tree // finds the files of a commit
 	Tenant Tenant      // nil permits every script
-	// Launcher starts isolated scripts in the first way of Isolation that the machine
-	// offers; where it offers none, stages with scripts fail. Dir, and the directory of
-	// Isolation's users, are the executor's own.
+	// Launcher starts isolated scripts with the first mode of Isolation that works on
+	// this machine. If none works, stages with scripts fail. Dir and the directory of
+	// Isolation's users belong to the executor alone.
 	Launcher  sandbox.Launcher
 	Isolation sandbox.Settings
 	Dir       string        // where scripts run, such as <data directory>/scripts
@@ -45,7 +45,7 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
-// Tenant returns the tenancy rules for the application configured at a place.
+// Tenant returns the tenancy rules for the application at a Git path.
 type Tenant func(at deploy.GitPath) config.Tenant
 
 // Executor runs SCRIPT_RUN and CUSTOM_SYNC stages and those that undo them. It is
@@ -53,12 +53,12 @@ type Tenant func(at deploy.GitPath) config.Tenant
 type Executor struct {
 	Config
 	way     sandbox.Way
-	refused error    // why the machine permits no scripts
-	free    chan int // users, by index, as whom no script runs; only with OtherUser
+	refused error    // why scripts cannot run on this machine
+	free    chan int // indexes of unused users; only with OtherUser
 }
 
-// New returns an Executor, after it has ended and removed what one before it
-// left behind when its agent was killed.
+// New returns an Executor. Before that it ends and removes what a killed agent left
+// behind.
 func New(c Config) (*Executor, error) {
 	if c.Grace == 0 {
 		c.Grace = 10 * time.Second
@@ -79,8 +79,8 @@ func New(c Config) (*Executor, error) {
 	return e, nil
 }
 
-// openUsersDir removes what is left in the directory of other users. Where that is not
-// the agent's own the choice of a way says so.
+// openUsersDir removes leftovers in the directory of other users. The later choice of a
+// mode reports a directory with a wrong owner.
 func openUsersDir(users sandbox.Users) error {
 	if _, err := os.Lstat(users.Dir); users.UID == 0 || err != nil || users.Open() != nil {
 		return nil
@@ -88,7 +88,7 @@ func openUsersDir(users sandbox.Users) error {
 	return openDir(users.Dir)
 }
 
-// choose decides how scripts are isolated, and logs it.
+// choose selects the isolation of scripts, and logs it.
 func (e *Executor) choose() {
 	e.way, e.refused = e.Launcher.Choose(context.Background(), e.Dir, e.Isolation)
 	log := e.Logger.With("isolation", e.way.Mode, "endedBy", e.way.EndedBy, "holds", e.way.Mode.Holds())
@@ -108,7 +108,7 @@ func (e *Executor) choose() {
 	}
 }
 
-// State returns how scripts are isolated.
+// State returns the isolation of scripts.
 func (e *Executor) State() deploy.ScriptsState {
 	if e.refused != nil {
 		return deploy.ScriptsState{Error: e.refused.Error()}
@@ -116,8 +116,8 @@ func (e *Executor) State() deploy.ScriptsState {
 	return deploy.ScriptsState{Isolation: string(e.way.Mode), EndedBy: string(e.way.EndedBy), Holds: e.way.Mode.Holds()}
 }
 
-// Execute runs the stage's script. It implements scheduler.Executor. When it
-// returns, no process that the script started is left.
+// Execute runs the stage's script. It implements scheduler.Executor. All processes of
+// the script have ended when it returns.
 func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 	j, err := jobOf(run)
 	if err != nil {
@@ -152,8 +152,8 @@ func failure(err error) deploy.StageResult {
 	return deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
 }
 
-// earlier returns how the stage ends because of what a run before a restart
-// did; ended is false if there was none, or it may be repeated.
+// earlier returns the result of a run before a restart; ended is false if there was
+// none, or it may be repeated.
 func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
 	m := run.Stage.Metadata
 	switch {
@@ -166,11 +166,11 @@ func earlier(run deploy.StageRun, j job) (_ deploy.StageResult, ended bool) {
 		run.Log.Infof("The script was interrupted when the agent ended; it is run again (onInterrupted: rerun)")
 		return deploy.StageResult{}, false
 	}
-	return failure(errors.New("interrupted: the agent ended while the script ran, and how far it came is unknown; " +
+	return failure(errors.New("interrupted: the agent ended while the script ran, and its progress is unknown; " +
 		"it is not run again (a SCRIPT_RUN that may be: onInterrupted: rerun)")), true
 }
 
-// attempt prepares a workspace, records the intent, and runs the script in it.
+// attempt prepares a workspace, records the intent, and runs the script.
 func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (deploy.StageResult, error) {
 	d := run.Deployment
 	in, release, err := e.isolate(ctx, run.Log)
@@ -201,7 +201,7 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	if err != nil {
 		return deploy.StageResult{}, err
 	}
-	// The value is this attempt's own: two agents do not both start the script.
+	// The value is unique, so that of two agents only one starts the script.
 	intent := "the script was about to start: " + uuid.NewString()
 	if err := run.SwapMetadata(ctx, metaIntent, run.Stage.Metadata[metaIntent], intent); err != nil {
 		return deploy.StageResult{}, fmt.Errorf("record that the script is about to start: %w", err)
@@ -214,9 +214,8 @@ func (e *Executor) attempt(ctx context.Context, run deploy.StageRun, j job) (dep
 	return e.conclude(ctx, run, c.runIsolated(ctx, run.Log, in, ws)), nil
 }
 
-// conclude makes the stage's result of how the script ended, and records it
-// unless it was stopped: what ended by itself is known even if the agent dies
-// before the stage's end is stored.
+// conclude returns the stage's result and records it, unless the script was stopped.
+// The record survives if the agent dies before the stage's end is stored.
 func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, err error) deploy.StageResult {
 	if why := deploy.Stopped(ctx); why != "" && err != nil {
 		return deploy.StageResult{Status: why.Status(), Reason: "the script was stopped: " + ending(err)}
@@ -237,12 +236,12 @@ func (e *Executor) conclude(ctx context.Context, run deploy.StageRun, err error)
 	return result
 }
 
-// ending says in words how a process ended.
+// ending describes how a process ended.
 func ending(err error) string {
 	if errors.Is(err, context.Canceled) {
-		return "it ended when it was told to"
+		return "it ended after SIGTERM"
 	}
-	var exit *exec.ExitError // a *sandbox.Ended says it itself
+	var exit *exec.ExitError // a *sandbox.Ended has its own text
 	if !errors.As(err, &exit) {
 		return err.Error()
 	}

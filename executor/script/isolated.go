@@ -11,15 +11,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// isolation is how one script is kept apart.
+// isolation is the isolation of one script.
 type isolation struct {
 	launcher sandbox.Launcher
 	command  sandbox.Command // without the script
-	dir      string          // where its workspace is made
+	dir      string          // parent of its workspace
 }
 
-// isolate returns how a script is to be kept apart. With other users it waits for one as
-// whom no script runs, until release is called.
+// isolate returns the isolation for a script. With OtherUser it waits for a free user
+// and reserves it until release is called.
 func (e *Executor) isolate(ctx context.Context, log deploy.StageLog) (_ isolation, release func(), err error) {
 	in := isolation{e.Launcher, sandbox.Command{Way: e.way, Allow: e.Isolation.Allow}, e.Dir}
 	if e.way.Mode != sandbox.OtherUser {
@@ -42,8 +42,8 @@ func (e *Executor) isolate(ctx context.Context, log deploy.StageLog) (_ isolatio
 	return in, func() { e.free <- n }, nil
 }
 
-// runIsolated is run for a script in a sandbox. Every process of it gets SIGTERM
-// when ctx is cancelled, and SIGKILL after the grace period.
+// runIsolated is run for a script in a sandbox. All its processes get SIGTERM when ctx
+// is cancelled, and SIGKILL after the grace period.
 func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolation, ws workspace) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -53,7 +53,7 @@ func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolat
 	isolated := in.command
 	isolated.Script, isolated.Dir, isolated.Env, isolated.Own, isolated.Tmp, isolated.Root = c.script, c.dir, c.env, ws.dir, ws.tmp, ws.root
 	process, err := in.launcher.Start(isolated, w, ws.lock)
-	w.Close() // the script's copies are what keeps the pipe open
+	w.Close() // only the script's copies keep the pipe open
 	if err != nil {
 		return err
 	}
@@ -67,12 +67,12 @@ func (c command) runIsolated(ctx context.Context, log deploy.StageLog, in isolat
 	copied.Wait()
 	drain.Stop()
 	if err == nil && ctx.Err() != nil {
-		return ctx.Err() // it ended in order, as asked to
+		return ctx.Err() // it exited after SIGTERM
 	}
 	return err
 }
 
-// stop ends a script when ctx is cancelled before it has ended.
+// stop ends a running script when ctx is cancelled.
 func (c command) stop(ctx context.Context, process *sandbox.Process, ended <-chan struct{}) {
 	select {
 	case <-ended:

@@ -8,12 +8,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// rerun is the value of onInterrupted that runs an interrupted script again.
+// rerun is the value of onInterrupted that repeats an interrupted script.
 const rerun = "rerun"
 
-// options are those of SCRIPT_RUN, and of CUSTOM_SYNC, which has its environment
-// under another name. The timeout and onRollback are read when the deployment is
-// planned.
+// options are the options of SCRIPT_RUN and of CUSTOM_SYNC, which names its environment
+// differently. Planning evaluates timeout and onRollback.
 type options struct {
 	Run           string            `json:"run"`
 	Env           map[string]string `json:"env"`
@@ -21,18 +20,18 @@ type options struct {
 	OnInterrupted string            `json:"onInterrupted"`
 }
 
-// job is what a stage runs.
+// job is the script of a stage.
 type job struct {
 	script   string
-	commit   string // whose files it sees
-	dir      string // where it runs, in them
+	commit   string // of the files
+	dir      string // working directory within the files
 	env      map[string]string
 	rollback bool
-	rerun    bool   // also if it was interrupted
+	rerun    bool   // repeat after an interruption
 	nothing  string // why there is nothing to run, "" if there is
 }
 
-// jobOf decides what a stage runs.
+// jobOf returns the job of a stage.
 func jobOf(run deploy.StageRun) (job, error) {
 	switch run.Stage.Name {
 	case deploy.StageScriptRunRollback, deploy.StageCustomSyncRollback:
@@ -54,8 +53,8 @@ func jobOf(run deploy.StageRun) (job, error) {
 	return j, nil
 }
 
-// rollbackJob undoes a SCRIPT_RUN stage with a script of its own, or a CUSTOM_SYNC
-// with the one of the last success and its files, if the stage began.
+// rollbackJob undoes a SCRIPT_RUN stage with its rollback script, or a CUSTOM_SYNC with
+// the script and files of the last success, if the stage began.
 func rollbackJob(run deploy.StageRun) (job, error) {
 	m := run.Stage.Metadata
 	base := run.Deployment.Stage(m[deploy.MetaBaseStage])
@@ -81,14 +80,13 @@ func rollbackJob(run deploy.StageRun) (job, error) {
 	return j, nil
 }
 
-// began reports whether a stage began to do what may have to be undone. One that
-// was skipped before its script was about to start did not.
+// began reports whether a stage may have effects to undo. A stage skipped before its
+// script's start has none.
 func began(s *deploy.Stage) bool {
 	return s.Metadata[metaIntent] != "" || !s.StartedAt.IsZero() && s.Status != deploy.StageSkipped
 }
 
-// sayIrrevocable warns of a CUSTOM_SYNC that no stage of the deployment's rollback
-// undoes: there was none that could be run again.
+// sayIrrevocable logs a warning for a CUSTOM_SYNC that no rollback stage undoes.
 func sayIrrevocable(run deploy.StageRun) {
 	if run.Stage.Name != deploy.StageCustomSync || slices.ContainsFunc(run.Deployment.RollbackStages(), func(s deploy.Stage) bool {
 		return s.Name == deploy.StageCustomSyncRollback

@@ -9,15 +9,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// bounds of what a script's output may add to the stage's log.
+// bounds of a script's output in the stage's log.
 const (
-	maxLine   = 64<<10 - 64 // bytes of one line, with room for the words that it was cut
-	maxOutput = 4 << 20     // bytes in all
+	maxLine   = 64<<10 - 64 // bytes of one line, with room for the truncation mark
+	maxOutput = 4 << 20     // total bytes
 	maxLines  = 10_000
 )
 
-// output copies what a script prints to the stage's log, line by line, up to
-// the bounds; the rest is read and dropped, so that the script is never blocked.
+// output copies a script's output to the stage's log, line by line, up to the bounds.
+// It discards the rest, so that the script never blocks.
 type output struct {
 	log   deploy.StageLog
 	lines int
@@ -25,8 +25,8 @@ type output struct {
 	cut   bool
 }
 
-// copy reads until the end of r, which comes when no process of the script has
-// it open any more, or when r is closed.
+// copy reads until the end of r: all processes of the script have closed it, or r was
+// closed.
 func (o *output) copy(r io.Reader) {
 	in := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -35,7 +35,7 @@ func (o *output) copy(r io.Reader) {
 		if len(line) > 0 {
 			o.line(line, long)
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // drop what is left of the line
+		for errors.Is(err, bufio.ErrBufferFull) { // discard the rest of the line
 			_, err = in.ReadSlice('\n')
 		}
 		if err != nil {

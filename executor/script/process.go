@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	groupPoll = 20 * time.Millisecond // how often a stopped group is asked whether it still lives
-	drainTime = time.Second           // how long output is read after the last process was killed
+	groupPoll = 20 * time.Millisecond // interval of checks whether a stopped group still runs
+	drainTime = time.Second           // time to read output after the last process was killed
 )
 
-// command is a script to run. Without isolation it is a process group of its own.
+// command is a script to run. Without isolation it runs in its own process group.
 type command struct {
 	script string
-	dir    string   // where it runs
-	mark   string   // the workspace: value of markVariable
+	dir    string   // working directory
+	mark   string   // value of markVariable: the workspace
 	env    []string // the whole environment
 	grace  time.Duration
 }
 
-// run runs the script to its end and returns nil if it exited with 0. When ctx
-// is cancelled the whole group gets SIGTERM, and SIGKILL where that has not
-// ended it within the grace period. Whatever the script started is gone when run
-// returns: what still runs after the shell has ended is killed.
+// run runs the script and returns nil if it exited with 0. When ctx is cancelled the
+// whole group gets SIGTERM, and SIGKILL after the grace period. When run returns, no
+// process of the script is left: processes that outlive the shell are killed.
 //
-// The shell is not a login shell (-l): profiles of the image and the user would
-// change PATH and the rest of the environment behind the stage's back.
+// The shell is not a login shell (-l): profiles of the image and the user would change
+// PATH and other variables of the stage's environment.
 func (c command) run(ctx context.Context, log deploy.StageLog) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -47,7 +46,7 @@ func (c command) run(ctx context.Context, log deploy.StageLog) error {
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = c.grace
 	err = cmd.Start()
-	w.Close() // the script's copies are what keeps the pipe open
+	w.Close() // only the script's copies keep the pipe open
 	if err != nil {
 		return err
 	}
@@ -64,8 +63,8 @@ func (c command) run(ctx context.Context, log deploy.StageLog) error {
 	return err
 }
 
-// finish ends what is left of the group once its leader has ended. A group that
-// was told to stop has the grace period to do so.
+// finish ends the rest of the group after its leader has ended. A stopped group has the
+// grace period to end.
 func (c command) finish(ctx context.Context, group int) {
 	end := time.NewTimer(c.grace)
 	defer end.Stop()
@@ -78,8 +77,8 @@ func (c command) finish(ctx context.Context, group int) {
 		case <-poll.C:
 		}
 	}
-	_ = signalGroup(group, syscall.SIGKILL) // an empty group is what is wanted
-	groupLives(group)                       // reaps what was killed
+	_ = signalGroup(group, syscall.SIGKILL) // the group may be empty
+	groupLives(group)                       // reaps the killed processes
 	killMarked(c.mark)
 }
 
@@ -92,9 +91,9 @@ func signalGroup(group int, sig syscall.Signal) error {
 	return err
 }
 
-// groupLives reports whether a process of a group still runs. Where the agent is
-// the init process of its container, orphans are its own to reap; where another
-// one is, and takes its time, they do not count as running.
+// groupLives reports whether a process of a group still runs. As init process of its
+// container the agent reaps orphans. Under another init, unreaped zombies do not count
+// as running.
 func groupLives(group int) bool {
 	for {
 		if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
@@ -104,18 +103,18 @@ func groupLives(group int) bool {
 	if syscall.Kill(-group, 0) != nil {
 		return false
 	}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err == nil && runsIn(stat, group) {
 			return true
 		}
 	}
-	return len(files) == 0 // no Linux: a process that has ended cannot be told
+	return len(files) == 0 // without /proc zombies cannot be detected
 }
 
-// runsIn reads a line of /proc/<pid>/stat: whether the process is a member of
-// the group and has not ended.
+// runsIn reports, for a line of /proc/<pid>/stat, whether the process belongs to the
+// group and has not ended.
 func runsIn(stat []byte, group int) bool {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name: state, parent, group
 	if len(fields) < 3 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
@@ -124,16 +123,16 @@ func runsIn(stat []byte, group int) bool {
 	return string(fields[2]) == strconv.Itoa(group)
 }
 
-// killMarked kills every process whose environment marks it as one of a script
-// in dir or below: those that left their process group, and those that outlived
-// the agent. Only Linux shows the environment; elsewhere it finds none.
+// killMarked kills every process whose environment marks it as part of a script in dir
+// or below: processes that left their group, and those that outlived the agent. It
+// works on Linux only; elsewhere it finds none.
 func killMarked(dir string) {
 	mark := []byte(markVariable + "=" + dir)
-	for range 3 { // one that forks while it is looked for is found in the next round
+	for range 3 { // processes that fork meanwhile are found in the next round
 		found := false
 		for _, pid := range markedProcesses(mark) {
 			found = true
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 		if !found {
 			return
@@ -142,11 +141,11 @@ func killMarked(dir string) {
 }
 
 func markedProcesses(mark []byte) []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a good one
+	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
 	var out []int
 	for _, file := range files {
 		env, err := os.ReadFile(file)
-		if err != nil { // another user's, or gone
+		if err != nil { // another user's, or ended
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

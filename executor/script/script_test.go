@@ -38,9 +38,9 @@ func TestScripts(t *testing.T) {
 	inModes(t, func(t *testing.T, mode sandbox.Mode) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
-				l := newLabIn(t, mode)
-				wantResult(t, l.runScript(c.script), c.status, c.reason)
-				if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
+				f := newFixtureIn(t, mode)
+				wantResult(t, f.runScript(c.script), c.status, c.reason)
+				if diff := cmp.Diff(c.printed, f.log.printed()); diff != "" && len(c.printed)+len(f.log.printed()) > 0 {
 					t.Errorf("printed (-want +got):\n%s", diff)
 				}
 			})
@@ -48,20 +48,20 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestEnvironment: a script sees what is documented and nothing of the agent's.
+// TestEnvironment: a script has the documented environment and nothing of the agent's.
 func TestEnvironment(t *testing.T) {
 	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", "AWS_SECRET_ACCESS_KEY", "GIT_ASKPASS", "SSH_AUTH_SOCK"} {
 		t.Setenv(name, "/the/agents/own")
 	}
-	l := newLab(t)
-	l.deployment(options{Run: "env", Env: map[string]string{"STAGE": "canary", "SR_SUMMARY": "mine", markVariable: "none"}}, nil)
-	l.startStage("s")
-	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
+	f := newFixture(t)
+	f.deployment(options{Run: "env", Env: map[string]string{"STAGE": "canary", "SR_SUMMARY": "mine", markVariable: "none"}}, nil)
+	f.startStage("s")
+	wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", false)), deploy.StageSuccess, "")
 
-	got := l.log.printed()
+	got := f.log.printed()
 	for i, line := range got { // the run's directory has a random name
-		if at := strings.Index(line, l.executor.Dir+"/run-"); at >= 0 {
-			rest := line[at+len(l.executor.Dir)+1:]
+		if at := strings.Index(line, f.executor.Dir+"/run-"); at >= 0 {
+			rest := line[at+len(f.executor.Dir)+1:]
 			_, inside, _ := strings.Cut(rest, "/")
 			got[i] = line[:at] + "RUN/" + inside
 		}
@@ -112,14 +112,14 @@ func TestWithoutPassword(t *testing.T) {
 	}
 }
 
-// TestPrivateDirectory: nobody else can enter a run's directory.
+// TestPrivateDirectory: no other user can enter a run's directory.
 func TestPrivateDirectory(t *testing.T) {
-	l := newLab(t)
-	wantResult(t, l.runScript(`stat -c %a "$PIPED_SCRIPT_DIR" "$HOME" "$TMPDIR"`), deploy.StageSuccess, "")
-	if info, err := os.Stat(l.executor.Dir); err != nil || info.Mode().Perm() != 0o700 {
+	f := newFixture(t)
+	wantResult(t, f.runScript(`stat -c %a "$PIPED_SCRIPT_DIR" "$HOME" "$TMPDIR"`), deploy.StageSuccess, "")
+	if info, err := os.Stat(f.executor.Dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory of all runs: %v, %v, want mode 0700", info, err)
 	}
-	if diff := cmp.Diff([]string{"700", "700", "700"}, l.log.printed()); diff != "" {
+	if diff := cmp.Diff([]string{"700", "700", "700"}, f.log.printed()); diff != "" {
 		t.Errorf("modes (-want +got):\n%s", diff)
 	}
 }
@@ -136,18 +136,18 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
-			wantResult(t, l.runScript(c.script), deploy.StageSuccess, "")
-			got := l.log.printed()
+			f := newFixture(t)
+			wantResult(t, f.runScript(c.script), deploy.StageSuccess, "")
+			got := f.log.printed()
 			if len(got) != c.lines+1 || got[c.lines] != cut || got[c.lines-1] != c.last {
 				t.Errorf("%d lines, the last %.80q, want %d, %.80q and %q", len(got), got[max(0, len(got)-2):], c.lines, c.last, cut)
 			}
 		})
 	}
 	t.Run("one line", func(t *testing.T) {
-		l := newLab(t)
-		wantResult(t, l.runScript("head -c 1000000 /dev/zero | tr '\\0' z; echo; echo next"), deploy.StageSuccess, "")
-		if diff := cmp.Diff([]string{strings.Repeat("z", maxLine) + " … (cut)", "next"}, l.log.printed()); diff != "" {
+		f := newFixture(t)
+		wantResult(t, f.runScript("head -c 1000000 /dev/zero | tr '\\0' z; echo; echo next"), deploy.StageSuccess, "")
+		if diff := cmp.Diff([]string{strings.Repeat("z", maxLine) + " … (cut)", "next"}, f.log.printed()); diff != "" {
 			t.Errorf("the long line is not cut well: %.200s", diff)
 		}
 	})
@@ -156,28 +156,28 @@ func TestOutputIsBounded(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	cases := []struct {
 		name string
-		edit func(*lab, *deploy.StageRun)
+		edit func(*fixture, *deploy.StageRun)
 		want string
 	}{
-		{"options", func(_ *lab, r *deploy.StageRun) { r.Stage.Options = json.RawMessage("[]") },
+		{"options", func(_ *fixture, r *deploy.StageRun) { r.Stage.Options = json.RawMessage("[]") },
 			"read the options of SCRIPT_RUN: json: cannot unmarshal array into Go value of type script.options"},
-		{"a commit that is gone", func(_ *lab, r *deploy.StageRun) { r.Deployment.Trigger.Commit.Hash = "beef" }, "no commit beef in r"},
-		{"an environment no program can have", func(_ *lab, r *deploy.StageRun) {
+		{"a commit that is gone", func(_ *fixture, r *deploy.StageRun) { r.Deployment.Trigger.Commit.Hash = "beef" }, "no commit beef in r"},
+		{"an environment no program can have", func(_ *fixture, r *deploy.StageRun) {
 			r.Stage.Options = json.RawMessage(`{"run": "true", "env": {"a=b": "c"}}`)
 		}, `environment variable "a=b": expected a name without "=", and no NUL character in it or its value`},
-		{"a directory the commit does not have", func(l *lab, r *deploy.StageRun) { r.Deployment.Git.Dir = "gone" }, "no such file or directory"},
+		{"a directory the commit does not have", func(f *fixture, r *deploy.StageRun) { r.Deployment.Git.Dir = "gone" }, "no such file or directory"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
-			l.deployment(options{Run: "echo x >> " + l.count}, nil)
-			l.startStage("s")
-			run := l.stageRun("s", false)
-			c.edit(l, &run)
-			if got := l.executor.Execute(t.Context(), run); got.Status != deploy.StageFailure || !strings.Contains(got.Reason, c.want) {
+			f := newFixture(t)
+			f.deployment(options{Run: "echo x >> " + f.count}, nil)
+			f.startStage("s")
+			run := f.stageRun("s", false)
+			c.edit(f, &run)
+			if got := f.executor.Execute(t.Context(), run); got.Status != deploy.StageFailure || !strings.Contains(got.Reason, c.want) {
 				t.Errorf("the stage ended as %+v, want FAILURE because %q", got, c.want)
 			}
-			l.wantRuns(0)
+			f.wantRuns(0)
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestRollback(t *testing.T) {
 	cases := []struct {
 		name     string
 		rollback map[string]string
-		start    bool // the base stage
+		start    bool // of the base stage
 		end      func(*deploy.Deployment) error
 		status   deploy.StageStatus
 		reason   string
@@ -211,69 +211,69 @@ func TestRollback(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t)
-			l.deployment(options{Run: "true"}, c.rollback)
+			f := newFixture(t)
+			f.deployment(options{Run: "true"}, c.rollback)
 			if c.start {
-				l.startStage("s")
-				l.update(c.end)
+				f.startStage("s")
+				f.update(c.end)
 			}
-			l.update(func(d *deploy.Deployment) error { return d.BeginRollback(deploy.Failure, "", d.CreatedAt) })
-			l.startStage("back")
-			wantResult(t, l.executor.Execute(t.Context(), l.stageRun("back", false)), c.status, c.reason)
-			if diff := cmp.Diff(c.printed, l.log.printed()); diff != "" && len(c.printed)+len(l.log.printed()) > 0 {
+			f.update(func(d *deploy.Deployment) error { return d.BeginRollback(deploy.Failure, "", d.CreatedAt) })
+			f.startStage("back")
+			wantResult(t, f.executor.Execute(t.Context(), f.stageRun("back", false)), c.status, c.reason)
+			if diff := cmp.Diff(c.printed, f.log.printed()); diff != "" && len(c.printed)+len(f.log.printed()) > 0 {
 				t.Errorf("printed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestSecondIntent: of runs of one stage that began from the same state, as two
-// agents would begin them, one runs the script.
+// TestSecondIntent: of concurrent runs of one stage from the same state, as two agents
+// would start them, only one runs the script.
 func TestSecondIntent(t *testing.T) {
-	l := newLab(t)
-	l.deployment(options{Run: "printf x >> " + l.count}, nil)
-	l.startStage("s")
+	f := newFixture(t)
+	f.deployment(options{Run: "printf x >> " + f.count}, nil)
+	f.startStage("s")
 	results := make(chan deploy.StageResult, 4)
 	var runs []deploy.StageRun
 	for range cap(results) {
-		runs = append(runs, l.stageRun("s", false)) // all before the first one begins
+		runs = append(runs, f.stageRun("s", false)) // all before the first run
 	}
 	for _, run := range runs {
-		go func() { results <- l.executor.Execute(t.Context(), run) }()
+		go func() { results <- f.executor.Execute(t.Context(), run) }()
 	}
 	byStatus := map[deploy.StageStatus]int{}
 	for range cap(results) {
 		result := <-results
 		byStatus[result.Status]++
-		if result.Status != deploy.StageSuccess && !strings.Contains(result.Reason, "another run of the stage has set scriptIntent") {
+		if result.Status != deploy.StageSuccess && !strings.Contains(result.Reason, "another run of the stage changed scriptIntent") {
 			t.Errorf("a second run ended as %+v", result)
 		}
 	}
 	if byStatus[deploy.StageSuccess] != 1 {
 		t.Errorf("runs ended as %v, want one success", byStatus)
 	}
-	l.wantRuns(1)
+	f.wantRuns(1)
 }
 
-// TestConcurrentStages: runs share nothing. They are let to store their intents.
+// TestConcurrentStages: concurrent runs of different stages do not interfere.
 func TestConcurrentStages(t *testing.T) {
-	l := newLab(t)
-	l.deployment(options{Run: "echo mine > $HOME/f; echo mine > hello.txt; ls $HOME"}, nil)
-	l.startStage("s")
+	f := newFixture(t)
+	f.deployment(options{Run: "echo mine > $HOME/f; echo mine > hello.txt; ls $HOME"}, nil)
+	f.startStage("s")
 	results := make(chan deploy.StageResult, 4)
 	var runs []deploy.StageRun
 	for range cap(results) {
-		run := l.stageRun("s", false) // before one of them has stored its intent
+		run := f.stageRun("s", false) // before any of them stores its intent
 		run.SwapMetadata = func(context.Context, string, string, string) error { return nil }
 		runs = append(runs, run)
 	}
 	for _, run := range runs {
-		go func() { results <- l.executor.Execute(t.Context(), run) }()
+		go func() { results <- f.executor.Execute(t.Context(), run) }()
 	}
 	for range cap(results) {
 		wantResult(t, <-results, deploy.StageSuccess, "")
 	}
-	if got := string(l.tree["apps/web/hello.txt"].Data); got != "hello from the commit\n" {
+	if got := string(f.tree["apps/web/hello.txt"].Data); got != "hello from the commit\n" {
 		t.Errorf("a script changed the commit: %q", got)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestNothingIsLeft: what a script starts ends with it, whether it ends by
-// itself or is stopped, and wherever its children went. newLab's cleanup looks
-// for processes; here the process group is asked, too.
+// TestNothingIsLeft: all processes of a script end with it, whether it exits or is
+// stopped, and wherever its children went. The cleanup of newFixture finds leftover
+// processes; this test also checks the process group.
 func TestNothingIsLeft(t *testing.T) {
 	children := map[string]string{
 		"none":                  "",
@@ -37,41 +37,41 @@ func TestNothingIsLeft(t *testing.T) {
 		"by itself":                {"exit 1", "", deploy.StageFailure, "the script failed: it exited with code 1"},
 		"cancelled":                {"sleep 1000", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it was ended by signal 15 (terminated)"},
 		"cancelled, deaf":          {"trap '' TERM; echo deaf; while :; do sleep 1000; done", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it was ended by signal 9 (killed)"},
-		"cancelled, ending itself": {"trap 'exit 0' TERM; sleep 1000 & echo deaf; wait", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it ended when it was told to"},
+		"cancelled, ending itself": {"trap 'exit 0' TERM; sleep 1000 & echo deaf; wait", deploy.StopCancelled, deploy.StageCancelled, "the script was stopped: it ended after SIGTERM"},
 	}
 	inModes(t, func(t *testing.T, mode sandbox.Mode) {
 		for child, start := range children {
 			for end, c := range ends {
 				t.Run(end+", children "+child, func(t *testing.T) {
 					t.Parallel()
-					l := newLabIn(t, mode)
-					switch { // what is deaf is killed after it, all else ends before
+					f := newFixtureIn(t, mode)
+					switch { // deaf processes are killed after it, all others end before
 					case strings.HasSuffix(end, "deaf"):
-						l.executor.Grace = 300 * time.Millisecond
+						f.executor.Grace = 300 * time.Millisecond
 					case strings.HasPrefix(child, "deaf"):
-						l.executor.Grace = 15 * time.Second
+						f.executor.Grace = 15 * time.Second
 					}
-					l.deployment(options{Run: start + "\necho $$\necho ready\n" + c.last}, nil)
-					l.startStage("s")
-					stop, result := l.begin("s")
-					l.log.await(t, "ready")
-					if strings.Contains(c.last, "deaf") { // its trap is set
-						l.log.await(t, "deaf")
+					f.deployment(options{Run: start + "\necho $$\necho ready\n" + c.last}, nil)
+					f.startStage("s")
+					stop, result := f.begin("s")
+					f.log.await(t, "ready")
+					if strings.Contains(c.last, "deaf") { // after its trap is set
+						f.log.await(t, "deaf")
 					}
 					if c.stop != "" {
 						stop(c.stop)
 					}
 					wantResult(t, <-result, c.status, c.reason)
-					l.wantNoGroup(l.log.printed()[0])
-					l.wantNothingLeft()
+					f.wantNoGroup(f.log.printed()[0])
+					f.wantNothingLeft()
 				})
 			}
 		}
 	})
 }
 
-// TestStopReasons: each reason to stop a stage ends the script, and the stage as
-// the reason asks for.
+// TestStopReasons: each stop reason ends the script, and the stage with the
+// corresponding status.
 func TestStopReasons(t *testing.T) {
 	inModes(t, func(t *testing.T, mode sandbox.Mode) {
 		for why, want := range map[deploy.StopReason]deploy.StageStatus{
@@ -80,25 +80,25 @@ func TestStopReasons(t *testing.T) {
 			deploy.StopShutdown: deploy.StageFailure,
 		} {
 			t.Run(string(why), func(t *testing.T) {
-				l := newLabIn(t, mode)
-				l.deployment(options{Run: "echo $$; echo ready; sleep 1000"}, nil)
-				l.startStage("s")
-				stop, result := l.begin("s")
-				l.log.await(t, "ready")
+				f := newFixtureIn(t, mode)
+				f.deployment(options{Run: "echo $$; echo ready; sleep 1000"}, nil)
+				f.startStage("s")
+				stop, result := f.begin("s")
+				f.log.await(t, "ready")
 				stop(why)
 				wantResult(t, <-result, want, "the script was stopped: it was ended by signal 15 (terminated)")
-				l.wantNoGroup(l.log.printed()[0])
+				f.wantNoGroup(f.log.printed()[0])
 			})
 		}
 	})
 }
 
-// wantNoGroup fails if a process of the group lives. One that has ended and
-// waits for its parent to notice does not. In namespaces the number says nothing.
-func (l *lab) wantNoGroup(group string) {
-	t := l.t
+// wantNoGroup fails if a process of the group runs; zombies do not count. In namespaces
+// the number has no meaning.
+func (f *fixture) wantNoGroup(group string) {
+	t := f.t
 	t.Helper()
-	if l.mode == sandbox.Namespaces {
+	if f.mode == sandbox.Namespaces {
 		return
 	}
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -117,104 +117,101 @@ func (l *lab) wantNoGroup(group string) {
 	}
 }
 
-// TestGrace: every process of the script, not only its shell, has time to end
-// in order.
+// TestGrace: all processes of the script get the grace period, not only its shell.
 func TestGrace(t *testing.T) { inModes(t, testGrace) }
 
 func testGrace(t *testing.T, mode sandbox.Mode) {
-	l := newLabIn(t, mode)
-	l.deployment(options{Run: `sh -c 'trap "sleep 0.2; echo in order; exit" TERM; echo ready; while :; do sleep 0.05; done'; echo not reached`}, nil)
-	l.startStage("s")
-	stop, result := l.begin("s")
-	l.log.await(t, "ready")
+	f := newFixtureIn(t, mode)
+	f.deployment(options{Run: `sh -c 'trap "sleep 0.2; echo in order; exit" TERM; echo ready; while :; do sleep 0.05; done'; echo not reached`}, nil)
+	f.startStage("s")
+	stop, result := f.begin("s")
+	f.log.await(t, "ready")
 	stop(deploy.StopCancelled)
 	wantResult(t, <-result, deploy.StageCancelled, "the script was stopped: it was ended by signal 15 (terminated)")
-	if got := l.log.printed(); !slices.Contains(got, "in order") || slices.Contains(got, "not reached") {
+	if got := f.log.printed(); !slices.Contains(got, "in order") || slices.Contains(got, "not reached") {
 		t.Errorf("printed %q, want the child's last words and no more", got)
 	}
 }
 
 func TestStoppedBeforeTheStart(t *testing.T) {
-	l := newLab(t)
-	l.deployment(options{Run: "echo x >> " + l.count}, nil)
-	l.startStage("s")
+	f := newFixture(t)
+	f.deployment(options{Run: "echo x >> " + f.count}, nil)
+	f.startStage("s")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(deploy.StopCancelled)
-	if got := l.executor.Execute(ctx, l.stageRun("s", false)); got.Status != deploy.StageCancelled {
+	if got := f.executor.Execute(ctx, f.stageRun("s", false)); got.Status != deploy.StageCancelled {
 		t.Errorf("the stage ended as %+v, want CANCELLED", got)
 	}
-	l.wantRuns(0)
+	f.wantRuns(0)
 }
 
-// TestInterrupted: a script that was cut off by the end of the agent is not run
-// a second time, unless the stage allows it.
+// TestInterrupted: an interrupted script is not run again, unless the stage allows it.
 func TestInterrupted(t *testing.T) {
-	script := func(l *lab) string {
-		return "echo x >> " + l.count + "; echo ready; [ -e " + l.count + ".go ] || sleep 1000"
+	script := func(f *fixture) string {
+		return "echo x >> " + f.count + "; echo ready; [ -e " + f.count + ".go ] || sleep 1000"
 	}
-	begin := func(t *testing.T, onInterrupted string) *lab {
-		l := newLab(t)
-		l.deployment(options{Run: script(l), OnInterrupted: onInterrupted}, nil)
-		l.startStage("s")
-		stop, result := l.begin("s")
-		l.log.await(t, "ready")
+	begin := func(t *testing.T, onInterrupted string) *fixture {
+		f := newFixture(t)
+		f.deployment(options{Run: script(f), OnInterrupted: onInterrupted}, nil)
+		f.startStage("s")
+		stop, result := f.begin("s")
+		f.log.await(t, "ready")
 		stop(deploy.StopShutdown)
 		<-result
-		if err := os.WriteFile(l.count+".go", nil, 0o600); err != nil {
+		if err := os.WriteFile(f.count+".go", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return l
+		return f
 	}
 	t.Run("fails", func(t *testing.T) {
-		l := begin(t, "")
+		f := begin(t, "")
 		for range 2 {
-			wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", true)), deploy.StageFailure,
-				"interrupted: the agent ended while the script ran, and how far it came is unknown; it is not run again (a SCRIPT_RUN that may be: onInterrupted: rerun)")
+			wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", true)), deploy.StageFailure,
+				"interrupted: the agent ended while the script ran, and its progress is unknown; it is not run again (a SCRIPT_RUN that may be: onInterrupted: rerun)")
 		}
-		l.wantRuns(1)
+		f.wantRuns(1)
 	})
 	t.Run("runs again", func(t *testing.T) {
-		l := begin(t, "rerun")
-		wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", true)), deploy.StageSuccess, "")
-		l.wantRuns(2)
+		f := begin(t, "rerun")
+		wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", true)), deploy.StageSuccess, "")
+		f.wantRuns(2)
 	})
 }
 
-// TestResumedBeforeTheStart: an agent that died before it recorded the intent
-// had not started the script.
+// TestResumedBeforeTheStart: without a recorded intent the script had not started.
 func TestResumedBeforeTheStart(t *testing.T) {
-	l := newLab(t)
-	l.deployment(options{Run: "echo x >> " + l.count}, nil)
-	l.startStage("s")
-	run := l.stageRun("s", false)
+	f := newFixture(t)
+	f.deployment(options{Run: "echo x >> " + f.count}, nil)
+	f.startStage("s")
+	run := f.stageRun("s", false)
 	run.SwapMetadata = func(context.Context, string, string, string) error { return errors.New("disk full") }
-	wantResult(t, l.executor.Execute(t.Context(), run), deploy.StageFailure, "record that the script is about to start: disk full")
-	l.wantRuns(0)
-	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", true)), deploy.StageSuccess, "")
-	l.wantRuns(1)
+	wantResult(t, f.executor.Execute(t.Context(), run), deploy.StageFailure, "record that the script is about to start: disk full")
+	f.wantRuns(0)
+	wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", true)), deploy.StageSuccess, "")
+	f.wantRuns(1)
 }
 
-// TestEndIsKnown: a script that ended by itself is not run again although the
-// agent died before the stage's end was stored.
+// TestEndIsKnown: an exited script is not run again if the agent died before the
+// stage's end was stored.
 func TestEndIsKnown(t *testing.T) {
 	for code, want := range map[string]deploy.StageResult{
 		"0": {Status: deploy.StageSuccess},
 		"7": {Status: deploy.StageFailure, Reason: "the script failed: it exited with code 7"},
 	} {
-		l := newLab(t)
-		l.deployment(options{Run: "echo x >> " + l.count + "; exit " + code, OnInterrupted: "rerun"}, nil)
-		l.startStage("s")
+		f := newFixture(t)
+		f.deployment(options{Run: "echo x >> " + f.count + "; exit " + code, OnInterrupted: "rerun"}, nil)
+		f.startStage("s")
 		for _, resumed := range []bool{false, true} {
-			wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", resumed)), want.Status, want.Reason)
+			wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", resumed)), want.Status, want.Reason)
 		}
-		l.wantRuns(1)
+		f.wantRuns(1)
 	}
 }
 
-// TestLeftovers: New ends what a killed agent left running and removes its files.
+// TestLeftovers: New ends the processes of a killed agent and removes its files.
 func TestLeftovers(t *testing.T) {
-	l := newLab(t)
-	ws, err := newWorkspace(l.executor.Dir)
+	f := newFixture(t)
+	ws, err := newWorkspace(f.executor.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,23 +234,23 @@ func TestLeftovers(t *testing.T) {
 	if err := ws.lock.Close(); err != nil { // as the end of the agent does
 		t.Fatal(err)
 	}
-	l.executor = l.newExecutor(l.executor.Dir)
-	l.wantNothingLeft()
+	f.executor = f.newExecutor(f.executor.Dir)
+	f.wantNothingLeft()
 	var exit *exec.ExitError
 	if err := orphan.Wait(); !errors.As(err, &exit) || exit.String() != "signal: killed" {
 		t.Errorf("the orphan ended with %v, want it killed", err)
 	}
 }
 
-// TestNeighboursLive: only a run's own processes are killed.
+// TestNeighboursLive: only the run's own processes are killed.
 func TestNeighboursLive(t *testing.T) {
-	l := newLab(t)
+	f := newFixture(t)
 	neighbour := exec.Command("sleep", "1000")
-	neighbour.Env = []string{markVariable + "=" + l.executor.Dir + "-of-another-agent"}
+	neighbour.Env = []string{markVariable + "=" + f.executor.Dir + "-of-another-agent"}
 	if err := neighbour.Start(); err != nil {
 		t.Fatal(err)
 	}
-	l.executor = l.newExecutor(l.executor.Dir)
+	f.executor = f.newExecutor(f.executor.Dir)
 	if err := neighbour.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("another agent's process is gone: %v", err)
 	}
@@ -268,7 +265,7 @@ func TestNeighboursLive(t *testing.T) {
 func TestRunsIn(t *testing.T) {
 	for stat, want := range map[string]bool{
 		"12 (sh) S 1 34 34 0":        true,
-		"12 (a) Z (b) R 1 34 34 0":   true, // a name may hold anything
+		"12 (a) Z (b) R 1 34 34 0":   true, // a name may contain anything
 		"12 (sleep) Z 1 34 34 0":     false,
 		"12 (sh) S 34 33 34 0":       false,
 		"":                           false,

@@ -9,14 +9,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestForbiddenScriptsDoNotRun: the rules of the moment count, also for a script
-// that was planned when they were others, and for one that undoes another. One that
-// has run keeps its end.
+// TestForbiddenScriptsDoNotRun: the current rules apply, also to scripts that were
+// planned under other rules and to scripts of a rollback. The result of a completed
+// script stands.
 func TestForbiddenScriptsDoNotRun(t *testing.T) {
-	l := newLab(t)
-	count := "printf x >> " + l.count
-	l.deployment(options{Run: count}, map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: count})
-	l.startStage("s")
+	f := newFixture(t)
+	count := "printf x >> " + f.count
+	f.deployment(options{Run: count}, map[string]string{deploy.MetaBaseStage: "s", deploy.MetaOnRollback: count})
+	f.startStage("s")
 	var asked deploy.GitPath
 	forbid := func(at deploy.GitPath) config.Tenant {
 		asked = at
@@ -24,8 +24,8 @@ func TestForbiddenScriptsDoNotRun(t *testing.T) {
 	}
 	wantForbidden := func(stage string) {
 		t.Helper()
-		asked, l.executor.Tenant = deploy.GitPath{}, forbid
-		result := l.executor.Execute(t.Context(), l.stageRun(stage, false))
+		asked, f.executor.Tenant = deploy.GitPath{}, forbid
+		result := f.executor.Execute(t.Context(), f.stageRun(stage, false))
 		if result.Status != deploy.StageFailure || !strings.Contains(result.Reason, `tenancy "team" does not allow scripts, which stage `+stage+" runs") {
 			t.Errorf("got %s: %s", result.Status, result.Reason)
 		}
@@ -34,29 +34,29 @@ func TestForbiddenScriptsDoNotRun(t *testing.T) {
 		}
 	}
 	wantForbidden("s")
-	l.wantRuns(0)
+	f.wantRuns(0)
 	for _, tenant := range []Tenant{nil, forbid} {
-		l.executor.Tenant = tenant
-		wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
-		l.wantRuns(1)
+		f.executor.Tenant = tenant
+		wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", false)), deploy.StageSuccess, "")
+		f.wantRuns(1)
 	}
 	wantForbidden("back")
-	l.wantRuns(1)
+	f.wantRuns(1)
 }
 
-// TestRefusedWithoutIsolation: where scripts cannot be isolated none runs, and the
-// stage says what to do. With isolation none it runs.
+// TestRefusedWithoutIsolation: without isolation no script runs, and the stage's reason
+// says what to do. With isolation none it runs.
 func TestRefusedWithoutIsolation(t *testing.T) {
-	l := newLab(t)
-	l.executor.Launcher = sandbox.Launcher{} // what a machine without isolation comes to
-	l.executor.choose()
-	got := l.runScript("printf x >> " + l.count)
+	f := newFixture(t)
+	f.executor.Launcher = sandbox.Launcher{} // like on a machine without isolation
+	f.executor.choose()
+	got := f.runScript("printf x >> " + f.count)
 	if got.Status != deploy.StageFailure || !strings.Contains(got.Reason, "scripts cannot be isolated on this machine") || !strings.Contains(got.Reason, "scripts.isolation: none") {
 		t.Errorf("the stage ended as %+v", got)
 	}
-	l.wantRuns(0)
-	l.executor.Isolation.Modes = []sandbox.Mode{sandbox.None}
-	l.executor.choose()
-	wantResult(t, l.executor.Execute(t.Context(), l.stageRun("s", false)), deploy.StageSuccess, "")
-	l.wantRuns(1)
+	f.wantRuns(0)
+	f.executor.Isolation.Modes = []sandbox.Mode{sandbox.None}
+	f.executor.choose()
+	wantResult(t, f.executor.Execute(t.Context(), f.stageRun("s", false)), deploy.StageSuccess, "")
+	f.wantRuns(1)
 }

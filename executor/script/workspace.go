@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// workspace is the directory of one run. No other user than the agent's can enter it, or
-// than the one as whom the script runs.
+// workspace is the directory of one run. Only the agent's user and the script's user
+// can enter it.
 type workspace struct {
-	dir  string // holds the others
+	dir  string // parent of the others
 	tree string // the commit's files
 	home string // HOME
 	tmp  string // TMPDIR
-	root string // empty: on which an isolated script's root directory is built
+	root string // empty: mount point of an isolated script's root directory
 
-	// lock is locked for as long as anything of the run may be left, also of one
-	// whose agent was killed.
+	// lock is locked while any process of the run may exist, even after its agent was
+	// killed.
 	lock *os.File
 }
 
-// newWorkspace makes a workspace below dir; the tree is still missing.
+// newWorkspace creates a workspace below dir, without the tree.
 func newWorkspace(dir string) (workspace, error) {
 	own, err := os.MkdirTemp(dir, "run-")
 	if err != nil {
@@ -55,7 +55,7 @@ const (
 	lockPoll   = 20 * time.Millisecond
 )
 
-// lockFile opens a file and locks it, waiting up to patience for who holds it.
+// lockFile opens a file and locks it, waiting up to patience for another holder.
 func lockFile(name string, patience time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -72,8 +72,8 @@ func lockFile(name string, patience time.Duration) (*os.File, error) {
 	}
 }
 
-// removeAll removes dir, also where a script took away its own right to do so,
-// as programs do that keep a read-only cache in HOME.
+// removeAll removes dir, including directories that a script made read-only, such as
+// caches in HOME.
 func removeAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -84,7 +84,7 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// unlock makes every directory of dir one that can be emptied.
+// unlock makes every directory below dir writable.
 func unlock(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if entry == nil || !entry.IsDir() {
@@ -97,11 +97,11 @@ func unlock(dir string) error {
 	})
 }
 
-// leftoverTime bounds how long the scripts of a killed agent may take to end: their
-// launchers kill them when it dies.
+// leftoverTime bounds the wait for scripts of a killed agent, whose launchers kill
+// them.
 const leftoverTime = 20 * time.Second
 
-// openDir makes dir and removes what a killed agent left in it, processes first.
+// openDir creates dir, or removes what a killed agent left in it, processes first.
 func openDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of script stages: %w", err)
@@ -109,7 +109,7 @@ func openDir(dir string) error {
 	killMarked(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look for what script stages left behind: %w", err)
+		return fmt.Errorf("find leftovers of script stages: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), lockSuffix) {
@@ -120,17 +120,17 @@ func openDir(dir string) error {
 	}
 	for _, e := range entries {
 		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
-			return fmt.Errorf("remove what a script stage left behind: %w", err)
+			return fmt.Errorf("remove leftovers of a script stage: %w", err)
 		}
 	}
 	return nil
 }
 
-// awaitEnd waits until nothing holds a lock of a run.
+// awaitEnd waits until the lock of a run is free.
 func awaitEnd(lock string) error {
 	file, err := lockFile(lock, leftoverTime)
 	if err != nil {
-		return fmt.Errorf("wait for the end of a script that an agent before this one started (look for processes named piped-script): %w", err)
+		return fmt.Errorf("wait for the end of a script of an earlier agent process (look for processes named piped-script): %w", err)
 	}
 	return file.Close()
 }

@@ -1,7 +1,7 @@
-// Package wait runs WAIT: a stage that lets time pass.
+// Package wait runs WAIT: a stage that waits for a configured duration.
 //
-// It owns nothing but the clock it looks at: it reads no store, no Git and no
-// cluster. After a restart the wait ends when it would have ended without one.
+// After a restart the wait ends at the same time as without one. It accesses no store,
+// no Git and no cluster.
 package wait
 
 import (
@@ -20,10 +20,11 @@ const (
 
 // Config is what an Executor needs.
 type Config struct {
-	// Now is asked only after a restart: while the agent runs, the wait goes by
-	// the monotonic clock, which no clock jump moves.
+	// Now is only used after a restart. Otherwise the wait is measured by the monotonic
+	// clock and unaffected by clock jumps.
 	Now func() time.Time
-	// SayEvery is how often the log says what remains; zero means a minute.
+	// SayEvery is the interval of log lines with the remaining time; zero means a
+	// minute.
 	SayEvery time.Duration
 }
 
@@ -47,20 +48,20 @@ func (e *Executor) Execute(ctx context.Context, run deploy.StageRun) deploy.Stag
 	remaining := duration
 	if run.Resumed {
 		remaining = max(0, min(duration, run.Stage.StartedAt.Add(duration).Sub(e.Now())))
-		run.Log.Infof("Waiting goes on after a restart of the agent: %s of %s remain", short(remaining), duration)
+		run.Log.Infof("Waiting resumes after a restart of the agent: %s of %s remain", short(remaining), duration)
 	} else {
 		run.Log.Infof("Waiting for %s", duration)
 	}
 	if why := e.wait(ctx, remaining, run.Log); why != "" {
-		return deploy.StageResult{Status: why.Status(), Reason: fmt.Sprintf("the wait of %s was not over", duration)}
+		return deploy.StageResult{Status: why.Status(), Reason: fmt.Sprintf("the wait of %s had not finished", duration)}
 	}
 	run.Log.Successf("Waited for %s", duration)
 	return deploy.StageResult{Status: deploy.StageSuccess}
 }
 
-// wait returns after d, or at once with the reason when ctx is stopped.
+// wait returns after d, or with the reason when ctx is cancelled.
 func (e *Executor) wait(ctx context.Context, d time.Duration, log deploy.StageLog) deploy.StopReason {
-	start := time.Now() // only differences count: the monotonic clock
+	start := time.Now() // only differences count: by the monotonic clock
 	end := time.NewTimer(d)
 	defer end.Stop()
 	say := time.NewTicker(e.SayEvery)
@@ -79,7 +80,7 @@ func (e *Executor) wait(ctx context.Context, d time.Duration, log deploy.StageLo
 	}
 }
 
-// short rounds a duration to what a person reads.
+// short rounds a duration for display.
 func short(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -87,8 +88,8 @@ func short(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// durationOf reads the stage's option: a duration as text, such as "90s", or
-// in nanoseconds.
+// durationOf decodes the stage's option: a duration as text, such as "90s", or in
+// nanoseconds.
 func durationOf(options json.RawMessage) (time.Duration, error) {
 	if len(options) == 0 {
 		return defaultDuration, nil

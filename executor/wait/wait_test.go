@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy/deploytest"
 )
 
-// runFor executes one stage and returns how it ended, after how long, and its log.
+// runFor executes one stage and returns its result, duration and log.
 func runFor(ctx context.Context, e *Executor, options string, edit ...func(*deploy.StageRun)) (deploy.StageResult, time.Duration, []string) {
 	log := &deploytest.Log{}
 	run := deploy.StageRun{Stage: deploy.Stage{Name: deploy.StageWait, Options: json.RawMessage(options), StartedAt: time.Now()}, Log: log}
@@ -44,11 +44,11 @@ func TestWait(t *testing.T) {
 		{"no options", "", nil, time.Minute, []string{"Waiting for 1m0s", "OK Waited for 1m0s"}},
 		{"zero is the default", `{"duration": "0s", "skipOn": {}}`, nil, time.Minute, []string{"Waiting for 1m0s", "OK Waited for 1m0s"}},
 		{"what remains after a restart", `{"duration": "10m"}`, []func(*deploy.StageRun){resumed(9*time.Minute + 30*time.Second)}, 30 * time.Second,
-			[]string{"Waiting goes on after a restart of the agent: 30s of 10m0s remain", "OK Waited for 10m0s"}},
+			[]string{"Waiting resumes after a restart of the agent: 30s of 10m0s remain", "OK Waited for 10m0s"}},
 		{"over while the agent was down", `{"duration": "10m"}`, []func(*deploy.StageRun){resumed(time.Hour)}, 0,
-			[]string{"Waiting goes on after a restart of the agent: 0s of 10m0s remain", "OK Waited for 10m0s"}},
+			[]string{"Waiting resumes after a restart of the agent: 0s of 10m0s remain", "OK Waited for 10m0s"}},
 		{"a clock that went back adds nothing", `{"duration": "30s"}`, []func(*deploy.StageRun){resumed(-time.Hour)}, 30 * time.Second,
-			[]string{"Waiting goes on after a restart of the agent: 30s of 30s remain", "OK Waited for 30s"}},
+			[]string{"Waiting resumes after a restart of the agent: 30s of 30s remain", "OK Waited for 30s"}},
 		{"a clock that jumped while it runs", `{"duration": "30s"}`,
 			[]func(*deploy.StageRun){func(r *deploy.StageRun) { r.Stage.StartedAt = time.Now().Add(-time.Hour) }}, 30 * time.Second,
 			[]string{"Waiting for 30s", "OK Waited for 30s"}},
@@ -68,7 +68,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitIsStopped: whatever the reason, the stage ends in the same moment.
+// TestWaitIsStopped: each stop reason ends the stage at once.
 func TestWaitIsStopped(t *testing.T) {
 	for why, want := range map[deploy.StopReason]deploy.StageStatus{
 		deploy.StopCancelled: deploy.StageCancelled,
@@ -81,7 +81,7 @@ func TestWaitIsStopped(t *testing.T) {
 				ctx, stop := context.WithCancelCause(t.Context())
 				time.AfterFunc(7*time.Second, func() { stop(why) })
 				result, took, _ := runFor(ctx, New(Config{Now: time.Now}), `{"duration": "1h"}`)
-				if result.Status != want || result.Reason != "the wait of 1h0m0s was not over" || took != 7*time.Second {
+				if result.Status != want || result.Reason != "the wait of 1h0m0s had not finished" || took != 7*time.Second {
 					t.Errorf("ended as %+v after %s, want %s after 7s", result, took, want)
 				}
 			})

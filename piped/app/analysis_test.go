@@ -95,7 +95,7 @@ func TestAnalysis(t *testing.T) {
 		prometheus.URL, prometheus.UsernameFile, prometheus.PasswordFile)
 	agent.write(s, inEffect, "changed=analysisProviders")
 	d = agent.mustEnd(web, second, modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01", "ok, ", "The analysis of 8s is passed")
+	mustContain(t, agent.logs(d.GetId()), "errors: 0.001 (expected at most 0.01", "ok, ", "The analysis of 8s passed")
 
 	good := clustertest.TakeLastGood(t, cluster.Kubeconfig(), ns)
 	third := repo.Push(t, "web v3", strictly(analysedApp(ns, "v3", 3600)))

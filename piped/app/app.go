@@ -218,7 +218,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Look: live.follower.Look,
+		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Poll: live.follower.Look,
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
 	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
@@ -226,7 +226,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 	})
 	a.parts.add("removal", remover.Run)
 	a.parts.add("retention", retention.New(retention.Config{
-		Store: st, Settings: live.Retention, Observer: a.metrics.retention, First: o.RemoveAfter,
+		Store: st, Settings: live.Retention, Metrics: a.metrics.retention, First: o.RemoveAfter,
 		Logger: o.Logger.With("component", "retention"), Now: o.Now,
 	}).Run)
 	return remover
@@ -280,7 +280,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
 		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
-		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Observer: a.metrics.calls,
+		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.parts.onClose("control API", a.api.Close)
 	a.parts.add("control API", a.api.Run)
 	a.web, err = web.New(web.Config{
-		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Look: a.live.follower.Look, Observer: a.metrics.webhooks,
+		Address: cfg.Web.Address, Certificate: webCertificate(cfg.Web), Ready: a.isReady, Metrics: a.metrics.handler(), Poll: a.live.follower.Look, Deliveries: a.metrics.webhooks,
 		Preview: proposals{a.live, st, o.NewID}.preview, Logger: o.Logger.With("component", "web"),
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src source
 	live := a.live
 	a.drift = drift.New(drift.Config{
 		Store: st, Clusters: comparedClusters{live.clusters, live.tenants}, Git: newUndeployed(live.repositories, src.loader),
-		Expected: expectation, PipedID: cfg.PipedID, Observer: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
+		Expected: expectation, PipedID: cfg.PipedID, Metrics: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
 	})
 	live.clusters.wake = a.drift.Wake
 	a.parts.add("drift", a.drift.Run)

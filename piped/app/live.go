@@ -203,7 +203,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 	if was.limits != next.limits {
 		changed = append(changed, "limits")
 		l.limits.Store(&next.limits)
-		l.scheduler.Look()
+		l.scheduler.Rescan()
 	}
 	if was.retention != next.retention {
 		changed = append(changed, "retention")

@@ -46,7 +46,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	drift       *driftFigures
+	drift       *driftMetrics
 	store       *storeFigures
 	git         *gitFigures
 	kubernetes  *kubernetesFigures
@@ -77,7 +77,7 @@ func newFigures(registry prometheus.Registerer) *metrics {
 	auto := promauto.With(registry)
 	rollouts := newRolloutFigures(auto)
 	return &metrics{
-		drift: newDriftFigures(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
+		drift: newDriftMetrics(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
 		calls: newCallFigures(auto), webhooks: newWebhookFigures(auto), analyses: newAnalysisFigures(auto),
 		deployments: newDeploymentFigures(auto), rollouts: rollouts, told: newNotificationFigures(auto), retention: newRetentionFigures(auto),
 	}

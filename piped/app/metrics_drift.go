@@ -12,21 +12,21 @@ import (
 	"github.com/c785c783/piped/piped/drift"
 )
 
-// driftFigures are those of the comparison with Git. They implement drift.Observer.
-type driftFigures struct {
+// driftMetrics implements drift.Metrics.
+type driftMetrics struct {
 	judged         map[drift.Tier]prometheus.Counter
 	reads, dryRuns prometheus.Counter
 	ended          *prometheus.CounterVec
 	delay          prometheus.Histogram
 }
 
-func newDriftFigures(auto promauto.Factory) *driftFigures {
+func newDriftMetrics(auto promauto.Factory) *driftMetrics {
 	const part = "drift"
 	judged := counters(auto, part, "comparisons_total",
 		"Comparisons of an object with Git, by tier: `0` by its metadata, `1` by reading it, `2` by a dry run, `3` by a dry run of the sweep.", "tier")
 	calls := counters(auto, part, "api_calls_total",
 		"Calls to API servers for comparisons with Git, by call: `get` and `dry_run`. A repeated call counts once.", "call")
-	f := &driftFigures{
+	f := &driftMetrics{
 		judged: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
 		ended: counters(auto, part, "periods_ended_total",
 			"Periods of drift that have ended, by how: `deployed`, `reverted`, `accepted` or `abandoned`.", "end"),
@@ -44,17 +44,17 @@ func newDriftFigures(auto promauto.Factory) *driftFigures {
 
 func endLabel(end deploy.DriftEnd) string { return strings.ToLower(string(end)) }
 
-// Judged implements drift.Observer.
-func (f *driftFigures) Judged(tier drift.Tier) { f.judged[tier].Inc() }
+// Evaluated implements drift.Metrics.
+func (f *driftMetrics) Evaluated(tier drift.Tier) { f.judged[tier].Inc() }
 
-// Asked implements drift.Observer.
-func (f *driftFigures) Asked(reads, dryRuns int) {
+// Called implements drift.Metrics.
+func (f *driftMetrics) Called(reads, dryRuns int) {
 	f.reads.Add(float64(reads))
 	f.dryRuns.Add(float64(dryRuns))
 }
 
-// Reported implements drift.Observer.
-func (f *driftFigures) Reported(after time.Duration) { f.delay.Observe(max(0, after).Seconds()) }
+// Reported implements drift.Metrics.
+func (f *driftMetrics) Reported(after time.Duration) { f.delay.Observe(max(0, after).Seconds()) }
 
-// Ended implements drift.Observer.
-func (f *driftFigures) Ended(end deploy.DriftEnd) { f.ended.WithLabelValues(endLabel(end)).Inc() }
+// Ended implements drift.Metrics.
+func (f *driftMetrics) Ended(end deploy.DriftEnd) { f.ended.WithLabelValues(endLabel(end)).Inc() }

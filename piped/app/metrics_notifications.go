@@ -11,7 +11,7 @@ import (
 )
 
 // notificationFigures are those of what receivers are told. They implement
-// notify.Observer.
+// notify.Metrics.
 type notificationFigures struct {
 	delivered, failed, given *prometheus.CounterVec
 	delay                    *prometheus.HistogramVec
@@ -28,16 +28,16 @@ func newNotificationFigures(auto promauto.Factory) *notificationFigures {
 	}
 }
 
-// Delivered implements notify.Observer.
+// Delivered implements notify.Metrics.
 func (f *notificationFigures) Delivered(receiver string, after time.Duration) {
 	f.delivered.WithLabelValues(receiver).Inc()
 	f.delay.WithLabelValues(receiver).Observe(max(0, after).Seconds())
 }
 
-// Failed implements notify.Observer.
+// Failed implements notify.Metrics.
 func (f *notificationFigures) Failed(receiver string) { f.failed.WithLabelValues(receiver).Inc() }
 
-// GaveUp implements notify.Observer.
+// GaveUp implements notify.Metrics.
 func (f *notificationFigures) GaveUp(receiver string) { f.given.WithLabelValues(receiver).Inc() }
 
 var (

@@ -58,7 +58,7 @@ func (f *gitFigures) Asked(op git.Operation, took time.Duration, err error) {
 	f.duration.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
-// callFigures are those of the control API. They implement control.Observer.
+// callFigures are those of the control API. They implement control.Metrics.
 type callFigures struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -72,7 +72,7 @@ func newCallFigures(auto promauto.Factory) *callFigures {
 	}
 }
 
-// Called implements control.Observer.
+// Called implements control.Metrics.
 func (f *callFigures) Called(method, code string, stream bool, took time.Duration) {
 	f.requests.WithLabelValues(method, code).Inc()
 	if !stream {
@@ -80,7 +80,7 @@ func (f *callFigures) Called(method, code string, stream bool, took time.Duratio
 	}
 }
 
-// webhookFigures are those of webhooks. They implement web.Observer.
+// webhookFigures are those of webhooks. They implement web.DeliveryMetrics.
 type webhookFigures struct{ deliveries *prometheus.CounterVec }
 
 func newWebhookFigures(auto promauto.Factory) *webhookFigures {
@@ -88,13 +88,13 @@ func newWebhookFigures(auto promauto.Factory) *webhookFigures {
 		"Deliveries of Git hosts to webhooks, by result: `accepted`, `unproven` (the secret is wrong), `refused` or `busy`.", "webhook", "result")}
 }
 
-// Delivered implements web.Observer.
+// Delivered implements web.DeliveryMetrics.
 func (f *webhookFigures) Delivered(webhook string, result web.Delivery) {
 	f.deliveries.WithLabelValues(webhook, string(result)).Inc()
 }
 
 // retentionFigures are those of what is removed because it is old. They implement
-// retention.Observer.
+// retention.Metrics.
 type retentionFigures struct{ deployments prometheus.Counter }
 
 func newRetentionFigures(auto promauto.Factory) *retentionFigures {
@@ -102,5 +102,5 @@ func newRetentionFigures(auto promauto.Factory) *retentionFigures {
 		"Deployments that retention has removed.").WithLabelValues()}
 }
 
-// Removed implements retention.Observer.
+// Removed implements retention.Metrics.
 func (f *retentionFigures) Removed(deployments int) { f.deployments.Add(float64(deployments)) }

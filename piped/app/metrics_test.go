@@ -146,16 +146,16 @@ func TestMetrics(t *testing.T) {
 	}
 	held = true
 
-	var observer drift.Observer = m.drift
+	var recorded drift.Metrics = m.drift
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			observer.Judged(drift.ByMetadata)
-			observer.Judged(drift.BySweep)
-			observer.Asked(1, 0)
-			observer.Asked(1, 1)
-			observer.Reported(200 * time.Millisecond)
-			observer.Ended(deploy.DriftReverted)
+			recorded.Evaluated(drift.ByMetadata)
+			recorded.Evaluated(drift.BySweep)
+			recorded.Called(1, 0)
+			recorded.Called(1, 1)
+			recorded.Reported(200 * time.Millisecond)
+			recorded.Ended(deploy.DriftReverted)
 		})
 	}
 	all.Wait()
@@ -295,7 +295,7 @@ func TestMetricsWithoutTheStore(t *testing.T) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m.drift.Asked(1, 0)
+	m.drift.Called(1, 0)
 	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
 	if diff := cmp.Diff(map[string]float64{"piped_drift_api_calls_total{call=get}": 1}, scrape(t, server.URL)); diff != "" {

@@ -51,7 +51,7 @@ func TestPrometheusDecides(t *testing.T) {
 
 	r.begin()
 	d := p.end("v2", modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS)
-	mustContain(t, p.logs(d.GetId()), "errors: 0.001 (expected at most 0.01): ok", "latency: ", "The analysis of 2s is passed")
+	mustContain(t, p.logs(d.GetId()), "errors: 0.001 (expected at most 0.01): ok", "latency: ", "The analysis of 2s passed")
 	r.mustBe(t, "web-canary runs v2", "web-baseline runs v1", shared, "web runs v2", stable, "web-canary removed", "web-baseline removed")
 	last := p.lastGood()
 

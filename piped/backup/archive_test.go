@@ -50,7 +50,7 @@ func members(t testing.TB, archive []byte) (out []entry) {
 	}
 }
 
-// pack is the other way round.
+// pack creates an archive.
 func pack(t testing.TB, entries []entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -70,7 +70,7 @@ func pack(t testing.TB, entries []entry) []byte {
 	return b.Bytes()
 }
 
-// sealed adds the manifest that members should have.
+// sealed appends the correct manifest.
 func sealed(t testing.TB, entries []entry) []entry {
 	t.Helper()
 	var header struct{ Tables []struct{ Name string } }
@@ -92,7 +92,7 @@ func sealed(t testing.TB, entries []entry) []entry {
 	return append(slices.Clone(entries), entry{"manifest.json", asJSON(t, map[string]any{"rows": rows, "members": list})})
 }
 
-// headerOf returns the header of a backup of a version of the schema.
+// headerOf returns the header of a backup with a schema version.
 func headerOf(t testing.TB, schema int64) map[string]any {
 	t.Helper()
 	tables, err := store.Tables(t.Context(), schema)
@@ -119,8 +119,8 @@ func asJSON(t testing.TB, v any) string {
 	return string(data)
 }
 
-// TestDamagedBackups: what is not as it was written is refused, and nothing else. The
-// manifest of those that are sealed again is right: what is wrong was written so.
+// TestDamagedBackups: modified backups are rejected. Those that are sealed again have a
+// correct manifest but wrong content.
 func TestDamagedBackups(t *testing.T) {
 	s := storetest.New(t, nil)
 	storetest.Fill(t, s)
@@ -147,35 +147,35 @@ func TestDamagedBackups(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func([]entry) []entry
-		seal   bool // give it a manifest that says so
+		seal   bool // replace the manifest by a matching one
 		want   string
 	}{
 		"nothing is wrong":           {func(es []entry) []entry { return es }, true, ""},
-		"another value":              {replace("tables/applications/", `"web"`, `"wob"`), false, "tables/applications/0001.jsonl is not as it was written"},
-		"another key":                {replace("files/store.key", "\x01", "\x03"), false, "files/store.key is not as it was written"},
-		"another header":             {replace("header.json", "v1.2.3", "v1.2.4"), false, "header.json is not as it was written"},
-		"a member is gone":           {func(es []entry) []entry { return slices.Delete(es, 2, 3) }, false, "does not belong there"},
+		"another value":              {replace("tables/applications/", `"web"`, `"wob"`), false, "tables/applications/0001.jsonl was modified"},
+		"another key":                {replace("files/store.key", "\x01", "\x03"), false, "files/store.key was modified"},
+		"another header":             {replace("header.json", "v1.2.3", "v1.2.4"), false, "header.json was modified"},
+		"a member is gone":           {func(es []entry) []entry { return slices.Delete(es, 2, 3) }, false, "unexpected member "},
 		"the last member is gone":    {func(es []entry) []entry { return slices.Delete(es, len(es)-2, len(es)-1) }, false, " is missing"},
 		"no manifest":                {func(es []entry) []entry { return es[:len(es)-1] }, false, "its end is missing"},
-		"members after the manifest": {func(es []entry) []entry { return append(es, entry{"files/x", ""}) }, false, "something follows its end"},
-		"a member twice":             {func(es []entry) []entry { return slices.Insert(es, 2, es[2]) }, false, "does not belong into it"},
-		"other numbers of rows":      {replace("manifest.json", `"counters":1`, `"counters":2`), false, "it does not have as many rows as were written"},
+		"members after the manifest": {func(es []entry) []entry { return append(es, entry{"files/x", ""}) }, false, "there is data after its end"},
+		"a member twice":             {func(es []entry) []entry { return slices.Insert(es, 2, es[2]) }, false, "unexpected member "},
+		"other numbers of rows":      {replace("manifest.json", `"counters":1`, `"counters":2`), false, "the number of rows differs from the manifest"},
 		"an empty archive":           {func([]entry) []entry { return nil }, false, "its end is missing"},
-		"nothing but a manifest":     {func([]entry) []entry { return []entry{{"manifest.json", `{"rows":{},"members":[]}`}} }, false, `it begins with "manifest.json"`},
-		"another archive":            {func([]entry) []entry { return []entry{{"etc/passwd", "root"}} }, false, `this is no backup that piped backup wrote: it begins with "etc/passwd"`},
+		"nothing but a manifest":     {func([]entry) []entry { return []entry{{"manifest.json", `{"rows":{},"members":[]}`}} }, false, `it starts with "manifest.json"`},
+		"another archive":            {func([]entry) []entry { return []entry{{"etc/passwd", "root"}} }, false, `the file is not a backup made by piped: it starts with "etc/passwd"`},
 		"another format":             {replace("header.json", `"format":1`, `"format":2`), true, "of format 2, written by piped v1.2.3, and this version reads format 1: use that version"},
 		"a newer schema":             {replace("header.json", `"schema":`, `"schema":9`), true, "was written by piped v1.2.3: use that version or a later one: schema 9"},
 		"other tables":               {replace("header.json", `"role"`, `"rule"`), true, "its tables are not those of schema"},
-		"a path out of it":           {add("../../etc/passwd"), true, `"../../etc/passwd" does not belong into it`},
-		"a file out of it":           {add("files/../store.key"), true, `"files/../store.key" does not belong into it`},
-		"the folder itself":          {add("files/.."), true, `"files/.." does not belong into it`},
-		"an absolute path":           {add("/etc/passwd"), true, `"/etc/passwd" does not belong into it`},
-		"an unknown table":           {add("tables/users/0001.jsonl"), true, `"tables/users/0001.jsonl" does not belong into it`},
-		"a path out of a table":      {add("tables/counters/../../x"), true, `"tables/counters/../../x" does not belong into it`},
-		"rows that are missing":      {add("tables/counters/0002.jsonl"), true, `"tables/counters/0002.jsonl" does not belong into it`},
+		"a path out of it":           {add("../../etc/passwd"), true, `unexpected member "../../etc/passwd"`},
+		"a file out of it":           {add("files/../store.key"), true, `unexpected member "files/../store.key"`},
+		"the folder itself":          {add("files/.."), true, `unexpected member "files/.."`},
+		"an absolute path":           {add("/etc/passwd"), true, `unexpected member "/etc/passwd"`},
+		"an unknown table":           {add("tables/users/0001.jsonl"), true, `unexpected member "tables/users/0001.jsonl"`},
+		"a path out of a table":      {add("tables/counters/../../x"), true, `unexpected member "tables/counters/../../x"`},
+		"rows that are missing":      {add("tables/counters/0002.jsonl"), true, `unexpected member "tables/counters/0002.jsonl"`},
 		"a large file": {func(es []entry) []entry {
 			return slices.Insert(es, 1, entry{"files/large", strings.Repeat("x", 1<<20)})
-		}, true, "the file large is larger than any"},
+		}, true, "the file large exceeds the size limit"},
 		"a column too few":    {replace("tables/counters/", `["outbox",`, `[`), true, "a row of counters: 1 values for 2 columns"},
 		"a text for a number": {replace("tables/agent/", `[1,`, `["1",`), true, "a row of agent: column id: string is no BIGINT"},
 		"a number for a text": {replace("tables/counters/", `["outbox"`, `[7`), true, "a row of counters: column name: json.Number is no TEXT"},
@@ -198,8 +198,8 @@ func TestDamagedBackups(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"empty":                  {nil, "this is no backup that piped backup wrote: EOF"},
-		"a text":                 {[]byte("once upon a time there was a file"), "this is no backup that piped backup wrote: gzip: invalid header"},
+		"empty":                  {nil, "the file is not a backup made by piped: EOF"},
+		"a text":                 {[]byte("once upon a time there was a file"), "the file is not a backup made by piped: gzip: invalid header"},
 		"cut in the middle":      {archive[:len(archive)/2], "unexpected EOF"},
 		"cut before the sum":     {archive[:len(archive)-8], "unexpected EOF"},
 		"cut by a byte":          {archive[:len(archive)-1], "unexpected EOF"},
@@ -217,7 +217,7 @@ func flipped(data []byte, at int) []byte {
 	return data
 }
 
-// refuses reads an archive, which must be refused with a text, or not if that is "".
+// refuses reads an archive, which must fail with a text, or succeed if want is "".
 func refuses(t *testing.T, archive []byte, want string) {
 	t.Helper()
 	_, err := backup.Read(t.Context(), bytes.NewReader(archive), nothing)
@@ -231,8 +231,8 @@ func refuses(t *testing.T, archive []byte, want string) {
 	}
 }
 
-// TestDamageFoundWhileRestoring: what was checked may still become unreadable. Nothing of
-// it is stored.
+// TestDamageFoundWhileRestoring: a verified file can become unreadable later. Then nothing is
+// stored.
 func TestDamageFoundWhileRestoring(t *testing.T) {
 	s := storetest.New(t, nil)
 	storetest.Fill(t, s)
@@ -242,7 +242,7 @@ func TestDamageFoundWhileRestoring(t *testing.T) {
 		_, err := backup.Read(t.Context(), bytes.NewReader(archive[:len(archive)-4]), put)
 		return err
 	})
-	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "damaged or not whole") {
+	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "damaged or incomplete") {
 		t.Errorf("got %v", err)
 	}
 	for name, rows := range storetest.Rows(t, dsn) {
@@ -253,8 +253,7 @@ func TestDamageFoundWhileRestoring(t *testing.T) {
 	restored(t, archive, dsn)
 }
 
-// TestReadEnds: reading ends when it is told to, and a row that cannot be stored is not
-// the backup's fault.
+// TestReadEnds: a cancelled read ends, and an error of put does not count as damage.
 func TestReadEnds(t *testing.T) {
 	s := storetest.New(t, nil)
 	storetest.Fill(t, s)
@@ -262,7 +261,7 @@ func TestReadEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := backup.Read(ctx, bytes.NewReader(archive), nothing); !errors.Is(err, context.Canceled) {
-		t.Errorf("told to end: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 	full := deploy.Errorf(deploy.Unavailable, "the disk is full")
 	_, err := backup.Read(t.Context(), bytes.NewReader(archive), func(store.Table, []any) error { return full })

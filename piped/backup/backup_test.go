@@ -39,7 +39,7 @@ func written(t testing.TB, s *store.Store) []byte {
 	return b.Bytes()
 }
 
-// restored reads a backup into a database.
+// restored restores a backup into a database.
 func restored(t testing.TB, archive []byte, dsn string) backup.Contents {
 	t.Helper()
 	c, err := backup.Read(t.Context(), bytes.NewReader(archive), nothing)
@@ -58,8 +58,8 @@ func restored(t testing.TB, archive []byte, dsn string) backup.Contents {
 
 func nothing(store.Table, []any) error { return nil }
 
-// TestRoundTrip: each row of each table comes back as it was, from any engine into any,
-// and the store goes on where it was.
+// TestRoundTrip: every row of every table is restored unchanged, between all engines, and the
+// store is usable.
 func TestRoundTrip(t *testing.T) {
 	for fromName, from := range engines {
 		for intoName, into := range engines {
@@ -96,7 +96,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// goesOn uses a store that storetest.Fill filled before it was copied.
+// goesOn uses a restored store that storetest.Fill had filled.
 func goesOn(t *testing.T, s *store.Store) {
 	ctx := t.Context()
 	before, err := s.Events(ctx, 0, 0)
@@ -119,8 +119,7 @@ func goesOn(t *testing.T, s *store.Store) {
 	}
 }
 
-// TestLargeTables: rows that do not fit into one member, and one that is larger than a
-// member by itself.
+// TestLargeTables: tables larger than a member, and a row larger than a member.
 func TestLargeTables(t *testing.T) {
 	source, target := storetest.Ready(t), storetest.SQLite(t)
 	s := storetest.Open(t, source, nil)
@@ -146,14 +145,14 @@ func TestLargeTables(t *testing.T) {
 	}
 	restored(t, archive, target)
 	want, got := storetest.Rows(t, source), storetest.Rows(t, target)
-	delete(want, "store_identity") // a restored store gets an ID of its own
+	delete(want, "store_identity") // a restored store gets a new ID
 	delete(got, "store_identity")
 	if !cmp.Equal(want, got) {
 		t.Error("other rows came back")
 	}
 }
 
-// TestOlderSchema: what an older version of piped backed up is migrated.
+// TestOlderSchema: a backup of an older version is migrated.
 func TestOlderSchema(t *testing.T) {
 	const schema = 11
 	archive := pack(t, sealed(t, []entry{
@@ -173,7 +172,7 @@ func TestOlderSchema(t *testing.T) {
 				t.Errorf("application: %+v, %v", a, err)
 			}
 			keys, err := s.APIKeys(t.Context())
-			if err != nil || len(keys) != 2 || keys[1].Name != "ci k2" || string(keys[1].Hash) != "hash" { // a later migration told them apart
+			if err != nil || len(keys) != 2 || keys[1].Name != "ci k2" || string(keys[1].Hash) != "hash" { // a later migration made names unique
 				t.Errorf("keys: %+v, %v", keys, err)
 			}
 			if err := s.Announce(t.Context(), deploy.Event{Key: "next", Type: deploy.EventPipedStarted, Payload: []byte(`{}`), At: at}); err != nil {
@@ -186,8 +185,8 @@ func TestOlderSchema(t *testing.T) {
 	}
 }
 
-// TestWhileWritersWrite: a backup is of one moment. What the store writes in one
-// transaction is in it whole or not at all.
+// TestWhileWritersWrite: a backup is a consistent snapshot: transactions are contained
+// completely or not at all.
 func TestWhileWritersWrite(t *testing.T) {
 	for name, engine := range engines {
 		t.Run(name, func(t *testing.T) {
@@ -219,8 +218,8 @@ func TestWhileWritersWrite(t *testing.T) {
 	}
 }
 
-// write makes deployments, and moves them to their end, until ctx ends. It tells whoever
-// listens of each, even if there will be no more.
+// write creates and completes deployments until ctx ends and signals each one on wrote. After
+// an error it keeps signalling, so that no receiver blocks.
 func write(ctx context.Context, t *testing.T, s *store.Store, writer int, wrote chan<- struct{}) {
 	a := deploy.Application{ID: fmt.Sprint("app-", writer), Name: "a", Git: deploy.GitPath{RepoID: "repo"}, Labels: map[string]string{"a": "b"}}
 	_, err := s.PutApplication(ctx, a)
@@ -240,7 +239,7 @@ func write(ctx context.Context, t *testing.T, s *store.Store, writer int, wrote 
 	if ctx.Err() == nil {
 		t.Error(err)
 	}
-	for ctx.Err() == nil { // nobody shall wait for more
+	for ctx.Err() == nil { // unblock receivers
 		select {
 		case wrote <- struct{}{}:
 		case <-ctx.Done():
@@ -248,16 +247,16 @@ func write(ctx context.Context, t *testing.T, s *store.Store, writer int, wrote 
 	}
 }
 
-// consistent checks what each transaction of the store keeps true.
+// consistent checks the invariants of the store's transactions.
 func consistent(t *testing.T, dsn string) {
 	t.Helper()
 	for what, query := range map[string]string{
-		"deployments of which the log tells another end": `SELECT COUNT(*) FROM deployments d WHERE d.status = 'CANCELLED'
+		"deployments whose log has another end": `SELECT COUNT(*) FROM deployments d WHERE d.status = 'CANCELLED'
 			AND NOT EXISTS (SELECT 1 FROM transitions t WHERE t.deployment_id = d.id AND t.to_status = 'CANCELLED')`,
 		"ends in the log that deployments do not have": `SELECT COUNT(*) FROM transitions t JOIN deployments d ON d.id = t.deployment_id
 			WHERE t.stage_id = '' AND t.to_status = 'CANCELLED' AND d.status <> 'CANCELLED'`,
 		"deployments without their label":             `SELECT COUNT(*) FROM deployments d WHERE NOT EXISTS (SELECT 1 FROM deployment_labels l WHERE l.deployment_id = d.id)`,
-		"deployments of which nobody was told":        `SELECT COUNT(*) FROM deployments d WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.deployment_id = d.id)`,
+		"deployments without an event":                `SELECT COUNT(*) FROM deployments d WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.deployment_id = d.id)`,
 		"events of deployments that there are not":    `SELECT COUNT(*) FROM outbox o WHERE o.deployment_id <> '' AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.id = o.deployment_id)`,
 		"numbers of events that were given before":    `SELECT COUNT(*) FROM counters WHERE value <> (SELECT MAX(seq) FROM outbox)`,
 		"ends of applications that are not evaluated": `SELECT COUNT(*) FROM deployments d JOIN applications a ON a.id = d.application_id WHERE a.last_triggered = ''`,

@@ -8,10 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// format is the version of what doc.go describes.
+// format is the version of the format that doc.go describes.
 const format = 1
 
-// The members' names.
+// Names of members.
 const (
 	headerName   = "header.json"
 	manifestName = "manifest.json"
@@ -19,7 +19,7 @@ const (
 	tablesDir    = "tables/"
 )
 
-// Header says what a backup is.
+// Header is the first member of a backup.
 type Header struct {
 	Format  int       `json:"format"`
 	Schema  int64     `json:"schema"`
@@ -33,9 +33,9 @@ type table struct {
 	Columns []string `json:"columns"`
 }
 
-// manifest tells what the members before it are. Two of the same members are equal.
+// manifest describes the preceding members. Equal members have equal manifests.
 type manifest struct {
-	Rows    map[string]int64 `json:"rows"` // by table; those without any are there, too
+	Rows    map[string]int64 `json:"rows"` // by table, including empty ones
 	Members []member         `json:"members"`
 }
 
@@ -44,14 +44,14 @@ type member struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Contents are what a backup holds.
+// Contents summarizes a backup.
 type Contents struct {
 	Header
-	Files map[string][]byte // of the data directory, by name
-	Rows  map[string]int64  // how many, by table
+	Files map[string][]byte // files of the data directory, by name
+	Rows  map[string]int64  // number of rows, by table
 }
 
-// Total returns how many rows there are.
+// Total returns the number of rows of all tables.
 func (c Contents) Total() (n int64) {
 	for _, rows := range c.Rows {
 		n += rows
@@ -59,12 +59,12 @@ func (c Contents) Total() (n int64) {
 	return n
 }
 
-// chunkName returns the name of a member with rows of a table; the first is 1.
+// chunkName returns the name of a member with rows of a table; chunks count from 1.
 func chunkName(table string, chunk int) string {
 	return fmt.Sprintf("%s%s/%04d.jsonl", tablesDir, table, chunk)
 }
 
-// described returns tables as a header lists them.
+// described converts tables for a header.
 func described(tables []store.Table) (out []table) {
 	for _, t := range tables {
 		d := table{Name: t.Name}

@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// FuzzMember: only members that belong into a backup are read, and whatever stands in one,
-// a row that is passed on has the values that its table's columns ask for.
+// FuzzMember: only expected members are read, and every row that is passed on has values of
+// its columns' types.
 func FuzzMember(f *testing.F) {
 	tables, err := store.Tables(f.Context(), 1)
 	if err != nil {

@@ -19,24 +19,23 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// maxFile bounds the files of a data directory: they are keys.
+// maxFile limits the files of a data directory, which are keys.
 const maxFile = 64 << 10
 
-// Read reads a backup to its end and returns what it holds; put gets each row, in an
-// order in which they can be stored. What it got counts only if Read succeeds: whether
-// rows are missing is known at the end. Invalid, saying what to do, when the input is no
-// backup, not whole, not as it was written, or of a version of the format or of the
-// schema that this program does not know.
+// Read reads and verifies a backup and returns its contents; put gets each row, in an order
+// in which they can be stored. The rows are valid only if Read succeeds, since the manifest
+// is at the end. The error is of kind Invalid, with what to do, if the input is no backup,
+// is incomplete or modified, or has an unknown format or schema version.
 func Read(ctx context.Context, in io.Reader, put store.Put) (Contents, error) {
 	zipped, err := gzip.NewReader(in)
 	if err != nil {
-		return Contents{}, deploy.Errorf(deploy.Invalid, "this is no backup that piped backup wrote: %w", err)
+		return Contents{}, deploy.Errorf(deploy.Invalid, "the file is not a backup made by piped: %w", err)
 	}
 	r := &reader{tar: tar.NewReader(zipped), put: put, chunks: map[string]int{}, seen: manifest{Rows: map[string]int64{}}}
 	r.contents = Contents{Files: map[string][]byte{}, Rows: r.seen.Rows}
 	err = r.readAll(ctx)
 	if err == nil {
-		_, err = io.Copy(io.Discard, zipped) // up to its checksum
+		_, err = io.Copy(io.Discard, zipped) // verifies the gzip checksum
 	}
 	var refused *deploy.Error
 	switch {
@@ -50,9 +49,9 @@ func Read(ctx context.Context, in io.Reader, put store.Put) (Contents, error) {
 	return Contents{}, damaged("%w", err)
 }
 
-// damaged says that a backup is of no use, and why.
+// damaged returns the error of an unusable backup.
 func damaged(format string, args ...any) error {
-	return deploy.Errorf(deploy.Invalid, "the backup is damaged or not whole: %w: copy it again from where it was kept, or use another one", fmt.Errorf(format, args...))
+	return deploy.Errorf(deploy.Invalid, "the backup is damaged or incomplete: %w: copy it again from its origin, or use another one", fmt.Errorf(format, args...))
 }
 
 type reader struct {
@@ -60,8 +59,8 @@ type reader struct {
 	put      store.Put
 	contents Contents
 	tables   []store.Table
-	chunks   map[string]int // how many were read, by table
-	seen     manifest       // of what was read so far
+	chunks   map[string]int // number of chunks read, by table
+	seen     manifest       // of the members read so far
 }
 
 // readAll reads all members.
@@ -89,7 +88,7 @@ func (r *reader) readAll(ctx context.Context) error {
 	}
 }
 
-// note remembers a member of which everything was read.
+// note reads the rest of a member and records it.
 func (r *reader) note(name string, sum hash.Hash) error {
 	if _, err := io.Copy(sum, r.tar); err != nil {
 		return err
@@ -98,8 +97,8 @@ func (r *reader) note(name string, sum hash.Hash) error {
 	return nil
 }
 
-// readMember reads one member. Nothing is ever written where a name says, and only names
-// that Write gives are known.
+// readMember reads one member. It accepts only names that Write uses and never writes to a
+// path from the archive.
 func (r *reader) readMember(ctx context.Context, h *tar.Header, in io.Reader) error {
 	switch {
 	case h.Typeflag != tar.TypeReg:
@@ -107,7 +106,7 @@ func (r *reader) readMember(ctx context.Context, h *tar.Header, in io.Reader) er
 		if h.Name == headerName {
 			return r.readHeader(ctx, in)
 		}
-		return deploy.Errorf(deploy.Invalid, "this is no backup that piped backup wrote: it begins with %q", h.Name)
+		return deploy.Errorf(deploy.Invalid, "the file is not a backup made by piped: it starts with %q", h.Name)
 	case strings.HasPrefix(h.Name, filesDir):
 		if name := strings.TrimPrefix(h.Name, filesDir); name != "" && name != "." && name != ".." && !strings.ContainsAny(name, `/\`) {
 			return r.readFile(name, in)
@@ -120,10 +119,10 @@ func (r *reader) readMember(ctx context.Context, h *tar.Header, in io.Reader) er
 			}
 		}
 	}
-	return damaged("%q does not belong into it", h.Name)
+	return damaged("unexpected member %q", h.Name)
 }
 
-// readHeader refuses what this program cannot restore.
+// readHeader reads the header and rejects unknown versions.
 func (r *reader) readHeader(ctx context.Context, in io.Reader) error {
 	h := &r.contents.Header
 	if err := json.NewDecoder(in).Decode(h); err != nil {
@@ -155,7 +154,7 @@ func (r *reader) readFile(name string, in io.Reader) error {
 		return err
 	}
 	if len(data) > maxFile {
-		return damaged("the file %s is larger than any that belongs into it", name)
+		return damaged("the file %s exceeds the size limit", name)
 	}
 	r.contents.Files[name] = data
 	return nil
@@ -183,7 +182,7 @@ func (r *reader) readRows(t store.Table, in io.Reader) error {
 	}
 }
 
-// readManifest compares what was read with what was written.
+// readManifest compares the members and rows with the manifest.
 func (r *reader) readManifest() error {
 	var written manifest
 	if err := json.NewDecoder(r.tar).Decode(&written); err != nil {
@@ -191,20 +190,20 @@ func (r *reader) readManifest() error {
 	}
 	for i, m := range r.seen.Members {
 		if i >= len(written.Members) || written.Members[i].Name != m.Name {
-			return damaged("%s does not belong there", m.Name)
+			return damaged("unexpected member %s", m.Name)
 		}
 		if written.Members[i].SHA256 != m.SHA256 {
-			return damaged("%s is not as it was written", m.Name)
+			return damaged("%s was modified", m.Name)
 		}
 	}
 	if n := len(r.seen.Members); n < len(written.Members) {
 		return damaged("%s is missing", written.Members[n].Name)
 	}
 	if !maps.Equal(written.Rows, r.seen.Rows) {
-		return damaged("it does not have as many rows as were written")
+		return damaged("the number of rows differs from the manifest")
 	}
 	if _, err := r.tar.Next(); !errors.Is(err, io.EOF) {
-		return damaged("something follows its end")
+		return damaged("there is data after its end")
 	}
 	return nil
 }

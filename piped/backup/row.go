@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// decode makes the values of a row, as JSON has them, what they were.
+// decode converts the JSON values of a row to the types of its columns, in place.
 func decode(t store.Table, row []any) (err error) {
 	if len(row) != len(t.Columns) {
 		return fmt.Errorf("%d values for %d columns", len(row), len(t.Columns))

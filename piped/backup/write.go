@@ -19,22 +19,22 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Source is what a backup is made of.
+// Source provides the contents of a backup.
 type Source struct {
 	Store   *store.Store
-	Files   map[string][]byte // of the data directory, by name
+	Files   map[string][]byte // files of the data directory, by name
 	Version string            // of piped
 	At      time.Time
 }
 
-// chunkSize is how much a member with rows holds, and a last row: a tar archive tells how
-// long a member is before the member.
+// chunkSize is the size after which a member with rows is ended. Members are buffered, since
+// a tar header contains the size of its member.
 const chunkSize = 4 << 20
 
-// Write writes a backup to w. What was written is none when it returns an error.
+// Write writes a backup to w. After an error the output is unusable.
 func Write(ctx context.Context, w io.Writer, src Source) (c Contents, err error) {
 	err = src.Store.Snapshot(ctx, func(snapshot store.Snapshot) error {
-		zipped, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // while it is read, the database keeps all that is replaced
+		zipped, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // fast: the open snapshot makes the database retain old rows
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (w *writer) writeAll(ctx context.Context, c Contents, snapshot store.Snapsh
 	return w.addJSON(manifestName, w.manifest)
 }
 
-// addTable writes the rows of a table, in as many members as it takes.
+// addTable writes the rows of a table, in one or more members.
 func (w *writer) addTable(ctx context.Context, name string, rows iter.Seq2[[]any, error]) error {
 	var buffer bytes.Buffer
 	lines := json.NewEncoder(&buffer)

@@ -1,6 +1,5 @@
-// Package certificate holds what a server of the agent is by TLS: the certificate
-// it shows and the authorities whose certificates it asks clients for. It reads
-// them from files and replaces them while the server runs. It opens no connection
+// Package certificate loads the TLS certificate of a server and the authorities of its
+// clients from files, and replaces them while the server runs. It opens no connection
 // and does not watch the files.
 package certificate
 
@@ -15,20 +14,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Files are the PEM files of a server's section of the configuration.
+// Files are the PEM files in a server's section of the configuration.
 type Files struct {
-	Section  string // "api" or "web", which errors name
+	Section  string // "api" or "web", for errors
 	Cert     string
 	Key      string
 	ClientCA string // "": clients need no certificate
 }
 
-// Identity is a certificate and what is asked of clients. It never changes; nil is
-// that of a server without TLS.
+// Identity is an immutable certificate with the requirements for clients; nil is a
+// server without TLS.
 type Identity struct{ config *tls.Config }
 
-// Load reads the files. It returns nil when none is named. The error, of kind
-// deploy.Invalid, names the files and the fields of the configuration.
+// Load reads the files. It returns nil when none is configured. The error, of kind
+// deploy.Invalid, names the files and configuration fields.
 func (f Files) Load() (*Identity, error) {
 	switch {
 	case f.Cert == "" && f.Key == "" && f.ClientCA == "":
@@ -42,7 +41,7 @@ func (f Files) Load() (*Identity, error) {
 	if err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "load the certificate (%[1]s.tlsCertFile %[2]s, %[1]s.tlsKeyFile %[3]s): %[4]w", f.Section, f.Cert, f.Key, err)
 	}
-	// A session is never resumed: its client would not be verified again.
+	// No session resumption: it would skip the verification of the client.
 	config := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true}
 	if f.ClientCA == "" {
 		return &Identity{config}, nil
@@ -58,7 +57,7 @@ func (f Files) Load() (*Identity, error) {
 	return &Identity{config}, nil
 }
 
-// Same reports whether two identities show the same certificate and ask for the same.
+// Same reports whether two identities have the same certificate and requirements.
 func (i *Identity) Same(other *Identity) bool {
 	if i == nil || other == nil {
 		return i == other
@@ -67,15 +66,14 @@ func (i *Identity) Same(other *Identity) bool {
 		i.config.ClientCAs.Equal(other.config.ClientCAs)
 }
 
-// Holder holds the identity of a running server. It is safe for concurrent use.
+// Holder contains the identity of a running server. It is safe for concurrent use.
 type Holder struct{ current atomic.Pointer[Identity] }
 
-// Set replaces the identity for the connections that come from now on; those that
-// are open stay.
+// Set replaces the identity for new connections; open ones are not affected.
 func (h *Holder) Set(i *Identity) { h.current.Store(i) }
 
-// Config returns the configuration of a server that shows what h holds at the
-// time of each connection. An identity has to be set before the first one.
+// Config returns the configuration of a server that uses the current identity for each
+// connection. Set must be called before the first one.
 func (h *Holder) Config() *tls.Config {
 	return &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return h.current.Load().config, nil },

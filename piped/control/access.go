@@ -10,17 +10,17 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// anyone marks methods that need no key.
+// anyone marks methods that require no API key.
 const anyone deploy.Role = "ANYONE"
 
-// access is what a method asks of who calls it.
+// access describes who may call a method.
 type access struct {
 	role   deploy.Role
-	writes bool // it changes something, which is recorded
+	writes bool // the method changes something; calls are audited
 }
 
-// methodAccess is the one table of who may call what, by full method name. A
-// method that is not in it may be called by nobody.
+// methodAccess returns the access of each method by full name. Calls of methods that are
+// not listed are denied.
 func methodAccess() map[string]access {
 	reflection := map[string]deploy.Role{"ServerReflectionInfo": deploy.ReadOnly}
 	table := map[string]access{}
@@ -44,8 +44,7 @@ func onlyReads(method string) bool {
 	return method == apiservice.APIService_GetPlanPreviewResults_FullMethodName || method == controlv1.ControlService_ListAPIKeys_FullMethodName
 }
 
-// apiServiceAccess holds PipeCD's roles. GetPlanPreviewResults needs READ_WRITE
-// there, too.
+// apiServiceAccess returns PipeCD's roles, including READ_WRITE for GetPlanPreviewResults.
 func apiServiceAccess() map[string]deploy.Role {
 	return map[string]deploy.Role{
 		"GetApplication":   deploy.ReadOnly,
@@ -75,8 +74,8 @@ func apiServiceAccess() map[string]deploy.Role {
 	}
 }
 
-// controlServiceAccess holds the roles that control.proto promises. Listing API
-// keys tells who may do what, hence READ_WRITE.
+// controlServiceAccess returns the roles documented in control.proto. Listing API keys
+// reveals their roles, hence it needs READ_WRITE.
 func controlServiceAccess() map[string]deploy.Role {
 	return map[string]deploy.Role{
 		"ListCandidates":     deploy.ReadOnly,

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// The table holds exactly the methods that are registered: a new one is denied
-// to everybody until somebody decides who may call it.
+// TestAccessTableIsComplete: the table contains exactly the registered methods; calls of
+// others are denied.
 func TestAccessTableIsComplete(t *testing.T) {
 	s, err := New(Config{Address: "127.0.0.1:0"})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestAccessTableIsComplete(t *testing.T) {
 	}
 }
 
-// What changes something is recorded, and only that.
+// TestWhatIsRecorded: methods that change something are audited, and only those.
 func TestWhatIsRecorded(t *testing.T) {
 	var unrecorded []string
 	for method, access := range methodAccess() {
@@ -54,15 +54,15 @@ func TestPermit(t *testing.T) {
 		known      bool
 		want       string
 	}{
-		"read with READ_ONLY":                {deploy.ReadOnly, deploy.ReadOnly, true, ""},
-		"read with READ_WRITE":               {deploy.ReadWrite, deploy.ReadOnly, true, ""},
-		"write with READ_WRITE":              {deploy.ReadWrite, deploy.ReadWrite, true, ""},
-		"write with READ_ONLY":               {deploy.ReadOnly, deploy.ReadWrite, true, "Permission denied"},
-		"a method nobody decided about":      {deploy.ReadWrite, none, false, "Permission denied"},
-		"a method with a role of no meaning": {deploy.ReadWrite, "OTHER", true, "Permission denied"},
-		"a key without role":                 {none, deploy.ReadOnly, true, "Invalid role"},
-		"a key without role, nobody decided": {none, none, false, "Invalid role"},
-		"a key that claims to be anyone":     {anyone, deploy.ReadOnly, true, "Invalid role"},
+		"read with READ_ONLY":                 {deploy.ReadOnly, deploy.ReadOnly, true, ""},
+		"read with READ_WRITE":                {deploy.ReadWrite, deploy.ReadOnly, true, ""},
+		"write with READ_WRITE":               {deploy.ReadWrite, deploy.ReadWrite, true, ""},
+		"write with READ_ONLY":                {deploy.ReadOnly, deploy.ReadWrite, true, "Permission denied"},
+		"an unlisted method":                  {deploy.ReadWrite, none, false, "Permission denied"},
+		"a method with a role of no meaning":  {deploy.ReadWrite, "OTHER", true, "Permission denied"},
+		"a key without role":                  {none, deploy.ReadOnly, true, "Invalid role"},
+		"a key without role, unlisted method": {none, none, false, "Invalid role"},
+		"a key that claims to be anyone":      {anyone, deploy.ReadOnly, true, "Invalid role"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,16 +7,16 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// adoptions is where it stands what awaits a decision.
+// adoptions reads pending adoptions from the store.
 type adoptions interface {
-	// Adoptions returns those that await a decision, the oldest first. CheckDecision
-	// returns why a decision on one of that token is not awaited: Illegal.
+	// Adoptions returns the adoptions that await a decision, the oldest first.
+	// CheckDecision returns an error of kind Illegal if none with this token does.
 	Adoptions(ctx context.Context) ([]deploy.Adoption, error)
 	CheckDecision(ctx context.Context, appID, token string) error
 }
 
-// ListAdoptions lists the applications whose live objects await a decision on taking
-// them over.
+// ListAdoptions lists the applications whose live objects await a decision on taking them
+// over.
 func (s *controlService) ListAdoptions(ctx context.Context, req *controlv1.ListAdoptionsRequest) (*controlv1.ListAdoptionsResponse, error) {
 	awaited, err := s.store.Adoptions(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *controlService) ListAdoptions(ctx context.Context, req *controlv1.ListA
 		}
 		resp.Adoptions = append(resp.Adoptions, adoption(app, a))
 	}
-	return resp, holdsAll(resp.Adoptions, "adoptions", "name an application; each that waits carries a notice")
+	return resp, holdsAll(resp.Adoptions, "adoptions", "name an application; an application that waits has a notice")
 }
 
 func adoption(app deploy.Application, a deploy.Adoption) *controlv1.Adoption {
@@ -48,9 +48,8 @@ func adoption(app deploy.Application, a deploy.Adoption) *controlv1.Adoption {
 	return m
 }
 
-// DecideAdoption asks for the decision to be carried out. Whether the live objects are
-// still those that it was made on is looked for by who carries it out, and said on the
-// command.
+// DecideAdoption stores a command with the decision. Whether the live objects have changed
+// since is checked on execution and reported on the command.
 func (s *controlService) DecideAdoption(ctx context.Context, req *controlv1.DecideAdoptionRequest) (*controlv1.DecideAdoptionResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	switch {
@@ -62,6 +61,6 @@ func (s *controlService) DecideAdoption(ctx context.Context, req *controlv1.Deci
 	if err := s.store.CheckDecision(ctx, app.ID, req.Token); err != nil {
 		return nil, err
 	}
-	id, err := s.ask(ctx, deploy.Command{Type: deploy.CommandDecideAdoption, ApplicationID: app.ID, Accept: req.Accept, Token: req.Token})
+	id, err := s.submit(ctx, deploy.Command{Type: deploy.CommandDecideAdoption, ApplicationID: app.ID, Accept: req.Accept, Token: req.Token})
 	return &controlv1.DecideAdoptionResponse{CommandId: id}, err
 }

@@ -64,7 +64,7 @@ func TestSyncOfDisabledApplicationIsLeftToTheTrigger(t *testing.T) {
 	}
 }
 
-func TestGetDeploymentTellsEveryMove(t *testing.T) {
+func TestGetDeploymentHasEveryTransition(t *testing.T) {
 	ctx, client, agent := api(t)
 	agent.Deployment("d1", agent.Application("web", map[string]string{"env": "prod"}), "")
 	agent.Move("d1", deploy.Failure, "web-1: ImagePullBackOff")
@@ -132,7 +132,8 @@ func TestListStageLogs(t *testing.T) {
 	}
 }
 
-// A log larger than a client reads keeps its end, and says what is missing.
+// TestLargeLogsAreCutFromTheOldest: a log that is too large for a client keeps its newest
+// blocks and mentions the omitted ones.
 func TestLargeLogsAreCutFromTheOldest(t *testing.T) {
 	ctx, client, agent := api(t)
 	agent.Deployment("d1", agent.Application("web", nil), "")
@@ -233,7 +234,7 @@ func TestRefusals(t *testing.T) {
 			_, err := client.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Statuses: []string{"SUCCESS"}})
 			return err
 		}, codes.InvalidArgument, "SUCCESS is invalid deployment status"},
-		"a cursor of nobody's": {func(ctx context.Context) error {
+		"an invalid cursor": {func(ctx context.Context) error {
 			_, err := client.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Cursor: "?"})
 			return err
 		}, codes.InvalidArgument, "the cursor is not one that a list returned: leave it empty to start from the first page"},
@@ -264,7 +265,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A deleted application can still be looked at by whoever knows its ID.
+// TestGetDeletedApplication: a deleted application can still be read by its ID.
 func TestGetDeletedApplication(t *testing.T) {
 	ctx, client, agent := api(t)
 	app := agent.Application("gone", nil)

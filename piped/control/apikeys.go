@@ -15,10 +15,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// maxKeyText bounds the name and the subject of a key, in characters.
+// maxKeyText limits the name and the subject of a key, in characters.
 const maxKeyText = 128
 
-// CreateAPIKey makes a key and returns its only copy. Its creator is recorded.
+// CreateAPIKey creates a key and returns its only copy. The creator is recorded.
 func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.CreateAPIKeyRequest) (*controlv1.CreateAPIKeyResponse, error) {
 	role, ok := modelv1.APIKey_Role_name[int32(req.Role)]
 	if !ok {
@@ -36,14 +36,14 @@ func (s *controlService) CreateAPIKey(ctx context.Context, req *controlv1.Create
 	if err := s.store.CreateAPIKey(ctx, record); err != nil {
 		return nil, err
 	}
-	if record, err = s.store.APIKey(ctx, record.ID); err != nil { // as the store dated it
+	if record, err = s.store.APIKey(ctx, record.ID); err != nil { // with the store's timestamp
 		return nil, err
 	}
 	return &controlv1.CreateAPIKeyResponse{Key: key, ApiKey: s.convert.apiKey(record)}, nil
 }
 
-// CheckAPIKeyText reports, as an error of kind Invalid, a name or a subject that no
-// key may have: they are shown to people and written to logs.
+// CheckAPIKeyText returns an error of kind Invalid for a name or subject that cannot be
+// displayed and logged safely.
 func CheckAPIKeyText(name, subject string) error {
 	return first(checkKeyText("name", name), checkKeyText("subject", subject))
 }
@@ -60,7 +60,7 @@ func checkKeyText(what, value string) error {
 	return nil
 }
 
-// ListAPIKeys lists keys by name, without what would let one use them.
+// ListAPIKeys lists keys by name, without their secrets.
 func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPIKeysRequest) (*controlv1.ListAPIKeysResponse, error) {
 	keys, err := s.store.APIKeys(ctx)
 	if err != nil {
@@ -76,10 +76,10 @@ func (s *controlService) ListAPIKeys(ctx context.Context, req *controlv1.ListAPI
 	return resp, nil
 }
 
-// DisableAPIKey disables a key for good. Calls with it fail, and those that stream
-// end, when this returns.
+// DisableAPIKey disables a key permanently. When it returns, calls with the key fail and
+// its streams have ended.
 func (s *controlService) DisableAPIKey(ctx context.Context, req *controlv1.DisableAPIKeyRequest) (*controlv1.DisableAPIKeyResponse, error) {
-	if _, whole := keyID(req.Id); whole { // which is not repeated
+	if _, whole := keyID(req.Id); whole { // a whole key, which the error must not repeat
 		return nil, deploy.Errorf(deploy.Invalid, "id holds more than the ID of an API key: give the part before the dot, never the key itself")
 	}
 	return &controlv1.DisableAPIKeyResponse{}, s.store.DisableAPIKey(ctx, req.Id)

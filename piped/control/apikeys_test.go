@@ -51,7 +51,7 @@ func TestAPIKeysAreMadeListedAndDisabled(t *testing.T) {
 		var names []string
 		for _, k := range list.ApiKeys {
 			if k.KeyHash != "redacted" {
-				t.Errorf("key %s tells the hash %q", k.Name, k.KeyHash)
+				t.Errorf("key %s reveals the hash %q", k.Name, k.KeyHash)
 			}
 			names = append(names, k.Name)
 		}

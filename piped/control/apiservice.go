@@ -9,7 +9,7 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// apiService serves APIService. Methods it does not have answer Unimplemented.
+// apiService implements APIService. Methods that it lacks return Unimplemented.
 type apiService struct {
 	apiservice.UnimplementedAPIServiceServer
 
@@ -19,12 +19,12 @@ type apiService struct {
 	now     func() time.Time
 	newID   func() string
 
-	// Pages that many ask for at the same moment.
+	// Shared by concurrent identical requests.
 	applications reads[*apiservice.ListApplicationsResponse]
 	deployments  reads[*apiservice.ListDeploymentsResponse]
 }
 
-// maxPage bounds a page whatever limit the caller gives, 0 (none) included: the
+// maxPage limits the page size, whatever limit the caller sets, including 0 (none). The
 // cursor leads to the rest.
 const maxPage = 500
 
@@ -37,9 +37,9 @@ func page[T any, M proto.Message](asked int32, list func(limit int) ([]T, string
 	return pageOf(limit, list, convert)
 }
 
-// pageOf lists and converts rows. A page may be shorter than asked for, but is
-// never larger than a client reads: then it is listed again with a limit that
-// fits, so that its cursor is the right one.
+// pageOf lists and converts rows. A page can be shorter than requested, since it must not
+// exceed the size that a client reads: then it is listed again with a limit that fits,
+// so that its cursor is correct.
 func pageOf[T any, M proto.Message](limit int, list func(limit int) ([]T, string, error), convert func(T) M) ([]M, string, error) {
 	for {
 		rows, cursor, err := list(limit)
@@ -58,10 +58,10 @@ func pageOf[T any, M proto.Message](limit int, list func(limit int) ([]T, string
 	}
 }
 
-// perField is more than tag and length around a message take.
+// perField is an upper bound of the tag and length that precede a message.
 const perField = 16
 
-// fit returns how many of the messages a response can hold, at least one.
+// fit returns how many of the messages fit into a response, at least one.
 func fit[M proto.Message](list []M) int {
 	total := 0
 	for i, m := range list {
@@ -73,8 +73,8 @@ func fit[M proto.Message](list []M) int {
 	return len(list)
 }
 
-// holdsAll refuses a list that has no pages and is larger than a response can be;
-// instead says how to ask for less.
+// holdsAll returns an error if a list without pages exceeds the size of a response; instead
+// says how to request less.
 func holdsAll[M proto.Message](list []M, what, instead string) error {
 	if fit(list) == len(list) {
 		return nil

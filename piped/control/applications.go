@@ -18,7 +18,7 @@ func (s *apiService) ListApplications(ctx context.Context, req *apiservice.ListA
 		return nil, status.Error(codes.InvalidArgument, "Invalid application kind")
 	}
 	if req.PipedId != "" && req.PipedId != s.convert.pipedID {
-		return &apiservice.ListApplicationsResponse{}, nil // another agent's applications are not here
+		return &apiservice.ListApplicationsResponse{}, nil // this agent has no applications of others
 	}
 	return s.applications.answer(ctx, req, func(ctx context.Context) (*apiservice.ListApplicationsResponse, error) {
 		return s.listApplications(ctx, req)
@@ -42,7 +42,7 @@ func (s *apiService) listApplications(ctx context.Context, req *apiservice.ListA
 	return &apiservice.ListApplicationsResponse{Applications: apps, Cursor: cursor}, nil
 }
 
-// GetApplication returns an application, a deleted one included.
+// GetApplication returns an application, also a deleted one.
 func (s *apiService) GetApplication(ctx context.Context, req *apiservice.GetApplicationRequest) (*apiservice.GetApplicationResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *apiService) GetApplication(ctx context.Context, req *apiservice.GetAppl
 	return &apiservice.GetApplicationResponse{Application: m}, nil
 }
 
-// SyncApplication stores the command and returns. Whether the application can
-// be synced now is for the trigger to say, on the command.
+// SyncApplication stores a command and returns. Whether the application can be synced is
+// decided by the trigger and reported on the command.
 func (s *apiService) SyncApplication(ctx context.Context, req *apiservice.SyncApplicationRequest) (*apiservice.SyncApplicationResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	if err == nil && app.Deleted {
@@ -78,7 +78,7 @@ func (s *apiService) SyncApplication(ctx context.Context, req *apiservice.SyncAp
 	return &apiservice.SyncApplicationResponse{CommandId: command.ID}, nil
 }
 
-// GetCommand returns a command, from the moment its ID was returned.
+// GetCommand returns a command by the ID that a request returned.
 func (s *apiService) GetCommand(ctx context.Context, req *apiservice.GetCommandRequest) (*apiservice.GetCommandResponse, error) {
 	command, err := s.store.Command(ctx, req.CommandId)
 	if err != nil {
@@ -87,8 +87,7 @@ func (s *apiService) GetCommand(ctx context.Context, req *apiservice.GetCommandR
 	return &apiservice.GetCommandResponse{Command: s.convert.command(command)}, nil
 }
 
-// named gives "not found" the words that PipeCD's clients know; other errors
-// pass.
+// named replaces the message of NotFound by the one that PipeCD's clients expect.
 func named(err error, notFound string) error {
 	if deploy.IsKind(err, deploy.NotFound) {
 		return status.Error(codes.NotFound, notFound)

@@ -12,9 +12,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// A stage that waits for approval says so, with who may approve and how many
-// must. A rejection of the stage that waits names that stage and keeps its reason, in
-// the store and on the wire.
+// TestRejectStage: a stage that waits for approval shows its approvers and the required
+// number. A rejection names that stage and keeps its reason, in the store and on the wire.
 func TestRejectStage(t *testing.T) {
 	ctx, api, agent := api(t)
 	agent.Deployment("d1", agent.Application("web", nil), "")

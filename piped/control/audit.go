@@ -17,19 +17,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// audit records who asked for what: one record of each call that changes
-// something, or was not permitted to, as a line of JSON in the audit file, or in the
-// log if there is no file.
+// audit writes one record for each call that changes something or was denied: a line of
+// JSON in the audit file, or in the log if there is no file.
 type audit struct {
 	log  *slog.Logger
-	path string // "" for no file
+	path string // "" for the log
 
 	mu     sync.Mutex
 	file   slog.Handler
-	missed int // records that could not be written since the last one that was
+	missed int // records since the last successful write
 }
 
-// newAudit refuses a file that cannot be written. The logger names no component.
+// newAudit returns an error if the file cannot be written. The logger must have no
+// component attribute.
 func newAudit(path string, log *slog.Logger) (*audit, error) {
 	a := &audit{log: log.With("component", "audit"), path: path}
 	a.file = slog.NewJSONHandler(appender(path), nil)
@@ -42,13 +42,13 @@ func newAudit(path string, log *slog.Logger) (*audit, error) {
 	return a, nil
 }
 
-// record records a call. That the file cannot be written is reported once, loudly,
-// and hinders no call: the log holds the records meanwhile.
+// record records a call. If the file cannot be written it logs one error and writes the
+// records to the log; calls continue.
 func (a *audit) record(ctx context.Context, at time.Time, attrs ...slog.Attr) {
-	r := slog.NewRecord(at, slog.LevelInfo, "call of the control API that changes something", 0)
+	r := slog.NewRecord(at, slog.LevelInfo, "change through the control API", 0)
 	r.AddAttrs(attrs...)
 	if a.path == "" {
-		_ = a.log.Handler().Handle(ctx, r) // whatever the log's level
+		_ = a.log.Handler().Handle(ctx, r) // regardless of the log level
 		return
 	}
 	a.mu.Lock()
@@ -68,11 +68,10 @@ func (a *audit) record(ctx context.Context, at time.Time, attrs ...slog.Attr) {
 	}
 }
 
-// appender is a file that is opened for each write, so that one that was moved or
-// removed is made anew: whoever rotates it needs to tell nobody.
+// appender is a file that is opened for each write, so that log rotation needs no signal.
 type appender string
 
-// Write appends data whole or not at all.
+// Write appends data in one write.
 func (path appender) Write(data []byte) (n int, err error) {
 	f, err := os.OpenFile(string(path), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -89,8 +88,8 @@ func (path appender) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// auditedFields are the fields that tell what a call is about, by their path.
-// Whatever else a request holds, such as the data of an event, is not recorded.
+// auditedFields are the request fields that identify the subject of a call, by path. Other
+// fields, such as the data of an event, are not recorded.
 var auditedFields = map[string]bool{
 	"application_id": true, "application_ids": true, "deployment_id": true, "stage_id": true, "piped_id": true, "command_id": true, "id": true,
 	"name": true, "subject": true, "role": true, "commit": true, "strategy": true, "new_filename": true,
@@ -101,14 +100,13 @@ var auditedFields = map[string]bool{
 	"api_key.id": true, "event_id": true,
 }
 
-// Bounds of what is recorded: of a value in bytes, and of a list in values.
+// Limits of a record: of a value in bytes, and of a list in values.
 const (
 	maxAudited       = 256
 	maxAuditedValues = 20
 )
 
-// audited returns the fields of a message that are recorded, with dots in the
-// names of those of messages inside.
+// audited returns the recorded fields of a message; nested names are joined by dots.
 func audited(message any) []any {
 	m, ok := message.(proto.Message)
 	if !ok || m == nil {
@@ -160,8 +158,7 @@ func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	return fmt.Sprint(n)
 }
 
-// short returns a value as it is recorded: bounded, and without the secret of an
-// API key that was given in place of its ID.
+// short returns a value truncated and without the secret of an API key passed as its ID.
 func short(value string) string {
 	if id, secret, ok := strings.Cut(value, "."); ok && len(secret) == secretLength && strings.Trim(secret, secretAlphabet) == "" {
 		value = id + ".[redacted]"
@@ -172,7 +169,7 @@ func short(value string) string {
 	return value
 }
 
-// shortList returns the first values of a list as they are recorded.
+// shortList returns the first values of a list, each shortened.
 func shortList(list protoreflect.List) []string {
 	values := make([]string, 0, min(list.Len(), maxAuditedValues))
 	for i := range cap(values) {

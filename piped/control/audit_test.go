@@ -19,7 +19,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// audited returns the records in an audit file, each field by its path.
+// audited returns the records of an audit file, each field by its path.
 func audited(t *testing.T, path string) (out []map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -51,7 +51,7 @@ func audited(t *testing.T, path string) (out []map[string]string) {
 func TestChangesAreRecorded(t *testing.T) {
 	out, path := &logs{}, filepath.Join(t.TempDir(), "audit.jsonl")
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
-		c.AuditFile, c.Logger = path, slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelError})) // which hides none
+		c.AuditFile, c.Logger = path, slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelError})) // whose level does not hide records
 	})
 	conn := dial(t, agent.Server.Addr())
 	apis, client := apiservice.NewAPIServiceClient(conn), controlv1.NewControlServiceClient(conn)
@@ -59,7 +59,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	write, read := as(t, agent.ReadWrite), as(t, agent.ReadOnly)
 	wrong := as(t, agent.ReadWrite+"x")
 
-	// What changes nothing, or comes from nobody, is not recorded.
+	// Reads and unauthenticated calls are not recorded.
 	_, _ = apis.ListApplications(write, &apiservice.ListApplicationsRequest{})
 	_, _ = client.ListAPIKeys(write, &controlv1.ListAPIKeysRequest{})
 	_, _ = apis.GetPlanPreviewResults(write, &apiservice.GetPlanPreviewResultsRequest{Commands: []string{"c"}})
@@ -135,8 +135,8 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
-// TestTargetsOfRegistrationAreRecorded: where an application is deployed to, and which
-// ones are renamed, is told of calls that are refused, too.
+// TestTargetsOfRegistrationAreRecorded: deploy targets and renamed applications are recorded
+// also for denied calls.
 func TestTargetsOfRegistrationAreRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.AuditFile = path })
@@ -160,8 +160,8 @@ func TestTargetsOfRegistrationAreRecorded(t *testing.T) {
 	}
 }
 
-// TestAuditFileThatIsRotated: a file that was moved is made anew; while none can be
-// made, that is told once, the log has the records, and calls go on.
+// TestAuditFileThatIsRotated: a moved file is created again. While that is impossible, one
+// error is logged, the log has the records, and calls continue.
 func TestAuditFileThatIsRotated(t *testing.T) {
 	out, dir := &logs{}, t.TempDir()
 	folder := filepath.Join(dir, "log")
@@ -196,7 +196,7 @@ func TestAuditFileThatIsRotated(t *testing.T) {
 	change()
 	change()
 	if n := strings.Count(out.String(), "CANNOT WRITE THE AUDIT FILE"); n != 1 || strings.Count(out.String(), "component=audit") != 2+1 || strings.Contains(out.String(), "component=control component") {
-		t.Errorf("told %d times:\n%s", n, out)
+		t.Errorf("logged %d times:\n%s", n, out)
 	}
 	rename(folder+".gone", folder)
 	change()

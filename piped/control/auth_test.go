@@ -61,7 +61,7 @@ func TestAuthentication(t *testing.T) {
 			if tc.header != "" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", tc.header)
 			}
-			// The request is invalid as well: who calls is asked first.
+			// The request is invalid, too: authentication comes first.
 			_, err := client.GetApplication(ctx, &apiservice.GetApplicationRequest{})
 			if status.Code(err) != codes.Unauthenticated || status.Convert(err).Message() != tc.want {
 				t.Errorf("got %v, want Unauthenticated %q", err, tc.want)
@@ -94,8 +94,7 @@ func TestAuthentication(t *testing.T) {
 	})
 }
 
-// readOnly returns the methods that a READ_ONLY key may call; for all others
-// the contract asks for READ_WRITE.
+// readOnly returns the methods that a READ_ONLY key can call; all others need READ_WRITE.
 func readOnly() map[string]bool {
 	methods := map[string]bool{}
 	for service, names := range map[string]string{
@@ -112,7 +111,7 @@ func readOnly() map[string]bool {
 	return methods
 }
 
-// services returns what the server says it serves.
+// services returns the services that the server reports by reflection.
 func services(t *testing.T, conn *grpc.ClientConn, key string) []string {
 	t.Helper()
 	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(as(t, key))
@@ -137,8 +136,8 @@ func services(t *testing.T, conn *grpc.ClientConn, key string) []string {
 	return names
 }
 
-// Every method of every service but health asks for a key, and for the role it
-// needs.
+// TestEveryMethodIsGuarded: every method of every service except health requires a key with
+// the right role.
 func TestEveryMethodIsGuarded(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	conn := dial(t, agent.Server.Addr())
@@ -157,7 +156,7 @@ func TestEveryMethodIsGuarded(t *testing.T) {
 		methods := desc.(protoreflect.ServiceDescriptor).Methods()
 		called[service] = methods.Len()
 		for i := range methods.Len() {
-			agent.Tick(time.Second) // attempts are limited
+			agent.Tick(time.Second) // failed attempts are rate-limited
 			m := methods.Get(i)
 			path := "/" + service + "/" + string(m.Name())
 			code := func(ctx context.Context) codes.Code {
@@ -200,7 +199,7 @@ func TestEveryMethodIsGuarded(t *testing.T) {
 	}
 }
 
-// invoke calls any method with an empty request and returns its error.
+// invoke calls a method with an empty request and returns its error.
 func invoke(ctx context.Context, conn *grpc.ClientConn, path string, m protoreflect.MethodDescriptor) error {
 	var req, resp proto.Message = dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
 	if !m.IsStreamingServer() {

@@ -7,7 +7,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// ListCandidates lists the application configurations in Git that are not
+// ListCandidates lists the application configurations in Git that are not registered as
 // applications of this agent.
 func (s *controlService) ListCandidates(ctx context.Context, req *controlv1.ListCandidatesRequest) (*controlv1.ListCandidatesResponse, error) {
 	if _, ok := controlv1.CandidateReason_name[int32(req.Reason)]; !ok {
@@ -41,8 +41,7 @@ var candidateReasons = map[deploy.CandidateState]controlv1.CandidateReason{
 	deploy.CandidateDeleted:      controlv1.CandidateReason_CANDIDATE_REASON_DELETED,
 }
 
-// candidate converts a candidate; id is the one that it has, or would have, as an
-// application.
+// candidate converts a candidate; id is its current or future application ID.
 func candidate(c deploy.Candidate, id string) *controlv1.Candidate {
 	return &controlv1.Candidate{
 		ApplicationId: id, Name: text(c.Name), Kind: text(c.Kind), GitPath: gitPath(c.Git),

@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/control/controltest"
 )
 
-// TestCertificateIsReplaced: connections that come after SetIdentity are
-// shown the new certificate; those that are open stay.
+// TestCertificateIsReplaced: connections after SetIdentity get the new certificate; open
+// ones continue.
 func TestCertificateIsReplaced(t *testing.T) {
 	oldCert, oldKey := certificatetest.Write(t, t.TempDir())
 	newCert, newKey := certificatetest.Write(t, t.TempDir())

@@ -50,8 +50,8 @@ var chainStates = map[deploy.Status]controlv1.ChainState{
 	deploy.Cancelled: controlv1.ChainState_CHAIN_STATE_CANCELLED,
 }
 
-// blockState is the state of a block in its chain: a block whose turn cannot
-// come any more is cancelled before its deployments are.
+// blockState returns the state of a block. A block that can no longer start is cancelled
+// before its deployments are.
 func blockState(c deploy.Chain, i int) controlv1.ChainState {
 	status := c.Blocks[i].Status()
 	if turn, _ := c.Turn(i); turn == deploy.ChainCancel && !status.Completed() {

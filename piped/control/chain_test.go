@@ -14,8 +14,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// chainOf stores a chain of three blocks: web (the deployment d1), then api, then
-// docs, whose commands are still open.
+// chainOf stores a chain of three blocks: web (deployment d1), then api, then docs, with open
+// commands.
 func chainOf(t *testing.T, agent *controltest.Agent) {
 	t.Helper()
 	web, api, docs := agent.Application("web", nil), agent.Application("api", nil), agent.Application("docs", nil)

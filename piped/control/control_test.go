@@ -20,8 +20,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// previews is a Planner that tells what it was asked for, and knows one commit
-// that cannot be planned.
+// previews is a Planner that returns its arguments, with one commit that cannot be planned.
 type previews struct{}
 
 func (previews) Preview(_ context.Context, app deploy.Application, commit string, s deploy.Strategy, subject string) (deploy.Deployment, string, error) {
@@ -41,8 +40,8 @@ func (previews) Changes(_ context.Context, d deploy.Deployment) ([]deploy.Planne
 	}, nil
 }
 
-// Of two deployments one has succeeded and one runs: what is possible becomes
-// exactly one command, what is not is refused at once.
+// TestRequestsOfControlService: with one ended and one running deployment, each valid
+// request becomes exactly one command, and each invalid one is rejected at once.
 func TestRequestsOfControlService(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Planner = previews{} })
@@ -89,7 +88,7 @@ func TestRequestsOfControlService(t *testing.T) {
 		if c.Type != deploy.CommandSync || c.Strategy != deploy.StrategyQuickSync || c.Commit != hash || back.Commit != hash || c.Metadata[deploy.MetaRollbackTo] != "done" {
 			t.Errorf("rollback %s stored %+v", name, c)
 		}
-		if !c.GoesBack() || c.Reason != req.Reason || c.WaitForRunning != req.WaitForRunning {
+		if !c.IsRollback() || c.Reason != req.Reason || c.WaitForRunning != req.WaitForRunning {
 			t.Errorf("rollback %s stored %+v", name, c)
 		}
 		if len(back.Open) != 1 || back.Open[0].Id != "runs" || back.Open[0].Status != modelv1.DeploymentStatus_DEPLOYMENT_RUNNING {
@@ -144,7 +143,7 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("cancel of one that has ended", err, codes.FailedPrecondition, "has ended")
 	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "runs", ForceRollback: true, ForceNoRollback: true})
 	wantCode("cancel with both options", err, codes.InvalidArgument, "exclude each other")
-	agent.Deployment("waits", app, "") // nothing of it has run
+	agent.Deployment("waits", app, "") // pending
 	_, err = client.CancelDeployment(ctx, &controlv1.CancelDeploymentRequest{DeploymentId: "waits", ForceRollback: true})
 	wantCode("cancel with a rollback that cannot be", err, codes.FailedPrecondition, "nothing to roll back to")
 	_, err = client.ApproveStage(ctx, &controlv1.ApproveStageRequest{DeploymentId: "runs"})
@@ -155,8 +154,8 @@ func TestRequestsOfControlService(t *testing.T) {
 	wantCode("skip of a sync", err, codes.FailedPrecondition, "not a running WAIT")
 }
 
-// TestRollbackWithoutTarget: it goes back to the newest success of another commit, also
-// when the last commit was deployed several times.
+// TestRollbackWithoutTarget: the target is the newest success of another commit, also if the
+// last commit was deployed several times.
 func TestRollbackWithoutTarget(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
@@ -179,8 +178,8 @@ func TestRollbackWithoutTarget(t *testing.T) {
 	}
 }
 
-// TestConfirmPrune: what a stage was refused to delete is permitted by a command
-// that repeats the deployment.
+// TestConfirmPrune: a command permits the deletions that a stage was denied and repeats the
+// deployment.
 func TestConfirmPrune(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))

@@ -11,8 +11,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// controlService serves ControlService. Methods it does not have answer
-// Unimplemented.
+// controlService implements ControlService. Methods that it lacks return Unimplemented.
 type controlService struct {
 	controlv1.UnimplementedControlServiceServer
 
@@ -28,23 +27,23 @@ type controlService struct {
 	convert converter
 	newID   func() string
 
-	// What those who follow logs read.
+	// Reads shared by concurrent followers of logs.
 	deployments reads[deploy.Deployment]
 	logs        reads[[]deploy.LogBlock]
 }
 
-// hashPrefix matches a commit hash and what may stand for one.
+// hashPrefix matches a full or abbreviated commit hash.
 var hashPrefix = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
-// ask stores a command of the caller and returns its ID.
-func (s *controlService) ask(ctx context.Context, c deploy.Command) (string, error) {
+// submit stores a command of the caller and returns its ID.
+func (s *controlService) submit(ctx context.Context, c deploy.Command) (string, error) {
 	c.ID, c.Commander = s.newID(), callerOf(ctx).Subject
 	stored, err := s.store.CreateCommand(ctx, c)
 	return stored.ID, err
 }
 
-// SyncApplication asks for a deployment of the head or of a named commit.
-// Whether that commit is in the branch is for the trigger to say, on the command.
+// SyncApplication requests a deployment of the head or of a given commit. Whether the
+// commit is in the branch is checked by the trigger and reported on the command.
 func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.SyncApplicationRequest) (*controlv1.SyncApplicationResponse, error) {
 	wanted, ok := modelv1.SyncStrategy_name[int32(req.Strategy)]
 	switch {
@@ -57,15 +56,15 @@ func (s *controlService) SyncApplication(ctx context.Context, req *controlv1.Syn
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.ask(ctx, deploy.Command{
+	id, err := s.submit(ctx, deploy.Command{
 		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.Strategy(wanted), Commit: req.Commit,
 		OverrideWindows: req.OverrideSyncWindows,
 	})
 	return &controlv1.SyncApplicationResponse{CommandId: id}, err
 }
 
-// RollbackApplication asks for a quick sync of a commit that the application
-// deployed with success before, which holds the application at the commit.
+// RollbackApplication requests a quick sync of an earlier successfully deployed commit and
+// holds the application at that commit.
 func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
 	if req.DeploymentId != "" && req.Commit != "" {
 		return nil, deploy.Errorf(deploy.Invalid, "deployment_id and commit exclude each other: give one of them")
@@ -83,7 +82,7 @@ func (s *controlService) RollbackApplication(ctx context.Context, req *controlv1
 		return nil, err
 	}
 	commit := source.Trigger.Commit.Hash
-	id, err := s.ask(ctx, deploy.Command{
+	id, err := s.submit(ctx, deploy.Command{
 		Type: deploy.CommandSync, ApplicationID: app.ID, Strategy: deploy.StrategyQuickSync, Commit: commit,
 		Metadata: map[string]string{deploy.MetaRollbackTo: source.ID}, Reason: req.Reason, WaitForRunning: req.WaitForRunning,
 	})
@@ -109,7 +108,7 @@ func notAHash(commit string) error {
 	return deploy.Errorf(deploy.Invalid, "commit %q is not a hash: give at least its first 7 digits, in lower case", commit)
 }
 
-// deployable returns an application that a deployment can be asked for.
+// deployable returns an application that is neither deleted nor disabled.
 func (s *controlService) deployable(ctx context.Context, id string) (deploy.Application, error) {
 	app, err := s.store.Application(ctx, id)
 	switch {
@@ -123,7 +122,7 @@ func (s *controlService) deployable(ctx context.Context, id string) (deploy.Appl
 	return app, nil
 }
 
-// rollbackSource returns the successful deployment whose commit is wanted back.
+// rollbackSource returns the successful deployment whose commit is to be restored.
 func (s *controlService) rollbackSource(ctx context.Context, app deploy.Application, req *controlv1.RollbackApplicationRequest) (deploy.Deployment, error) {
 	if req.DeploymentId == "" {
 		return s.earlierSuccess(ctx, app, req.Commit)
@@ -140,8 +139,8 @@ func (s *controlService) rollbackSource(ctx context.Context, app deploy.Applicat
 	return d, nil
 }
 
-// earlierSuccess finds the newest success of a commit or of a beginning of its
-// hash; without one, the newest success of another commit than the last one's.
+// earlierSuccess returns the newest success of a commit, given by a hash prefix; without
+// a prefix, the newest success of another commit than that of the last success.
 func (s *controlService) earlierSuccess(ctx context.Context, app deploy.Application, prefix string) (deploy.Deployment, error) {
 	if prefix != "" && !hashPrefix.MatchString(prefix) {
 		return deploy.Deployment{}, notAHash(prefix)

@@ -8,14 +8,13 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// converter turns the domain into messages. It is the only place that does, so
-// it is the only one that knows both. Every text is made valid UTF-8 on the
-// way: one wrong byte from a commit or a log would fail the whole response.
+// converter converts domain values to messages; no other code does. It makes every text
+// valid UTF-8, since one invalid byte from a commit or a log would fail the response.
 type converter struct {
 	pipedID, projectID string
 }
 
-// The prefixes that enum names carry on the wire and not in the domain.
+// Prefixes of enum names that exist only on the wire.
 const (
 	deploymentPrefix = "DEPLOYMENT_"
 	stagePrefix      = "STAGE_"
@@ -23,8 +22,7 @@ const (
 	triggerPrefix    = "TRIGGER_KIND_"
 )
 
-// pluginName is the name under which deploy targets are told to clients that
-// know plugins.
+// pluginName is the plugin name of deploy targets, for clients that know plugins.
 const pluginName = "kubernetes"
 
 func (c converter) application(a deploy.Application) *modelv1.Application {
@@ -72,8 +70,8 @@ func hold(h *deploy.Hold) *modelv1.ApplicationHold {
 	}
 }
 
-// registration tells how an application came to be one: an application that
-// nobody added was selected in Git when it was first seen.
+// registration returns how an application was registered: through the API or selected in
+// Git.
 func registration(a deploy.Application) *modelv1.ApplicationRegistration {
 	m := &modelv1.ApplicationRegistration{
 		Source: modelv1.ApplicationRegistration_SOURCE_DISCOVERED, RegisteredAtMs: millis(a.CreatedAt),
@@ -85,7 +83,7 @@ func registration(a deploy.Application) *modelv1.ApplicationRegistration {
 	return m
 }
 
-// deployment converts d; log is its transition log, or nil to leave it out.
+// deployment converts d with its transition log; a nil log is omitted.
 func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *modelv1.Deployment {
 	m := &modelv1.Deployment{
 		Id: text(d.ID), ApplicationId: text(d.ApplicationID), ApplicationName: text(d.ApplicationName),
@@ -147,7 +145,7 @@ func stage(s deploy.Stage) *modelv1.PipelineStage {
 	return m
 }
 
-// operation returns what a person may do to a stage now.
+// operation returns what a user can do with a stage now.
 func operation(s deploy.Stage) modelv1.ManualOperation {
 	switch {
 	case s.Status != deploy.StageRunning:
@@ -160,8 +158,8 @@ func operation(s deploy.Stage) modelv1.ManualOperation {
 	return modelv1.ManualOperation_MANUAL_OPERATION_NONE
 }
 
-// approvals returns who may approve a WAIT_APPROVAL, and how many must. Options that
-// cannot be read fail the stage itself, with the reason; here they say nothing.
+// approvals returns the approvers of a WAIT_APPROVAL and the required number. Invalid
+// options are ignored here, since they fail the stage itself.
 func approvals(s deploy.Stage) (approvers []string, required int32) {
 	o, err := s.ApprovalOptions()
 	if err != nil {
@@ -170,8 +168,7 @@ func approvals(s deploy.Stage) (approvers []string, required int32) {
 	return textList(o.Approvers), int32(o.MinApproverNum)
 }
 
-// transition names statuses as the wire's enums do; creation has no status
-// before.
+// transition converts a transition; that of a creation has no previous status.
 func transition(t deploy.Transition) *modelv1.Transition {
 	prefix := deploymentPrefix
 	if t.StageID != "" {
@@ -231,7 +228,7 @@ func (c converter) command(d deploy.Command) *modelv1.Command {
 			}
 		}
 	case deploy.CommandUpdateConfig:
-		// The domain holds nothing of them beyond what is set above.
+		// These have no further fields in the domain.
 	}
 	return m
 }
@@ -322,7 +319,7 @@ func kindNumber(kind string) modelv1.ApplicationKind {
 	return modelv1.ApplicationKind(modelv1.ApplicationKind_value[kind])
 }
 
-// fromSeconds returns the time of unix seconds, the zero time of 0.
+// fromSeconds returns the time of Unix seconds, the zero time for 0.
 func fromSeconds(s int64) time.Time {
 	if s == 0 {
 		return time.Time{}
@@ -330,7 +327,7 @@ func fromSeconds(s int64) time.Time {
 	return time.Unix(s, 0).UTC()
 }
 
-// seconds returns t as unix seconds, 0 for the zero time.
+// seconds returns t in Unix seconds, 0 for the zero time.
 func seconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -338,7 +335,7 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// millis returns t as unix milliseconds, 0 for the zero time.
+// millis returns t in Unix milliseconds, 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

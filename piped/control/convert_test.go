@@ -20,18 +20,18 @@ var testConverter = converter{pipedID: "piped-1", projectID: "project-1"}
 
 func filledApplication() deploy.Application {
 	a := filled[deploy.Application]()
-	a.Kind = "ECS" // the only kind the domain knows is number 0
+	a.Kind = "ECS" // the domain's only kind is number 0
 	return a
 }
 
-// waitingDeployment is full, and waits for an approval.
+// waitingDeployment returns a deployment with all fields set that waits for an approval.
 func waitingDeployment() deploy.Deployment {
 	d := filled[deploy.Deployment]()
 	d.Stages[0].Name, d.Stages[0].Status = deploy.StageWaitApproval, deploy.StageRunning
 	return d
 }
 
-// unset returns the fields, in all messages that m holds, that are not set.
+// unset returns the unset fields of m and its nested messages.
 func unset(m protoreflect.Message, path string) []string {
 	var out []string
 	fields := m.Descriptor().Fields()
@@ -57,8 +57,8 @@ func unset(m protoreflect.Message, path string) []string {
 	return out
 }
 
-// A field of the wire that a full domain value leaves empty is named here with
-// the reason, or it was forgotten.
+// TestEveryWireFieldIsSet lists, with the reason, the wire fields that a completely filled
+// domain value leaves unset.
 func TestEveryWireFieldIsSet(t *testing.T) {
 	const (
 		older    = "older name of platform_provider"
@@ -154,8 +154,8 @@ func merge(list ...map[string]string) map[string]string {
 	return out
 }
 
-// ignored returns the fields of a full T, also inside its structs, whose change
-// does not change the message.
+// ignored returns the fields of a filled T, including nested ones, that do not affect the
+// message.
 func ignored[T any](convert func(T) proto.Message) []string {
 	full := filled[T]()
 	before := convert(full)
@@ -187,17 +187,17 @@ func ignored[T any](convert func(T) proto.Message) []string {
 	return out
 }
 
-// ofPlaces are fields that say where an application was, and when: for the agent alone. The
-// deployment that began a hold says all of its commit.
+// ofPlaces are fields about former paths of an application, used only inside the agent. The
+// deployment that started a hold describes its commit.
 var ofPlaces = []string{
 	"Former.Branch", "Former.ConfigFile", "Former.Dir", "Former.Remote", "Former.RepoID",
 	"Hold.Git.RepoID", "Hold.Git.Remote", "Hold.Git.Branch", "Hold.Git.Dir", "Hold.Git.ConfigFile", "Hold.Head", "Hold.Evaluated", "Hold.Previous",
 	"Hold.Commit.Author", "Hold.Commit.At", "Hold.Commit.Branch", "Hold.Commit.Trace", "Hold.Commit.URL",
 }
 
-// A field of the domain that no client is told is named here.
-func TestEveryDomainFieldIsTold(t *testing.T) {
-	// What only the commands say that delete, adopt or preview.
+// TestEveryDomainFieldIsConverted lists the domain fields that clients do not get.
+func TestEveryDomainFieldIsConverted(t *testing.T) {
+	// Fields of other commands: delete, adopt, preview.
 	ofOthers := []string{"Accept", "Cascade", "Token", "PlanPreview.BaseBranch", "PlanPreview.HeadBranch", "PlanPreview.HeadCommit", "PlanPreview.RepoID", "PlanPreview.Timeout"}
 	only := func(what deploy.CommandType) []string {
 		return ignored(func(c deploy.Command) proto.Message {
@@ -206,9 +206,9 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		})
 	}
 	common := []string{"Type", "WaitForRunning", "ForceRollback", "ForceNoRollback", "Reason", "ChainID", "ChainBlock", "Strategy", "Commit", "OverrideWindows", "PermitPrune",
-		"PlanPreview.PullRequest"} // which is told by a comment
-	without := func(told ...string) []string {
-		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(told, field) })
+		"PlanPreview.PullRequest"} // reported in a comment of the pull request
+	without := func(shown ...string) []string {
+		return slices.DeleteFunc(slices.Concat(common, ofOthers), func(field string) bool { return slices.Contains(shown, field) })
 	}
 	tests := map[string]struct{ got, want []string }{
 		"application": {
@@ -217,14 +217,13 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 				return testConverter.application(a)
 			}),
 			want: append([]string{
-				"Kind",                                 // the filled one is no kind, which reads as none
-				"Deploying", "ActiveID", "ActiveSince", // told in place of the state that is stored
-				"LastTriggered.Dir", "LastSuccessful.Dir", // where it was before a move
-				"Sync.Commit",       // told by the event of a configuration that cannot be used
-				"Sync.LeftOver",     // told object by object in the drift report
-				"Registration.Name", // the application's name, unless its configuration has another
-				// An application's references name the commit that made them;
-				// what kind of trigger it was stands on the deployment.
+				"Kind",                                 // the filled value is no valid kind
+				"Deploying", "ActiveID", "ActiveSince", // they replace the stored state
+				"LastTriggered.Dir", "LastSuccessful.Dir", // path before a move
+				"Sync.Commit",       // reported by the event of an invalid configuration
+				"Sync.LeftOver",     // listed in the drift report
+				"Registration.Name", // the application's name, unless configured otherwise
+				// References name only the commit; the kind of trigger is in the deployment.
 				"LastTriggered.Trigger.Kind", "LastSuccessful.Trigger.Kind",
 				"LastTriggered.Trigger.Commit.Trace", "LastSuccessful.Trigger.Commit.Trace",
 				"LastTriggered.Trigger.OwnershipOnly", "LastSuccessful.Trigger.OwnershipOnly",
@@ -235,7 +234,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			got: slices.DeleteFunc(ignored(func(a deploy.Application) proto.Message { return testConverter.application(a) }), func(field string) bool {
 				return strings.HasPrefix(field, "Last") || field == "Kind"
 			}),
-			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofPlaces...), // told again once it is over
+			want: append([]string{"Sync.Reason", "Sync.HeadDeploymentID", "Sync.At", "Sync.Commit", "Sync.LeftOver", "Registration.Name"}, ofPlaces...), // shown again afterwards
 		},
 		"drift": {
 			got: ignored(func(r deploy.DriftReport) proto.Message { return driftState{report: r}.message() }),
@@ -243,11 +242,11 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		"deployment": {
 			got: ignored(func(d deploy.Deployment) proto.Message { return testConverter.deployment(d, nil) }),
 			want: []string{
-				"Trigger.PermitPrune",   // told to who permits it
-				"Trigger.OwnershipOnly", // the log of its stage tells
+				"Trigger.PermitPrune",   // shown in the request to permit it
+				"Trigger.OwnershipOnly", // shown in the log of its stage
 				"RunningDeploymentID", "RunningDir", "Timeout", "RollbackTimeout", "NoAutoRollback",
-				"Strategy",                 // told by GetPlan
-				"Outcome", "OutcomeReason", // told as status and reason once reached
+				"Strategy",                 // returned by GetPlan
+				"Outcome", "OutcomeReason", // become status and reason
 			},
 		},
 		"cancel command":     {got: only(deploy.CommandCancel), want: without("ForceRollback", "ForceNoRollback")},
@@ -257,7 +256,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		"delete command":     {got: only(deploy.CommandDeleteApplication), want: without("Cascade")},
 		"adoption command": {
 			got:  only(deploy.CommandDecideAdoption),
-			want: without("Accept"), // the token says which state was looked at
+			want: without("Accept"), // the token identifies the state
 		},
 		"preview command": {
 			got:  only(deploy.CommandBuildPlanPreview),
@@ -266,18 +265,18 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 		"event": {
 			got: ignored(func(e deploy.RegisteredEvent) proto.Message { return testConverter.registeredEvent(e) }),
 			want: []string{
-				"Newer",                                                                           // its status tells
-				"Trigger.URL", "Trigger.Title", "Trigger.Message", "Trigger.Author", "Trigger.At", // the hash names the commit
-				"Handlings.RepoID", "Handlings.PullRequest", "Handlings.Status", "Handlings.Description", "Handlings.At", // told as the event's own
+				"Newer",                                                                           // implied by the status
+				"Trigger.URL", "Trigger.Title", "Trigger.Message", "Trigger.Author", "Trigger.At", // the hash identifies the commit
+				"Handlings.RepoID", "Handlings.PullRequest", "Handlings.Status", "Handlings.Description", "Handlings.At", // merged into those of the event
 			},
 		},
 		"api key": {
 			got:  ignored(func(k deploy.APIKey) proto.Message { return testConverter.apiKey(k) }),
-			want: []string{"Hash"}, // what is stored of a secret stays there
+			want: []string{"Hash"}, // derived from the secret
 		},
 		"log": {
 			got:  ignored(func(b deploy.LogBlock) proto.Message { return logBlock(b) }),
-			want: []string{"DeploymentID", "StageID"}, // the response is for one, by the other
+			want: []string{"DeploymentID", "StageID"}, // known from the request and the key of the map
 		},
 	}
 	for name, tc := range tests {
@@ -285,7 +284,7 @@ func TestEveryDomainFieldIsTold(t *testing.T) {
 			slices.Sort(tc.want)
 			slices.Sort(tc.got)
 			if diff := cmp.Diff(tc.want, tc.got); diff != "" {
-				t.Errorf("fields not told (-expected +found):\n%s", diff)
+				t.Errorf("fields not converted (-expected +found):\n%s", diff)
 			}
 		})
 	}
@@ -308,7 +307,7 @@ func TestEnums(t *testing.T) {
 				v := values.Get(i)
 				ours := v.Number() >= 1000 || strings.HasSuffix(string(v.Name()), "_UNSPECIFIED")
 				if !reached[v.Number()] && !ours {
-					t.Errorf("%s (%d) is never told", v.Name(), v.Number())
+					t.Errorf("%s (%d) is never set", v.Name(), v.Number())
 				}
 			}
 		})
@@ -365,7 +364,7 @@ func TestStatusNamesComeBack(t *testing.T) {
 	}
 }
 
-// Each type of command carries the payload of its own type and no other.
+// TestCommandPayloads: each type of command has the payload of its type and no other.
 func TestCommandPayloads(t *testing.T) {
 	base := deploy.Command{ApplicationID: "a", DeploymentID: "d", StageID: "s", Strategy: deploy.StrategyQuickSync, ForceRollback: true,
 		PlanPreview: &deploy.PlanPreviewRequest{RepoID: "r", HeadBranch: "h", HeadCommit: "c", BaseBranch: "b", Timeout: 90 * time.Second}}

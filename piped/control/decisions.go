@@ -9,7 +9,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// CancelDeployment asks for the end of a deployment that has not ended.
+// CancelDeployment requests the cancellation of a deployment that has not ended.
 func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.CancelDeploymentRequest) (*controlv1.CancelDeploymentResponse, error) {
 	if req.ForceRollback && req.ForceNoRollback {
 		return nil, deploy.Errorf(deploy.Invalid, "force_rollback and force_no_rollback exclude each other: give one of them")
@@ -24,28 +24,28 @@ func (s *controlService) CancelDeployment(ctx context.Context, req *controlv1.Ca
 	if req.ForceRollback && len(d.RollbackStages()) == 0 {
 		return nil, deploy.Errorf(deploy.Illegal, "deployment %s has nothing to roll back to: it has no rollback stage; cancel it without force_rollback", d.ID)
 	}
-	id, err := s.ask(ctx, deploy.Command{
+	id, err := s.submit(ctx, deploy.Command{
 		Type: deploy.CommandCancel, ApplicationID: d.ApplicationID, DeploymentID: d.ID,
 		ForceRollback: req.ForceRollback, ForceNoRollback: req.ForceNoRollback,
 	})
 	return &controlv1.CancelDeploymentResponse{CommandId: id}, err
 }
 
-// ApproveStage asks for the approval of a stage. Whether the caller is one of
-// its approvers is for the stage to say, on the command.
+// ApproveStage requests the approval of a stage. Whether the caller is an approver is
+// decided by the stage and reported on the command.
 func (s *controlService) ApproveStage(ctx context.Context, req *controlv1.ApproveStageRequest) (*controlv1.ApproveStageResponse, error) {
 	id, err := s.decide(ctx, deploy.CommandApproveStage, deploy.StageWaitApproval, req.DeploymentId, req.StageId, req.Reason)
 	return &controlv1.ApproveStageResponse{CommandId: id}, err
 }
 
-// RejectStage asks for the rejection of a stage, as ApproveStage does.
+// RejectStage requests the rejection of a stage, like ApproveStage.
 func (s *controlService) RejectStage(ctx context.Context, req *controlv1.RejectStageRequest) (*controlv1.RejectStageResponse, error) {
 	id, err := s.decide(ctx, deploy.CommandRejectStage, deploy.StageWaitApproval, req.DeploymentId, req.StageId, req.Reason)
 	return &controlv1.RejectStageResponse{CommandId: id}, err
 }
 
-// SkipStage asks for the end of a running wait, or that one which has not
-// started is passed over.
+// SkipStage requests the end of a running stage that can be skipped, or that one that has
+// not started is skipped.
 func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStageRequest) (*controlv1.SkipStageResponse, error) {
 	d, err := s.unfinished(ctx, req.DeploymentId)
 	if err != nil {
@@ -55,11 +55,11 @@ func (s *controlService) SkipStage(ctx context.Context, req *controlv1.SkipStage
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.ask(ctx, decision(deploy.CommandSkipStage, d, stage, req.Reason))
+	id, err := s.submit(ctx, decision(deploy.CommandSkipStage, d, stage, req.Reason))
 	return &controlv1.SkipStageResponse{CommandId: id}, err
 }
 
-// decide stores a decision on a running stage of the given name.
+// decide stores a decision on a running stage with the given name.
 func (s *controlService) decide(ctx context.Context, what deploy.CommandType, name, deploymentID, stageID, reason string) (string, error) {
 	d, err := s.unfinished(ctx, deploymentID)
 	if err != nil {
@@ -69,16 +69,16 @@ func (s *controlService) decide(ctx context.Context, what deploy.CommandType, na
 	if err != nil {
 		return "", err
 	}
-	return s.ask(ctx, decision(what, d, stage, reason))
+	return s.submit(ctx, decision(what, d, stage, reason))
 }
 
-// decision is the command for a stage.
+// decision returns the command for a stage.
 func decision(what deploy.CommandType, d deploy.Deployment, stage deploy.Stage, reason string) deploy.Command {
 	return deploy.Command{Type: what, ApplicationID: d.ApplicationID, DeploymentID: d.ID, StageID: stage.ID, Reason: reason}
 }
 
-// stageToSkip returns the stage with the ID, which must be one that may be
-// skipped and has not ended; without ID, the only one that runs.
+// stageToSkip returns the stage with the ID, which must be skippable and not have ended;
+// without an ID, the only running one.
 func stageToSkip(d deploy.Deployment, id string) (deploy.Stage, error) {
 	if stage := d.Stage(id); stage != nil && deploy.Skippable(stage.Name) && !stage.Status.Completed() {
 		return *stage, nil
@@ -90,19 +90,18 @@ func stageToSkip(d deploy.Deployment, id string) (deploy.Stage, error) {
 func (s *controlService) unfinished(ctx context.Context, id string) (deploy.Deployment, error) {
 	d, err := s.store.Deployment(ctx, id)
 	if err == nil && d.Status.Completed() {
-		err = deploy.Errorf(deploy.Illegal, "deployment %s has ended: it is %s, and nothing about it can be decided any more", d.ID, d.Status)
+		err = deploy.Errorf(deploy.Illegal, "deployment %s has ended (%s); no decision is possible any more", d.ID, d.Status)
 	}
 	return d, err
 }
 
-// runningStage returns the stage with the ID, which must be a running one of
-// the name; without ID, the only such stage.
+// runningStage returns the running stage with the ID and name; without an ID, the only
+// running stage with the name.
 func runningStage(d deploy.Deployment, name, id string) (deploy.Stage, error) {
 	return runningOf(d, name, id, func(n string) bool { return n == name })
 }
 
-// runningOf is runningStage for the stages whose name is one of several; what says
-// which these are.
+// runningOf is like runningStage for stages whose name satisfies is; what describes them.
 func runningOf(d deploy.Deployment, what, id string, is func(name string) bool) (deploy.Stage, error) {
 	var running []deploy.Stage
 	var all []string

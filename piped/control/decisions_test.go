@@ -43,8 +43,8 @@ func TestRunningStage(t *testing.T) {
 	}
 }
 
-// TestSkipWithoutAnID: the only stage that runs and may be skipped is meant, be it
-// a wait or an analysis; of two one has to be named.
+// TestSkipWithoutAnID: the only running stage that can be skipped, a wait or an analysis, is
+// the default; of two, one must be named.
 func TestSkipWithoutAnID(t *testing.T) {
 	stage := func(id, name string) deploy.Stage {
 		return deploy.Stage{ID: id, Name: name, Status: deploy.StageRunning}
@@ -72,8 +72,8 @@ func TestSkipWithoutAnID(t *testing.T) {
 	}
 }
 
-// TestStageToSkip: what the scheduler would refuse is refused at once, and a
-// wait may be skipped before it runs.
+// TestStageToSkip: requests that the scheduler would reject are rejected at once; a wait can
+// be skipped before it runs.
 func TestStageToSkip(t *testing.T) {
 	stages := []deploy.Stage{
 		{ID: "ended", Name: deploy.StageWait, Status: deploy.StageSuccess},

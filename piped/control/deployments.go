@@ -25,9 +25,8 @@ func (s *apiService) GetDeployment(ctx context.Context, req *apiservice.GetDeplo
 	return &apiservice.GetDeploymentResponse{Deployment: s.convert.deployment(d, log)}, nil
 }
 
-// ListDeployments lists deployments without their transition logs, which
-// GetDeployment gives. Every element of a repeated condition counts, except
-// empty ones.
+// ListDeployments lists deployments without their transition logs, which GetDeployment
+// returns. Empty values in a repeated condition are ignored.
 func (s *apiService) ListDeployments(ctx context.Context, req *apiservice.ListDeploymentsRequest) (*apiservice.ListDeploymentsResponse, error) {
 	statuses, err := statusesFromNames(req.Statuses)
 	if err != nil {

@@ -17,37 +17,37 @@ import (
 
 // Drift compares applications with their clusters.
 type Drift interface {
-	// Report compares an application with its cluster now, stores what it finds, and
-	// returns it, with diffs if they are asked for. NotFound: there is no such
-	// application. What cannot be compared, such as with a cluster that does not
-	// answer, is said in it. No secret is in it.
+	// Report compares an application with its cluster now, stores the report and
+	// returns it, with diffs if requested. NotFound: there is no such application.
+	// Objects that cannot be compared, for example because a cluster does not answer,
+	// are mentioned in the report. It contains no secrets.
 	Report(ctx context.Context, applicationID string, diff bool) (deploy.DriftReport, error)
 }
 
-// driftReports are what is stored of drift.
+// driftReports reads stored drift reports.
 type driftReports interface {
-	// DriftReport returns the report of the period of drift that lasts, as it was
-	// stored last. NotFound: the application is not known to differ from Git.
+	// DriftReport returns the stored report of the current period of drift. NotFound:
+	// the application is not known to differ from Git.
 	DriftReport(ctx context.Context, applicationID string) (deploy.DriftReport, error)
-	// ListDriftReports returns one report of each period of drift, the last that began
-	// first, then by ID, and the cursor of the next page: "" when there is none.
+	// ListDriftReports returns one report for each period of drift, the newest start
+	// first, then by ID, and the cursor of the next page, "" at the end.
 	ListDriftReports(ctx context.Context, q store.DriftQuery) ([]deploy.DriftReport, string, error)
 }
 
-// Reports of a page: those of a caller who does not say, and the most.
+// Default and maximal page size.
 const (
 	driftPage    = 50
 	maxDriftPage = 500
 )
 
-// driftState is what is known of the drift of an application.
+// driftState is an application with its drift report.
 type driftState struct {
 	app    deploy.Application
 	report deploy.DriftReport
 }
 
-// GetDriftReport returns how an application differs from Git: as it was found last,
-// or compared now.
+// GetDriftReport returns how an application differs from Git: the last stored report, or a
+// new comparison.
 func (s *controlService) GetDriftReport(ctx context.Context, req *controlv1.GetDriftReportRequest) (*controlv1.GetDriftReportResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	if err != nil {
@@ -62,14 +62,14 @@ func (s *controlService) GetDriftReport(ctx context.Context, req *controlv1.GetD
 	if err != nil {
 		return nil, err
 	}
-	if state.app, err = s.store.Application(ctx, app.ID); err != nil { // its sync state may be another by now
+	if state.app, err = s.store.Application(ctx, app.ID); err != nil { // Report may have changed the sync state
 		return nil, err
 	}
 	return &controlv1.GetDriftReportResponse{Report: state.message()}, nil
 }
 
-// lastReport returns what was found last. What was found before the last deployment
-// succeeded need not hold any more: the application is compared now, if it can be.
+// lastReport returns the last stored report. If the last deployment succeeded after it,
+// the report is outdated and the application is compared again if possible.
 func (s *controlService) lastReport(ctx context.Context, app deploy.Application) (deploy.DriftReport, error) {
 	report, err := presentReport(ctx, s.store, app)
 	if err != nil || report.ID == "" || app.Deploying || app.LastSuccessful == nil || !app.LastSuccessful.CompletedAt.After(report.CheckedAt) {
@@ -81,8 +81,8 @@ func (s *controlService) lastReport(ctx context.Context, app deploy.Application)
 	return report, nil
 }
 
-// presentReport returns the report of the period of drift that lasts; without drift
-// one that has no ID and says what the sync state says.
+// presentReport returns the report of the current period of drift; without drift, one
+// without ID and with the reason of the sync state.
 func presentReport(ctx context.Context, s driftReports, app deploy.Application) (deploy.DriftReport, error) {
 	report, err := s.DriftReport(ctx, app.ID)
 	if !deploy.IsKind(err, deploy.NotFound) {
@@ -118,8 +118,7 @@ func (s *controlService) ListDriftReports(ctx context.Context, req *controlv1.Li
 	return &controlv1.ListDriftReportsResponse{Reports: reports, Cursor: cursor}, nil
 }
 
-// withApplications returns reports with their applications, of which each is read
-// once and then known.
+// withApplications adds its application to each report; known is a cache.
 func (s *controlService) withApplications(ctx context.Context, reports []deploy.DriftReport, known map[string]deploy.Application) ([]driftState, error) {
 	states := make([]driftState, len(reports))
 	for i, r := range reports {
@@ -136,7 +135,7 @@ func (s *controlService) withApplications(ctx context.Context, reports []deploy.
 	return states, nil
 }
 
-// validListDriftReports checks what a request must hold whatever is stored.
+// validListDriftReports validates the request itself.
 func validListDriftReports(r *controlv1.ListDriftReportsRequest) error {
 	return first(
 		notNegative("ListDriftReportsRequest.Limit", r.Limit),
@@ -145,7 +144,7 @@ func validListDriftReports(r *controlv1.ListDriftReportsRequest) error {
 		bounded("ListDriftReportsRequest.ApplicationIds", "items", len(r.ApplicationIds)))
 }
 
-// driftFilter selects applications; none means all.
+// driftFilter selects applications by ID; an empty one selects all.
 type driftFilter []string
 
 func (f driftFilter) matches(s *driftState) bool {
@@ -156,7 +155,7 @@ func (f driftFilter) mayMatch(c deploy.Change) bool {
 	return len(f) == 0 || slices.Contains(f, c.ApplicationID)
 }
 
-// driftHub tells of the drift of applications.
+// driftHub distributes changes of the drift of applications.
 type driftHub = hub[driftState, *modelv1.DriftReport]
 
 func newDriftHub(s Store) *driftHub {
@@ -166,13 +165,13 @@ func newDriftHub(s Store) *driftHub {
 	})
 }
 
-// version returns the application's ID, and when its drift was judged.
+// version returns the application's ID and the time of its last comparison.
 func (s *driftState) version() (id string, revision int64) {
 	return s.app.ID, max(millis(s.report.CheckedAt), millis(s.report.EndedAt))
 }
 
-// changedDrift returns how the drift of applications is by now. Of one whose drift
-// has ended and whose state is still the one it ended with, that is how it ended.
+// changedDrift returns the current drift of applications. For an application whose drift
+// has ended and whose state is unchanged since, it returns the final report.
 func changedDrift(ctx context.Context, s Store, ids []string) ([]driftState, error) {
 	states, err := presentStates(ctx, s, ids)
 	if err != nil {
@@ -193,7 +192,7 @@ func changedDrift(ctx context.Context, s Store, ids []string) ([]driftState, err
 	return states, nil
 }
 
-// presentStates returns how the applications that there are differ from Git at present.
+// presentStates returns how the existing applications currently differ from Git.
 func presentStates(ctx context.Context, s Store, ids []string) (out []driftState, err error) {
 	for _, id := range ids {
 		state := driftState{}
@@ -211,7 +210,7 @@ func presentStates(ctx context.Context, s Store, ids []string) (out []driftState
 	return out, nil
 }
 
-// WatchDrift streams the reports on drift that lasts, and then those that change.
+// WatchDrift streams the reports of current drift, then each changed one.
 func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grpc.ServerStreamingServer[controlv1.WatchDriftResponse]) error {
 	ctx, f := stream.Context(), driftFilter(nonEmpty(req.ApplicationIds))
 	sub := s.drifts.subscribe(f, false)
@@ -220,7 +219,7 @@ func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grp
 	if err != nil {
 		return err
 	}
-	// The subscription may hold older states than these: it began before.
+	// The subscription started earlier and may contain older states than these.
 	sent := make(map[string]int64, len(present))
 	for i := range present {
 		if err := stream.Send(&controlv1.WatchDriftResponse{Report: present[i].message()}); err != nil {
@@ -228,7 +227,7 @@ func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grp
 		}
 		id, revision := present[i].version()
 		sent[id] = revision
-		present[i] = driftState{} // the call may last for days
+		present[i] = driftState{} // free the memory: the call may last for days
 	}
 	if err := stream.Send(&controlv1.WatchDriftResponse{CaughtUp: true}); err != nil {
 		return err
@@ -238,8 +237,8 @@ func (s *controlService) WatchDrift(req *controlv1.WatchDriftRequest, stream grp
 	})
 }
 
-// presentDrift returns what a watch begins with: the reports on the applications that
-// are named, whether they drift or not; or on all that drift.
+// presentDrift returns the initial reports of a watch: of the named applications, whether
+// they drift or not; or of all that drift.
 func (s *controlService) presentDrift(ctx context.Context, f driftFilter) ([]driftState, error) {
 	if len(f) == 0 {
 		open, _, err := s.store.ListDriftReports(ctx, store.DriftQuery{OpenOnly: true})
@@ -264,8 +263,8 @@ var driftEnds = map[deploy.DriftEnd]modelv1.DriftEnd{
 	deploy.DriftAbandoned: modelv1.DriftEnd_DRIFT_END_ABANDONED,
 }
 
-// status is the sync state that a report tells: that of the application where the
-// report does not decide it.
+// status returns the sync status of the report, or that of the application if the report
+// has none.
 func (s driftState) status() deploy.SyncStatus {
 	shown := s.app.ShownSync().Status
 	if s.report.EndedAt.IsZero() && (shown == deploy.SyncDeploying || shown == deploy.SyncInvalidConfig) {
@@ -274,7 +273,7 @@ func (s driftState) status() deploy.SyncStatus {
 	return s.report.Status
 }
 
-// message converts a report. It is one that a response can hold.
+// message converts a report and makes it fit into a response.
 func (s driftState) message() *modelv1.DriftReport {
 	r := s.report
 	m := &modelv1.DriftReport{
@@ -302,12 +301,12 @@ func objectDrift(cluster string, o deploy.ObjectDrift) *modelv1.ObjectDrift {
 	return m
 }
 
-// fitReport makes a report one that a response can hold: it leaves out the last
-// diffs, then the last objects, and then the last fields, and says so.
+// fitReport truncates a report to the size of a response: it drops the last diffs, then
+// the last objects, then the last fields, and adds a note.
 func fitReport(m *modelv1.DriftReport) {
 	leftOut := func(n int, what string) {
 		if n > 0 {
-			m.IncompleteReason = joined(m.IncompleteReason, fmt.Sprintf("%d %s more than a response holds are left out", n, what))
+			m.IncompleteReason = joined(m.IncompleteReason, fmt.Sprintf("%d %s are omitted: the response would be too large", n, what))
 		}
 	}
 	size, diffs := proto.Size(m), 0
@@ -332,10 +331,10 @@ func fitReport(m *modelv1.DriftReport) {
 	}
 }
 
-// joined appends a sentence to what is said already.
-func joined(said, more string) string {
-	if said == "" {
+// joined appends a sentence to a text.
+func joined(text, more string) string {
+	if text == "" {
 		return more
 	}
-	return said + "; " + more
+	return text + "; " + more
 }

@@ -21,7 +21,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// detector finds what it is set to, and diffs where they are asked for.
+// detector is a Drift with a fixed result; it adds diffs if requested.
 type detector struct {
 	report deploy.DriftReport
 	err    error
@@ -44,7 +44,7 @@ func changed(name string) deploy.ObjectDrift {
 	}
 }
 
-// found stores what was found of an application's drift.
+// found stores the result of a comparison.
 func found(t testing.TB, agent *controltest.Agent, app deploy.Application, report deploy.DriftReport) {
 	t.Helper()
 	report.ApplicationID, report.Cluster = app.ID, app.Provider
@@ -57,8 +57,7 @@ func found(t testing.TB, agent *controltest.Agent, app deploy.Application, repor
 	}
 }
 
-// drifts stores a period of drift of an application that has ended, and one that
-// lasts.
+// drifts stores an ended and a current period of drift of an application.
 func drifts(t testing.TB, agent *controltest.Agent, app deploy.Application) {
 	t.Helper()
 	app, err := agent.Store.Application(t.Context(), app.ID)
@@ -132,8 +131,7 @@ func TestGetDriftReport(t *testing.T) {
 	get(&controlv1.GetDriftReportRequest{}, stored)
 }
 
-// TestDriftReportAfterADeployment: what was found before a deployment is not told after
-// it.
+// TestDriftReportAfterADeployment: a report is not returned after a later deployment.
 func TestDriftReportAfterADeployment(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(cfg *control.Config) {
 		cfg.Drift = detector{report: deploy.DriftReport{Status: deploy.Synced, Compared: 3}}
@@ -161,8 +159,7 @@ func TestDriftReportAfterADeployment(t *testing.T) {
 	}
 }
 
-// TestDriftReportOfAStateWithoutDrift: why the application is in that state is in the
-// report.
+// TestDriftReportOfAStateWithoutDrift: the report has the reason of the sync state.
 func TestDriftReportOfAStateWithoutDrift(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)
@@ -204,19 +201,19 @@ func TestGetDriftReportRefusals(t *testing.T) {
 	}
 }
 
-// TestLargeDriftReports: a client reads no more than 4 MiB, so that the last diffs,
-// then the last objects and then the last fields are left out, and the answer says so.
+// TestLargeDriftReports: a client reads at most 4 MiB, so the last diffs, then the last
+// objects, then the last fields are omitted, and the report says so.
 func TestLargeDriftReports(t *testing.T) {
 	const limit = 4 << 20
 	for name, c := range map[string]struct {
 		objects, fields, diff int // and the size of each diff
 		want                  string
-		told, diffs           int // objects and diffs, -1 for some of them
+		shown, diffs          int // objects and diffs, -1 for any number
 	}{
 		"all of it":        {100, 2, 4_000, "", 100, 100},
-		"too many diffs":   {10, 2, 1 << 20, "diffs more than a response holds", 10, 3},
-		"too many objects": {40_000, 1, 0, "objects more than a response holds", -1, 0},
-		"too many fields":  {1, 120_000, 0, "differing fields more than a response holds", 1, 0},
+		"too many diffs":   {10, 2, 1 << 20, "diffs are omitted: the response would be too large", 10, 3},
+		"too many objects": {40_000, 1, 0, "objects are omitted: the response would be too large", -1, 0},
+		"too many fields":  {1, 120_000, 0, "differing fields are omitted: the response would be too large", 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var report deploy.DriftReport
@@ -240,12 +237,12 @@ func TestLargeDriftReports(t *testing.T) {
 					diffs++
 				}
 			}
-			told := len(resp.Report.Objects)
+			shown := len(resp.Report.Objects)
 			if size := proto.Size(resp); size >= limit || c.want != "" && size < limit/2 && c.diff == 0 {
 				t.Errorf("the response has %d bytes", size)
 			}
-			if c.told >= 0 && told != c.told || told == 0 || told > c.objects || diffs != c.diffs {
-				t.Errorf("%d objects and %d diffs, want %d and %d", told, diffs, c.told, c.diffs)
+			if c.shown >= 0 && shown != c.shown || shown == 0 || shown > c.objects || diffs != c.diffs {
+				t.Errorf("%d objects and %d diffs, want %d and %d", shown, diffs, c.shown, c.diffs)
 			}
 			if got := resp.Report.IncompleteReason; !strings.Contains(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("it says %q, want %q", got, c.want)
@@ -319,8 +316,7 @@ func TestListDriftReports(t *testing.T) {
 	}
 }
 
-// TestListDriftReportsPages: a caller who does not say how many gets fifty, and nobody
-// more than five hundred.
+// TestListDriftReportsPages: the default page size is fifty, the maximum five hundred.
 func TestListDriftReportsPages(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	for a := range 6 {
@@ -341,7 +337,7 @@ func TestListDriftReportsPages(t *testing.T) {
 	}
 }
 
-// driftWatch is a watch of drift, as "<application> <status> <ID> <end>".
+// driftWatch is a stream of drift reports as "<application> <status> <ID> <end>".
 type driftWatch struct {
 	t      testing.TB
 	stream grpc.ServerStreamingClient[controlv1.WatchDriftResponse]
@@ -369,7 +365,7 @@ func (d driftWatch) next() string {
 	return strings.Join(strings.Fields(fmt.Sprint(r.ApplicationName, " ", r.Status, " ", r.Id, " ", strings.TrimPrefix(r.End.String(), "DRIFT_END_UNSPECIFIED"))), " ")
 }
 
-// expects holds the next messages against what is wanted.
+// expects compares the next messages with want.
 func (d driftWatch) expects(want ...string) {
 	d.t.Helper()
 	for _, w := range want {
@@ -396,7 +392,7 @@ func TestWatchDrift(t *testing.T) {
 	all.expects("db OUT_OF_SYNC db-1 DRIFT_END_DEPLOYED")
 	some.expects("db OUT_OF_SYNC db-1 DRIFT_END_DEPLOYED")
 
-	// What does not answer is no drift, and is told as well.
+	// An unreachable cluster is no drift but is reported.
 	if _, err := agent.Store.ReportDrift(ctx, db, deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "dev does not answer", At: at.Add(time.Minute)}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +401,7 @@ func TestWatchDrift(t *testing.T) {
 	some.expects("db UNKNOWN")
 }
 
-// TestManyWatchDrift: what has changed is told to all.
+// TestManyWatchDrift: all watchers get each change.
 func TestManyWatchDrift(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	web := agent.Application("web", nil)
@@ -422,8 +418,8 @@ func TestManyWatchDrift(t *testing.T) {
 	}
 }
 
-// TestPlanNamesWhatItUndoes: the plan of what has not begun holds the live changes that it brings
-// back, not what is left alone; that of a deployment that has ended holds none.
+// TestPlanNamesWhatItUndoes: the plan of a deployment that has not started lists the live
+// changes that it reverts, without ignored ones; that of an ended one lists none.
 func TestPlanNamesWhatItUndoes(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)

@@ -18,7 +18,7 @@ func TestEnableApplicationOfControlService(t *testing.T) {
 	if err := agent.Store.SetDisabled(t.Context(), app.ID, true); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second does nothing
+	for range 2 { // the second has no effect
 		if _, err := client.EnableApplication(ctx, &controlv1.EnableApplicationRequest{ApplicationId: app.ID}); err != nil {
 			t.Fatal(err)
 		}

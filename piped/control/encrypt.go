@@ -13,7 +13,7 @@ import (
 
 // Encrypt encrypts a secret with the agent's public key.
 func (s *apiService) Encrypt(_ context.Context, req *apiservice.EncryptRequest) (*apiservice.EncryptResponse, error) {
-	if err := s.thisPiped(req.PipedId); err != nil {
+	if err := s.checkPipedID(req.PipedId); err != nil {
 		return nil, err
 	}
 	plaintext := []byte(req.Plaintext)

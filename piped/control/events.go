@@ -18,28 +18,27 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// eventPrefix is what the statuses of events carry on the wire and not in the
-// domain.
+// eventPrefix is the prefix of event statuses on the wire.
 const eventPrefix = "EVENT_"
 
-// defaultEvents is how many events ListEvents returns unless told otherwise.
+// defaultEvents is the default page size of ListEvents.
 const defaultEvents = 50
 
-// maxEvent bounds an event, so that some fit into one response: its data is the name
-// of an image or the like.
+// maxEvent limits the size of an event, so that several fit into one response; its data is
+// typically the name of an image.
 const maxEvent = 1 << 20
 
-// registeredEvents is what the API reads and writes of registered events.
+// registeredEvents stores registered events.
 type registeredEvents interface {
-	// RegisterEvent stores a new event, open, and announces it.
+	// RegisterEvent stores a new open event and announces it.
 	RegisterEvent(ctx context.Context, e deploy.RegisteredEvent) (deploy.RegisteredEvent, error)
-	// RegisteredEvents returns events, the newest first, and the cursor behind
-	// the last of them: "" when there is none.
+	// RegisteredEvents returns events, the newest first, and the cursor of the next
+	// page, "" at the end.
 	RegisteredEvents(ctx context.Context, q store.RegisteredEventQuery) ([]deploy.RegisteredEvent, string, error)
 }
 
-// RegisterEvent stores an event for the event watcher and returns. As in PipeCD
-// the commit fields count only when both hash and URL are set.
+// RegisterEvent stores an event for the event watcher. As in PipeCD the commit fields are
+// used only if both hash and URL are set.
 func (s *apiService) RegisterEvent(ctx context.Context, req *apiservice.RegisterEventRequest) (*apiservice.RegisterEventResponse, error) {
 	e := deploy.RegisteredEvent{ID: s.newID(), Name: req.Name, Data: req.Data, Labels: req.Labels, Contexts: req.Contexts}
 	if req.CommitHash != "" && req.CommitUrl != "" {
@@ -55,11 +54,11 @@ func (s *apiService) RegisterEvent(ctx context.Context, req *apiservice.Register
 	return &apiservice.RegisterEventResponse{EventId: e.ID}, nil
 }
 
-// contextKey is PipeCD's: what git accepts as the key of a trailer.
+// contextKey is PipeCD's pattern: what git accepts as a trailer key.
 var contextKey = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 
-// validateRegisterEvent checks what the event watcher relies on. The rules and
-// their messages are PipeCD's, but for the size.
+// validateRegisterEvent validates the fields that the event watcher relies on. The rules and
+// messages are PipeCD's, except for the size limit.
 func validateRegisterEvent(r *apiservice.RegisterEventRequest) error {
 	if size := proto.Size(r); size > maxEvent {
 		return status.Errorf(codes.InvalidArgument, "invalid request: invalid RegisterEventRequest: the event has %d bytes, and may have %d: register where the data is instead", size, maxEvent)
@@ -81,13 +80,13 @@ func validateRegisterEvent(r *apiservice.RegisterEventRequest) error {
 	return pairs("RegisterEventRequest.Contexts", r.Contexts)
 }
 
-// The unix seconds of what can be stored: the years 1 to 9999.
+// Range of storable times in Unix seconds: the years 1 to 9999.
 const (
 	minSeconds int64 = -62135596800
 	maxSeconds int64 = 253402300799
 )
 
-// pairs refuses empty keys and values, and too many of them.
+// pairs rejects empty keys and values, and too many pairs.
 func pairs(field string, m map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		at := fmt.Sprintf("%s[%s]", field, key)

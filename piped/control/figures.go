@@ -10,12 +10,12 @@ import (
 
 // Figures computes delivery figures.
 type Figures interface {
-	// Figures returns the delivery figures of the deployments that q selects; a To
-	// that is zero or in the future is now. Invalid if the range is none.
+	// Figures returns the delivery figures of the deployments that match q. A To that
+	// is zero or in the future means now. Invalid: the range is empty.
 	Figures(ctx context.Context, q deploy.FiguresQuery) (deploy.DeliveryReport, error)
 }
 
-// GetDeliveryFigures tells how well changes were delivered over a range of time.
+// GetDeliveryFigures returns the delivery metrics of a time range.
 func (s *controlService) GetDeliveryFigures(ctx context.Context, req *controlv1.GetDeliveryFiguresRequest) (*controlv1.GetDeliveryFiguresResponse, error) {
 	report, err := s.figures.Figures(ctx, deploy.FiguresQuery{
 		ApplicationIDs: nonEmpty(req.ApplicationIds), Labels: req.Labels, From: timeOf(req.FromMs), To: timeOf(req.ToMs),
@@ -30,7 +30,7 @@ func (s *controlService) GetDeliveryFigures(ctx context.Context, req *controlv1.
 	return resp, nil
 }
 
-// validGetDeliveryFigures checks what a request must hold whatever is stored.
+// validGetDeliveryFigures validates the request itself.
 func validGetDeliveryFigures(r *controlv1.GetDeliveryFiguresRequest) error {
 	if r.FromMs <= 0 {
 		return broken("GetDeliveryFiguresRequest.FromMs", "value must be greater than 0")
@@ -50,8 +50,7 @@ func figures(f deploy.DeliveryFigures) *controlv1.DeliveryFigures {
 	}
 }
 
-// inMillis returns a duration that was measured in milliseconds, nil for one that was
-// not.
+// inMillis returns a duration in milliseconds, nil for nil.
 func inMillis(d *time.Duration) *int64 {
 	if d == nil {
 		return nil

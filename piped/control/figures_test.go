@@ -16,7 +16,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// measured answers with one report, and keeps what it was asked.
+// measured returns a fixed report and records the query.
 type measured struct {
 	asked  *deploy.FiguresQuery
 	report deploy.DeliveryReport

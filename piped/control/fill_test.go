@@ -9,15 +9,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// filler fills values of the domain: every field of every struct gets a value
-// that is not zero, every text one byte that is not UTF-8.
+// filler fills domain values: every field gets a non-zero value, every string contains one
+// byte of invalid UTF-8.
 type filler struct {
 	n      int
-	within map[reflect.Type]bool // pointers that are being filled
+	within map[reflect.Type]bool // types being filled
 }
 
-// typed are the values of types that allow only some. None is what zero
-// converts to, so that a field left out is seen.
+// typed are valid values of restricted types. None converts to the zero value, so that a
+// missing conversion is noticed.
 var typed = map[reflect.Type]any{
 	reflect.TypeFor[deploy.Status]():        deploy.RollingBack,
 	reflect.TypeFor[deploy.StageStatus]():   deploy.StageExited,
@@ -55,7 +55,7 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
 	case reflect.Pointer:
-		if f.within[v.Type()] { // a type that holds itself
+		if f.within[v.Type()] { // a recursive type
 			return
 		}
 		f.within[v.Type()] = true

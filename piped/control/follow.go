@@ -12,11 +12,11 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// logPage is how many blocks of a log a call holds at once.
+// logPage is the number of log blocks that a call reads at once.
 const logPage = 64
 
-// FollowStageLogs streams the logs of a deployment's stages. What it sends is
-// stored, so that no block is lost or told otherwise by a restart of the agent.
+// FollowStageLogs streams the logs of a deployment's stages. It sends stored blocks only,
+// so that a restart of the agent neither loses nor changes any.
 func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, stream grpc.ServerStreamingServer[controlv1.FollowStageLogsResponse]) error {
 	ctx := stream.Context()
 	sub := s.hub.subscribe(&deploymentFilter{ids: []string{req.DeploymentId}}, true)
@@ -35,8 +35,8 @@ func (s *controlService) FollowStageLogs(req *controlv1.FollowStageLogsRequest, 
 		f.sent[stage] = index
 	}
 	for {
-		// The deployment is as it was before the logs are read: of a stage that had
-		// ended by then everything is stored.
+		// d was read before its logs, so all blocks of a stage that has ended in d are
+		// stored.
 		if err := f.send(ctx, d); err != nil {
 			return err
 		}
@@ -69,8 +69,8 @@ func noStage(d deploy.Deployment, id string) error {
 	return deploy.Errorf(deploy.NotFound, "deployment %s has no stage %s: its stages are %s", d.ID, id, strings.Join(all, ", "))
 }
 
-// logAfter returns the next page of a stage's log. Those who follow one log are
-// told together that it has grown, and share what they read of it.
+// logAfter returns the next page of a stage's log. Concurrent followers of one log share
+// the read.
 func (s *controlService) logAfter(ctx context.Context, deploymentID, stageID string, index int64) ([]deploy.LogBlock, error) {
 	key := fmt.Sprintf("%s/%s/%d", deploymentID, stageID, index)
 	return s.logs.do(ctx, key, func(ctx context.Context) ([]deploy.LogBlock, error) {
@@ -78,21 +78,21 @@ func (s *controlService) logAfter(ctx context.Context, deploymentID, stageID str
 	})
 }
 
-// follower is one call on its way through the logs of a deployment.
+// follower is one call that follows the logs of a deployment.
 type follower struct {
 	logAfter func(ctx context.Context, deploymentID, stageID string, index int64) ([]deploy.LogBlock, error)
 	stream   grpc.ServerStreamingServer[controlv1.FollowStageLogsResponse]
-	only     string           // a stage ID; "" follows all
-	sent     map[string]int64 // by stage ID, the index of the last block the caller has
-	done     map[string]bool  // by stage ID: nothing more follows for it
+	only     string           // stage ID; "" means all
+	sent     map[string]int64 // by stage ID: index of the last sent block
+	done     map[string]bool  // by stage ID: the log is complete
 }
 
-// finished reports whether nothing more follows.
+// finished reports whether all logs are complete.
 func (f *follower) finished(d deploy.Deployment) bool {
 	return d.Status.Completed() || f.done[f.only]
 }
 
-// send sends what there is in the logs of d's stages and is not sent yet.
+// send sends the new blocks of d's stages.
 func (f *follower) send(ctx context.Context, d deploy.Deployment) error {
 	for _, stage := range d.Stages {
 		if f.done[stage.ID] || f.only != "" && f.only != stage.ID || stage.Status == deploy.StageNotStarted {
@@ -105,7 +105,7 @@ func (f *follower) send(ctx context.Context, d deploy.Deployment) error {
 	return nil
 }
 
-// sendStage does it for one stage; ended tells that nothing is added any more.
+// sendStage sends the new blocks of one stage; ended means that no more will be added.
 func (f *follower) sendStage(ctx context.Context, deploymentID, stageID string, ended bool) error {
 	for {
 		index, has := f.sent[stageID]

@@ -41,8 +41,8 @@ func note(got map[string][]string, resp *controlv1.FollowStageLogsResponse) {
 	}
 }
 
-// Lines of a stage that runs, of one that starts later, and their ends come as they
-// are stored.
+// TestFollowStageLogsToTheEnd: lines and ends of running and later stages are streamed as
+// they are stored.
 func TestFollowStageLogsToTheEnd(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	agent.Deployment("d", agent.Application("web", nil), "")
@@ -71,7 +71,7 @@ func TestFollowStageLogsToTheEnd(t *testing.T) {
 	agent.Move("d", deploy.RollingBack, "does not start")
 	receive()
 	if _, ended := got[controltest.SyncStage+" completed"]; !ended {
-		t.Errorf("the end of the first stage is not told: %q", got)
+		t.Errorf("the end of the first stage is missing: %q", got)
 	}
 	agent.StartRollback("d")
 	agent.Log("d", controltest.RollbackStage, "back")
@@ -121,8 +121,8 @@ func TestFollowStageLogsFromAnyPoint(t *testing.T) {
 	}
 }
 
-// A log larger than a response comes in several, complete and in order, and lines
-// that are no UTF-8 do not break it.
+// TestFollowStageLogsOfAnySize: a large log is sent in several responses, complete and in
+// order, also with invalid UTF-8.
 func TestFollowStageLogsOfAnySize(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	agent.Deployment("d", agent.Application("web", nil), "")

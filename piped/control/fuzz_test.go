@@ -27,15 +27,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRequestsOfAnyKind sends each method what no client would: messages filled at
-// random, some with IDs that exist, and bytes that are none. Whatever it is, the
-// answer comes soon and is none of those that stand for a defect, and nothing is
-// logged as an error. PIPED_FUZZ_SEED repeats a run, PIPED_FUZZ_CALLS says how many
-// calls each method gets.
+// TestRequestsOfAnyKind calls each method with random messages, some with existing IDs, and
+// with invalid bytes. The response must come soon, must not indicate a bug, and nothing may
+// be logged as an error. PIPED_FUZZ_SEED repeats a run, PIPED_FUZZ_CALLS sets the number of
+// calls per method.
 func TestRequestsOfAnyKind(t *testing.T) {
 	seed, calls := number(t, "PIPED_FUZZ_SEED", 1), number(t, "PIPED_FUZZ_CALLS", 80)
 	t.Logf("PIPED_FUZZ_SEED=%d PIPED_FUZZ_CALLS=%d", seed, calls)
-	l := newFuzzLab(t)
+	l := newFuzzEnv(t)
 	for i, m := range allMethods(t) {
 		t.Run(string(m.Parent().Name()+"."+m.Name()), func(t *testing.T) {
 			g := generator{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(i))), known: l.known}
@@ -46,9 +45,9 @@ func TestRequestsOfAnyKind(t *testing.T) {
 	}
 }
 
-// FuzzMethods is the same for bytes that the fuzzer makes.
+// FuzzMethods does the same with bytes from the fuzzer.
 func FuzzMethods(f *testing.F) {
-	l, methods := newFuzzLab(f), allMethods(f)
+	l, methods := newFuzzEnv(f), allMethods(f)
 	for i, m := range methods {
 		g := generator{Rand: rand.New(rand.NewPCG(2, uint64(i))), known: l.known}
 		f.Add(i, g.message(m.Input()))
@@ -60,7 +59,7 @@ func FuzzMethods(f *testing.F) {
 	})
 }
 
-// allMethods returns those of both services.
+// allMethods returns the methods of both services.
 func allMethods(t testing.TB) (methods []protoreflect.MethodDescriptor) {
 	for _, service := range []protoreflect.FullName{"grpc.service.apiservice.APIService", "piped.control.v1.ControlService"} {
 		desc, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
@@ -86,12 +85,12 @@ func number(t testing.TB, variable string, otherwise int) int {
 	return n
 }
 
-// fuzzLab is an agent with a little of everything.
-type fuzzLab struct {
+// fuzzEnv is an agent with some data of each kind.
+type fuzzEnv struct {
 	conn  *grpc.ClientConn
 	key   string
 	log   *logs
-	known []string // texts that mean something to it
+	known []string // texts with a meaning, such as IDs
 }
 
 // nowhere is a cluster that does not answer.
@@ -115,8 +114,8 @@ func (nowhere) Figures(context.Context, deploy.FiguresQuery) (deploy.DeliveryRep
 	return deploy.DeliveryReport{}, errNowhere
 }
 
-func newFuzzLab(t testing.TB) *fuzzLab {
-	l := &fuzzLab{log: &logs{}}
+func newFuzzEnv(t testing.TB) *fuzzEnv {
+	l := &fuzzEnv{log: &logs{}}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
 		c.Planner, c.Remover, c.Live, c.Drift, c.Figures = previews{}, nowhere{}, nowhere{}, nowhere{}, nowhere{}
 		c.Logger = slog.New(slog.NewTextHandler(l.log, nil))
@@ -139,12 +138,12 @@ func newFuzzLab(t testing.TB) *fuzzLab {
 	return l
 }
 
-// call sends a request and judges the answer.
-func (l *fuzzLab) call(t *testing.T, m protoreflect.MethodDescriptor, request []byte) {
+// call sends a request and checks the response.
+func (l *fuzzEnv) call(t *testing.T, m protoreflect.MethodDescriptor, request []byte) {
 	t.Helper()
 	patience := 10 * time.Second
 	if m.IsStreamingServer() {
-		patience = 30 * time.Millisecond // it may have nothing to say
+		patience = 30 * time.Millisecond // a stream may stay silent
 	}
 	ctx, end := context.WithTimeout(as(t, l.key), patience)
 	defer end()
@@ -153,7 +152,7 @@ func (l *fuzzLab) call(t *testing.T, m protoreflect.MethodDescriptor, request []
 		codes.OK: true, codes.InvalidArgument: true, codes.NotFound: true, codes.FailedPrecondition: true, codes.AlreadyExists: true,
 		codes.Unimplemented: true, codes.PermissionDenied: true, codes.Aborted: true,
 		codes.DeadlineExceeded: m.IsStreamingServer(),
-		// The answer of gRPC itself, before anything of ours has seen the request.
+		// gRPC's own error for a malformed request.
 		codes.Internal:    proto.Unmarshal(request, dynamicpb.NewMessage(m.Input())) != nil && strings.Contains(fmt.Sprint(err), "unmarshal"),
 		codes.Unavailable: strings.Contains(fmt.Sprint(err), errNowhere.Error()),
 	}
@@ -165,8 +164,8 @@ func (l *fuzzLab) call(t *testing.T, m protoreflect.MethodDescriptor, request []
 	}
 }
 
-// send calls a method with bytes and reads the first answer.
-func (l *fuzzLab) send(ctx context.Context, m protoreflect.MethodDescriptor, request []byte) error {
+// send calls a method and reads the first response.
+func (l *fuzzEnv) send(ctx context.Context, m protoreflect.MethodDescriptor, request []byte) error {
 	path := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
 	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, path, grpc.ForceCodec(rawCodec{}))
 	if err != nil {
@@ -179,20 +178,19 @@ func (l *fuzzLab) send(ctx context.Context, m protoreflect.MethodDescriptor, req
 		return err
 	}
 	var answer []byte
-	if err := stream.RecvMsg(&answer); !errors.Is(err, io.EOF) { // which is a stream that had nothing to say
+	if err := stream.RecvMsg(&answer); !errors.Is(err, io.EOF) { // EOF: an empty stream
 		return err
 	}
 	return nil
 }
 
-// generator makes requests.
+// generator creates random requests.
 type generator struct {
 	*rand.Rand
 	known []string
 }
 
-// request returns an encoded message, sometimes a damaged one, sometimes no message
-// at all.
+// request returns an encoded message, sometimes damaged, sometimes not a message at all.
 func (g generator) request(d protoreflect.MessageDescriptor) []byte {
 	switch g.IntN(10) {
 	case 0:
@@ -219,7 +217,7 @@ func (g generator) message(d protoreflect.MessageDescriptor) []byte {
 	g.fill(m, 0)
 	data, err := proto.Marshal(m)
 	if err != nil {
-		panic(err) // the generator makes only valid UTF-8
+		panic(err) // unreachable: the generator creates valid UTF-8 only
 	}
 	return data
 }

@@ -20,28 +20,27 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// guard stands before every method: it finds out who calls, asks the table
-// whether they may and the limits whether now, checks the request, and afterwards
-// turns errors and panics into gRPC statuses and records what was changed. Nothing
-// reaches a handler around it.
+// guard intercepts every call: it authenticates the caller, checks the role and the rate
+// limits, validates the request, and afterwards converts errors and panics into gRPC
+// statuses and audits changes.
 type guard struct {
-	keys   *keyring
-	audit  *audit
-	log    *slog.Logger
-	now    func() time.Time
-	told   Observer
-	access map[string]access
+	keys    *keyring
+	audit   *audit
+	log     *slog.Logger
+	now     func() time.Time
+	metrics Metrics
+	access  map[string]access
 
 	calls    *limiter // by API key
-	attempts *limiter // that are refused because of their credentials, by network
-	warnings *limiter // of these, by network
+	attempts *limiter // with rejected credentials, by network
+	warnings *limiter // logged warnings about these, by network
 }
 
-// newGuard makes the guard of a server; keys.run is for the server to run.
+// newGuard returns the guard of a server, which must run keys.run.
 func newGuard(cfg Config) (*guard, error) {
 	log := cfg.Logger.With("component", "control")
 	g := &guard{
-		keys: newKeyring(cfg.Store, log, cfg.Now), log: log, now: cfg.Now, told: cfg.Observer, access: methodAccess(),
+		keys: newKeyring(cfg.Store, log, cfg.Now), log: log, now: cfg.Now, metrics: cfg.Metrics, access: methodAccess(),
 		calls:    newLimiter(rate.Inf, 0, cfg.Now),
 		attempts: newLimiter(attemptsPerSecond, attemptsAtOnce, cfg.Now),
 		warnings: newLimiter(rate.Every(warningsEvery), warningsAtOnce, cfg.Now),
@@ -78,15 +77,14 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 		return err
 	}
 	err = handler(srv, &admittedStream{ServerStream: stream, ctx: admitted, call: call})
-	if errors.Is(context.Cause(held), errRefused) { // its key was disabled
+	if errors.Is(context.Cause(held), errRefused) { // the key was disabled
 		return errRefused
 	}
 	return err
 }
 
-// admittedStream is a stream whose context knows the caller and ends with the
-// caller's key. A stream's request is read by its handler, so it is checked when
-// it arrives.
+// admittedStream is a stream whose context contains the caller and ends with the caller's
+// key. It validates the request when the handler receives it.
 type admittedStream struct {
 	grpc.ServerStream
 	ctx  context.Context
@@ -110,14 +108,14 @@ func (s *admittedStream) RecvMsg(m any) error {
 	return s.call.check(m)
 }
 
-// call is one call on its way through the guard.
+// call is one call that passes the guard.
 type call struct {
 	*guard
 	method  string
 	start   time.Time
-	remote  string // where it comes from
+	remote  string // client address
 	streams bool
-	request any // nil until it is known
+	request any // nil until received
 	caller  deploy.APIKey
 }
 
@@ -125,8 +123,8 @@ func (g *guard) begin(ctx context.Context, method string) *call {
 	return &call{guard: g, method: method, start: g.now(), remote: remoteOf(ctx)}
 }
 
-// admit authenticates and authorises. The checks, their order and their
-// messages are PipeCD's; the limits are our own.
+// admit authenticates and authorizes. The checks, their order and their messages are
+// PipeCD's; the rate limits are our own.
 func (c *call) admit(ctx context.Context) (context.Context, error) {
 	need, known := c.access[c.method]
 	if known && need.role == anyone {
@@ -146,7 +144,7 @@ func (c *call) admit(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, callerKey{}, caller), nil
 }
 
-// check checks a request.
+// check validates a request.
 func (c *call) check(req any) error {
 	limit := maxRequest
 	if c.method == apiservice.APIService_Encrypt_FullMethodName {
@@ -160,8 +158,8 @@ func (c *call) check(req any) error {
 	return validate(req)
 }
 
-// authenticate returns the record of the caller's key. Who fails too often is
-// told to wait, and is not looked up any more, unless with a key that is known.
+// authenticate returns the record of the caller's key. A caller with too many failures is
+// rejected without reading the store, unless its key is cached as valid.
 func (c *call) authenticate(ctx context.Context) (deploy.APIKey, error) {
 	from := network(c.remote)
 	key, err := credentialsOf(ctx)
@@ -181,7 +179,7 @@ func (c *call) authenticate(ctx context.Context) (deploy.APIKey, error) {
 		return deploy.APIKey{}, err
 	}
 	if _, ok := c.warnings.take(from); ok {
-		c.log.WarnContext(ctx, "a call was refused because of its credentials", "method", c.method, "remote", c.remote, "reason", status.Convert(err).Message())
+		c.log.WarnContext(ctx, "call rejected: invalid credentials", "method", c.method, "remote", c.remote, "reason", status.Convert(err).Message())
 	}
 	if wait, ok := c.attempts.take(from); !ok {
 		return deploy.APIKey{}, tooManyAttempts(wait)
@@ -190,11 +188,10 @@ func (c *call) authenticate(ctx context.Context) (deploy.APIKey, error) {
 }
 
 func tooManyAttempts(wait time.Duration) error {
-	return exhausted("credentials that are not accepted from this address", wait)
+	return exhausted("invalid credentials from this address", wait)
 }
 
-// claimedID returns the ID of the key a call carries, whether it is valid or not:
-// "" when there is none.
+// claimedID returns the ID of the call's key, valid or not, or "".
 func claimedID(ctx context.Context) string {
 	key, err := credentialsOf(ctx)
 	if err != nil {
@@ -204,7 +201,7 @@ func claimedID(ctx context.Context) string {
 	return id
 }
 
-// credentialsOf returns the API key a call carries.
+// credentialsOf returns the API key of a call.
 func credentialsOf(ctx context.Context) (string, error) {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
@@ -228,7 +225,7 @@ func credentialsOf(ctx context.Context) (string, error) {
 	}
 }
 
-// permit denies unless role is known to suffice.
+// permit denies the call unless role suffices; a method that is not known is denied.
 func permit(role, need deploy.Role, known bool) error {
 	if role != deploy.ReadOnly && role != deploy.ReadWrite {
 		return status.Error(codes.PermissionDenied, "Invalid role")
@@ -239,18 +236,18 @@ func permit(role, need deploy.Role, known bool) error {
 	return status.Error(codes.PermissionDenied, "Permission denied")
 }
 
-// end turns a panic or an error into what the caller is told, and logs.
+// end converts a panic or an error into a status, logs it, and records the call.
 func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 	if panicked != nil {
 		c.log.ErrorContext(ctx, "a handler of the control API panicked", "method", c.method, "panic", panicked, "stack", string(debug.Stack()))
-		err = status.Errorf(codes.Internal, "%s failed by a defect of the agent; its log holds the details", path.Base(c.method))
+		err = status.Errorf(codes.Internal, "%s failed because of a bug in the agent; see the agent's log", path.Base(c.method))
 	} else if err != nil {
 		err = c.answer(ctx, err)
 	}
 	code, duration := status.Code(err), c.now().Sub(c.start)
 	c.log.DebugContext(ctx, "control API call", "method", c.method, "code", code.String(),
 		"key", c.caller.ID, "subject", c.caller.Subject, "duration", duration)
-	c.told.Called(strings.TrimPrefix(c.method, "/"), code.String(), c.streams, duration)
+	c.metrics.Called(strings.TrimPrefix(c.method, "/"), code.String(), c.streams, duration)
 	if c.access[c.method].writes && c.caller.ID != "" && code != codes.ResourceExhausted {
 		c.audit.record(ctx, c.start,
 			slog.String("method", strings.TrimPrefix(c.method, "/")), slog.String("code", code.String()),
@@ -260,8 +257,7 @@ func (c *call) end(ctx context.Context, panicked, resp any, err error) error {
 	return err
 }
 
-// answer is the one mapping of errors to gRPC statuses. What lies inside the
-// agent is logged and not told.
+// answer maps errors to gRPC statuses. Internal causes are logged but not returned.
 func (c *call) answer(ctx context.Context, err error) error {
 	var e *deploy.Error
 	if s, ok := status.FromError(err); ok && !errors.As(err, &e) {
@@ -277,7 +273,7 @@ func (c *call) answer(ctx context.Context, err error) error {
 		return status.Error(code, text(err.Error()))
 	}
 	c.log.ErrorContext(ctx, "control API call failed", "method", c.method, "error", err)
-	return status.Errorf(codes.Internal, "%s failed inside the agent; its log holds the cause", path.Base(c.method))
+	return status.Errorf(codes.Internal, "%s failed with an internal error; see the agent's log", path.Base(c.method))
 }
 
 func codeOf(kind deploy.Kind) codes.Code {
@@ -304,7 +300,7 @@ func codeOf(kind deploy.Kind) codes.Code {
 // callerKey is the context key of the caller's API key record.
 type callerKey struct{}
 
-// callerOf returns the API key record of who calls; the guard put it there.
+// callerOf returns the caller's API key record, which the guard put into ctx.
 func callerOf(ctx context.Context) deploy.APIKey {
 	key, _ := ctx.Value(callerKey{}).(deploy.APIKey)
 	return key

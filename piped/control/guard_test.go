@@ -20,7 +20,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// faulty is the real store whose commands cannot be read.
+// faulty is a real store whose commands cannot be read.
 type faulty struct {
 	control.Store
 	fail func() error
@@ -48,7 +48,7 @@ func (l *logs) String() string {
 	return l.buf.String()
 }
 
-// take returns what was logged since the last time.
+// take returns the log since the last call.
 func (l *logs) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *logs) take() string {
 	return l.buf.String()
 }
 
-// withFault makes GetCommand fail and writes the log to out.
+// withFault makes GetCommand fail and logs to out.
 func withFault(out *logs, fail func() error) controltest.Option {
 	return func(c *control.Config) {
 		c.Store = faulty{Store: c.Store, fail: fail}
@@ -80,8 +80,8 @@ func TestErrorsOfTheDomainBecomeCodes(t *testing.T) {
 		"unavailable": {deploy.Errorf(deploy.Unavailable, "database is gone"), codes.Unavailable, "database is gone", false},
 		"stopping":    {deploy.Errorf(deploy.Stopping, "agent ends"), codes.Unavailable, "agent ends", false},
 		"denied":      {deploy.Errorf(deploy.Denied, "not signed"), codes.PermissionDenied, "not signed", false},
-		"internal":    {deploy.Errorf(deploy.Internal, "read: %w", inside), codes.Internal, "GetCommand failed inside the agent; its log holds the cause", true},
-		"any other":   {inside, codes.Internal, "GetCommand failed inside the agent; its log holds the cause", true},
+		"internal":    {deploy.Errorf(deploy.Internal, "read: %w", inside), codes.Internal, "GetCommand failed with an internal error; see the agent's log", true},
+		"any other":   {inside, codes.Internal, "GetCommand failed with an internal error; see the agent's log", true},
 		"wrapped":     {fmt.Errorf("read: %w", deploy.Errorf(deploy.Conflict, "it changed")), codes.Aborted, "read: it changed", false},
 		"not UTF-8":   {deploy.Errorf(deploy.Invalid, "name \xff"), codes.InvalidArgument, "name \uFFFD", false},
 		"wraps a status": {deploy.Errorf(deploy.Unavailable, "peer: %w", status.Error(codes.NotFound, "x")), codes.Unavailable,
@@ -106,7 +106,7 @@ func TestPanicOfAHandler(t *testing.T) {
 	out := &logs{}
 	ctx, client, _ := api(t, withFault(out, func() error { panic("boom") }))
 	_, err := client.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: "c"})
-	if status.Code(err) != codes.Internal || status.Convert(err).Message() != "GetCommand failed by a defect of the agent; its log holds the details" {
+	if status.Code(err) != codes.Internal || status.Convert(err).Message() != "GetCommand failed because of a bug in the agent; see the agent's log" {
 		t.Errorf("got %v, want Internal without the panic's text", err)
 	}
 	if n := strings.Count(out.String(), "boom"); n != 1 || !strings.Contains(out.String(), "faulty.Command") {
@@ -117,7 +117,7 @@ func TestPanicOfAHandler(t *testing.T) {
 	}
 }
 
-// watchless is the real store whose deployments cannot be read.
+// watchless is a real store whose deployments cannot be read.
 type watchless struct{ control.Store }
 
 func (watchless) DeploymentsIn(context.Context, ...deploy.Status) ([]deploy.Deployment, error) {
@@ -145,12 +145,12 @@ func TestPanicOfAHandlerThatStreams(t *testing.T) {
 	}
 }
 
-func TestLogTellsWhoCalledAndNoSecret(t *testing.T) {
+func TestLogNamesTheCallerAndNoSecret(t *testing.T) {
 	out := &logs{}
 	_, client, agent := api(t, withFault(out, func() error { return nil }))
 	wrong := agent.ReadOnly[:len(agent.ReadOnly)-1] + "!"
 	for _, key := range []string{agent.ReadWrite, agent.ReadOnly, wrong} {
-		_, _ = client.ListApplications(as(t, key), &apiservice.ListApplicationsRequest{}) // what is logged matters here
+		_, _ = client.ListApplications(as(t, key), &apiservice.ListApplicationsRequest{}) // only the log matters here
 	}
 	log := out.String()
 	for _, key := range []string{agent.ReadWrite, agent.ReadOnly, wrong} {
@@ -167,7 +167,7 @@ func TestLogTellsWhoCalledAndNoSecret(t *testing.T) {
 	}
 }
 
-// A store that fails while a key is looked up is no wrong key.
+// TestKeysThatCannotBeRead: a failing store is not reported as a wrong key.
 func TestKeysThatCannotBeRead(t *testing.T) {
 	ctx, client, _ := api(t, func(c *control.Config) { c.Store = keyless{c.Store} })
 	_, err := client.ListApplications(ctx, &apiservice.ListApplicationsRequest{})

@@ -10,46 +10,46 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// hub tells calls that stream what has changed in the store. What has changed, a V,
-// is read and converted to its message, an M, once, however many calls watch it, and
-// not at all when none does. A call that is slow delays no other: what it has not
-// taken yet is kept for it, the newest state of each.
+// hub distributes changes of the store to streaming calls. Each changed state, a V, is read
+// and converted to its message, an M, only once for all calls, and not at all if no call
+// watches it. A slow call delays no other: pending states are buffered per call, only the
+// newest of each ID.
 type hub[V, M any] struct {
 	watched[V, M]
-	told map[string]int64 // revisions that were handed on, by ID; of run
+	published map[string]int64 // last published revision by ID; used by run only
 
 	mu    sync.Mutex
 	subs  map[*subscription[V, M]]struct{}
-	ended error // why there are no subscriptions any more
+	ended error // why the hub has stopped
 }
 
-// watched is what a hub tells of.
+// watched configures what a hub distributes.
 type watched[V, M any] struct {
 	store Store
 	topic deploy.Topic
-	hints []deploy.Topic // whose changes only wake those who asked for hints
+	hints []deploy.Topic // changes of these only wake subscriptions with hints
 	read  func(ctx context.Context, ids []string) ([]V, error)
-	// version returns the ID and the revision of a state, which only grows.
+	// version returns the ID and the revision of a state; revisions only increase.
 	version func(*V) (id string, revision int64)
 	convert func(V) M
 }
 
-// filter says what a subscription is about.
+// filter selects the states of a subscription.
 type filter[V any] interface {
 	matches(*V) bool
-	// mayMatch is false when what has changed does not match, as far as a change tells.
+	// mayMatch returns false if the change cannot concern a matching state.
 	mayMatch(deploy.Change) bool
 }
 
-// maxTold bounds the revisions that are remembered. Forgetting them means that a
-// state may come twice.
-const maxTold = 10_000
+// maxPublished limits the remembered revisions. After they are dropped a state may be sent
+// twice.
+const maxPublished = 10_000
 
 func newHub[V, M any](w watched[V, M]) *hub[V, M] {
-	return &hub[V, M]{watched: w, told: map[string]int64{}, subs: map[*subscription[V, M]]struct{}{}}
+	return &hub[V, M]{watched: w, published: map[string]int64{}, subs: map[*subscription[V, M]]struct{}{}}
 }
 
-// deploymentHub tells of deployments, and hints at logs that grow.
+// deploymentHub distributes deployments, with hints about growing logs.
 type deploymentHub = hub[deploy.Deployment, *modelv1.Deployment]
 
 func newDeploymentHub(s Store, c converter) *deploymentHub {
@@ -63,13 +63,12 @@ func newDeploymentHub(s Store, c converter) *deploymentHub {
 	})
 }
 
-// watch begins what run follows: changes that are committed after it returned are
-// seen.
+// watch starts the feed for run; it contains all changes committed from now on.
 func (h *hub[V, M]) watch() *store.Watch {
 	return h.store.Watch(append([]deploy.Topic{h.topic}, h.hints...)...)
 }
 
-// run hands on what feed tells until ctx ends; then every subscription ends.
+// run publishes the changes in feed until ctx ends, then ends all subscriptions.
 func (h *hub[V, M]) run(ctx context.Context, feed *store.Watch) {
 	defer feed.Close()
 	for {
@@ -78,20 +77,21 @@ func (h *hub[V, M]) run(ctx context.Context, feed *store.Watch) {
 			h.stop(deploy.Errorf(deploy.Stopping, "the agent is shutting down: call again once it is back"))
 			return
 		case <-feed.C():
-			h.handOn(ctx, feed.Take())
+			h.publish(ctx, feed.Take())
 		}
 	}
 }
 
-// handOn reads what changed and somebody wants to know of. When it cannot be
-// read, the subscriptions end: who calls again is told what is so by then.
-func (h *hub[V, M]) handOn(ctx context.Context, changes []deploy.Change) {
+// publish reads the changed states that a subscription may match and distributes them. If
+// reading fails, the subscriptions end, so that clients reconnect and get the current
+// state.
+func (h *hub[V, M]) publish(ctx context.Context, changes []deploy.Change) {
 	ids := h.wanted(changes)
 	if len(ids) == 0 {
 		return
 	}
 	list, err := h.read(ctx, ids)
-	list = slices.DeleteFunc(list, h.isTold)
+	list = slices.DeleteFunc(list, h.isPublished)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.subs {
@@ -107,20 +107,20 @@ func (h *hub[V, M]) handOn(ctx context.Context, changes []deploy.Change) {
 	}
 }
 
-// isTold reports whether a state was handed on already: one that was read before
-// its change was announced. It counts as handed on from now.
-func (h *hub[V, M]) isTold(v V) bool {
-	if len(h.told) >= maxTold {
-		clear(h.told)
+// isPublished reports whether a state was published before, as happens if it was read
+// before its change was announced. It records the state as published.
+func (h *hub[V, M]) isPublished(v V) bool {
+	if len(h.published) >= maxPublished {
+		clear(h.published)
 	}
 	id, revision := h.version(&v)
-	was, known := h.told[id]
-	h.told[id] = revision
+	was, known := h.published[id]
+	h.published[id] = revision
 	return known && revision <= was
 }
 
-// wanted wakes those who asked for hints, and returns the IDs of what has changed
-// and somebody may watch, each once.
+// wanted wakes the subscriptions with hints and returns the distinct IDs of changes that a
+// subscription may match.
 func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,12 +141,12 @@ func (h *hub[V, M]) wanted(changes []deploy.Change) []string {
 	return ids
 }
 
-// snapshot is a state as it was at one moment.
+// snapshot is a state at one moment.
 type snapshot[V, M any] struct {
 	state    *V
 	id       string
 	revision int64
-	message  func() M // made at most once; nobody may change it
+	message  func() M // converted at most once; read-only
 }
 
 func (h *hub[V, M]) snapshot(v *V) snapshot[V, M] {
@@ -154,8 +154,8 @@ func (h *hub[V, M]) snapshot(v *V) snapshot[V, M] {
 	return snapshot[V, M]{v, id, revision, sync.OnceValue(func() M { return h.convert(*v) })}
 }
 
-// subscribe begins a subscription of what matches, and, if hints is set, of hints.
-// The caller closes it.
+// subscribe starts a subscription of matching states and, optionally, of hints. The caller
+// must close it.
 func (h *hub[V, M]) subscribe(f filter[V], hints bool) *subscription[V, M] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (h *hub[V, M]) subscribe(f filter[V], hints bool) *subscription[V, M] {
 	return s
 }
 
-// stop ends every subscription, those to come included.
+// stop ends all current and future subscriptions.
 func (h *hub[V, M]) stop(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,21 +178,21 @@ func (h *hub[V, M]) stop(why error) {
 	}
 }
 
-// subscription is what one call has not taken yet.
+// subscription buffers the pending states of one call.
 type subscription[V, M any] struct {
 	hub    *hub[V, M]
 	filter filter[V]
 	hints  bool
-	signal chan struct{} // holds one when there is something to take or a hint has come
+	signal chan struct{} // signals pending states or a hint
 
 	mu     sync.Mutex
-	order  []string                  // of the first change of each
+	order  []string                  // IDs in the order of their first change
 	newest map[string]snapshot[V, M] // by ID
 	ended  error
 }
 
-// take returns what has changed since the last take, or why the subscription has
-// ended.
+// take returns the states that changed since the last take, or the error that ended the
+// subscription.
 func (s *subscription[V, M]) take() ([]snapshot[V, M], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +229,7 @@ func (s *subscription[V, M]) wake() {
 	}
 }
 
-// wait returns nil when there is something to take or a hint may have come, and
-// why the call has ended otherwise.
+// wait waits for pending states or a hint; it returns an error if the call has ended.
 func (s *subscription[V, M]) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -240,8 +239,8 @@ func (s *subscription[V, M]) wait(ctx context.Context) error {
 	}
 }
 
-// each hands on what has changed until one of both ends. Revisions up to those that
-// were sent are passed over.
+// each sends changed states until the call or the subscription ends. It skips revisions
+// that are not newer than those in sent.
 func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, send func(M) error) error {
 	for {
 		if err := s.wait(ctx); err != nil {
@@ -255,7 +254,7 @@ func (s *subscription[V, M]) each(ctx context.Context, sent map[string]int64, se
 			if was, has := sent[v.id]; has && v.revision <= was {
 				continue
 			}
-			delete(sent, v.id) // what the subscription holds becomes only newer
+			delete(sent, v.id) // later states are newer
 			if err := send(v.message()); err != nil {
 				return err
 			}

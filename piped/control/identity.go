@@ -2,9 +2,9 @@ package control
 
 import "github.com/c785c783/piped/piped/certificate"
 
-// SetIdentity replaces the identity for the connections that come from now on;
-// those that are open stay. A server without TLS ignores it.
+// SetIdentity replaces the certificate for new connections. A server without TLS ignores
+// it.
 func (s *Server) SetIdentity(i *certificate.Identity) { s.identity.Set(i) }
 
-// SetRateLimit replaces the limit of calls with one API key.
+// SetRateLimit replaces the limit of calls per API key.
 func (s *Server) SetRateLimit(limit RateLimit) { s.guard.calls.set(limit) }

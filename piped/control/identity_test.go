@@ -21,7 +21,7 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// pair is a certificate that vouches for itself, as files.
+// pair is a self-signed certificate in files.
 type pair struct{ cert, key string }
 
 func newPair(t *testing.T) pair {
@@ -38,7 +38,7 @@ func (p pair) identity(t *testing.T, clientCAFile string) *certificate.Identity 
 	return identity
 }
 
-// tls returns what a client needs that trusts p and shows own, if that is not nil.
+// tls returns the TLS configuration of a client that trusts p and presents own, unless nil.
 func (p pair) tls(t *testing.T, own *pair) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(p.cert)
@@ -57,9 +57,8 @@ func (p pair) tls(t *testing.T, own *pair) *tls.Config {
 	return config
 }
 
-// TestMutualTLS: whoever shows no certificate of the authority is not let in, with
-// whatever key; whoever does needs a key all the same. The authority is replaced
-// while the server runs.
+// TestMutualTLS: a client needs both a certificate of the authority and a key. The authority
+// is replaced while the server runs.
 func TestMutualTLS(t *testing.T) {
 	server, first, second := newPair(t), newPair(t), newPair(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
@@ -84,7 +83,7 @@ func TestMutualTLS(t *testing.T) {
 	open := client(&first)
 	check("a certificate of the authority", open, codes.OK)
 	check("no certificate", client(nil), codes.Unavailable)
-	check("a certificate of somebody else", client(&second), codes.Unavailable)
+	check("a certificate of another authority", client(&second), codes.Unavailable)
 	if _, err := open.ListApplications(t.Context(), &apiservice.ListApplicationsRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a certificate without a key: %v", err)
 	}
@@ -97,7 +96,7 @@ func TestMutualTLS(t *testing.T) {
 	check("no certificate where none is asked for", client(nil), codes.OK)
 }
 
-// TestWhatTLSIsSpoken: 1.2 or later, HTTP/2, and no session is resumed.
+// TestWhatTLSIsSpoken: TLS 1.2 or later, HTTP/2, and no session resumption.
 func TestWhatTLSIsSpoken(t *testing.T) {
 	server := newPair(t)
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.CertFile, c.KeyFile = server.cert, server.key })

@@ -16,64 +16,63 @@ import (
 )
 
 const (
-	// trusted is how long a key is believed without reading it again. Its being
-	// disabled is told at once; this is for what nobody tells, such as another
+	// trusted is how long a cached key is valid. Disabled keys are announced at once;
+	// this limit is for changes that are not announced, such as those by another
 	// process that writes to the same SQLite file.
 	trusted = 30 * time.Second
-	// noteEvery is how often it is stored when keys were used last, and how
-	// exactly.
-	noteEvery = time.Minute
-	// lastNote bounds how long that may take when the agent stops.
-	lastNote = 3 * time.Second
-	// maxKnown bounds the keys that are remembered. Only valid ones are.
+	// storeUseEvery is the interval and precision with which the last use of keys is
+	// stored.
+	storeUseEvery = time.Minute
+	// lastStoreUse limits the last write of these times at shutdown.
+	lastStoreUse = 3 * time.Second
+	// maxKnown limits the number of cached keys. Only valid ones are cached.
 	maxKnown = 4096
 )
 
-// errRefused is what is told of whatever is not the key of an enabled record.
+// errRefused is returned for any invalid or disabled key.
 var errRefused = status.Error(codes.Unauthenticated, "Unauthenticated")
 
-// keyStore is where API keys are kept.
+// keyStore stores API keys.
 type keyStore interface {
-	// APIKey returns a key, disabled or not, APIKeys all of them. An unknown ID is
+	// APIKey returns a key, also a disabled one; APIKeys returns all. An unknown ID is
 	// an error of kind NotFound.
 	APIKey(ctx context.Context, id string) (deploy.APIKey, error)
 	APIKeys(ctx context.Context) ([]deploy.APIKey, error)
-	// CreateAPIKey stores a key; Exists if an enabled one has its name.
+	// CreateAPIKey stores a key. Exists: an enabled key has the same name.
 	CreateAPIKey(ctx context.Context, k deploy.APIKey) error
-	// DisableAPIKey disables a key for good and announces it; Illegal if it is the
-	// last enabled one that may write.
+	// DisableAPIKey disables a key permanently and announces it. Illegal: it is the
+	// last enabled key with READ_WRITE.
 	DisableAPIKey(ctx context.Context, id string) error
-	// NoteAPIKeyUse stores when keys were used last.
+	// NoteAPIKeyUse stores when keys were last used.
 	NoteAPIKeyUse(ctx context.Context, used map[string]time.Time) error
-	// Watch tells of keys that are disabled after it returned.
+	// Watch returns a feed of keys that are disabled from now on.
 	Watch(topics ...deploy.Topic) *store.Watch
 }
 
-// keyring knows the keys that were used lately, by their hash, so that a call
-// costs no read of the store; it holds no secret. A key that is disabled is
-// forgotten before the call that disabled it returns, and the calls that stream
-// with it end.
+// keyring caches recently used keys by their hash, so that a call needs no read of the
+// store. It contains no secrets. Disabling a key evicts it and ends its streams before the
+// disabling call returns.
 type keyring struct {
 	store keyStore
 	log   *slog.Logger
 	now   func() time.Time
 
 	mu    sync.Mutex
-	watch *store.Watch // nil before it is followed
+	watch *store.Watch // nil before follow
 	known map[[sha256.Size]byte]*knownKey
-	age   int // how often keys were forgotten
+	age   int // number of evictions
 	held  map[*holding]struct{}
-	used  map[string]time.Time // the minute of the last use that is not stored yet, by ID
-	noted map[string]time.Time // the minute that is stored, by ID
+	used  map[string]time.Time // by ID: minute of the last use, not stored yet
+	noted map[string]time.Time // by ID: stored minute of the last use
 }
 
-// knownKey is a key that was read and found to be valid.
+// knownKey is a cached valid key.
 type knownKey struct {
 	record deploy.APIKey
 	read   time.Time
 }
 
-// holding is a call that lasts no longer than its key.
+// holding is a stream that ends when its key is disabled.
 type holding struct {
 	id  string
 	end context.CancelCauseFunc
@@ -86,41 +85,38 @@ func newKeyring(s keyStore, log *slog.Logger, now func() time.Time) *keyring {
 	}
 }
 
-// follow begins to follow which keys are disabled. It comes before run and before
-// any call.
+// follow subscribes to disabled keys. It must be called before run and before any call.
 func (k *keyring) follow() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watch = k.store.Watch(deploy.TopicAPIKey)
 }
 
-// run ends the calls of keys that are disabled, and stores when keys were used,
-// until ctx ends.
+// run ends the streams of disabled keys and stores the last use of keys, until ctx ends.
 func (k *keyring) run(ctx context.Context) {
 	defer k.watch.Close()
-	tick := time.NewTicker(noteEvery)
+	tick := time.NewTicker(storeUseEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			last, end := context.WithTimeout(context.WithoutCancel(ctx), lastNote)
-			k.note(last)
+			last, end := context.WithTimeout(context.WithoutCancel(ctx), lastStoreUse)
+			k.storeUse(last)
 			end()
 			return
 		case <-k.watch.C():
 			k.mu.Lock()
-			k.heed()
+			k.evictDisabled()
 			k.mu.Unlock()
 		case <-tick.C:
-			k.note(ctx)
+			k.storeUse(ctx)
 			k.review(ctx)
 		}
 	}
 }
 
-// find returns the record of a key. admit is asked before the store is, which is
-// when the key is not one that was valid lately. What is no valid key is
-// errRefused, and costs the same whether there is a key of that ID or not.
+// find returns the record of a key. On a cache miss it calls admit before it reads the
+// store. An invalid key returns errRefused, in the same time whether its ID exists or not.
 func (k *keyring) find(ctx context.Context, key string, admit func() error) (deploy.APIKey, error) {
 	sum, now := sha256.Sum256([]byte(key)), k.now()
 	record, fresh, age := k.recall(sum, now)
@@ -139,7 +135,7 @@ func (k *keyring) find(ctx context.Context, key string, admit func() error) (dep
 	record, err := k.store.APIKey(ctx, id)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
-		record.Hash = make([]byte, sha256.Size) // of no key
+		record.Hash = make([]byte, sha256.Size) // matches no key
 	case err != nil:
 		return deploy.APIKey{}, err
 	}
@@ -154,12 +150,12 @@ func (k *keyring) find(ctx context.Context, key string, admit func() error) (dep
 	return record, nil
 }
 
-// recall returns what is known of a key and notes its use. fresh is false when the
-// caller is to read it again; others need not meanwhile.
+// recall returns the cached record of a key and records its use. If fresh is false the
+// caller must read the key again; concurrent callers need not.
 func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (record deploy.APIKey, fresh bool, age int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.heed()
+	k.evictDisabled()
 	known := k.known[sum]
 	if known == nil {
 		return deploy.APIKey{}, false, k.age
@@ -172,33 +168,32 @@ func (k *keyring) recall(sum [sha256.Size]byte, now time.Time) (record deploy.AP
 	return known.record, fresh, k.age
 }
 
-// remember keeps a key that was read, unless a key was forgotten meanwhile: it
-// may have been this one.
+// remember caches a key, unless a key was evicted since age was read: it may be this one.
 func (k *keyring) remember(sum [sha256.Size]byte, known knownKey, age int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.heed()
+	k.evictDisabled()
 	if k.age != age {
 		return
 	}
 	if len(k.known) >= maxKnown {
 		clear(k.known)
 	}
-	known.record.Hash = nil // the key of the map is as good
+	known.record.Hash = nil // the map's key is the hash
 	k.known[sum] = &known
 	k.use(known.record.ID, known.read)
 }
 
-// use notes the use of a key. Called with mu held.
+// use records the use of a key. The caller holds mu.
 func (k *keyring) use(id string, now time.Time) {
-	if minute := now.Truncate(noteEvery); minute.After(k.noted[id]) {
+	if minute := now.Truncate(storeUseEvery); minute.After(k.noted[id]) {
 		k.used[id] = minute
 	}
 }
 
-// heed forgets the keys that were disabled, which is all the store tells of, and
-// ends their calls. Called with mu held.
-func (k *keyring) heed() {
+// evictDisabled drops disabled keys from the cache and ends their calls. The caller holds
+// mu.
+func (k *keyring) evictDisabled() {
 	if k.watch == nil {
 		return
 	}
@@ -207,14 +202,14 @@ func (k *keyring) heed() {
 	}
 }
 
-// forget drops a key that was found to be disabled.
+// forget evicts a key that was found to be disabled.
 func (k *keyring) forget(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.drop(id)
 }
 
-// drop forgets a key and ends its calls. Called with mu held.
+// drop evicts a key and ends its calls. The caller holds mu.
 func (k *keyring) drop(id string) {
 	k.age++
 	maps.DeleteFunc(k.known, func(_ [sha256.Size]byte, known *knownKey) bool { return known.record.ID == id })
@@ -225,8 +220,8 @@ func (k *keyring) drop(id string) {
 	}
 }
 
-// hold returns a context that ends, with errRefused as its cause, when the key is
-// disabled. The key is looked up after that. The caller calls release.
+// hold returns a context that is cancelled with cause errRefused when the key is disabled.
+// Call it before looking up the key, and release afterwards.
 func (k *keyring) hold(ctx context.Context, id string) (_ context.Context, release func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	h := &holding{id, end}
@@ -241,7 +236,7 @@ func (k *keyring) hold(ctx context.Context, id string) (_ context.Context, relea
 	}
 }
 
-// review reads the keys of calls that stream again: see trusted.
+// review reads the keys of open streams again; see trusted.
 func (k *keyring) review(ctx context.Context) {
 	k.mu.Lock()
 	ids := map[string]bool{}
@@ -256,15 +251,16 @@ func (k *keyring) review(ctx context.Context) {
 	}
 }
 
-// note stores when keys were used. What cannot be stored is stored the next time.
-func (k *keyring) note(ctx context.Context) {
+// storeUse stores when keys were last used. After an error the times are stored with the
+// next call.
+func (k *keyring) storeUse(ctx context.Context) {
 	k.mu.Lock()
 	used := k.used
 	k.used = map[string]time.Time{}
 	k.mu.Unlock()
 	err := k.store.NoteAPIKeyUse(ctx, used)
 	if err != nil {
-		k.log.WarnContext(ctx, "cannot store when API keys were used last; trying again", "error", err)
+		k.log.WarnContext(ctx, "cannot store the last use of API keys; retrying", "error", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// counting is the real store, and how often keys were read from it.
+// counting is a real store that counts reads of keys.
 type counting struct {
 	control.Store
 	reads *atomic.Int32
@@ -30,8 +30,7 @@ func (c counting) APIKey(ctx context.Context, id string) (deploy.APIKey, error) 
 	return c.Store.APIKey(ctx, id)
 }
 
-// TestAKeyIsReadOnce: calls cost no read of the store, until the key has been
-// believed for long enough.
+// TestAKeyIsReadOnce: calls read no key from the store until the cached one expires.
 func TestAKeyIsReadOnce(t *testing.T) {
 	var reads atomic.Int32
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Store = counting{c.Store, &reads} })
@@ -64,8 +63,8 @@ func TestAKeyIsReadOnce(t *testing.T) {
 	call(agent.ReadWrite, codes.OK, 1)
 }
 
-// TestAKeyThatAnotherProcessDisables is believed for a while only: nobody tells of
-// what is written to the file of SQLite.
+// TestAKeyThatAnotherProcessDisables is valid until the cached one expires, since changes by
+// another process to a SQLite file are not announced.
 func TestAKeyThatAnotherProcessDisables(t *testing.T) {
 	dir := t.TempDir()
 	agent := controltest.Start(t, dir)
@@ -91,8 +90,7 @@ func TestAKeyThatAnotherProcessDisables(t *testing.T) {
 	}
 }
 
-// TestStreamsEndWithTheirKey, and neither with another one nor because somebody
-// presents a wrong secret.
+// TestStreamsEndWithTheirKey: not with another key, nor after a call with a wrong secret.
 func TestStreamsEndWithTheirKey(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
@@ -134,7 +132,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	}
 }
 
-// TestTheLastUseOfAKeyIsStored to the minute, at the latest when the agent stops.
+// TestTheLastUseOfAKeyIsStored: with a precision of a minute, at the latest at shutdown.
 func TestTheLastUseOfAKeyIsStored(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client := apiservice.NewAPIServiceClient(dial(t, agent.Server.Addr()))

@@ -18,8 +18,8 @@ const (
 	secretAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// NewAPIKey makes a key with randomness from rand (crypto/rand.Reader). The
-// record holds only a hash; key is "<id>.<secret>" and is the only copy.
+// NewAPIKey generates a key with randomness from rand (crypto/rand.Reader). The record
+// contains only a hash; key is "<id>.<secret>" and the only copy.
 func NewAPIKey(name, subject string, role deploy.Role, now time.Time, rand io.Reader) (record deploy.APIKey, key string, err error) {
 	id, err := uuid.NewRandomFromReader(rand)
 	if err != nil {
@@ -34,17 +34,17 @@ func NewAPIKey(name, subject string, role deploy.Role, now time.Time, rand io.Re
 	return record, key, err
 }
 
-// RecordOf returns the record of a key that was made earlier.
+// RecordOf returns the record of an existing key.
 func RecordOf(key, name, subject string, role deploy.Role, now time.Time) (deploy.APIKey, error) {
 	id, ok := keyID(key)
 	if !ok {
-		return deploy.APIKey{}, deploy.Errorf(deploy.Invalid, "what is given as API key %q is not <id>.<secret>", name)
+		return deploy.APIKey{}, deploy.Errorf(deploy.Invalid, "API key %q is not of the form <id>.<secret>", name)
 	}
 	return deploy.APIKey{ID: id, Name: name, Subject: subject, Role: role, Hash: hashKey(key), CreatedAt: now}, nil
 }
 
-// newSecret draws characters evenly: bytes beyond the largest multiple of the
-// alphabet's size are thrown away.
+// newSecret draws characters uniformly: it discards bytes beyond the largest multiple of the
+// alphabet's size.
 func newSecret(rand io.Reader) (string, error) {
 	const limit = 256 - 256%len(secretAlphabet)
 	secret := make([]byte, 0, secretLength)
@@ -60,22 +60,19 @@ func newSecret(rand io.Reader) (string, error) {
 	return string(secret), nil
 }
 
-// hashKey returns what is stored of a key. A fast hash is right here: a slow
-// one protects secrets people think up, and this one is random with 165 bits
-// (32 of 36 characters), which nobody tries out.
+// hashKey returns the stored hash of a key. A fast hash suffices: slow ones protect secrets
+// chosen by people, and this one has 165 random bits (32 of 36 characters).
 func hashKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]
 }
 
-// matches reports whether key is the one record was made with, in constant
-// time.
+// matches compares key with the hash in record, in constant time.
 func matches(record deploy.APIKey, key string) bool {
 	return subtle.ConstantTimeCompare(record.Hash, hashKey(key)) == 1
 }
 
-// keyID returns the part of a key that names it; ok is false unless the key is
-// "<id>.<secret>".
+// keyID returns the ID of a key; ok is false unless the key is "<id>.<secret>".
 func keyID(key string) (id string, ok bool) {
 	id, secret, ok := strings.Cut(key, ".")
 	return id, ok && id != "" && secret != "" && !strings.Contains(secret, ".")

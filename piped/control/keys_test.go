@@ -63,13 +63,13 @@ func TestRecordOfAKeyThatIsKept(t *testing.T) {
 	for _, wrong := range []string{"", ".", "id.", ".s3cret", "s3cret", "id.s3cret.x"} {
 		_, err := RecordOf(wrong, "owner", "ada", deploy.ReadWrite, now)
 		if !deploy.IsKind(err, deploy.Invalid) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: error %v, want one of kind invalid that does not tell it", wrong, err)
+			t.Errorf("%q: error %v, want one of kind invalid that does not contain it", wrong, err)
 		}
 	}
 }
 
-// Bytes that would make some characters likelier than others are not used.
-func TestSecretsAreEven(t *testing.T) {
+// TestSecretsAreUniform: bytes that would make some characters more likely are discarded.
+func TestSecretsAreUniform(t *testing.T) {
 	input := append(bytes.Repeat([]byte{252, 253, 254, 255}, 100), bytes.Repeat([]byte{0, 35, 36, 251}, 8)...)
 	got, err := newSecret(bytes.NewReader(input))
 	if want := strings.Repeat("a9a9", 8); err != nil || got != want {

@@ -13,8 +13,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// TestListsWithoutPages: of a list that is larger than a response the caller is told
-// how to ask for less, and that is answered.
+// TestListsWithoutPages: if a list exceeds the size of a response, the error says how to
+// request less, and that request succeeds.
 func TestListsWithoutPages(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client, ctx := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadOnly)

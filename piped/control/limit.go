@@ -17,15 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// RateLimit is how many calls may be made with one API key. A call that streams
-// counts once.
+// RateLimit limits the calls with one API key. A stream counts as one call.
 type RateLimit struct {
-	PerSecond int // over time; 0 is no limit
-	Burst     int // at once
+	PerSecond int // sustained rate; 0 means unlimited
+	Burst     int // burst size
 }
 
-// Calls that are refused because of their credentials are limited by where they
-// come from, and what the log tells of them more narrowly still.
+// Limits by network for calls with rejected credentials, and for log lines about them.
 const (
 	attemptsPerSecond = 10
 	attemptsAtOnce    = 100
@@ -33,15 +31,15 @@ const (
 	warningsAtOnce    = 5
 )
 
-// maxBuckets bounds how many callers are told apart. Those that need not be any
-// more are looked for once in sweepEvery, however many come.
+// maxBuckets limits the number of separate callers. Idle ones are removed at most once per
+// sweepEvery.
 const (
 	maxBuckets = 4096
 	sweepEvery = time.Second
 )
 
-// limiter is a token bucket for each of many callers. It holds those that have
-// called lately, and at most maxBuckets: the others share one.
+// limiter holds a token bucket per caller: for recent callers, at most maxBuckets; all
+// others share one.
 type limiter struct {
 	now func() time.Time
 
@@ -56,7 +54,7 @@ func newLimiter(limit rate.Limit, burst int, now func() time.Time) *limiter {
 	return &limiter{now: now, limit: limit, burst: burst, buckets: map[string]*rate.Limiter{}}
 }
 
-// set changes the limit; every bucket is full again.
+// set changes the limit and refills all buckets.
 func (l *limiter) set(r RateLimit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +65,7 @@ func (l *limiter) set(r RateLimit) {
 	clear(l.buckets)
 }
 
-// take takes a token of a caller's. When there is none, wait tells when there
-// will be one.
+// take takes a caller's token; without one, wait is the time until the next.
 func (l *limiter) take(caller string) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +77,7 @@ func (l *limiter) take(caller string) (wait time.Duration, ok bool) {
 	return untilNext(bucket, now), false
 }
 
-// spent reports whether a caller has no token left, and takes none.
+// spent reports whether a caller's bucket is empty, without taking a token.
 func (l *limiter) spent(caller string) (wait time.Duration, spent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,14 +89,14 @@ func (l *limiter) spent(caller string) (wait time.Duration, spent bool) {
 	return untilNext(bucket, now), true
 }
 
-// bucket returns a caller's. Called with mu held.
+// bucket returns the bucket of a caller. The caller of bucket holds mu.
 func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	if bucket := l.buckets[caller]; bucket != nil {
 		return bucket
 	}
 	if len(l.buckets) >= maxBuckets && now.Sub(l.swept) >= sweepEvery {
 		l.swept = now
-		maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.burst) }) // as good as none
+		maps.DeleteFunc(l.buckets, func(_ string, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.burst) }) // full, equal to a new one
 	}
 	if len(l.buckets) >= maxBuckets {
 		caller = ""
@@ -117,7 +114,7 @@ func untilNext(bucket *rate.Limiter, now time.Time) time.Duration {
 	return time.Duration(math.Ceil(missing / float64(bucket.Limit()) * float64(time.Second)))
 }
 
-// exhausted tells a caller to wait, in words and as gRPC's RetryInfo.
+// exhausted returns the error of an exceeded rate limit, with a gRPC RetryInfo.
 func exhausted(what string, wait time.Duration) error {
 	wait = max(wait.Round(time.Millisecond), time.Millisecond)
 	s := status.Newf(codes.ResourceExhausted, "too many calls with %s: try again in %s", what, wait)
@@ -127,8 +124,7 @@ func exhausted(what string, wait time.Duration) error {
 	return s.Err()
 }
 
-// remoteOf returns the address a call comes from, without its port: "" when it is
-// not known.
+// remoteOf returns the client's address without port, or "".
 func remoteOf(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -141,8 +137,8 @@ func remoteOf(ctx context.Context) string {
 	return host
 }
 
-// network returns what stands for all addresses one party has: of IPv6, which is
-// given out by networks, the first 64 bits.
+// network returns the key by which addresses of one party are counted: for IPv6 the /64
+// network.
 func network(host string) string {
 	addr, err := netip.ParseAddr(host)
 	if err != nil || !addr.Unmap().Is6() {

@@ -29,7 +29,7 @@ func TestLimiter(t *testing.T) {
 		t.Errorf("spent: %t, %s", spent, wait)
 	}
 	now = now.Add(300 * time.Millisecond)
-	for range 2 { // to ask costs nothing
+	for range 2 { // spent takes no token
 		if _, spent := l.spent("a"); spent {
 			t.Error("spent though a token has come")
 		}
@@ -45,8 +45,8 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// TestLimiterIsBounded: however many callers there are, so much is remembered, and
-// those that are beyond it are limited, too.
+// TestLimiterIsBounded: the number of buckets is limited, and further callers are limited as
+// well.
 func TestLimiterIsBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	l := newLimiter(rate.Limit(1), 2, func() time.Time { return now })
@@ -63,7 +63,7 @@ func TestLimiterIsBounded(t *testing.T) {
 		t.Error("one that is remembered has lost its second token")
 	}
 	now = now.Add(time.Hour)
-	if _, ok := l.take("somebody new"); !ok || len(l.buckets) > 2 {
+	if _, ok := l.take("a new caller"); !ok || len(l.buckets) > 2 {
 		t.Errorf("after an hour: %t, %d buckets", ok, len(l.buckets))
 	}
 }

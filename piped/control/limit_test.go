@@ -20,7 +20,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// retryDelay returns how long an answer asks its caller to wait.
+// retryDelay returns the delay that a response asks for.
 func retryDelay(t *testing.T, err error) time.Duration {
 	t.Helper()
 	for _, d := range status.Convert(err).Details() {
@@ -28,12 +28,12 @@ func retryDelay(t *testing.T, err error) time.Duration {
 			return info.RetryDelay.AsDuration()
 		}
 	}
-	t.Errorf("%v does not tell how long to wait", err)
+	t.Errorf("%v has no retry delay", err)
 	return 0
 }
 
-// TestCallsAreLimitedByKey: one key too busy is told how long to wait, another one
-// is not disturbed, and what is refused is not recorded as a change.
+// TestCallsAreLimitedByKey: a key that exceeds the limit gets a delay, other keys are not
+// affected, and rejected calls are not audited.
 func TestCallsAreLimitedByKey(t *testing.T) {
 	out := &logs{}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) {
@@ -73,7 +73,7 @@ func TestCallsAreLimitedByKey(t *testing.T) {
 	}
 }
 
-// TestAStreamCountsOnce, however much it carries.
+// TestAStreamCountsOnce: a stream takes one token, whatever it sends.
 func TestAStreamCountsOnce(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.RateLimit = control.RateLimit{PerSecond: 1, Burst: 2} })
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))
@@ -84,7 +84,7 @@ func TestAStreamCountsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 + 1 { // and that this was all
+	for range 3 + 1 { // exactly the remaining tokens
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestAStreamCountsOnce(t *testing.T) {
 	}
 }
 
-// TestWrongCredentialsAreLimited by where they come from, without harm to those
-// who call from there with a key that is known, nor to the log.
+// TestWrongCredentialsAreLimited: by network; cached valid keys from the same network are not
+// affected, and the log is limited, too.
 func TestWrongCredentialsAreLimited(t *testing.T) {
 	out := &logs{}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Logger = slog.New(slog.NewTextHandler(out, nil)) })
@@ -116,7 +116,7 @@ func TestWrongCredentialsAreLimited(t *testing.T) {
 			t.Fatalf("attempt %d: %v", n, err)
 		}
 	}
-	if status.Code(err) != codes.ResourceExhausted || retryDelay(t, err) != 100*time.Millisecond || !strings.Contains(err.Error(), "not accepted from this address") {
+	if status.Code(err) != codes.ResourceExhausted || retryDelay(t, err) != 100*time.Millisecond || !strings.Contains(err.Error(), "invalid credentials from this address") {
 		t.Errorf("one too many: %v", err)
 	}
 	if err := list(agent.ReadOnly); err != nil {
@@ -125,8 +125,8 @@ func TestWrongCredentialsAreLimited(t *testing.T) {
 	if err := list(agent.ReadWrite); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a key that was not looked up yet: %v", err)
 	}
-	if n := strings.Count(out.String(), "refused because of its credentials"); n != 5 || strings.Contains(out.String(), wrong) {
-		t.Errorf("the log tells of it %d times:\n%s", n, out)
+	if n := strings.Count(out.String(), "call rejected: invalid credentials"); n != 5 || strings.Contains(out.String(), wrong) {
+		t.Errorf("logged %d times:\n%s", n, out)
 	}
 	agent.Tick(time.Second)
 	if err := list(agent.ReadWrite); err != nil {
@@ -134,8 +134,8 @@ func TestWrongCredentialsAreLimited(t *testing.T) {
 	}
 }
 
-// TestRequestsThatAreTooLarge are answered clearly, and encryption takes more than
-// all else.
+// TestRequestsThatAreTooLarge get a clear error; encryption accepts larger ones than all
+// other methods.
 func TestRequestsThatAreTooLarge(t *testing.T) {
 	ctx, client, _ := api(t)
 	large := strings.Repeat("x", 4<<20)
@@ -158,8 +158,8 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAConnection are told to clients, and one that pings without end is
-// cut off.
+// TestBoundsOfAConnection: limits are announced to clients, and one that pings too often is
+// disconnected.
 func TestBoundsOfAConnection(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	conn, err := net.Dial("tcp", agent.Server.Addr())
@@ -176,7 +176,7 @@ func TestBoundsOfAConnection(t *testing.T) {
 	}
 	for i := range byte(10) {
 		if err := framer.WritePing(false, [8]byte{i}); err != nil {
-			break // it is cut off already
+			break // already disconnected
 		}
 	}
 	settings := map[http2.SettingID]uint32{}
@@ -200,7 +200,7 @@ func TestBoundsOfAConnection(t *testing.T) {
 	}
 }
 
-// TestTwoHundredClientsOfOneKey are not limited by what is the default.
+// TestTwoHundredClientsOfOneKey are not limited by the default.
 func TestTwoHundredClientsOfOneKey(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.RateLimit = control.RateLimit{PerSecond: 1000, Burst: 2000} })
 	var all sync.WaitGroup
@@ -211,7 +211,7 @@ func TestTwoHundredClientsOfOneKey(t *testing.T) {
 		}
 		all.Go(func() {
 			defer conn.Close()
-			for range 5 { // the clock stands still: all of them come at once
+			for range 5 { // the clock stands still, so all calls are one burst
 				if _, err := apiservice.NewAPIServiceClient(conn).ListApplications(as(t, agent.ReadOnly), &apiservice.ListApplicationsRequest{}); err != nil {
 					t.Error(err)
 					return

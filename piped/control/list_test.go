@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// fleet stores applications and deployments that the list tests choose from.
+// fleet stores the applications and deployments of the list tests.
 func fleet(t *testing.T, agent *controltest.Agent) {
 	t.Helper()
 	ctx := t.Context()
@@ -45,12 +45,12 @@ func TestListApplications(t *testing.T) {
 		"disabled is strict":                {&apiservice.ListApplicationsRequest{Disabled: true}, "old"},
 		"by name":                           {&apiservice.ListApplicationsRequest{Name: "api"}, "api"},
 		"by kind":                           {&apiservice.ListApplicationsRequest{Kind: "KUBERNETES"}, "web api"},
-		"by a kind nobody has":              {&apiservice.ListApplicationsRequest{Kind: "ECS"}, ""},
+		"by an unused kind":                 {&apiservice.ListApplicationsRequest{Kind: "ECS"}, ""},
 		"by this agent":                     {&apiservice.ListApplicationsRequest{PipedId: controltest.PipedID}, "web api"},
 		"by another agent":                  {&apiservice.ListApplicationsRequest{PipedId: "piped-2"}, ""},
 		"by a label":                        {&apiservice.ListApplicationsRequest{Labels: map[string]string{"env": "prod"}}, "web api"},
 		"labels hold together":              {&apiservice.ListApplicationsRequest{Labels: map[string]string{"env": "prod", "team": "b"}}, "api"},
-		"a label nobody has":                {&apiservice.ListApplicationsRequest{Labels: map[string]string{"env": "test"}}, ""},
+		"an unused label":                   {&apiservice.ListApplicationsRequest{Labels: map[string]string{"env": "test"}}, ""},
 		"limit":                             {&apiservice.ListApplicationsRequest{Limit: 1}, "web"},
 		"conditions and limit are together": {&apiservice.ListApplicationsRequest{Limit: 1, Labels: map[string]string{"team": "b"}}, "api"},
 	}
@@ -87,7 +87,7 @@ func TestListDeployments(t *testing.T) {
 		"an empty status counts not":   {&apiservice.ListDeploymentsRequest{Statuses: []string{"", "DEPLOYMENT_RUNNING"}}, "d3"},
 		"only an empty status":         {&apiservice.ListDeploymentsRequest{Statuses: []string{""}}, "d4 d3 d2 d1"},
 		"by kind":                      {&apiservice.ListDeploymentsRequest{Kinds: []string{"TERRAFORM", "KUBERNETES"}}, "d4 d3 d2 d1"},
-		"by a kind nobody has":         {&apiservice.ListDeploymentsRequest{Kinds: []string{"TERRAFORM"}}, ""},
+		"by an unused kind":            {&apiservice.ListDeploymentsRequest{Kinds: []string{"TERRAFORM"}}, ""},
 		"only an empty kind":           {&apiservice.ListDeploymentsRequest{Kinds: []string{""}}, "d4 d3 d2 d1"},
 		"by application":               {&apiservice.ListDeploymentsRequest{ApplicationIds: []string{"app-web"}}, "d3 d1"},
 		"every application counts":     {&apiservice.ListDeploymentsRequest{ApplicationIds: []string{"app-api", "app-old"}}, "d4 d2"},
@@ -97,7 +97,7 @@ func TestListDeployments(t *testing.T) {
 		"labels hold together":         {&apiservice.ListDeploymentsRequest{Labels: map[string]string{"team": "a", "env": "test"}}, ""},
 		"conditions hold together":     {&apiservice.ListDeploymentsRequest{ApplicationName: "web", Statuses: []string{"DEPLOYMENT_RUNNING"}}, "d3"},
 		"limit":                        {&apiservice.ListDeploymentsRequest{Limit: 2}, "d4 d3"},
-		"an application nobody has":    {&apiservice.ListDeploymentsRequest{ApplicationIds: []string{"app-none"}}, ""},
+		"an unknown application":       {&apiservice.ListDeploymentsRequest{ApplicationIds: []string{"app-none"}}, ""},
 		"a limit beyond what is there": {&apiservice.ListDeploymentsRequest{Limit: 1 << 30}, "d4 d3 d2 d1"},
 	}
 	for name, tc := range tests {
@@ -167,7 +167,7 @@ func TestCursorsLeadThroughEverythingOnce(t *testing.T) {
 	}
 }
 
-// Pages are cut by size, and their cursors lead on from the cut.
+// TestLargeListsStayReadable: pages are truncated by size, and their cursors continue there.
 func TestLargeListsStayReadable(t *testing.T) {
 	ctx, client, agent := api(t)
 	const count = 50

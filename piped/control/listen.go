@@ -24,8 +24,8 @@ func withDefaults(cfg Config) Config {
 	if cfg.NewID == nil {
 		cfg.NewID = uuid.NewString
 	}
-	if cfg.Observer == nil {
-		cfg.Observer = silent{}
+	if cfg.Metrics == nil {
+		cfg.Metrics = noMetrics{}
 	}
 	if cfg.Grace <= 0 {
 		cfg.Grace = defaultGrace
@@ -33,24 +33,24 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// Bounds of what one connection may cost. A client that has gone without a word
-// is noticed after keepaliveTime and keepaliveTimeout.
+// Limits of one connection. A dead client is detected after keepaliveTime plus
+// keepaliveTimeout.
 const (
-	maxStreams       = 1000 // at once; further calls wait
+	maxStreams       = 1000 // concurrent; further calls wait
 	maxHeaders       = 16 << 10
 	handshakeTimeout = 10 * time.Second
 	keepaliveTime    = time.Minute
 	keepaliveTimeout = 20 * time.Second
-	// minPing is how often a client may ping, which gRPC's own ones do not exceed.
+	// minPing is the minimal interval of client pings; gRPC's own clients respect it.
 	minPing = 10 * time.Second
 )
 
-// options are those of the gRPC server.
+// options returns the options of the gRPC server.
 func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.guard.unary),
 		grpc.StreamInterceptor(s.guard.stream),
-		grpc.MaxRecvMsgSize(maxEncryptRequest), // the guard knows each method's
+		grpc.MaxRecvMsgSize(maxEncryptRequest), // the guard enforces the limit of each method
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -63,8 +63,7 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 	return options
 }
 
-// transport returns the TLS credentials, or nil for plaintext where that is
-// permitted.
+// transport returns the TLS credentials, or nil for plaintext if that is permitted.
 func (s *Server) transport() (credentials.TransportCredentials, error) {
 	cfg := s.cfg
 	identity, err := certificate.Files{Section: "api", Cert: cfg.CertFile, Key: cfg.KeyFile, ClientCA: cfg.ClientCAFile}.Load()
@@ -76,13 +75,13 @@ func (s *Server) transport() (credentials.TransportCredentials, error) {
 		return credentials.NewTLS(s.identity.Config()), nil
 	case !cfg.Insecure && !loopback(cfg.Address):
 		return nil, deploy.Errorf(deploy.Invalid, "the control API on %q would send API keys in plaintext beyond this machine: "+
-			"set api.tlsCertFile and api.tlsKeyFile, or write api.insecure: true if that is meant", cfg.Address)
+			"set api.tlsCertFile and api.tlsKeyFile, or set api.insecure: true if this is intended", cfg.Address)
 	}
 	return nil, nil
 }
 
-// loopback reports whether only this machine reaches address. A name counts
-// only if it is localhost: what another name means can change.
+// loopback reports whether address is reachable from this machine only. Of names only
+// localhost counts, since the meaning of others can change.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestListenRules(t *testing.T) {
 	defer busy.Close()
 	tests := map[string]struct {
 		cfg  control.Config
-		want []string // what the error names; none for no error
+		want []string // parts of the error; none for success
 	}{
 		"plaintext on loopback":                    {control.Config{Address: "127.0.0.1:0"}, nil},
 		"plaintext on localhost":                   {control.Config{Address: "localhost:0"}, nil},
@@ -89,7 +89,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A stream that does not end by itself is cut off once the grace is over.
+// TestRunEndsThoughAStreamGoesOn: a stream is aborted after the grace period.
 func TestRunEndsThoughAStreamGoesOn(t *testing.T) {
 	s, err := control.New(control.Config{Address: "127.0.0.1:0", Store: storetest.New(t, nil), Grace: 50 * time.Millisecond})
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Live tells what of an application is live.
+// Live reads the live objects of applications.
 type Live interface {
-	// LiveState reads the objects of an application from its cluster, and with
-	// children what they created, within ten seconds. Unavailable when the cluster
-	// does not answer. No content of any object is in it.
+	// LiveState reads the objects of an application from its cluster, optionally with
+	// the objects that they created, within ten seconds. Unavailable: the cluster does
+	// not answer. The result contains no content of objects.
 	LiveState(ctx context.Context, app deploy.Application, children bool) (deploy.LiveState, error)
 }
 
@@ -63,8 +63,8 @@ func liveObject(o deploy.LiveObject) *modelv1.LiveObject {
 	return m
 }
 
-// fitting makes a live state one that a response can hold: it leaves out the
-// children, and then the last objects, and says so.
+// fitting truncates a live state to the size of a response: it drops the children, then
+// the last objects, and adds a note.
 func fitting(m *modelv1.LiveState) *modelv1.LiveState {
 	if proto.Size(m) <= maxResponse {
 		return m
@@ -73,9 +73,9 @@ func fitting(m *modelv1.LiveState) *modelv1.LiveState {
 		o.ChildrenLeftOut += int32(len(o.Children))
 		o.Children = nil
 	}
-	addReason(m, "what the objects created is more than a response holds")
+	addReason(m, "the objects' children exceed the size of a response")
 	if n := fit(m.Objects); n < len(m.Objects) {
-		addReason(m, fmt.Sprintf("there are %d objects more than a response holds", len(m.Objects)-n))
+		addReason(m, fmt.Sprintf("%d objects are omitted: the response would be too large", len(m.Objects)-n))
 		m.Objects = m.Objects[:n]
 	}
 	return m

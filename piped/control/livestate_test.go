@@ -20,8 +20,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// cluster answers with what it is set to, and without children where none are asked
-// for.
+// cluster returns a fixed live state, without children unless requested.
 type cluster struct {
 	state deploy.LiveState
 	err   error
@@ -37,7 +36,7 @@ func (c cluster) LiveState(_ context.Context, app deploy.Application, children b
 	return c.state, c.err
 }
 
-// live returns a client of an agent with the application app-web, whose cluster is c.
+// live returns a client of an agent with the application app-web on c.
 func live(t *testing.T, c cluster) (context.Context, controlv1.ControlServiceClient) {
 	t.Helper()
 	agent := controltest.Start(t, t.TempDir(), func(cfg *control.Config) { cfg.Live = c })
@@ -105,8 +104,8 @@ func TestGetLiveStateRefusals(t *testing.T) {
 	}
 }
 
-// TestGetLiveStateOfALargeApplication: a client reads no more than 4 MiB, so that
-// the children and then the last objects are left out, and the answer says so.
+// TestGetLiveStateOfALargeApplication: a client reads at most 4 MiB, so the children and then
+// the last objects are omitted, and the response says so.
 func TestGetLiveStateOfALargeApplication(t *testing.T) {
 	const limit = 4 << 20
 	object := func(kind string, i, reason int) deploy.LiveObject {
@@ -118,8 +117,8 @@ func TestGetLiveStateOfALargeApplication(t *testing.T) {
 		incomplete                string
 	}{
 		"500 pods":         {5, 100, 400, true, true, ""},
-		"too many pods":    {1000, 100, 400, true, false, "what the objects created is more than a response holds"},
-		"too many objects": {40_000, 0, 400, false, false, "objects more than a response holds"},
+		"too many pods":    {1000, 100, 400, true, false, "the objects' children exceed the size of a response"},
+		"too many objects": {40_000, 0, 400, false, false, "objects are omitted: the response would be too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var state deploy.LiveState
@@ -143,7 +142,7 @@ func TestGetLiveStateOfALargeApplication(t *testing.T) {
 				t.Errorf("%d objects of %d", len(got.Objects), c.objects)
 			}
 			first := got.Objects[0]
-			if told := len(first.Children) > 0; told != c.wantChildren || len(first.Children)+int(first.ChildrenLeftOut) != c.children {
+			if shown := len(first.Children) > 0; shown != c.wantChildren || len(first.Children)+int(first.ChildrenLeftOut) != c.children {
 				t.Errorf("%d children, %d left out, of %d", len(first.Children), first.ChildrenLeftOut, c.children)
 			}
 			if !strings.Contains(got.IncompleteReason, c.incomplete) || c.incomplete == "" && got.IncompleteReason != "" {

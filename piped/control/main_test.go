@@ -28,7 +28,7 @@ func dial(t testing.TB, address string) *grpc.ClientConn {
 	return conn
 }
 
-// as returns a context that carries a key.
+// as returns a context with a key.
 func as(t testing.TB, key string) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "API-KEY "+key)
 }

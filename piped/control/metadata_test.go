@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// TestMetadataIsForPeople: what a stage notes for itself names objects, whose names
-// can hold what was decrypted, and is not shown.
-func TestMetadataIsForPeople(t *testing.T) {
+// TestInternalMetadataIsHidden: internal metadata of a stage contains object names, which may
+// contain decrypted values, and is not returned.
+func TestInternalMetadataIsHidden(t *testing.T) {
 	ctx, client, agent := api(t)
 	agent.Deployment("d1", agent.Application("web", nil), "")
 	agent.Move("d1", deploy.Running, "")

@@ -13,23 +13,23 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Agent is the agent whose API this is, as it is configured at that moment.
+// Agent describes this agent and encrypts with its key.
 type Agent interface {
 	Describe() deploy.Agent
-	// Encrypt returns plaintext so that only the agent can read it, as an
-	// application's configuration holds it; Illegal when the agent has no keys.
+	// Encrypt encrypts plaintext for use in an application's configuration. Illegal:
+	// the agent has no keys.
 	Encrypt(plaintext []byte) (string, error)
 }
 
-// agentRecord is what was said of the agent through its API. UpdateAgent
-// announces when it is disabled or enabled.
+// agentRecord stores what the API sets for the agent. UpdateAgent announces when the agent
+// is disabled or enabled.
 type agentRecord interface {
 	Agent(ctx context.Context) (deploy.AgentRecord, error)
 	UpdateAgent(ctx context.Context, fn func(*deploy.AgentRecord)) (deploy.AgentRecord, error)
 }
 
-// thisPiped refuses the ID of another agent: there is only this one.
-func (s *apiService) thisPiped(id string) error {
+// checkPipedID rejects the ID of another agent.
+func (s *apiService) checkPipedID(id string) error {
 	if id == s.convert.pipedID {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (s *apiService) thisPiped(id string) error {
 
 // GetPiped returns this agent.
 func (s *apiService) GetPiped(ctx context.Context, req *apiservice.GetPipedRequest) (*apiservice.GetPipedResponse, error) {
-	if err := s.thisPiped(req.PipedId); err != nil {
+	if err := s.checkPipedID(req.PipedId); err != nil {
 		return nil, err
 	}
 	record, err := s.store.Agent(ctx)
@@ -48,7 +48,7 @@ func (s *apiService) GetPiped(ctx context.Context, req *apiservice.GetPipedReque
 	return &apiservice.GetPipedResponse{Piped: s.convert.piped(s.agent.Describe(), record)}, nil
 }
 
-// RegisterPiped registers nobody: each agent is registered with itself.
+// RegisterPiped always fails: an agent is registered only with itself.
 func (s *apiService) RegisterPiped(ctx context.Context, req *apiservice.RegisterPipedRequest) (*apiservice.RegisterPipedResponse, error) {
 	record, err := s.store.Agent(ctx)
 	if err != nil {
@@ -60,38 +60,36 @@ func (s *apiService) RegisterPiped(ctx context.Context, req *apiservice.Register
 	return nil, deploy.Errorf(deploy.Illegal, "this agent is its own control plane and registers no other: start %q with its own configuration, and use the control API it serves", req.Name)
 }
 
-// UpdatePiped changes under which name and with which description the agent is
-// shown.
+// UpdatePiped changes the displayed name and description of the agent.
 func (s *apiService) UpdatePiped(ctx context.Context, req *apiservice.UpdatePipedRequest) (*apiservice.UpdatePipedResponse, error) {
 	return &apiservice.UpdatePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) {
 		a.Name, a.Description = req.Name, req.Desc
 	})
 }
 
-// EnablePiped lets the agent look at all repositories at once: what was missed is
-// deployed.
+// EnablePiped enables the agent, which evaluates all repositories at once and deploys what
+// it missed.
 func (s *apiService) EnablePiped(ctx context.Context, req *apiservice.EnablePipedRequest) (*apiservice.EnablePipedResponse, error) {
 	return &apiservice.EnablePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) { a.Disabled = false })
 }
 
-// DisablePiped lets nothing more be triggered. What was triggered goes on.
+// DisablePiped stops triggering. Deployments that were triggered continue.
 func (s *apiService) DisablePiped(ctx context.Context, req *apiservice.DisablePipedRequest) (*apiservice.DisablePipedResponse, error) {
 	return &apiservice.DisablePipedResponse{}, s.updateAgent(ctx, req.PipedId, func(a *deploy.AgentRecord) { a.Disabled = true })
 }
 
 func (s *apiService) updateAgent(ctx context.Context, id string, change func(*deploy.AgentRecord)) error {
-	if err := s.thisPiped(id); err != nil {
+	if err := s.checkPipedID(id); err != nil {
 		return err
 	}
 	_, err := s.store.UpdateAgent(ctx, change)
 	return err
 }
 
-// noEncryption is PipeCD's word for an agent without keys.
+// noEncryption is PipeCD's value for an agent without keys.
 const noEncryption = "NONE"
 
-// piped converts what is known of this agent. It connects to nobody, so that it
-// has no keys to connect with.
+// piped converts this agent. It has no keys for a control plane, since it connects to none.
 func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
 	m := &modelv1.Piped{
 		Id: c.pipedID, Name: text(c.name(a, r)), Desc: text(r.Description), ProjectId: c.projectID,
@@ -115,12 +113,12 @@ func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
 	return m
 }
 
-// name is what the agent was named through its API, else by its configuration.
+// name returns the name set through the API, else the configured one.
 func (c converter) name(a deploy.Agent, r deploy.AgentRecord) string {
 	return cmp.Or(r.Name, a.Name, c.pipedID)
 }
 
-// given returns t, or fallback for the zero time.
+// given returns t, or fallback if t is zero.
 func given(t, fallback time.Time) time.Time {
 	if t.IsZero() {
 		return fallback

@@ -10,21 +10,20 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Planner tells what a deployment would do without making it.
+// Planner plans deployments without creating them.
 type Planner interface {
-	// Preview returns the deployment of an application that a sync asked for by
-	// subject would make now, planned and not stored, and what it would have to
-	// wait for, "" if nothing. The commit is a hash or an unambiguous beginning of
-	// one; "" is the head as it was last seen. NotFound without such a commit,
-	// Invalid when the commit cannot be planned.
+	// Preview returns the deployment that a sync of the application would create now,
+	// requested by subject: planned but not stored. Hold is what it would wait for, or
+	// "". The commit is a hash or an unambiguous prefix; "" means the last known head.
+	// NotFound: there is no such commit. Invalid: the commit cannot be planned.
 	Preview(ctx context.Context, app deploy.Application, commit string, strategy deploy.Strategy, subject string) (d deploy.Deployment, hold string, err error)
-	// Changes returns what a deployment, made or not, does to the objects that are
-	// rendered, by kind, namespace and name. Invalid when they cannot be rendered,
-	// NotFound when one of the commits is gone.
+	// Changes returns the changes of a deployment, stored or not, to its rendered
+	// objects, by kind, namespace and name. Invalid: they cannot be rendered.
+	// NotFound: a commit is gone.
 	Changes(ctx context.Context, d deploy.Deployment) ([]deploy.PlannedChange, error)
 }
 
-// GetPlan returns the plan of a deployment, or of one that is not made.
+// GetPlan returns the plan of a deployment, or of a sync that is not requested yet.
 func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequest) (*controlv1.GetPlanResponse, error) {
 	wanted, ok := modelv1.SyncStrategy_name[int32(req.Strategy)]
 	switch {
@@ -42,7 +41,7 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 		return nil, err
 	}
 	m := plan(d, hold)
-	if d.ID == "" || d.Status == deploy.Pending || d.Status == deploy.Planned { // it has not begun
+	if d.ID == "" || d.Status == deploy.Pending || d.Status == deploy.Planned { // not started
 		report, err := s.store.DriftReport(ctx, d.ApplicationID)
 		if err != nil && !deploy.IsKind(err, deploy.NotFound) {
 			return nil, err
@@ -61,8 +60,8 @@ func (s *controlService) GetPlan(ctx context.Context, req *controlv1.GetPlanRequ
 	return &controlv1.GetPlanResponse{Plan: m}, nil
 }
 
-// planned returns the deployment whose plan is asked for, made or not, and what it
-// waits for. One that is not planned yet has no stages.
+// planned returns the deployment to describe, stored or not, and what it waits for. A
+// pending deployment has no stages.
 func (s *controlService) planned(ctx context.Context, req *controlv1.GetPlanRequest, wanted deploy.Strategy) (d deploy.Deployment, hold string, err error) {
 	if req.DeploymentId != "" {
 		d, err = s.store.Deployment(ctx, req.DeploymentId)
@@ -79,8 +78,8 @@ func (s *controlService) planned(ctx context.Context, req *controlv1.GetPlanRequ
 	return d, hold, commitAtFault(err)
 }
 
-// commitAtFault returns an error about a commit as one of what is stored: the
-// request was right.
+// commitAtFault converts an error about a commit into one about stored data, since the
+// request itself is valid.
 func commitAtFault(err error) error {
 	if deploy.IsKind(err, deploy.Invalid) {
 		return &deploy.Error{Kind: deploy.Illegal, Err: err}
@@ -100,8 +99,8 @@ func plan(d deploy.Deployment, hold string) *controlv1.Plan {
 	return m
 }
 
-// plannedChanges converts what a deployment does to a provider's objects. Diffs that a response
-// cannot hold any more are left out, each with a line that says so.
+// plannedChanges converts the changes of a provider's objects. Diffs that exceed the size of
+// a response are replaced by a line.
 func plannedChanges(provider string, changes []deploy.PlannedChange) []*controlv1.PlannedChange {
 	left := maxResponse / 2
 	var out []*controlv1.PlannedChange

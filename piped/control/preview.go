@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// previewKept is how long what a plan preview told can be asked for, as in PipeCD.
+	// previewKept is how long results are retained, as in PipeCD.
 	previewKept = 24 * time.Hour
-	// previewTimeout is how long a preview may be without a result for a client that
-	// does not say so itself, as in PipeCD.
+	// previewTimeout is the default time limit of a preview, as in PipeCD.
 	previewTimeout = 5 * time.Minute
-	// maxPreviewTimeout bounds what a request may give itself.
+	// maxPreviewTimeout is the maximal time limit that a request can set.
 	maxPreviewTimeout = time.Hour
 )
 
-// planPreviews is where the answers to plan previews are read: NotFound if one was
-// not answered, or removed.
+// planPreviews reads results of plan previews. NotFound: there is no result, or it was
+// deleted.
 type planPreviews interface {
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)
 }
 
-// RequestPlanPreview asks for a plan preview of a repository and base branch that
-// the agent watches, named exactly as in its configuration; there is no command for
-// any other, nor while the agent is disabled, as in PipeCD.
+// RequestPlanPreview requests a plan preview of a configured repository and base branch,
+// given exactly as in the configuration. As in PipeCD it creates no command for any other
+// and none while the agent is disabled.
 func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.RequestPlanPreviewRequest) (*apiservice.RequestPlanPreviewResponse, error) {
 	timeout := previewTime(req.Timeout)
 	record, err := s.store.Agent(ctx)
@@ -54,9 +53,9 @@ func (s *apiService) RequestPlanPreview(ctx context.Context, req *apiservice.Req
 	return &apiservice.RequestPlanPreviewResponse{}, nil
 }
 
-// GetPlanPreviewResults returns what became of plan previews, once all of them are
-// answered or have no time left. Until then it is NotFound, which is what clients
-// wait on, so that nothing else may be.
+// GetPlanPreviewResults returns the results of plan previews once all have one or have
+// timed out. Until then it returns NotFound, on which clients wait, hence no other error
+// may be NotFound.
 func (s *apiService) GetPlanPreviewResults(ctx context.Context, req *apiservice.GetPlanPreviewResultsRequest) (*apiservice.GetPlanPreviewResultsResponse, error) {
 	wait := cmp.Or(previewTime(req.CommandHandleTimeout), previewTimeout)
 	var previews []deploy.PlanPreview
@@ -82,12 +81,12 @@ func (s *apiService) GetPlanPreviewResults(ctx context.Context, req *apiservice.
 	return resp, nil
 }
 
-// previewTime returns seconds of a request as a time within bounds.
+// previewTime returns the seconds of a request as a duration within limits.
 func previewTime(seconds int64) time.Duration {
 	return time.Duration(min(max(seconds, 0), int64(maxPreviewTimeout/time.Second))) * time.Second
 }
 
-// planPreview returns the answer to one plan preview.
+// planPreview returns the result of one plan preview.
 func (s *apiService) planPreview(ctx context.Context, id string, wait time.Duration) (p deploy.PlanPreview, err error) {
 	c, err := s.store.Command(ctx, id)
 	switch {
@@ -109,8 +108,7 @@ func (s *apiService) planPreview(ctx context.Context, id string, wait time.Durat
 	return p, err
 }
 
-// planPreview converts the answer to a plan preview. The agent has no pages that it
-// could name.
+// planPreview converts a result. It has no URL, since the agent has no web pages.
 func (c converter) planPreview(p deploy.PlanPreview, pipedName string) *modelv1.PlanPreviewCommandResult {
 	m := &modelv1.PlanPreviewCommandResult{CommandId: text(p.CommandID), PipedId: c.pipedID, PipedName: text(pipedName), Error: text(p.Error)}
 	for _, a := range p.Results {

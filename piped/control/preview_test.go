@@ -16,8 +16,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestPlanPreviewAPI: one command for a repository and base branch that are written
-// as configured, NotFound until it is answered, and then all that was told.
+// TestPlanPreviewAPI: a request for a configured repository and base branch makes one
+// command; its result is NotFound until there is one, then complete.
 func TestPlanPreviewAPI(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client, ctx := apiservice.NewAPIServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadWrite)
@@ -75,14 +75,14 @@ func TestPlanPreviewAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, err := results(0, ids[0])
+	shown, err := results(0, ids[0])
 	wanted := []*modelv1.PlanPreviewCommandResult{{CommandId: ids[0], PipedId: controltest.PipedID, PipedName: "the agent", Results: []*modelv1.ApplicationPlanPreviewResult{{
 		ApplicationId: "app-web", ApplicationName: "web", ApplicationKind: modelv1.ApplicationKind_KUBERNETES, ApplicationDirectory: "apps/web",
 		PipedId: controltest.PipedID, ProjectId: controltest.ProjectID, Labels: map[string]string{"env": "dev"}, HeadBranch: "pr", HeadCommit: "beef",
 		SyncStrategy: modelv1.SyncStrategy_PIPELINE, PlanSummary: []byte("1 added"), PlanDetails: []byte("+ \uFFFD"), NoChange: true, Error: "why", CreatedAt: at.Unix(),
 	}}}}
-	if diff := cmp.Diff(wanted, told, protocmp.Transform()); diff != "" || err != nil {
-		t.Errorf("%v; told (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(wanted, shown, protocmp.Transform()); diff != "" || err != nil {
+		t.Errorf("%v; shown (-want +got):\n%s", err, diff)
 	}
 
 	other := request(remote, "main")[0]

@@ -10,8 +10,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// ConfirmPrune permits the deletions for which a deployment failed, because they
-// were more than a prune may delete, and asks for that deployment once more.
+// ConfirmPrune permits the deletions that exceeded the prune limit and failed a deployment,
+// and requests that deployment again.
 func (s *controlService) ConfirmPrune(ctx context.Context, req *controlv1.ConfirmPruneRequest) (*controlv1.ConfirmPruneResponse, error) {
 	app, err := s.deployable(ctx, req.ApplicationId)
 	if err != nil {
@@ -28,15 +28,15 @@ func (s *controlService) ConfirmPrune(ctx context.Context, req *controlv1.Confir
 	if req.DryRun {
 		return resp, nil
 	}
-	resp.CommandId, err = s.ask(ctx, deploy.Command{
+	resp.CommandId, err = s.submit(ctx, deploy.Command{
 		Type: deploy.CommandRetry, ApplicationID: app.ID, DeploymentID: d.ID, Strategy: d.Trigger.Strategy, Commit: d.Trigger.Commit.Hash,
 		PermitPrune: refs,
 	})
 	return resp, err
 }
 
-// refusedPrune returns the application's newest deployment, which must have failed
-// because of what it would have deleted, and that. ID may be empty.
+// refusedPrune returns the application's newest deployment, which must have failed because
+// of the prune limit, and the objects that it would have deleted. ID may be empty.
 func (s *controlService) refusedPrune(ctx context.Context, app deploy.Application, id string) (deploy.Deployment, []deploy.ObjectRef, error) {
 	none := deploy.Deployment{}
 	switch last := app.LastTriggered; {

@@ -13,8 +13,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// TestConfirmPruneAgain: of failures in a row the newest counts, with all that it would
-// have deleted; a failure for another reason is nothing to confirm.
+// TestConfirmPruneAgain: of several failures the newest is confirmed, with all that it would
+// have deleted; a failure for another reason cannot be confirmed.
 func TestConfirmPruneAgain(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client, ctx := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadWrite)

@@ -17,18 +17,18 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// registrations are the applications as requests register them. Each method
-// announces what it changed. NotFound for unknown and for deleted applications.
+// registrations stores registrations of applications. Each method announces its change.
+// NotFound: the application is unknown or deleted.
 type registrations interface {
-	// AddApplication registers an application, or brings a deleted one back; Exists
-	// if it is one already.
+	// AddApplication registers an application or restores a deleted one. Exists: it is
+	// registered.
 	AddApplication(ctx context.Context, a deploy.Application) error
-	// DeleteApplication marks it deleted and cancels what waits, SetDisabled ends
-	// what waits. What runs goes on.
+	// DeleteApplication marks an application as deleted; SetDisabled disables it. Both
+	// cancel pending deployments; running ones continue.
 	DeleteApplication(ctx context.Context, id string) error
 	SetDisabled(ctx context.Context, id string, disabled bool) error
-	// SetRegisteredProvider replaces the provider for as long as the application's
-	// file names none; "" takes it back.
+	// SetRegisteredProvider sets the provider to use while the application's file names
+	// none; "" unsets it.
 	SetRegisteredProvider(ctx context.Context, id, provider string) error
 }
 
@@ -37,10 +37,10 @@ const (
 	defaultConfigFile   = "app.pipecd.yaml"
 )
 
-// AddApplication registers an application by the place of its configuration,
-// whether the file is there already or not.
+// AddApplication registers an application by the path of its configuration, also if the
+// file does not exist yet.
 func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddApplicationRequest) (*apiservice.AddApplicationResponse, error) {
-	if err := s.thisPiped(req.PipedId); err != nil {
+	if err := s.checkPipedID(req.PipedId); err != nil {
 		return nil, err
 	}
 	if req.Kind != modelv1.ApplicationKind_KUBERNETES {
@@ -70,8 +70,7 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	return &apiservice.AddApplicationResponse{ApplicationId: app.ID}, nil
 }
 
-// idFor returns the ID of an application that is added: the wanted one, else that of
-// the place.
+// idFor returns the ID of a new application: the requested one, else that of its path.
 func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, checkKeptID(wanted)
@@ -80,8 +79,7 @@ func (s *apiService) idFor(ctx context.Context, git deploy.GitPath, wanted strin
 	return places.ID(git), err
 }
 
-// checkKeptID refuses an ID that cannot stand in a label of Kubernetes or in the
-// name of a Git reference.
+// checkKeptID rejects an ID that is no valid Kubernetes label value or Git reference name.
 func checkKeptID(id string) error {
 	if regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`).MatchString(id) {
 		return nil
@@ -89,8 +87,7 @@ func checkKeptID(id string) error {
 	return deploy.Errorf(deploy.Invalid, "%q cannot be an application ID: use up to 63 letters, digits, dashes and underscores, beginning and ending with a letter or digit", id)
 }
 
-// place completes a Git path with what the agent's configuration says of its
-// repository.
+// place completes a Git path with the configuration of its repository.
 func (s *apiService) place(p *modelv1.ApplicationGitPath) (deploy.GitPath, error) {
 	var out deploy.GitPath
 	repositories := s.agent.Describe().Repositories
@@ -103,14 +100,13 @@ func (s *apiService) place(p *modelv1.ApplicationGitPath) (deploy.GitPath, error
 		return out, deploy.Errorf(deploy.Invalid, "path %q is not in the repository: give the directory of the application from the repository's root", p.Path)
 	}
 	if !config.IsApplicationConfig(file) || path.Base(file) != file {
-		return out, deploy.Errorf(deploy.Invalid, "%q is no name of an application configuration: use app.pipecd.yaml or <name>.pipecd.yaml", file)
+		return out, deploy.Errorf(deploy.Invalid, "%q is not a valid name of an application configuration: use app.pipecd.yaml or <name>.pipecd.yaml", file)
 	}
 	r := repositories[i]
 	return deploy.GitPath{RepoID: r.ID, Remote: r.Remote, Branch: r.Branch, Dir: dir, ConfigFile: file}, nil
 }
 
-// knownProvider refuses a platform provider that the agent's configuration does
-// not have; "" is none.
+// knownProvider rejects a platform provider that is not configured; "" is valid.
 func (s *apiService) knownProvider(name string) error {
 	providers := s.agent.Describe().Providers
 	if name == "" || slices.ContainsFunc(providers, func(p deploy.AgentProvider) bool { return p.Name == name }) {
@@ -132,10 +128,10 @@ func (s *apiService) registered(ctx context.Context, id string) (deploy.Applicat
 	return app, named(err, applicationNotFound)
 }
 
-// UpdateApplication replaces the platform provider. An application is moved in Git, not
-// by request.
+// UpdateApplication changes the platform provider. The path of an application can be
+// changed only in Git.
 func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.UpdateApplicationRequest) (*apiservice.UpdateApplicationResponse, error) {
-	if err := s.thisPiped(req.PipedId); err != nil {
+	if err := s.checkPipedID(req.PipedId); err != nil {
 		return nil, err
 	}
 	app, err := s.registered(ctx, req.ApplicationId)
@@ -149,7 +145,7 @@ func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.Upda
 	if err != nil {
 		return nil, err
 	}
-	if err := stays(app, git); err != nil {
+	if err := checkSamePath(app, git); err != nil {
 		return nil, err
 	}
 	if err := s.store.SetRegisteredProvider(ctx, app.ID, req.PlatformProvider); err != nil {
@@ -158,8 +154,8 @@ func (s *apiService) UpdateApplication(ctx context.Context, req *apiservice.Upda
 	return &apiservice.UpdateApplicationResponse{ApplicationId: app.ID}, nil
 }
 
-// stays refuses another place for an application.
-func stays(app deploy.Application, to deploy.GitPath) error {
+// checkSamePath rejects a change of an application's path.
+func checkSamePath(app deploy.Application, to deploy.GitPath) error {
 	if to.Place() == app.Git.Place() {
 		return nil
 	}
@@ -168,8 +164,8 @@ func stays(app deploy.Application, to deploy.GitPath) error {
 		app.ID, app.Git.ConfigPath(), app.Git.RepoID, to.ConfigPath(), to.RepoID)
 }
 
-// RenameApplicationConfigFile succeeds for applications that have the file name
-// already, all or none. For the others it says what to do.
+// RenameApplicationConfigFile succeeds if all applications have the file name already, else
+// the error says what to do.
 func (s *apiService) RenameApplicationConfigFile(ctx context.Context, req *apiservice.RenameApplicationConfigFileRequest) (*apiservice.RenameApplicationConfigFileResponse, error) {
 	for _, id := range req.ApplicationIds {
 		app, err := s.registered(ctx, id)
@@ -178,15 +174,15 @@ func (s *apiService) RenameApplicationConfigFile(ctx context.Context, req *apise
 		}
 		to := app.Git
 		to.ConfigFile = req.NewFilename
-		if err := stays(app, to); err != nil {
+		if err := checkSamePath(app, to); err != nil {
 			return nil, err
 		}
 	}
 	return &apiservice.RenameApplicationConfigFileResponse{}, nil
 }
 
-// UpdateApplicationDeployTargets replaces the platform provider by the one target
-// of the plugin that deploys to Kubernetes.
+// UpdateApplicationDeployTargets sets the platform provider to the only target of the
+// Kubernetes plugin.
 func (s *apiService) UpdateApplicationDeployTargets(ctx context.Context, req *apiservice.UpdateApplicationDeployTargetsRequest) (*apiservice.UpdateApplicationDeployTargetsResponse, error) {
 	app, err := s.registered(ctx, req.ApplicationId)
 	if err != nil {
@@ -205,8 +201,7 @@ func (s *apiService) UpdateApplicationDeployTargets(ctx context.Context, req *ap
 	return &apiservice.UpdateApplicationDeployTargetsResponse{}, nil
 }
 
-// DeleteApplication unregisters an application until it is added again. Its
-// objects stay.
+// DeleteApplication unregisters an application until it is added again. Its objects stay.
 func (s *apiService) DeleteApplication(ctx context.Context, req *apiservice.DeleteApplicationRequest) (*apiservice.DeleteApplicationResponse, error) {
 	if err := s.store.DeleteApplication(ctx, req.ApplicationId); err != nil {
 		return nil, named(err, applicationNotFound)
@@ -214,8 +209,8 @@ func (s *apiService) DeleteApplication(ctx context.Context, req *apiservice.Dele
 	return &apiservice.DeleteApplicationResponse{ApplicationId: req.ApplicationId}, nil
 }
 
-// EnableApplication lets the head be evaluated at once: what was missed is
-// deployed.
+// EnableApplication enables an application and evaluates the head at once, so that missed
+// changes are deployed.
 func (s *apiService) EnableApplication(ctx context.Context, req *apiservice.EnableApplicationRequest) (*apiservice.EnableApplicationResponse, error) {
 	if err := s.store.SetDisabled(ctx, req.ApplicationId, false); err != nil {
 		return nil, named(err, applicationNotFound)
@@ -223,8 +218,8 @@ func (s *apiService) EnableApplication(ctx context.Context, req *apiservice.Enab
 	return &apiservice.EnableApplicationResponse{ApplicationId: req.ApplicationId}, nil
 }
 
-// DisableApplication lets nothing more be triggered and ends what waits. What
-// runs goes on.
+// DisableApplication stops triggering and cancels pending deployments. Running ones
+// continue.
 func (s *apiService) DisableApplication(ctx context.Context, req *apiservice.DisableApplicationRequest) (*apiservice.DisableApplicationResponse, error) {
 	if err := s.store.SetDisabled(ctx, req.ApplicationId, true); err != nil {
 		return nil, named(err, applicationNotFound)

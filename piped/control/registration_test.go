@@ -24,8 +24,8 @@ func placeOf(dir, file string) *modelv1.ApplicationGitPath {
 	return &modelv1.ApplicationGitPath{Repo: &modelv1.ApplicationGitRepository{Id: "apps"}, Path: dir, ConfigFilename: file}
 }
 
-// TestAddApplication: the agent's configuration completes the place, and the ID is
-// that of the place.
+// TestAddApplication: the path is completed from the agent's configuration and determines the
+// ID.
 func TestAddApplication(t *testing.T) {
 	ctx, client, agent := api(t)
 	for name, tc := range map[string]struct {
@@ -63,8 +63,8 @@ func TestAddApplication(t *testing.T) {
 	}
 }
 
-// TestAddApplicationWithAnID: the ID is kept, also when the application is deleted
-// and its place is added again.
+// TestAddApplicationWithAnID: the ID is retained, also if the application is deleted and added
+// again.
 func TestAddApplicationWithAnID(t *testing.T) {
 	ctx, client, agent := api(t)
 	req := &apiservice.AddApplicationRequest{Name: "web", PipedId: controltest.PipedID, GitPath: placeOf("web", ""), ApplicationId: "0b4e5f6a-1111-4222-8333-444455556666"}
@@ -93,7 +93,7 @@ func TestAddApplicationWithAnID(t *testing.T) {
 	}
 }
 
-// asking returns what calls a method and drops its answer.
+// asking returns a function that calls a method and drops its response.
 func asking[Q, R any](ctx context.Context, method func(context.Context, Q, ...grpc.CallOption) (R, error), req Q) func() error {
 	return func() error {
 		_, err := method(ctx, req)
@@ -101,8 +101,7 @@ func asking[Q, R any](ctx context.Context, method func(context.Context, Q, ...gr
 	}
 }
 
-// TestRegistrationRefusals states which requests are refused, and that these change
-// nothing.
+// TestRegistrationRefusals: invalid requests are rejected and change nothing.
 func TestRegistrationRefusals(t *testing.T) {
 	ctx, client, agent := api(t)
 	add := func(edit func(*apiservice.AddApplicationRequest)) func() error {
@@ -188,8 +187,8 @@ func TestRegistrationRefusals(t *testing.T) {
 	}
 }
 
-// TestRegisteredProviderIsReplaced: both methods that carry a provider set it, and
-// an empty one takes it back.
+// TestRegisteredProviderIsReplaced: both methods with a provider set it, and an empty one
+// unsets it.
 func TestRegisteredProviderIsReplaced(t *testing.T) {
 	ctx, client, agent := api(t)
 	added, err := client.AddApplication(ctx, &apiservice.AddApplicationRequest{Name: "web", PipedId: controltest.PipedID, GitPath: placeOf("web", "")})
@@ -222,8 +221,7 @@ func TestRegisteredProviderIsReplaced(t *testing.T) {
 	}
 }
 
-// TestGetPiped: what is said of the agent through the API counts before its
-// configuration.
+// TestGetPiped: values set through the API take precedence over the configuration.
 func TestGetPiped(t *testing.T) {
 	ctx, client, agent := api(t)
 	get := func() *modelv1.Piped {
@@ -265,8 +263,8 @@ func TestGetPiped(t *testing.T) {
 	}
 }
 
-// TestEncrypt: the plaintext goes to the agent as it is, newline included, or in
-// base64.
+// TestEncrypt: the plaintext is passed to the agent unchanged, including a final newline, or
+// in base64.
 func TestEncrypt(t *testing.T) {
 	_, client, agent := api(t)
 	encrypt := func(ctx context.Context, inBase64 bool) (string, error) {

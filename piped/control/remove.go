@@ -7,22 +7,22 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// Remover tells what deleting an application with its objects deletes.
+// Remover determines the objects to delete with an application.
 type Remover interface {
-	// Removals returns the objects that would be deleted now, by cluster and there in
-	// the order of deletion. Unavailable when a cluster does not answer.
+	// Removals returns the objects that would be deleted now, by cluster and in the
+	// order of deletion. Unavailable: a cluster does not answer.
 	Removals(ctx context.Context, app deploy.Application) ([]deploy.InventoryItem, error)
 }
 
-// removals is where applications are unregistered.
+// removals unregisters applications together with their objects.
 type removals interface {
 	// RemoveApplication stores a CommandDeleteApplication and unregisters its
 	// application at once; see store.Store.
 	RemoveApplication(ctx context.Context, c deploy.Command) (deploy.Command, error)
 }
 
-// DeleteApplication unregisters an application, with the objects that were applied
-// for it when asked for: the command is answered when they are gone.
+// DeleteApplication unregisters an application, optionally with the objects that were
+// applied for it; then the command completes when they are gone.
 func (s *controlService) DeleteApplication(ctx context.Context, req *controlv1.DeleteApplicationRequest) (*controlv1.DeleteApplicationResponse, error) {
 	app, err := s.store.Application(ctx, req.ApplicationId)
 	switch {

@@ -19,7 +19,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// remover is a Remover that deletes these objects, or cannot tell.
+// remover is a Remover with a fixed result.
 type remover struct {
 	objects []deploy.InventoryItem
 	err     error
@@ -36,8 +36,8 @@ func item(app deploy.Application, name string) deploy.InventoryItem {
 	return deploy.InventoryItem{ApplicationID: app.ID, Cluster: "dev", UID: "u", Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "n", Name: name}}
 }
 
-// TestDeleteApplicationOfControlService: a dry run changes nothing, what is deleted is
-// one command, and what cannot be deleted is refused at once.
+// TestDeleteApplicationOfControlService: a dry run changes nothing, a deletion is one command,
+// and an impossible one is rejected at once.
 func TestDeleteApplicationOfControlService(t *testing.T) {
 	r := &remover{}
 	agent := controltest.Start(t, t.TempDir(), func(c *control.Config) { c.Remover = r })
@@ -61,7 +61,7 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 			t.Errorf("%s: got %v, want %s with %q", what, err, code, says)
 		}
 	}
-	told := func(what string, got *controlv1.DeleteApplicationResponse, err error, want []*modelv1.ObjectRef) {
+	shown := func(what string, got *controlv1.DeleteApplicationResponse, err error, want []*modelv1.ObjectRef) {
 		t.Helper()
 		if diff := cmp.Diff(want, got.GetObjects(), protocmp.Transform()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
@@ -77,9 +77,9 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 	agent.Move("runs", deploy.Success, "")
 
 	got, err := request(true, true)
-	told("a dry run", got, err, objects)
+	shown("a dry run", got, err, objects)
 	got, err = request(false, true)
-	told("a dry run without the objects", got, err, nil)
+	shown("a dry run without the objects", got, err, nil)
 	r.err = deploy.Errorf(deploy.Unavailable, "the cluster is down")
 	_, err = request(true, true)
 	refused("a dry run of a cluster that is down", err, codes.Unavailable, "the cluster is down")
@@ -92,7 +92,7 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 
 	r.err = nil
 	got, err = request(true, false)
-	told("with the objects", got, err, objects)
+	shown("with the objects", got, err, objects)
 	command, err := api.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: got.GetCommandId()})
 	if err != nil {
 		t.Fatal(err)
@@ -107,13 +107,13 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 	_, err = request(false, false)
 	refused("what is deleted", err, codes.NotFound, "is deleted")
 
-	// A cluster that does not answer keeps nobody from asking: the work waits for it.
+	// An unreachable cluster delays the deletion but does not reject the request.
 	if err := agent.Store.FinishRemoval(t.Context(), agent.OpenCommand(), deploy.CommandFailed, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.err = deploy.Errorf(deploy.Unavailable, "the cluster is down")
 	got, err = request(true, false)
-	told("the rest, while the cluster is down", got, err, nil)
+	shown("the rest, while the cluster is down", got, err, nil)
 	if open := agent.OpenCommand(); open.ID != got.GetCommandId() {
 		t.Errorf("open is %+v", open)
 	}
@@ -132,7 +132,7 @@ func TestDeleteApplicationOfControlService(t *testing.T) {
 	refused("none", err, codes.InvalidArgument, "ApplicationId")
 }
 
-// TestAdoptions: what awaits a decision is listed, and a decision on it is one command.
+// TestAdoptions: pending decisions are listed, and a decision is one command.
 func TestAdoptions(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client, ctx := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())), as(t, agent.ReadWrite)

@@ -10,21 +10,21 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// maxMatches is how many meanings of an ambiguous name are returned.
+// maxMatches limits the matches that are returned for an ambiguous name.
 const maxMatches = 20
 
-// Resolve returns what a name means.
+// Resolve returns the applications or deployments that a name refers to.
 func (s *controlService) Resolve(ctx context.Context, req *controlv1.ResolveRequest) (*controlv1.ResolveResponse, error) {
 	if (req.Application == "") == (req.Deployment == "") {
 		return nil, deploy.Errorf(deploy.Invalid, "application and deployment: give one of them")
 	}
 	resp := &controlv1.ResolveResponse{}
 	if req.Deployment != "" {
-		matches, err := s.meantDeployments(ctx, req.Deployment)
+		matches, err := s.resolveDeployments(ctx, req.Deployment)
 		resp.Matches = matches
 		return resp, err
 	}
-	apps, err := s.meantApplications(ctx, req.Application)
+	apps, err := s.resolveApplications(ctx, req.Application)
 	for _, a := range apps {
 		resp.Matches = append(resp.Matches, reference(a.ID, a.Name, a.Git))
 	}
@@ -35,9 +35,9 @@ func reference(id, name string, git deploy.GitPath) *controlv1.ResolvedReference
 	return &controlv1.ResolvedReference{Id: text(id), ApplicationName: text(name), Path: text(path.Join(git.RepoID, git.Dir))}
 }
 
-// meantApplications returns the application with the ID; else those with the name;
-// else those at the path; else those whose ID begins so.
-func (s *controlService) meantApplications(ctx context.Context, name string) ([]deploy.Application, error) {
+// resolveApplications returns the application with the ID; else those with the name; else
+// those at the path; else those with the ID prefix.
+func (s *controlService) resolveApplications(ctx context.Context, name string) ([]deploy.Application, error) {
 	app, err := s.store.Application(ctx, name)
 	if err == nil {
 		return []deploy.Application{app}, nil
@@ -51,7 +51,7 @@ func (s *controlService) meantApplications(ctx context.Context, name string) ([]
 	}
 	for _, is := range []func(deploy.Application) bool{
 		func(a deploy.Application) bool { return a.Name == name },
-		func(a deploy.Application) bool { return standsAt(a.Git, name) },
+		func(a deploy.Application) bool { return matchesPath(a.Git, name) },
 		func(a deploy.Application) bool { return strings.HasPrefix(a.ID, name) },
 	} {
 		var out []deploy.Application
@@ -67,16 +67,16 @@ func (s *controlService) meantApplications(ctx context.Context, name string) ([]
 	return nil, nil
 }
 
-// standsAt reports whether a name is a repository's ID with the directory, or the
-// configuration file, of an application.
-func standsAt(at deploy.GitPath, name string) bool {
+// matchesPath reports whether name is <repository ID>/<directory or configuration file> of an
+// application.
+func matchesPath(at deploy.GitPath, name string) bool {
 	name = path.Clean(name)
 	return name == path.Join(at.RepoID, at.Dir) || name == path.Join(at.RepoID, at.ConfigPath())
 }
 
-// meantDeployments returns the deployment with the ID; else those whose ID begins
-// so, and the newest ones of applications with that name.
-func (s *controlService) meantDeployments(ctx context.Context, name string) ([]*controlv1.ResolvedReference, error) {
+// resolveDeployments returns the deployment with the ID; else those with the ID prefix and
+// the newest ones of applications with that name.
+func (s *controlService) resolveDeployments(ctx context.Context, name string) ([]*controlv1.ResolvedReference, error) {
 	exact, err := s.store.DeploymentsByID(ctx, []string{name})
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *controlService) meantDeployments(ctx context.Context, name string) ([]*
 			return out, nil
 		}
 	}
-	apps, err := s.meantApplications(ctx, name)
+	apps, err := s.resolveApplications(ctx, name)
 	for _, a := range apps {
 		if a.LastTriggered != nil && len(out) < maxMatches {
 			out = append(out, reference(a.LastTriggered.DeploymentID, a.Name, a.Git))

@@ -12,13 +12,13 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// TestResolve states what names mean: IDs first, then names, paths and beginnings of
-// IDs; of a deployment also the application whose newest it is.
+// TestResolve: IDs take precedence over names, paths and ID prefixes; a deployment is also
+// found by its application.
 func TestResolve(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	web := agent.Application("web", nil)
 	agent.Application("db", nil)
-	for _, id := range []string{"0a11", "0a12"} { // two of one name, elsewhere
+	for _, id := range []string{"0a11", "0a12"} { // two with the same name
 		app := web
 		app.ID, app.Name = id, "shop"
 		app.Git.RepoID, app.Git.Dir = "infra", "shop-"+id

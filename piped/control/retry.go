@@ -8,8 +8,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// RetryDeployment asks for a deployment that has ended once more. What it was
-// permitted to delete beyond the limit has to be permitted again.
+// RetryDeployment requests an ended deployment again. Permissions to exceed the prune limit
+// do not carry over.
 func (s *controlService) RetryDeployment(ctx context.Context, req *controlv1.RetryDeploymentRequest) (*controlv1.RetryDeploymentResponse, error) {
 	d, err := s.store.Deployment(ctx, req.DeploymentId)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *controlService) RetryDeployment(ctx context.Context, req *controlv1.Ret
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.ask(ctx, deploy.Command{
+	id, err := s.submit(ctx, deploy.Command{
 		Type: deploy.CommandRetry, ApplicationID: app.ID, DeploymentID: d.ID,
 		Strategy: cmp.Or(d.Strategy, d.Trigger.Strategy), Commit: d.Trigger.Commit.Hash,
 	})

@@ -12,8 +12,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// A deployment that has ended is asked for once more as it was, however it ended;
-// one that has not, or that nobody may deploy, is refused.
+// TestRetryDeployment: an ended deployment is requested again unchanged, whatever its result;
+// one that has not ended or whose application cannot be deployed is rejected.
 func TestRetryDeployment(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	client := controlv1.NewControlServiceClient(dial(t, agent.Server.Addr()))

@@ -14,13 +14,13 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Rollouts of a page: those of a caller who does not say, and the most.
+// Default and maximal page size.
 const (
 	rolloutsPage    = 100
 	maxRolloutsPage = 1000
 )
 
-// ListRollouts lists the rollouts of deployments and those that others began.
+// ListRollouts lists rollouts of deployments and external ones.
 func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRolloutsRequest) (*controlv1.ListRolloutsResponse, error) {
 	phases, err := phasesOf(req.Outcomes)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *controlService) ListRollouts(ctx context.Context, req *controlv1.ListRo
 	return &controlv1.ListRolloutsResponse{Rollouts: rollouts, Cursor: cursor}, nil
 }
 
-// validListRollouts checks what a request must hold whatever is stored.
+// validListRollouts validates the request itself.
 func validListRollouts(r *controlv1.ListRolloutsRequest) error {
 	return first(
 		notNegative("ListRolloutsRequest.Limit", r.Limit),
@@ -52,7 +52,7 @@ func validListRollouts(r *controlv1.ListRolloutsRequest) error {
 		bounded("ListRolloutsRequest.Labels", "pairs", len(r.Labels)))
 }
 
-// outcomes are the phases of rollouts as clients know them.
+// outcomes maps rollout phases to their wire values.
 var outcomes = map[deploy.RolloutPhase]modelv1.RolloutOutcome{
 	deploy.RolloutIntent:      modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING,
 	deploy.RolloutApplied:     modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING,
@@ -66,7 +66,7 @@ var outcomes = map[deploy.RolloutPhase]modelv1.RolloutOutcome{
 	deploy.RolloutTimedOut:    modelv1.RolloutOutcome_ROLLOUT_OUTCOME_TIMED_OUT,
 }
 
-// phasesOf returns the phases of outcomes; UNSPECIFIED asks for nothing.
+// phasesOf returns the phases of outcomes; UNSPECIFIED is ignored.
 func phasesOf(wanted []modelv1.RolloutOutcome) (phases []deploy.RolloutPhase, err error) {
 	for _, outcome := range wanted {
 		if _, ok := modelv1.RolloutOutcome_name[int32(outcome)]; !ok {
@@ -81,7 +81,7 @@ func phasesOf(wanted []modelv1.RolloutOutcome) (phases []deploy.RolloutPhase, er
 	return phases, nil
 }
 
-// rolloutKinds are the kinds of records as clients know them; "" asks for all.
+// rolloutKinds maps wire values to kinds of records; "" means all.
 func rolloutKinds() map[modelv1.RolloutKind]deploy.RolloutKind {
 	return map[modelv1.RolloutKind]deploy.RolloutKind{
 		modelv1.RolloutKind_ROLLOUT_KIND_UNSPECIFIED: "",
@@ -90,7 +90,7 @@ func rolloutKinds() map[modelv1.RolloutKind]deploy.RolloutKind {
 	}
 }
 
-// rollout converts a rollout or scaling.
+// rollout converts the record of a rollout or scaling.
 func rollout(r deploy.Rollout) *modelv1.Rollout {
 	m := &modelv1.Rollout{
 		Id: text(r.ID), Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT,
@@ -113,7 +113,7 @@ func rollout(r deploy.Rollout) *modelv1.Rollout {
 	return m
 }
 
-// timeOf returns the time of unix milliseconds, the zero time for 0.
+// timeOf returns the time of Unix milliseconds, the zero time for 0.
 func timeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -17,8 +17,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// rollouts stores two rollouts of deployments and an external one, which began
-// between them.
+// rollouts stores two rollouts of deployments and, between them, an external one.
 func rollouts(t *testing.T, agent *controltest.Agent) {
 	t.Helper()
 	web, api := agent.Application("web", map[string]string{"env": "prod"}), agent.Application("api", nil)
@@ -67,17 +66,17 @@ func TestListRollouts(t *testing.T) {
 		req  *controlv1.ListRolloutsRequest
 		want string
 	}{
-		"newest first":             {&controlv1.ListRolloutsRequest{}, "r2 r3 r1"},
-		"of an application":        {&controlv1.ListRolloutsRequest{ApplicationIds: []string{"app-web"}}, "r3 r1"},
-		"by a label":               {&controlv1.ListRolloutsRequest{Labels: map[string]string{"env": "prod"}}, "r3 r1"},
-		"of a deployment":          {&controlv1.ListRolloutsRequest{DeploymentId: "d2"}, "r2"},
-		"by outcome":               {&controlv1.ListRolloutsRequest{Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD}}, "r2 r3"},
-		"of an outcome nobody had": {&controlv1.ListRolloutsRequest{Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE}}, ""},
-		"rollouts":                 {&controlv1.ListRolloutsRequest{Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT}, "r2 r3 r1"},
-		"scalings":                 {&controlv1.ListRolloutsRequest{Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING}, ""},
-		"from a time":              {&controlv1.ListRolloutsRequest{FromMs: began(6)}, "r2"},
-		"to a time":                {&controlv1.ListRolloutsRequest{ToMs: began(6)}, "r3 r1"},
-		"a page":                   {&controlv1.ListRolloutsRequest{Limit: 2}, "r2 r3"},
+		"newest first":         {&controlv1.ListRolloutsRequest{}, "r2 r3 r1"},
+		"of an application":    {&controlv1.ListRolloutsRequest{ApplicationIds: []string{"app-web"}}, "r3 r1"},
+		"by a label":           {&controlv1.ListRolloutsRequest{Labels: map[string]string{"env": "prod"}}, "r3 r1"},
+		"of a deployment":      {&controlv1.ListRolloutsRequest{DeploymentId: "d2"}, "r2"},
+		"by outcome":           {&controlv1.ListRolloutsRequest{Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_PROGRESSING, modelv1.RolloutOutcome_ROLLOUT_OUTCOME_HELD}}, "r2 r3"},
+		"of an unused outcome": {&controlv1.ListRolloutsRequest{Outcomes: []modelv1.RolloutOutcome{modelv1.RolloutOutcome_ROLLOUT_OUTCOME_GONE}}, ""},
+		"rollouts":             {&controlv1.ListRolloutsRequest{Kind: modelv1.RolloutKind_ROLLOUT_KIND_ROLLOUT}, "r2 r3 r1"},
+		"scalings":             {&controlv1.ListRolloutsRequest{Kind: modelv1.RolloutKind_ROLLOUT_KIND_SCALING}, ""},
+		"from a time":          {&controlv1.ListRolloutsRequest{FromMs: began(6)}, "r2"},
+		"to a time":            {&controlv1.ListRolloutsRequest{ToMs: began(6)}, "r3 r1"},
+		"a page":               {&controlv1.ListRolloutsRequest{Limit: 2}, "r2 r3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, got := list(t, c.req); got != c.want {
@@ -112,8 +111,7 @@ func TestListRollouts(t *testing.T) {
 	}
 }
 
-// TestListRolloutsScalings: scalings stand beside the rollouts, and alone when they are
-// asked for.
+// TestListRolloutsScalings: scalings are listed with rollouts, or alone if requested.
 func TestListRolloutsScalings(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	rollouts(t, agent)
@@ -136,8 +134,7 @@ func TestListRolloutsScalings(t *testing.T) {
 	}
 }
 
-// TestListRolloutsPages: a caller who does not say how many gets a hundred, and
-// nobody more than a thousand.
+// TestListRolloutsPages: the default page size is a hundred, the maximum a thousand.
 func TestListRolloutsPages(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	web := agent.Application("web", nil)

@@ -21,76 +21,73 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// maxRequest bounds a request and maxResponse a response, which an unmodified
-// pipectl refuses from 4 MiB on. The distance leaves room for what is added
-// after the rows were counted.
+// Size limits. An unmodified pipectl rejects responses of 4 MiB or more; the difference
+// leaves room for what is added after rows are counted.
 const (
 	maxRequest  = 4 << 20
 	maxResponse = 7 << 19 // 3.5 MiB
 
-	// pipectl encrypts up to 10 MiB; the rest is for what stands around them.
+	// pipectl encrypts up to 10 MiB; the rest is for the message around it.
 	maxEncryptRequest = 10<<20 + 64<<10
 )
 
-// defaultGrace is how long calls may go on after the agent was told to stop.
+// defaultGrace is the default of Config.Grace.
 const defaultGrace = 5 * time.Second
 
-// Config is what New needs. Store is required; the rest has defaults or may be
-// empty.
+// Config holds the settings and dependencies of New. Store is required; the rest has
+// defaults or is optional.
 type Config struct {
-	// Address is where to listen, as host:port. Port 0 picks a free one.
+	// Address is the host:port to listen on. Port 0 picks a free one.
 	Address string
 	// CertFile and KeyFile are a PEM certificate and its key; both or none.
 	CertFile, KeyFile string
-	// ClientCAFile holds PEM certificates of authorities: only clients that show a
-	// certificate of one of them are let in, in addition to their key. "" asks for
-	// none.
+	// ClientCAFile holds PEM certificates of authorities: clients must present a
+	// certificate of one of them in addition to their key. "" disables this.
 	ClientCAFile string
-	// Insecure permits plaintext beyond loopback.
+	// Insecure permits plaintext on addresses other than loopback.
 	Insecure bool
-	// RateLimit is for each API key; the zero value is no limit.
+	// RateLimit applies to each API key; the zero value means unlimited.
 	RateLimit RateLimit
-	// AuditFile is the file to which calls that change something are appended, as
-	// lines of JSON; they are in the log in any case. "" is no file.
+	// AuditFile is the file to which audit records are appended as lines of JSON;
+	// "" writes them to the log.
 	AuditFile string
 
 	Store   Store
 	Agent   Agent
 	Planner Planner
-	Status  Status // nil: GetStatus knows nothing of the agent
+	Status  Status // nil: GetStatus returns no state
 	Remover Remover
 	Live    Live
 	Drift   Drift
 	Figures Figures
-	// PipedID and ProjectID are what the messages name as agent and project.
+	// PipedID and ProjectID identify the agent and project in messages.
 	PipedID, ProjectID string
 
-	Logger   *slog.Logger     // names no component
-	Now      func() time.Time // default time.Now
-	NewID    func() string    // default a random UUID
-	Observer Observer         // nil: nobody is told
-	// Grace bounds how long Run waits for calls to end; default 5 s.
+	Logger  *slog.Logger     // without a component attribute
+	Now     func() time.Time // default time.Now
+	NewID   func() string    // default a random UUID
+	Metrics Metrics          // optional
+	// Grace limits how long Run waits for running calls; default 5 s.
 	Grace time.Duration
 }
 
-// Server is the gRPC server of the agent. Its methods are safe for concurrent
-// use.
+// Server is the gRPC server of the agent. Its methods are safe for concurrent use.
 type Server struct {
 	cfg      Config
 	listener net.Listener
 	grpc     *grpc.Server
 	health   *health.Server
 	secure   bool
-	hub      *deploymentHub // of the calls that stream deployments and logs
+	hub      *deploymentHub // for streams of deployments and logs
 	drifts   *driftHub
 	guard    *guard
 
-	identity certificate.Holder // empty without TLS
+	identity certificate.Holder // only with TLS
 }
 
-// New binds the address, so that a port in use, a certificate that cannot be
-// read or an audit file that cannot be written is known at once. Plaintext beyond loopback is refused unless
-// cfg.Insecure says it is meant. Whoever does not come to call Run calls Close.
+// New binds the address, so that a used port, an unreadable certificate or an unwritable
+// audit file is reported at once. Plaintext beyond loopback requires cfg.Insecure. A caller
+// that does not call Run must call Close.
 func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: withDefaults(cfg), health: health.NewServer()}
 	creds, err := s.transport()
@@ -109,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// register makes the gRPC server with every service on it.
+// register creates the gRPC server with all services.
 func (s *Server) register(creds credentials.TransportCredentials) *grpc.Server {
 	server := grpc.NewServer(s.options(creds)...)
 	apiservice.RegisterAPIServiceServer(server, &apiService{
@@ -134,8 +131,7 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Secure reports whether the server speaks TLS.
 func (s *Server) Secure() bool { return s.secure }
 
-// Close releases the address of a server that was never run; after Run it does
-// nothing.
+// Close releases the address of a server that was not run; after Run it has no effect.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -143,10 +139,10 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Run serves until ctx ends, then lets calls end within the grace period, cuts
-// off the rest and returns nil. It returns an error if serving fails before.
+// Run serves until ctx ends, then waits for running calls within the grace period, aborts
+// the rest and returns nil. It returns an error if serving fails before.
 func (s *Server) Run(ctx context.Context) error {
-	s.cfg.Logger.Info("control API is served", "address", s.Addr(), "tls", s.secure)
+	s.cfg.Logger.Info("serving the control API", "address", s.Addr(), "tls", s.secure)
 	var streaming sync.WaitGroup
 	defer streaming.Wait()
 	run, end := context.WithCancel(ctx)
@@ -154,7 +150,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.guard.keys.follow()
 	streaming.Go(func() { s.guard.keys.run(run) })
 	feed, drift := s.hub.watch(), s.drifts.watch()
-	streaming.Go(func() { s.hub.run(run, feed) }) // which ends the calls that stream at once: before the grace
+	streaming.Go(func() { s.hub.run(run, feed) }) // its end cancels all streams, before the grace period starts
 	streaming.Go(func() { s.drifts.run(run, drift) })
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()

@@ -7,32 +7,31 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reads lets concurrent callers of the same key share what they read: many who
-// follow one log or look at one list ask for the same at the same moment. Nobody is given what
-// was read before they asked. What is read is shared, and nobody may change it.
-// The zero value is ready.
+// reads shares the results of concurrent reads with the same key, since many clients follow
+// the same log or request the same list. A caller never gets a result that was read before
+// it called. Results are shared and must not be changed. The zero value is ready to use.
 type reads[V any] struct {
 	mu    sync.Mutex
 	lanes map[string]*lane[V]
 }
 
-// lane is one key's reads: one runs, the next one forms.
+// lane holds the reads of one key: one runs, the next one collects callers.
 type lane[V any] struct {
 	callers int
 	turn    chan struct{} // holds a token while a read runs
 	forming *read[V]
 }
 
-// read is one read and its result, which is there once done is closed.
+// read is one read; its result is valid once done is closed.
 type read[V any] struct {
 	done  chan struct{}
 	value V
 	err   error
 }
 
-// do returns what get returns, called by this or by another caller after this call
-// began. The error is that of ctx when it ends before; a read whose caller went away
-// is done by another.
+// do returns the result of get, called by this or another caller after do was called. It
+// returns the error of ctx if that ends first; the read of a caller that gives up is
+// repeated by another.
 func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context) (V, error)) (V, error) {
 	l, own := r.join(key)
 	defer r.leave(key, l)
@@ -45,21 +44,21 @@ func (r *reads[V]) do(ctx context.Context, key string, get func(context.Context)
 	}
 	defer func() { <-l.turn }()
 	select {
-	case <-own.done: // by the one before
+	case <-own.done: // by the previous caller
 		return own.value, own.err
 	default:
 	}
 	r.close(l, own)
 	value, err := get(ctx)
 	if err != nil && ctx.Err() != nil {
-		return value, err // of this caller alone
+		return value, err // not shared
 	}
 	own.value, own.err = value, err
 	close(own.done)
 	return value, err
 }
 
-// answer answers a request as do does: those who ask for the same share the answer.
+// answer calls do with the request as key, so that identical requests share the response.
 func (r *reads[V]) answer(ctx context.Context, req proto.Message, get func(context.Context) (V, error)) (V, error) {
 	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {
@@ -86,7 +85,7 @@ func (r *reads[V]) join(key string) (*lane[V], *read[V]) {
 	return l, l.forming
 }
 
-// close lets nobody else join a read: it is about to begin.
+// close prevents further callers from joining a read that is about to start.
 func (r *reads[V]) close(l *lane[V], own *read[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +94,7 @@ func (r *reads[V]) close(l *lane[V], own *read[V]) {
 	}
 }
 
-// leave forgets a key that nobody asks for any more.
+// leave deletes a key without callers.
 func (r *reads[V]) leave(key string, l *lane[V]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

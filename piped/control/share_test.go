@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Callers who come while a read runs share the next one: what they get was read
-// after they asked.
-func TestReadsAreSharedByThoseWhoAskedBefore(t *testing.T) {
+// TestReadsAreSharedByConcurrentCallers: callers that arrive during a read share the next one,
+// so that the result was read after they called.
+func TestReadsAreSharedByConcurrentCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reads[int]
 		count := 0
@@ -38,7 +38,7 @@ func TestReadsAreSharedByThoseWhoAskedBefore(t *testing.T) {
 			}
 		}
 		if len(r.lanes) != 0 {
-			t.Errorf("%d keys are kept that nobody asks for", len(r.lanes))
+			t.Errorf("%d keys without callers are left", len(r.lanes))
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestReadsGoOnWhenWhoReadGoesAway(t *testing.T) {
 	})
 }
 
-func TestReadsTellErrorsToAll(t *testing.T) {
+func TestReadsReturnErrorsToAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r reads[int]
 		want := errors.New("the store does not answer")

@@ -12,9 +12,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// ListStageLogs returns the logs of a deployment's stages by stage ID. What
-// does not fit in a response is left out from the oldest of a stage, and a line
-// in its place says so.
+// ListStageLogs returns the logs of a deployment's stages by stage ID. If they exceed the
+// size of a response, the oldest blocks of a stage are replaced by one line.
 func (s *apiService) ListStageLogs(ctx context.Context, req *apiservice.ListStageLogsRequest) (*apiservice.ListStageLogsResponse, error) {
 	// The deployment is read before the logs: a stage that has ended by then
 	// has all of its log stored.
@@ -32,7 +31,7 @@ func (s *apiService) ListStageLogs(ctx context.Context, req *apiservice.ListStag
 		if len(logs[stage.ID]) == 0 && stage.Name == deploy.StageRollback {
 			continue
 		}
-		// Each stage may use its share of what the ones before left over.
+		// Each stage gets an equal share of the remaining size.
 		log := &apiservice.StageLog{Blocks: newest(logs[stage.ID], left/(len(d.Stages)-i)), Completed: stage.Status.Completed()}
 		left -= proto.Size(log) + len(stage.ID) + perField
 		resp.StageLogs[text(stage.ID)] = log
@@ -42,7 +41,7 @@ func (s *apiService) ListStageLogs(ctx context.Context, req *apiservice.ListStag
 
 // newest converts the newest blocks that fit in size bytes.
 func newest(blocks []deploy.LogBlock, size int) []*modelv1.LogBlock {
-	const reserve = 256 // for the line that says what is missing
+	const reserve = 256 // for the line about omitted blocks
 	var out []*modelv1.LogBlock
 	first := len(blocks)
 	for size -= reserve; first > 0; first-- {
@@ -59,7 +58,7 @@ func newest(blocks []deploy.LogBlock, size int) []*modelv1.LogBlock {
 	return out
 }
 
-// omitted stands in for the count blocks that end with last.
+// omitted returns the block that replaces count blocks, the last of which is last.
 func omitted(last deploy.LogBlock, count int) *modelv1.LogBlock {
 	last.Severity = deploy.SeverityInfo
 	last.Log = fmt.Sprintf("(%d older log entries are left out here: the response would be too large)", count)

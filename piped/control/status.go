@@ -7,10 +7,10 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// Status knows the state of the agent.
+// Status provides the state of the agent.
 type Status interface {
-	// State returns what the parts of the agent knew last. It asks no cluster and
-	// no remote, so that it answers when those do not.
+	// State returns the last known state of all components. It calls no cluster or
+	// remote, so that it responds during their outage.
 	State(ctx context.Context) deploy.AgentState
 }
 

@@ -6,11 +6,11 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// maxItems bounds how many values a list's condition may have.
+// maxItems limits the number of values of a list's condition.
 const maxItems = 1000
 
-// validate checks what a request must hold whatever is stored. The rules that
-// PipeCD has, and the form of all messages, are PipeCD's.
+// validate validates the request itself. Rules that PipeCD has, and the form of all
+// messages, are PipeCD's.
 func validate(req any) error {
 	switch r := req.(type) {
 	case *controlv1.ListEventsRequest:
@@ -70,7 +70,7 @@ func validate(req any) error {
 	return validateAPI(req)
 }
 
-// first returns the first error.
+// first returns the first non-nil error.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -12,15 +12,15 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// maxRenamed is how many applications RenameApplicationConfigFile takes.
+// maxRenamed limits the applications of RenameApplicationConfigFile.
 const maxRenamed = 50
 
-// applicationDir is what PipeCD takes as an application's directory. The root of a
+// applicationDir is PipeCD's pattern for an application's directory. The root of a
 // repository is "./".
 var applicationDir = regexp.MustCompile(`^[^/].+$`)
 
-// validateAPI checks a request of APIService. The rules, their order and the texts
-// are those that PipeCD's server has, but for the bounds of lists.
+// validateAPI validates a request of APIService. Rules, order and messages are those of
+// PipeCD's server, except for the limits of lists.
 func validateAPI(req any) error {
 	switch r := req.(type) {
 	case *apiservice.AddApplicationRequest:
@@ -75,7 +75,7 @@ func validateAPI(req any) error {
 	return validateAgentRequest(req)
 }
 
-// validateAgentRequest checks the requests that are about the agent.
+// validateAgentRequest validates requests about the agent.
 func validateAgentRequest(req any) error {
 	switch r := req.(type) {
 	case *apiservice.GetPipedRequest:
@@ -107,8 +107,7 @@ func validateAgentRequest(req any) error {
 	return nil
 }
 
-// validGitPath checks a place that must be given. What is wrong inside it is told
-// as its cause.
+// validGitPath validates a required path. Errors of inner fields become its cause.
 func validGitPath(field string, p *modelv1.ApplicationGitPath) error {
 	var cause error
 	switch {
@@ -148,7 +147,7 @@ func anyPair(field string, n int) error {
 	return broken(field, "value must contain at least 1 pair(s)")
 }
 
-// broken is the error for a field that breaks a rule.
+// broken returns the error for a field that violates a rule.
 func broken(field, rule string) error {
 	return status.Errorf(codes.InvalidArgument, "invalid request: invalid %s: %s", field, rule)
 }

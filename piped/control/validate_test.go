@@ -11,8 +11,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// TestRulesOfAPIService states what PipeCD's server answers to requests that break
-// a rule of its contract, rule by rule and with its words.
+// TestRulesOfAPIService compares the errors for invalid requests with those of PipeCD's
+// server, rule by rule.
 func TestRulesOfAPIService(t *testing.T) {
 	const (
 		short    = ": value length must be at least 1 runes"
@@ -30,7 +30,7 @@ func TestRulesOfAPIService(t *testing.T) {
 	}
 	for _, c := range []struct {
 		req  proto.Message
-		want string // "" permits it
+		want string // "" for a valid request
 	}{
 		{&apiservice.AddApplicationRequest{}, "AddApplicationRequest.Name" + short},
 		{&apiservice.AddApplicationRequest{Name: "n"}, "AddApplicationRequest.PipedId" + short},

@@ -13,7 +13,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// withLast converts an application, with its last deployment out of those by ID.
+// withLast converts an application, with its last deployment from last, by ID.
 func (s *apiService) withLast(a deploy.Application, last map[string]*modelv1.ApplicationDeployment) *modelv1.Application {
 	m := s.convert.application(a)
 	if a.LastTriggered == nil {
@@ -26,8 +26,7 @@ func (s *apiService) withLast(a deploy.Application, last map[string]*modelv1.App
 	return m
 }
 
-// lastDeployments returns, by ID, the last deployment of each application and the one
-// that is under way.
+// lastDeployments returns, by ID, the last and the active deployment of each application.
 func (s *apiService) lastDeployments(ctx context.Context, apps ...deploy.Application) (map[string]*modelv1.ApplicationDeployment, error) {
 	var ids []string
 	for _, a := range apps {
@@ -52,11 +51,11 @@ func (s *apiService) lastDeployments(ctx context.Context, apps ...deploy.Applica
 	return last, nil
 }
 
-// lastFailure returns the last deployment of an application that failed or that is
-// rolled back because it does, nil if none is kept.
+// lastFailure returns the last deployment of an application that failed or is being rolled
+// back because of a failure, or nil.
 func (s *apiService) lastFailure(ctx context.Context, appID string) (*modelv1.ApplicationDeployment, error) {
 	failed, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
-		ApplicationIDs: []string{appID}, Statuses: []deploy.Status{deploy.Failure, deploy.RollingBack}, Limit: 2, // at most one rolls back
+		ApplicationIDs: []string{appID}, Statuses: []deploy.Status{deploy.Failure, deploy.RollingBack}, Limit: 2, // at most one is rolling back
 	})
 	i := slices.IndexFunc(failed, func(d deploy.Deployment) bool { return cmp.Or(d.Outcome, d.Status) == deploy.Failure })
 	if err != nil || i < 0 {
@@ -65,8 +64,8 @@ func (s *apiService) lastFailure(ctx context.Context, appID string) (*modelv1.Ap
 	return s.applicationDeployment(ctx, failed[i])
 }
 
-// applicationDeployment says how d is. What the stage that runs waits for is the last
-// line of its log.
+// applicationDeployment summarizes d. What the running stage waits for is the last line of
+// its log.
 func (s *apiService) applicationDeployment(ctx context.Context, d deploy.Deployment) (*modelv1.ApplicationDeployment, error) {
 	m := applicationDeployment(d)
 	if m.Wait.GetStageId() == "" || m.Wait.Approval {
@@ -98,8 +97,7 @@ func wait(w *deploy.Wait) *modelv1.DeploymentWait {
 	return &modelv1.DeploymentWait{WaitsFor: text(w.For), SinceMs: millis(w.Since), StageId: text(w.StageID), Approval: w.Approval}
 }
 
-// approvals returns the deployments that wait for people, the one that waits longest
-// first.
+// approvals returns the deployments that wait for approval, the longest waiting first.
 func (s *controlService) approvals(ctx context.Context) ([]*controlv1.WaitingDeployment, error) {
 	running, err := s.store.DeploymentsIn(ctx, deploy.Running)
 	var out []*controlv1.WaitingDeployment

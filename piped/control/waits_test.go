@@ -15,8 +15,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// shownTwice returns an application as GetApplication shows it, after checking that the list
-// says the same of its last deployment.
+// shownTwice returns the response of GetApplication after comparing its last deployment with
+// that of ListApplications.
 func shownTwice(t *testing.T, agent *controltest.Agent, id string) *modelv1.Application {
 	t.Helper()
 	client := apiservice.NewAPIServiceClient(dial(t, agent.Server.Addr()))
@@ -36,8 +36,8 @@ func shownTwice(t *testing.T, agent *controltest.Agent, id string) *modelv1.Appl
 	return got.Application
 }
 
-// An application says how its last deployment is, what that waits for, and why one failed
-// from the moment in which its rollback begins until long after.
+// TestLastDeploymentOfAnApplication: an application shows the state of its last deployment,
+// what it waits for, and the reason of a failure from the start of its rollback on.
 func TestLastDeploymentOfAnApplication(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)
@@ -90,8 +90,9 @@ func TestLastDeploymentOfAnApplication(t *testing.T) {
 	expect("after a success", failed)
 }
 
-// A deployment that waits for people says for how many of whom, and since when: as itself,
-// of its application, and in the agent's status. One behind it says so, too.
+// TestWaitForApproval: a deployment that waits for approval shows the number of approvals and
+// since when it waits: itself, in its application, and in the agent's status. So does one
+// that waits for it.
 func TestWaitForApproval(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)

@@ -13,16 +13,16 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// maxCompleted bounds the ended deployments a watch begins with.
+// maxCompleted limits the ended deployments that a watch starts with.
 const maxCompleted = 1000
 
-// deploymentFilter selects deployments; empty conditions hold always.
+// deploymentFilter selects deployments; empty conditions match all.
 type deploymentFilter struct {
 	ids, applications []string
 	labels            map[string]string
 }
 
-// matches reports whether all conditions hold.
+// matches reports whether all conditions are met.
 func (f *deploymentFilter) matches(d *deploy.Deployment) bool {
 	for name, value := range f.labels {
 		if has, ok := d.Labels[name]; !ok || has != value {
@@ -32,16 +32,16 @@ func (f *deploymentFilter) matches(d *deploy.Deployment) bool {
 	return f.mayMatch(deploy.Change{ID: d.ID, ApplicationID: d.ApplicationID})
 }
 
-// mayMatch is false when what has changed does not match, as far as a change tells.
+// mayMatch returns false if the change cannot concern a matching deployment.
 func (f *deploymentFilter) mayMatch(c deploy.Change) bool {
 	return (len(f.ids) == 0 || slices.Contains(f.ids, c.ID)) &&
 		(len(f.applications) == 0 || slices.Contains(f.applications, c.ApplicationID))
 }
 
-// WatchDeployments streams the deployments that match, and then those that change.
+// WatchDeployments streams the matching deployments, then each changed one.
 func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest, stream grpc.ServerStreamingServer[controlv1.WatchDeploymentsResponse]) error {
 	if req.CompletedLimit > maxCompleted {
-		return deploy.Errorf(deploy.Invalid, "completed_limit is %d: a watch begins with at most %d deployments that have ended; list them instead", req.CompletedLimit, maxCompleted)
+		return deploy.Errorf(deploy.Invalid, "completed_limit is %d: a watch starts with at most %d ended deployments; list them instead", req.CompletedLimit, maxCompleted)
 	}
 	f := &deploymentFilter{ids: nonEmpty(req.DeploymentIds), applications: nonEmpty(req.ApplicationIds), labels: req.Labels}
 	sub := s.hub.subscribe(f, false)
@@ -50,7 +50,7 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	if err != nil {
 		return err
 	}
-	// The subscription may hold older states than these: it began before.
+	// The subscription started earlier and may contain older states than these.
 	sent := make(map[string]int64, len(present))
 	for i := range present {
 		d := &present[i]
@@ -58,7 +58,7 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 			return err
 		}
 		sent[d.ID] = d.Revision
-		present[i] = deploy.Deployment{} // the call may last for days
+		present[i] = deploy.Deployment{} // free the memory: the call may last for days
 	}
 	if err := stream.Send(&controlv1.WatchDeploymentsResponse{CaughtUp: true}); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s *controlService) WatchDeployments(req *controlv1.WatchDeploymentsRequest
 	})
 }
 
-// present returns the deployments a watch begins with: those that are named; or
-// those that have not ended, and then those that have, newest first.
+// present returns the deployments that a watch starts with: the named ones; or those that
+// have not ended, then the ended ones, newest first.
 func (s *controlService) present(ctx context.Context, f *deploymentFilter, completed int) ([]deploy.Deployment, error) {
 	if len(f.ids) > 0 {
 		list, err := s.store.DeploymentsByID(ctx, f.ids)
@@ -86,7 +86,7 @@ func (s *controlService) present(ctx context.Context, f *deploymentFilter, compl
 	ended, _, err := s.store.ListDeployments(ctx, store.DeploymentQuery{
 		Statuses: []deploy.Status{deploy.Success, deploy.Failure, deploy.Cancelled}, ApplicationIDs: f.applications, Labels: f.labels, Limit: completed,
 	})
-	// One that has ended meanwhile is in both.
+	// A deployment that ended between the two reads is in both.
 	known := make(map[string]bool, len(list))
 	for _, d := range list {
 		known[d.ID] = true

@@ -19,7 +19,7 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// patience bounds how long a test waits for a message.
+// patience limits how long a test waits for a message.
 const patience = 2 * time.Minute
 
 // streaming returns a client of a new agent and a context for READ_ONLY calls.
@@ -31,7 +31,7 @@ func streaming(t testing.TB, options ...controltest.Option) (context.Context, co
 	return ctx, controlv1.NewControlServiceClient(dial(t, agent.Server.Addr())), agent
 }
 
-// watched stores deployments in four states for tests that watch them.
+// watched stores deployments in four states.
 func watched(agent *controltest.Agent) {
 	web := agent.Application("web", map[string]string{"env": "prod", "team": "a"})
 	api := agent.Application("api", map[string]string{"env": "prod", "team": "b"})
@@ -44,7 +44,7 @@ func watched(agent *controltest.Agent) {
 	agent.Deployment("d4", agent.Application("old", nil), "")
 }
 
-// deployments is a watch of them, as "<id> <status>".
+// deployments is a stream of deployments as "<id> <status>".
 type deployments struct {
 	t      testing.TB
 	stream grpc.ServerStreamingClient[controlv1.WatchDeploymentsResponse]
@@ -72,7 +72,7 @@ func (d deployments) next() string {
 	return resp.Deployment.Id + " " + strings.TrimPrefix(resp.Deployment.Status.String(), "DEPLOYMENT_")
 }
 
-// present returns what is sent until the watch has caught up.
+// present returns the messages until the stream has sent the initial state.
 func (d deployments) present() string {
 	d.t.Helper()
 	var out []string
@@ -109,7 +109,7 @@ func TestWatchBeginsWithWhatMatches(t *testing.T) {
 	}
 }
 
-func TestWatchTellsChangesOfWhatMatches(t *testing.T) {
+func TestWatchSendsMatchingChanges(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	watched(agent)
 	web := watch(ctx, t, client, &controlv1.WatchDeploymentsRequest{Labels: map[string]string{"team": "a"}})
@@ -128,12 +128,12 @@ func TestWatchTellsChangesOfWhatMatches(t *testing.T) {
 	}
 }
 
-// However slowly a watch is read, the agent moves on, and the newest state of each
-// deployment comes, after fewer messages than there were moves.
+// TestWatchMergesForSlowReaders: a slow reader does not delay the agent and gets the newest
+// state of each deployment in fewer messages than there were transitions.
 func TestWatchMergesForSlowReaders(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	const count, moves = 5, 40
-	// A large text fills what a connection takes unread.
+	// A large text fills the buffers of the connection.
 	reason := strings.Repeat("r", 64<<10)
 	w := watch(ctx, t, client, &controlv1.WatchDeploymentsRequest{})
 	w.present()
@@ -171,7 +171,8 @@ func TestWatchMergesForSlowReaders(t *testing.T) {
 	}
 }
 
-// States only get newer, also where the beginning of a watch and changes meet.
+// TestWatchNeverGoesBack: revisions only increase, also between the initial state and the first
+// changes.
 func TestWatchNeverGoesBack(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	app := agent.Application("web", nil)
@@ -251,9 +252,10 @@ func TestStreamsRefuseWhatIsNotPossible(t *testing.T) {
 	}
 }
 
-// An agent that stops tells who streams so, at once, and a new one serves them.
+// TestStreamsEndWithTheAgent: an agent that stops ends streams at once with a clear status,
+// and its successor serves new ones.
 func TestStreamsEndWithTheAgent(t *testing.T) {
-	const grace = time.Hour // which nothing may take
+	const grace = time.Hour // streams must not wait for it
 	ctx, client, agent := streaming(t, func(c *control.Config) { c.Grace = grace })
 	watched(agent)
 	w := watch(ctx, t, client, &controlv1.WatchDeploymentsRequest{})
@@ -281,8 +283,8 @@ func TestStreamsEndWithTheAgent(t *testing.T) {
 	}
 }
 
-// Many at once watch and follow while deployments run: everyone sees every end and
-// every line once.
+// TestManyWatchAndFollow: with many concurrent clients, each gets every end and every line
+// once.
 func TestManyWatchAndFollow(t *testing.T) {
 	ctx, client, agent := streaming(t)
 	const clients, count, lines, batches = 200, 10, 30, 5
@@ -300,7 +302,7 @@ func TestManyWatchAndFollow(t *testing.T) {
 		running.Go(func() { followAll(ctx, t, client, ready.Done, ids[i%count], lines) })
 	}
 	ready.Wait()
-	for batch := range batches { // of all deployments together, as an agent stores them
+	for batch := range batches { // one batch for all deployments, as an agent stores logs
 		var blocks []deploy.LogBlock
 		for _, id := range ids {
 			for n := batch * lines / batches; n < (batch+1)*lines/batches; n++ {
@@ -319,7 +321,7 @@ func TestManyWatchAndFollow(t *testing.T) {
 	running.Wait()
 }
 
-// watchAll returns when it has seen that all of these deployments have succeeded.
+// watchAll returns when all of these deployments have succeeded.
 func watchAll(ctx context.Context, t *testing.T, client controlv1.ControlServiceClient, ready func(), ids []string) {
 	left := slices.Clone(ids)
 	stream, err := client.WatchDeployments(ctx, &controlv1.WatchDeploymentsRequest{DeploymentIds: ids})
@@ -336,7 +338,7 @@ func watchAll(ctx context.Context, t *testing.T, client controlv1.ControlService
 	}
 }
 
-// followAll returns when the deployment's logs have ended, with so many lines.
+// followAll returns when the deployment's logs are complete, with that many lines.
 func followAll(ctx context.Context, t *testing.T, client controlv1.ControlServiceClient, ready func(), id string, lines int) {
 	ready()
 	stream, err := client.FollowStageLogs(ctx, &controlv1.FollowStageLogsRequest{DeploymentId: id})

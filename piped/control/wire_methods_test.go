@@ -18,8 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// wirePeer calls methods by their paths with messages encoded by hand, as
-// wire_test.go does.
+// wirePeer calls methods by path with hand-encoded messages, as in wire_test.go.
 type wirePeer struct {
 	*controltest.Agent
 	conn *grpc.ClientConn
@@ -40,7 +39,7 @@ func (p wirePeer) call(t *testing.T, method string, req ...[]byte) []byte {
 	return resp
 }
 
-// empty calls a method whose answer has no fields.
+// empty calls a method whose response has no fields.
 func (p wirePeer) empty(t *testing.T, method string, req ...[]byte) {
 	t.Helper()
 	if resp := p.call(t, method, req...); len(resp) != 0 {
@@ -48,7 +47,7 @@ func (p wirePeer) empty(t *testing.T, method string, req ...[]byte) {
 	}
 }
 
-// refused calls a method that must answer an error.
+// refused calls a method that must return an error.
 func (p wirePeer) refused(t *testing.T, method string, code codes.Code, want string, req ...[]byte) {
 	t.Helper()
 	_, err := rawCall(as(t, p.ReadWrite), p.conn, method, join(req...))
@@ -57,7 +56,7 @@ func (p wirePeer) refused(t *testing.T, method string, code codes.Code, want str
 	}
 }
 
-// entry encodes an entry of a map of texts.
+// entry encodes an entry of a string map.
 func entry(number protowire.Number, key, value string) []byte {
 	return msg(number, join(str(1, key), str(2, value)))
 }
@@ -67,8 +66,8 @@ func gitPlace(dir, file string) []byte {
 	return join(msg(1, str(1, "apps")), str(2, dir), str(4, file))
 }
 
-// TestWireOfRegistration: what each field of the registration methods means shows
-// on the application.
+// TestWireOfRegistration: each field of the registration methods takes effect on the
+// application.
 func TestWireOfRegistration(t *testing.T) {
 	p := newWirePeer(t)
 	added := p.call(t, "AddApplication", str(1, "web"), str(3, "piped-1"), msg(4, gitPlace("shop/web", "w.pipecd.yaml")), num(5, 0),
@@ -107,7 +106,7 @@ func TestWireOfRegistration(t *testing.T) {
 	application(map[string]string{"1.98": fmt.Sprint(controltest.Epoch.Add(time.Minute).Unix()), "1.99": "1"})
 }
 
-// TestWireOfPipeds: the agent as every field of its message tells it.
+// TestWireOfPipeds checks every field of the agent's message.
 func TestWireOfPipeds(t *testing.T) {
 	p := newWirePeer(t)
 	epoch := fmt.Sprint(controltest.Epoch.Unix())
@@ -126,7 +125,7 @@ func TestWireOfPipeds(t *testing.T) {
 	p.refused(t, "RegisterPiped", codes.FailedPrecondition, `start "other"`, str(1, "other"))
 }
 
-// TestWireOfEncrypt: fields of the request and of the answer.
+// TestWireOfEncrypt checks the fields of request and response.
 func TestWireOfEncrypt(t *testing.T) {
 	p := newWirePeer(t)
 	for inBase64, want := range map[uint64]string{0: "sealed:s\n", 1: "sealed:cwo="} {
@@ -138,7 +137,7 @@ func TestWireOfEncrypt(t *testing.T) {
 	}
 }
 
-// TestWireOfRegisterEvent: every field of the request is on the event.
+// TestWireOfRegisterEvent: every field of the request is stored with the event.
 func TestWireOfRegisterEvent(t *testing.T) {
 	p := newWirePeer(t)
 	resp := p.call(t, "RegisterEvent", str(1, "image"), str(2, "v2"), entry(3, "app", "web"), entry(4, "Build-No", "7"),
@@ -164,7 +163,7 @@ func TestWireOfRegisterEvent(t *testing.T) {
 	}
 }
 
-// TestWireOfPlanPreview: from the request to its results.
+// TestWireOfPlanPreview checks all messages from the request to its results.
 func TestWireOfPlanPreview(t *testing.T) {
 	p := newWirePeer(t)
 	const head = "0123456789abcdef0123456789abcdef01234567"
@@ -200,14 +199,13 @@ func TestWireOfPlanPreview(t *testing.T) {
 		"1.4.11.1": "env", "1.4.11.2": "prod", "1.4.20": "feature", "1.4.21": head, "1.4.30": "2", "1.4.31": "1 changed", "1.4.32": "+ a", // PIPELINE
 		"1.4.33": "1", "1.4.34": "", "1.4.35": "", "1.4.40": "boom", "1.4.90": fmt.Sprint(now.Unix()),
 	})
-	// A preview without a result has no time left at some point.
+	// A preview without a result times out.
 	late := at(t, string(request("https://git.example.com/apps.git", "main")), 1)[0]
 	p.Tick(time.Minute)
 	expect(t, p.call(t, "GetPlanPreviewResults", str(1, late), num(2, 30)), map[string]string{"1.1": late, "1.4": "", "1.5": "Timed out, maybe the Piped is offline currently."})
 }
 
-// TestWireOfCommands: every type of command that PipeCD has, by its number and with
-// its own message.
+// TestWireOfCommands checks every PipeCD command type by its number and message.
 func TestWireOfCommands(t *testing.T) {
 	p := newWirePeer(t)
 	for _, c := range []struct {
@@ -234,7 +232,7 @@ func TestWireOfCommands(t *testing.T) {
 	}
 }
 
-// TestWireOfDeployment: the fields that only a pipeline, a chain or a trace fills.
+// TestWireOfDeployment checks the fields that only a pipeline, a chain or a trace sets.
 func TestWireOfDeployment(t *testing.T) {
 	p := newWirePeer(t)
 	app, now := p.Application("web", nil), controltest.Epoch.Add(time.Second)

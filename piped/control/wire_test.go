@@ -23,7 +23,7 @@ import (
 
 const apiPath = "/grpc.service.apiservice.APIService/"
 
-// rawCodec hands bytes through.
+// rawCodec passes bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -60,8 +60,7 @@ func join(parts ...[]byte) []byte {
 	return out
 }
 
-// fields decodes one level of a message: the values of each field, numbers in
-// decimal.
+// fields decodes one level of a message: the values of each field, numbers in decimal.
 func fields(message string) (map[int][]string, error) {
 	out := map[int][]string{}
 	for data := []byte(message); len(data) > 0; {
@@ -90,8 +89,8 @@ func fields(message string) (map[int][]string, error) {
 	return out, nil
 }
 
-// at returns the values at a path of field numbers, messages opened on the way.
-// Values of repeated fields are collected from all elements.
+// at returns the values at a path of field numbers through nested messages, collected from
+// all elements of repeated fields.
 func at(t *testing.T, message string, path ...int) []string {
 	t.Helper()
 	messages := []string{message}
@@ -109,8 +108,7 @@ func at(t *testing.T, message string, path ...int) []string {
 	return messages
 }
 
-// expect compares what is at paths, written "1.20.1", with values joined by
-// commas.
+// expect compares the values at paths such as "1.20.1", joined by commas.
 func expect(t *testing.T, message []byte, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -244,8 +242,8 @@ func TestWire(t *testing.T) {
 	})
 }
 
-// FuzzRequests sends any bytes as a request of any of the methods: each call is
-// answered, and none finds a defect.
+// FuzzRequests sends any bytes as a request of any method: each call gets a response, and
+// none reveals a bug.
 func FuzzRequests(f *testing.F) {
 	methods := []string{
 		"AddApplication", "SyncApplication", "GetApplication", "ListApplications", "UpdateApplication", "DeleteApplication", "EnableApplication",
@@ -279,7 +277,7 @@ func FuzzRequests(f *testing.F) {
 		_, err := rawCall(ctx, conn, name, req)
 		switch code := status.Code(err); code {
 		case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition:
-		case codes.Internal: // the answer to bytes that are no message
+		case codes.Internal: // the error for malformed messages
 			if !strings.Contains(err.Error(), "unmarshal") {
 				t.Errorf("%s(%x): %v", name, req, err)
 			}

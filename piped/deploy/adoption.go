@@ -5,27 +5,25 @@ import (
 	"time"
 )
 
-// Adoption is live objects that stand where an application's objects belong and
-// are not the application's: they become its own when they are applied. Where the
-// agent's configuration says so (adopt: review), a person decides about that before
-// the application is deployed for the first time.
+// Adoption lists live objects that already exist under the names of an application's
+// objects but do not belong to the application. Applying the application makes them its
+// own. With adopt: review in the agent configuration, a user decides about the list
+// before the first deployment.
 type Adoption struct {
 	ApplicationID string          `json:"-"`
 	Objects       []AdoptedObject `json:"objects"`
-	// RunningCommit is what the objects say they were applied from, "" when they
-	// say nothing or different things.
+	// RunningCommit is the commit recorded on the objects, "" when they record none or
+	// several.
 	RunningCommit string `json:"runningCommit,omitempty"`
-	// Token names this list: another list has another one.
+	// Token identifies the content of the list.
 	Token string `json:"-"`
-	// Accepted: a person has permitted it, for these objects. Until then the decision
-	// is awaited.
+	// Accepted reports that a user permitted the adoption of these objects.
 	Accepted bool `json:"-"`
 	// Since is when the decision was first awaited.
 	Since time.Time `json:"-"`
 }
 
-// Covers reports whether each of the objects is on the list, and belongs to whom it
-// did when it was listed.
+// Covers reports whether each object is on the list with an unchanged owner.
 func (a Adoption) Covers(objects []AdoptedObject) bool {
 	return !slices.ContainsFunc(objects, func(o AdoptedObject) bool {
 		return !slices.ContainsFunc(a.Objects, func(known AdoptedObject) bool {
@@ -38,9 +36,9 @@ func (a Adoption) Covers(objects []AdoptedObject) bool {
 type AdoptedObject struct {
 	Object   ObjectRef `json:"object"`
 	Managers []string  `json:"managers,omitempty"` // field managers that own fields of it, sorted
-	// OwnerApplicationID is the application that it is marked as belonging to, ""
-	// for none.
+	// OwnerApplicationID is the application named by the object's owner mark, "" for
+	// none.
 	OwnerApplicationID string `json:"owner,omitempty"`
-	// Changes: applying it changes more than whose it is and its annotations.
+	// Changes reports that applying changes more than ownership and annotations.
 	Changes bool `json:"changes,omitempty"`
 }

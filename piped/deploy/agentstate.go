@@ -2,18 +2,18 @@ package deploy
 
 import "time"
 
-// AgentState is the state of the agent itself, as each of its parts knew it last.
+// AgentState is the state of the agent as last reported by each component.
 type AgentState struct {
 	Name        string
 	Version     string
 	BuildCommit string // "" when unknown
 	GoVersion   string
 	StartedAt   time.Time
-	// ConfigLoadedAt is when the configuration in effect was read, ConfigError why
-	// a newer one on disk was refused; "" when none was.
+	// ConfigLoadedAt is when the agent read the active configuration. ConfigError is
+	// why it rejected a newer file, "" when it did not.
 	ConfigLoadedAt time.Time
 	ConfigError    string
-	Disabled       bool // by request: nothing is triggered
+	Disabled       bool // disabled through the API: nothing is triggered
 
 	Queues       []QueueState
 	Repositories []RepositoryState // in the order of the configuration
@@ -21,44 +21,44 @@ type AgentState struct {
 	Store        StoreState
 	Receivers    []ReceiverState // of notifications
 	Scripts      ScriptsState
-	// SyncStates counts the enabled applications by the sync state that is shown of
-	// them; nil when it is not known.
+	// SyncStates counts the enabled applications by displayed sync status; nil when
+	// unknown.
 	SyncStates map[SyncStatus]int
 }
 
-// ScriptsState is how the scripts of stages are kept from the agent. All but Error is ""
-// where the machine permits no scripts.
+// ScriptsState describes the isolation of stage scripts. All fields but Error are ""
+// where the machine cannot run scripts.
 type ScriptsState struct {
 	Isolation string // as in the configuration, such as "landlock"
 	EndedBy   string // what ends all processes of a script, such as "cgroup"
-	Holds     string // what is guaranteed, for people
-	Error     string // why stages that run scripts fail; "" when they run
+	Holds     string // guarantees of the isolation, as text for users
+	Error     string // why script stages fail; "" when they run
 }
 
-// QueueState is the work of one kind.
+// QueueState describes the work of one kind.
 type QueueState struct {
 	Name          string
 	Waiting       int
 	Active        int
-	Limit         int       // of what is active; 0 means none
-	OldestWaiting time.Time // since when the oldest item waits; zero when none does
+	Limit         int       // on active items; 0 means none
+	OldestWaiting time.Time // when the oldest waiting item was enqueued; zero when none waits
 }
 
-// RepositoryState is what is known of a watched repository. Its times are zero for
-// what has not happened since the agent started.
+// RepositoryState describes a watched repository. A time is zero until its event
+// happens after the agent's start.
 type RepositoryState struct {
 	ID           string
 	Remote       string // without credentials
 	Branch       string
-	Head         string // as last seen; "" when never seen
+	Head         string // last known head; "" before the first read
 	CheckedAt    time.Time
 	FetchedAt    time.Time
-	Error        string // of the last look; "" when it succeeded
+	Error        string // of the last check; "" when it succeeded
 	FailingSince time.Time
 	Applications int
 }
 
-// ClusterState is what is known of the cluster of a platform provider.
+// ClusterState describes the cluster of a platform provider.
 type ClusterState struct {
 	Name           string
 	Version        string // of its API server; "" when it was never reached
@@ -70,8 +70,8 @@ type ClusterState struct {
 	WatchProblems  []WatchProblem // by kind
 }
 
-// WatchProblem says why objects of a kind cannot be watched: nobody knows whether they
-// drift.
+// WatchProblem says why objects of a kind cannot be watched. Drift of the kind is
+// unknown.
 type WatchProblem struct {
 	Kind  string // with its group: Deployment.apps
 	Error string
@@ -83,5 +83,5 @@ type StoreState struct {
 	Engine        string // sqlite or postgres
 	SchemaVersion int64
 	SizeBytes     int64  // 0 when unknown
-	Error         string // why it does not answer
+	Error         string // why the store does not answer
 }

@@ -2,44 +2,41 @@ package deploy
 
 import "time"
 
-// AnalysisVerdict is what a check of an analysis came to when it looked once.
+// AnalysisVerdict is the result of one evaluation of an analysis check.
 type AnalysisVerdict string
 
-// The verdicts. NO_DATA is neither good nor bad: there was nothing to judge.
+// The verdicts. NO_DATA is neither success nor failure.
 const (
 	AnalysisOK     AnalysisVerdict = "OK"
 	AnalysisFailed AnalysisVerdict = "FAILED"
 	AnalysisNoData AnalysisVerdict = "NO_DATA"
-	AnalysisError  AnalysisVerdict = "ERROR" // nobody answered, or not to this question
+	AnalysisError  AnalysisVerdict = "ERROR" // the provider did not answer, or rejected the query
 )
 
-// AnalysisSample is one look of one check. The samples of a check are a series
-// over time; all of a stage are its progress, from which it goes on after a
-// restart.
+// AnalysisSample is one evaluation of one check. The samples of a stage are its stored
+// progress: after a restart the stage resumes from them.
 type AnalysisSample struct {
 	ApplicationID string
 	DeploymentID  string
 	StageID       string
-	// Check is unique in its stage and stays the same over restarts, such as
-	// metrics[0]; Name is what people call it.
+	// Check identifies the check within its stage across restarts, such as metrics[0].
+	// Name is the display name.
 	Check string
 	Name  string
-	// Position numbers the looks of a check: it is how many of its intervals had
-	// passed.
+	// Position numbers the evaluations of a check: how many intervals had passed.
 	Position int64
 	At       time.Time
 	Verdict  AnalysisVerdict
 	Counted  bool      // as a failure
 	Values   []float64 // what was measured; finite
 	Compared []float64 // what it was compared with; finite
-	Text     string    // for a person: what was seen, and what was expected
+	Text     string    // what was measured and expected, for users
 }
 
-// AnalysisPassed is when the last analysis of a kind that an application passed
-// began.
+// AnalysisPassed records when the last successful analysis of an application began.
 type AnalysisPassed struct {
 	ApplicationID string
-	Analysis      string // which one of the application's, such as the ID of its stage
+	Analysis      string // which analysis, such as the stage ID
 	DeploymentID  string
 	StartedAt     time.Time
 }

@@ -14,15 +14,15 @@ const (
 // APIKey is one key of the control API. The secret itself is never stored.
 type APIKey struct {
 	ID        string
-	Name      string // of the enabled keys one has it
-	Subject   string // who acts with the key: the commander of what it asks for
+	Name      string // unique among the enabled keys
+	Subject   string // recorded as the commander of each request
 	Role      Role
 	Hash      []byte // SHA-256 of "<id>.<secret>"; the secret has 165 bits of entropy
-	Creator   string // the subject that made it; "" when the agent did
-	Disabled  bool   // for good
+	Creator   string // the subject that created it; "" when the agent did
+	Disabled  bool   // permanent
 	CreatedAt time.Time
-	UpdatedAt time.Time // when it was made or disabled
-	// LastUsedAt is the minute of its last use, zero when it was never used. It
-	// may lag behind by a few minutes, and is no change.
+	UpdatedAt time.Time // when it was created or disabled
+	// LastUsedAt is the minute of the last use, zero if never used. It may lag by a few
+	// minutes, and writing it is not reported as a change.
 	LastUsedAt time.Time
 }

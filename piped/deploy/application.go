@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// GitPath says where an application's configuration lives.
+// GitPath locates an application's configuration.
 type GitPath struct {
 	RepoID     string `json:"repoID"`
 	Remote     string `json:"remote"` // without credentials
@@ -30,14 +30,14 @@ func (p GitPath) In(dir, file string) GitPath {
 // applicationNamespace is the name space of application IDs.
 var applicationNamespace = uuid.MustParse("6f1d0c1e-8f6e-5b0a-9d53-3f0f8a3d7f10")
 
-// ApplicationID derives the ID of an application that is first seen at p: a UUIDv5 of
-// repository ID, directory and configuration file name, so that it is the same
-// after the database was lost. An application that was moved keeps its ID: Places knows.
+// ApplicationID derives the ID of an application first seen at p: a UUIDv5 of
+// repository ID, directory and configuration file name. The same ID results after the
+// loss of the database. A moved application retains its first ID; see Places.
 func ApplicationID(p GitPath) string {
 	return uuid.NewSHA1(applicationNamespace, []byte(placeKey(p))).String()
 }
 
-// SyncStatus says how an application's live state relates to Git.
+// SyncStatus relates an application's live state to Git.
 type SyncStatus string
 
 // The sync statuses, as in PipeCD.
@@ -54,28 +54,28 @@ func SyncStatuses() []SyncStatus {
 	return []SyncStatus{SyncUnknown, Synced, SyncDeploying, OutOfSync, SyncInvalidConfig}
 }
 
-// SyncState is an application's sync status with its reason for a person.
+// SyncState is an application's sync status with a reason for users.
 type SyncState struct {
 	Status           SyncStatus `json:"status"`
 	ShortReason      string     `json:"shortReason,omitempty"`
 	Reason           string     `json:"reason,omitempty"`
 	HeadDeploymentID string     `json:"headDeploymentID,omitempty"`
-	// LeftOver: all that is out of sync is what healing does not mend: objects that
-	// Git does not have any more, and commits whose deployment has not succeeded.
+	// LeftOver reports that self-healing cannot remove the difference: it consists only
+	// of objects deleted from Git and of commits whose deployment failed.
 	LeftOver bool `json:"leftOver,omitempty"`
-	// Commit is the last one of which it was told that the configuration cannot be
-	// used; only while it cannot.
+	// Commit is the last commit reported as invalid; "" while the configuration is
+	// valid.
 	Commit string    `json:"commit,omitempty"`
 	At     time.Time `json:"at"`
 }
 
-// SameAs reports whether s says the same as o, whenever it was said.
+// SameAs reports whether s and o differ at most in time.
 func (s SyncState) SameAs(o SyncState) bool {
 	return s.Status == o.Status && s.ShortReason == o.ShortReason && s.Reason == o.Reason && s.HeadDeploymentID == o.HeadDeploymentID &&
 		s.LeftOver == o.LeftOver && s.Commit == o.Commit
 }
 
-// DeploymentRef is what an application remembers of one of its deployments.
+// DeploymentRef summarizes a deployment in its application's record.
 type DeploymentRef struct {
 	DeploymentID string            `json:"deploymentID"`
 	Trigger      Trigger           `json:"trigger"`
@@ -87,7 +87,7 @@ type DeploymentRef struct {
 	CompletedAt  time.Time         `json:"completedAt"`
 }
 
-// At returns where the deployment found the application, which is at git now.
+// At returns the application's path at that deployment, given its current path git.
 func (r *DeploymentRef) At(git GitPath) GitPath {
 	return git.In(r.Dir, r.ConfigFile)
 }
@@ -106,31 +106,31 @@ type Application struct {
 	DeletedAt   time.Time
 	Sync        SyncState
 
-	// Former are the places where the configuration was before it was moved to Git, the
-	// last one first. They say nothing but directory and file.
+	// Former lists earlier locations of the configuration, the most recent first. Only
+	// Dir and ConfigFile are set.
 	Former []GitPath
 
-	// Registration says how it came to be an application of this agent.
+	// Registration says how the application was registered.
 	Registration Registration
 
-	// EvaluatedCommit is the last commit for which the trigger decided whether
-	// this application changed: the base of the next comparison.
+	// EvaluatedCommit is the last commit that the trigger compared with its
+	// predecessor: the base of the next comparison.
 	EvaluatedCommit string
 
 	LastTriggered  *DeploymentRef
 	LastSuccessful *DeploymentRef
 
-	// Hold is set while a user keeps the application at a commit other than the head's.
+	// Hold is set while a user holds the application at another commit than the head.
 	Hold *Hold
 
-	// Notice says, for a person, what the agent has stopped doing for the
-	// application and how to go on; "" when there is nothing of the kind. It says so
-	// since NoticeAt, which is zero if there never was one.
+	// Notice explains to users what the agent stopped doing for the application and how
+	// to resume it; "" for none. NoticeAt is when the notice was set, zero if there
+	// never was one.
 	Notice   string
 	NoticeAt time.Time
 
-	// Deploying is derived: whether a deployment of the application is active.
-	// ActiveID is which, and it was created at ActiveSince.
+	// Deploying is derived: it reports an active deployment, ActiveID, which was
+	// created at ActiveSince.
 	Deploying   bool
 	ActiveID    string
 	ActiveSince time.Time
@@ -139,9 +139,8 @@ type Application struct {
 	UpdatedAt time.Time
 }
 
-// ShownSync returns the sync state as people are told it: DEPLOYING for as long as a
-// deployment of the application is active, and what is stored otherwise. DEPLOYING is
-// never stored.
+// ShownSync returns the sync state to display: DEPLOYING during an active deployment,
+// the stored state otherwise. DEPLOYING is never stored.
 func (a Application) ShownSync() SyncState {
 	if !a.Deploying {
 		return a.withHold()
@@ -155,7 +154,7 @@ func (a Application) ShownSync() SyncState {
 	}
 }
 
-// withHold returns the stored sync state, in whose reason a hold comes first.
+// withHold returns the stored sync state with the hold in front of its reason.
 func (a Application) withHold() SyncState {
 	s := a.Sync
 	if a.Hold == nil || s.Status == SyncInvalidConfig {
@@ -173,28 +172,26 @@ func (a Application) withHold() SyncState {
 	return s
 }
 
-// SameSpec reports whether Git or the registration says the same of a and b: its
-// name, kind, Git path, provider, description and labels.
+// SameSpec reports whether a and b agree in name, kind, Git path, provider, description
+// and labels.
 func (a Application) SameSpec(b Application) bool {
 	return a.Name == b.Name && a.Kind == b.Kind && a.Git == b.Git && a.Provider == b.Provider &&
 		a.Description == b.Description && maps.Equal(a.Labels, b.Labels)
 }
 
-// Registration says how an application came to be one of this agent. The zero
-// value means that the agent's configuration selected it in Git.
+// Registration says how an application was registered. The zero value means that the
+// agent's configuration selected it in Git.
 type Registration struct {
-	By string    `json:"by,omitempty"` // subject of the API key that added it; "" unless one did
+	By string    `json:"by,omitempty"` // subject of the API key that added it; "" for none
 	At time.Time `json:"at"`
-	// Provider is the platform provider for as long as the application's
-	// configuration names none; "" when none was given.
+	// Provider is the platform provider to use while the configuration names none.
 	Provider string `json:"provider,omitempty"`
-	// Name is the application's name for as long as its configuration has none; "" when
-	// none was given.
+	// Name is the application's name while the configuration has none.
 	Name string `json:"name,omitempty"`
 }
 
-// NameOf returns what an application is called whose configuration says name: that, or
-// what it was registered as, or else its directory, or its repository at the root.
+// NameOf returns an application's name: the configured one, else the registered one,
+// else the directory's, or the repository's at the root.
 func NameOf(name string, r Registration, p GitPath) string {
 	return cmp.Or(name, r.Name, path.Base(path.Join(p.RepoID, p.Dir)))
 }

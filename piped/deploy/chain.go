@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Chain is a deployment chain: the deployment that began it is the only one of
-// block 0, and each later block waits until the one before it has succeeded. It
-// is fixed when the first deployment is made; only the states of its nodes
-// change, and those are read from their deployments and commands.
+// Chain is a deployment chain. Its first deployment is the only one of block 0; each
+// later block waits for the success of the block before it. Blocks and nodes are fixed
+// with the first deployment. Node states are read from the deployments and commands.
 type Chain struct {
 	ID        string
 	Blocks    []ChainBlock
 	CreatedAt time.Time
 }
 
-// ChainBlock is one step of a chain. A block without nodes, whose matcher found
-// no application, has succeeded.
+// ChainBlock is one step of a chain. A block without nodes, whose matcher found no
+// application, counts as succeeded.
 type ChainBlock struct {
 	Nodes []ChainNode
 }
@@ -25,20 +24,20 @@ type ChainBlock struct {
 type ChainNode struct {
 	ApplicationID   string
 	ApplicationName string
-	// CommandID is the CommandChainSync that asks for the deployment; "" in block 0.
+	// CommandID is the CommandChainSync that requests the deployment; "" in block 0.
 	CommandID string
-	// DeploymentID is "" until the command is answered with a deployment.
+	// DeploymentID is "" until the command has created a deployment.
 	DeploymentID string
-	// Status is that of the deployment; Pending while there is none yet, Failure
-	// when the command was refused.
+	// Status is the deployment's status: Pending before it exists, Failure when the
+	// command was rejected.
 	Status Status
-	Reason string // of the deployment's status, or of the refusal
-	// CompletedAt is when the deployment ended or was refused; zero before.
+	Reason string // of the deployment's status, or of the rejection
+	// CompletedAt is when the deployment ended or the command was rejected.
 	CompletedAt time.Time
 }
 
-// Status returns the state of a block: Pending while none of its deployments has
-// started, Running, or how it ended. One failed or cancelled node decides at once.
+// Status returns the state of a block: Pending before any of its deployments starts,
+// Running, or the final status. One failed or cancelled node decides it at once.
 func (b ChainBlock) Status() Status {
 	counts := map[Status]int{}
 	for _, n := range b.Nodes {
@@ -58,7 +57,7 @@ func (b ChainBlock) Status() Status {
 }
 
 // Status returns the state of the chain: that of the first block that has not
-// succeeded, Running once a block before it has.
+// succeeded, Running once an earlier block has.
 func (c Chain) Status() Status {
 	for i, b := range c.Blocks {
 		switch s := b.Status(); {
@@ -72,25 +71,25 @@ func (c Chain) Status() Status {
 	return Success
 }
 
-// ChainTurn is what a waiting deployment of a chain is to do.
+// ChainTurn is the next action of a waiting deployment of a chain.
 type ChainTurn int
 
-// The turns: wait for the blocks before, go on, or be cancelled because a block
-// before has not succeeded.
+// The actions: wait for the blocks before, proceed, or be cancelled because an earlier
+// block did not succeed.
 const (
 	ChainWait ChainTurn = iota
 	ChainGo
 	ChainCancel
 )
 
-// Turn says what a deployment of the given block is to do, and why when it is
-// not to go on.
+// Turn returns the action for a deployment of the given block, with the reason unless
+// it may proceed.
 func (c Chain) Turn(block int) (ChainTurn, string) {
 	for i, b := range c.Blocks[:min(block, len(c.Blocks))] {
 		switch s := b.Status(); s {
 		case Success:
 		case Failure, Cancelled:
-			return ChainCancel, fmt.Sprintf("Block %d of the deployment chain did not succeed: %s", i, b.blame())
+			return ChainCancel, fmt.Sprintf("Block %d of the deployment chain did not succeed: %s", i, b.failedNode())
 		default:
 			return ChainWait, fmt.Sprintf("Waiting for block %d of the deployment chain", i)
 		}
@@ -98,8 +97,8 @@ func (c Chain) Turn(block int) (ChainTurn, string) {
 	return ChainGo, ""
 }
 
-// blame names the first node that failed or was cancelled.
-func (b ChainBlock) blame() string {
+// failedNode describes the first node that failed or was cancelled.
+func (b ChainBlock) failedNode() string {
 	for _, n := range b.Nodes {
 		if n.Status == Failure || n.Status == Cancelled {
 			return fmt.Sprintf("application %s: %s: %s", n.ApplicationName, n.Status, n.Reason)

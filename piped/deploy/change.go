@@ -12,29 +12,28 @@ const (
 	TopicRollout     Topic = "rollout"
 	TopicEvent       Topic = "event"
 	TopicAPIKey      Topic = "api_key"          // one was disabled
-	TopicRegistered  Topic = "registered_event" // one was registered or has been handled
-	// TopicRegistration: which applications there are, whether they or the agent
-	// are enabled, or where one is deployed to, was changed by request. ID is the
-	// application's, "" when it is about all of them.
+	TopicRegistered  Topic = "registered_event" // one was registered or handled
+	// TopicRegistration reports an API change to the list of applications, to whether
+	// they or the agent are enabled, or to a platform provider. ID is the
+	// application's, "" for all of them.
 	TopicRegistration Topic = "registration"
-	TopicDrift        Topic = "drift" // what is known of an application's drift; ID is the application's
-	// TopicEvaluated: the evaluated commit of applications was moved. ID is the commit.
+	TopicDrift        Topic = "drift" // an application's drift report was written; ID is the application's
+	// TopicEvaluated reports new evaluated commits of applications. ID is the commit.
 	TopicEvaluated Topic = "evaluated"
-	// TopicPropagation: what the pods of a workload have been told was written. ID is
-	// "cluster/" and the key of the workload.
+	// TopicPropagation reports a written Propagation. ID is "cluster/" and the key of
+	// the workload.
 	TopicPropagation Topic = "propagation"
-	TopicChain       Topic = "chain" // a deployment of the chain was made or has ended, or its command was refused
+	TopicChain       Topic = "chain" // a deployment of the chain was created or has ended, or its command was rejected
 )
 
-// Change is a hint that a row was written: read it again. ID is the row's ID;
-// for stage logs that of the deployment. For a chain, ApplicationID is that of the
-// node it is about. Hints are never lost but may be merged
-// and may come twice.
+// Change is a hint that a row was written and must be read again. ID is the row's ID,
+// or the deployment's for stage logs. For a chain, ApplicationID is that of the changed
+// node. Hints are never lost, but may be merged or repeated.
 type Change struct {
 	Topic         Topic
 	ID            string
 	ApplicationID string
-	// Status is what a deployment was written as, so that nobody need read one
-	// that does not concern them; "" of other rows, and when it is not known.
+	// Status is the written status of a deployment, so that subscribers can skip rows
+	// that do not concern them; "" for other rows and when unknown.
 	Status Status
 }

@@ -2,7 +2,7 @@ package deploy
 
 import "time"
 
-// CommandType says what a command asks for. Names and numbers are PipeCD's.
+// CommandType is the kind of a command. Names and numbers are PipeCD's.
 type CommandType string
 
 // The command types.
@@ -16,14 +16,14 @@ const (
 	CommandSkipStage        CommandType = "SKIP_STAGE"
 	CommandRestartPiped     CommandType = "RESTART_PIPED"
 
-	// CommandRejectStage is our own: it ends a stage that waits for approval.
+	// CommandRejectStage rejects a stage that waits for approval. Not in PipeCD.
 	CommandRejectStage CommandType = "REJECT_STAGE"
-	// CommandRetry is our own: it repeats the deployment it names.
+	// CommandRetry repeats a deployment. Not in PipeCD.
 	CommandRetry CommandType = "RETRY_DEPLOYMENT"
-	// CommandDeleteApplication is our own: it asks for the deletion of what was
-	// applied for an application, which is no longer registered.
+	// CommandDeleteApplication deletes the applied objects of an application that is no
+	// longer registered. Not in PipeCD.
 	CommandDeleteApplication CommandType = "DELETE_APPLICATION"
-	// CommandDecideAdoption is our own: it answers an Adoption.
+	// CommandDecideAdoption accepts or rejects an Adoption. Not in PipeCD.
 	CommandDecideAdoption CommandType = "DECIDE_ADOPTION"
 )
 
@@ -51,27 +51,26 @@ func CommandStatuses() []CommandStatus {
 
 // Keys of Command.Metadata.
 const (
-	// MetaTriggeredDeployment holds the ID of the deployment a sync made; the
-	// name is PipeCD's, read by pipectl.
+	// MetaTriggeredDeployment holds the ID of the deployment that a sync created. The
+	// name is PipeCD's.
 	MetaTriggeredDeployment = "TriggeredDeploymentID"
-	// MetaRollbackTo holds the ID of the deployment whose commit a sync brings
-	// back.
+	// MetaRollbackTo holds the ID of the deployment whose commit a sync restores.
 	MetaRollbackTo = "RollbackToDeploymentID"
 	// MetaReason says why a command failed.
 	MetaReason = "Reason"
 
-	// MetaApplied, of a CommandDeleteApplication, is how many objects the inventory
-	// held when it was given, MetaDeleted how many of them are gone, MetaLeft what is
-	// there still and stays, with the reasons, and MetaWaiting, while it is open, what
-	// keeps it from its end.
+	// Progress of a CommandDeleteApplication: MetaApplied counts the objects in the
+	// inventory at the start, MetaDeleted those deleted so far. MetaLeft lists the
+	// objects that remain, with reasons. MetaWaiting says what an open command waits
+	// for.
 	MetaApplied = "AppliedObjects"
 	MetaDeleted = "DeletedObjects"
 	MetaLeft    = "LeftObjects"
 	MetaWaiting = "Waiting"
 )
 
-// Command is a request of a person or a program, kept until it is answered.
-// It is answered exactly once.
+// Command is a request of a user or a program, stored until it is answered exactly
+// once.
 type Command struct {
 	ID            string
 	Type          CommandType
@@ -80,35 +79,33 @@ type Command struct {
 	StageID       string
 	Commander     string // subject of the API key
 	Strategy      Strategy
-	Commit        string // of a sync or retry: a hash to deploy in place of the head, "" for the head
-	Reason        string // of a reject or of a sync that goes back: why, for people
+	Commit        string // of a sync or retry: the hash to deploy, "" for the head
+	Reason        string // of a rejection or a rollback: the user's reason
 
-	// OverrideWindows: the deployment runs even if a sync window denies it.
+	// OverrideWindows runs the deployment even if a sync window denies it.
 	OverrideWindows bool
 
-	// WaitForRunning of a sync that goes back: the deployments of the application that
-	// wait or run are not cancelled for it.
+	// WaitForRunning of a rollback leaves the application's pending and running
+	// deployments alone instead of cancelling them.
 	WaitForRunning bool
 
-	// PermitPrune of a CommandRetry are objects that the repeated deployment may
-	// delete although they are more than a prune may.
+	// PermitPrune of a CommandRetry lists objects that the repeated deployment may
+	// delete beyond the prune limit.
 	PermitPrune []ObjectRef
 
-	// ChainID and ChainBlock are those of the deployment that a CommandChainSync
-	// asks for.
+	// ChainID and ChainBlock locate the deployment requested by a CommandChainSync.
 	ChainID    string
 	ChainBlock int
 
-	// Cascade of a CommandDeleteApplication: the objects that were applied for the
-	// application are deleted, too.
+	// Cascade of a CommandDeleteApplication also deletes the applied objects.
 	Cascade bool
 
-	// Accept and Token of a CommandDecideAdoption: whether the Adoption of that token
+	// Accept and Token of a CommandDecideAdoption: whether the Adoption with that token
 	// is permitted.
 	Accept bool
 	Token  string
 
-	// PlanPreview is what a CommandBuildPlanPreview asks about.
+	// PlanPreview is the request of a CommandBuildPlanPreview.
 	PlanPreview *PlanPreviewRequest
 
 	// ForceRollback and ForceNoRollback are the options of a cancel.
@@ -122,6 +119,6 @@ type Command struct {
 	HandledAt time.Time
 }
 
-// GoesBack reports whether c is a rollback by hand: a sync to the commit of an earlier
+// IsRollback reports whether c is a manual rollback: a sync to the commit of an earlier
 // success.
-func (c Command) GoesBack() bool { return c.Type == CommandSync && c.Metadata[MetaRollbackTo] != "" }
+func (c Command) IsRollback() bool { return c.Type == CommandSync && c.Metadata[MetaRollbackTo] != "" }

@@ -2,33 +2,33 @@ package deploy
 
 import "time"
 
-// Delivery is what one receiver of notifications is to be told of one event.
+// Delivery is one event to send to one receiver of notifications.
 type Delivery struct {
 	Receiver string
-	// Order joins what must be handed over in the order of the events' numbers; ""
-	// waits for nothing.
+	// Order groups deliveries that must be sent in the order of their event numbers; ""
+	// needs no order.
 	Order string
 	Event Event
 
-	Attempts  int       // that have failed
-	NextAt    time.Time // not tried before
+	Attempts  int       // failed attempts
+	NextAt    time.Time // earliest time of the next attempt
 	Error     string    // why the last attempt failed
-	CreatedAt time.Time // when the event was led to the receiver
-	GivenUpAt time.Time // zero for as long as it is tried
+	CreatedAt time.Time // when the event was routed to the receiver
+	GivenUpAt time.Time // zero while attempts continue
 }
 
-// ReceiverState is how far a receiver of notifications is.
+// ReceiverState is the delivery state of a receiver of notifications.
 type ReceiverState struct {
 	Name          string
 	Pending       int
-	OldestPending time.Time  // since when the oldest waits; zero when none does
-	Error         string     // why the last attempt of something that waits failed
-	Dead          int        // deliveries that were given up
+	OldestPending time.Time  // when the oldest pending delivery was created; zero without one
+	Error         string     // why the last attempt of a pending delivery failed
+	Dead          int        // abandoned deliveries
 	DeadLetters   []Delivery // the newest of them, at most 20
 }
 
-// Mention says whom to mention in a message about an event, "*" for every one. The
-// names in JSON are PipeCD's.
+// Mention lists the users to mention in messages about an event, "*" for all events.
+// The JSON names are PipeCD's.
 type Mention struct {
 	Event       string   `json:"event"`
 	Slack       []string `json:"slack,omitempty"` // PipeCD's older name of SlackUsers
@@ -36,7 +36,7 @@ type Mention struct {
 	SlackGroups []string `json:"slackGroups,omitempty"`
 }
 
-// MetaNotification is the key of the Deployment.Metadata that holds whom the
-// application's configuration has mentioned: {"mentions": [...]}, a JSON object with
-// a list of Mention. It is PipeCD's.
+// MetaNotification is the key of Deployment.Metadata for the mentions of the
+// application's configuration: {"mentions": [...]}, a JSON object with a list of
+// Mention. The format is PipeCD's.
 const MetaNotification = "DeploymentNotification"

@@ -15,13 +15,13 @@ type Commit struct {
 	Branch  string    `json:"branch"`
 	URL     string    `json:"url,omitempty"`
 	At      time.Time `json:"at"`
-	// Trace is the commit elsewhere that caused this one, as its trailer TraceTrailer
-	// says; "" when none does.
+	// Trace is the source commit that caused this one, from its trailer TraceTrailer;
+	// "" for none.
 	Trace string `json:"trace,omitempty"`
 }
 
-// TraceTrailer is the key of the trailer that names the commit elsewhere that
-// caused a commit. It is PipeCD's.
+// TraceTrailer is the key of the commit trailer that names the source commit. It is
+// PipeCD's.
 const TraceTrailer = "Pipecd-Dev-Trace-Trigger-Commit-Hash"
 
 // Short returns the first seven characters of the hash.
@@ -35,7 +35,7 @@ func ShortHash(hash string) string {
 	return hash
 }
 
-// TriggerKind says what made a deployment.
+// TriggerKind is the cause of a deployment.
 type TriggerKind string
 
 // The kinds of trigger.
@@ -46,7 +46,7 @@ const (
 	OnChain     TriggerKind = "ON_CHAIN"
 )
 
-// Strategy is how a deployment shall be carried out.
+// Strategy is how a deployment is carried out.
 type Strategy string
 
 // The sync strategies.
@@ -61,7 +61,7 @@ func Strategies() []Strategy {
 	return []Strategy{StrategyAuto, StrategyQuickSync, StrategyPipeline}
 }
 
-// Trigger is what made a deployment, as it was at that moment.
+// Trigger describes the cause of a deployment at the time of its creation.
 type Trigger struct {
 	Kind            TriggerKind `json:"kind"`
 	Commit          Commit      `json:"commit"`
@@ -69,20 +69,19 @@ type Trigger struct {
 	At              time.Time   `json:"at"`
 	Strategy        Strategy    `json:"strategy"`
 	StrategySummary string      `json:"strategySummary,omitempty"`
-	// OverrideWindows: a person asked for it to run even if a sync window denies it.
+	// OverrideWindows reports that a user asked to ignore sync windows.
 	OverrideWindows bool `json:"overrideWindows,omitempty"`
-	// TakeOver: the commit is the one that was found running when the application
-	// was first seen; deploying it makes the live objects this agent's.
+	// TakeOver reports that the commit was found running when the application was first
+	// seen. Deploying it takes ownership of the live objects.
 	TakeOver bool `json:"takeOver,omitempty"`
-	// OwnershipOnly: the branch has brought more since that commit. What is not live
-	// is not created, and what follows is for the next deployment.
+	// OwnershipOnly reports that the branch has newer changes. The deployment creates
+	// no missing objects; the next deployment brings the changes.
 	OwnershipOnly bool `json:"ownershipOnly,omitempty"`
-	// PermitPrune are objects whose deletion a person permitted, although they are
-	// more than a prune may delete.
+	// PermitPrune lists objects whose deletion a user permitted beyond the prune limit.
 	PermitPrune []ObjectRef `json:"permitPrune,omitempty"`
 }
 
-// ArtifactVersion is one artifact a deployment brings, such as an image.
+// ArtifactVersion is one deployed artifact, such as an image.
 type ArtifactVersion struct {
 	Kind    string `json:"kind"` // CONTAINER_IMAGE or UNKNOWN
 	Version string `json:"version"`
@@ -102,14 +101,14 @@ type Deployment struct {
 
 	Status       Status
 	StatusReason string
-	Strategy     Strategy // what was planned, QUICK_SYNC or PIPELINE; "" before
+	Strategy     Strategy // the planned strategy, QUICK_SYNC or PIPELINE; "" before planning
 	Summary      string
 	Versions     []ArtifactVersion
 	Stages       []Stage
 	Metadata     map[string]string
 
-	// RunningCommit, RunningDir and RunningConfigFile name the application's last success
-	// at planning time: what a rollback returns to. Empty on a first deployment.
+	// RunningCommit, RunningDir and RunningConfigFile locate the application's last
+	// success at planning time: the target of a rollback. Empty on a first deployment.
 	RunningCommit       string
 	RunningDir          string
 	RunningConfigFile   string
@@ -118,21 +117,21 @@ type Deployment struct {
 	ChainID    string
 	ChainBlock int
 
-	// Timeout bounds the forward part of the run, RollbackTimeout the rollback;
-	// zero means none. Deadline is absolute and set when the deployment starts.
+	// Timeout bounds the forward stages, RollbackTimeout the rollback; zero means no
+	// limit. Deadline is absolute and set when the deployment starts.
 	Timeout         time.Duration
 	RollbackTimeout time.Duration
 	Deadline        time.Time
 
-	// NoAutoRollback: the rollback stages run only when a cancel asks for it.
+	// NoAutoRollback disables the rollback unless a cancel request forces it.
 	NoAutoRollback bool
 
-	// Outcome is the final status that a rollback leads to, and its reason:
-	// decided when the rollback starts, so that a restart cannot change it.
+	// Outcome and OutcomeReason are the final status after the rollback. They are
+	// stored when the rollback starts and survive a restart.
 	Outcome       Status
 	OutcomeReason string
 
-	// Revision counts the writes of the row; the store compares and swaps it.
+	// Revision counts the writes of the row for compare-and-swap.
 	Revision int64
 
 	CreatedAt   time.Time
@@ -140,7 +139,7 @@ type Deployment struct {
 	CompletedAt time.Time
 }
 
-// Ref returns what the application remembers of d.
+// Ref returns the summary of d for its application's record.
 func (d *Deployment) Ref() *DeploymentRef {
 	return &DeploymentRef{
 		DeploymentID: d.ID, Trigger: d.Trigger, Summary: d.Summary, Dir: d.Git.Dir, ConfigFile: d.Git.ConfigFile,
@@ -158,16 +157,16 @@ func (d *Deployment) Stage(id string) *Stage {
 	return nil
 }
 
-// RunningGit returns where the application was at its last success.
+// RunningGit returns the application's path at its last success.
 func (d *Deployment) RunningGit() GitPath { return d.Git.In(d.RunningDir, d.RunningConfigFile) }
 
-// RollsBackOnlyTo reports whether d's rollback, if it were rolled back, would bring back
-// that commit and undo nothing else, such as what a script did.
+// RollsBackOnlyTo reports whether a rollback of d would restore that commit and undo
+// nothing else, such as the effects of a script.
 func (d *Deployment) RollsBackOnlyTo(commit string) bool {
 	return d.RunningCommit == commit && !slices.ContainsFunc(d.RollbackStages(), func(s Stage) bool { return s.Name != StageRollback })
 }
 
-// Clone returns a copy of d that shares nothing that a move changes.
+// Clone returns a copy of d without shared stages or metadata.
 func (d Deployment) Clone() Deployment {
 	stages := make([]Stage, len(d.Stages))
 	for i, s := range d.Stages {
@@ -200,9 +199,9 @@ type Stage struct {
 	Visible  bool // false for stages that run only on rollback
 	Rollback bool // runs while ROLLING_BACK instead of RUNNING
 
-	// Options are the stage's own options (`with`) as JSON, fixed at planning.
+	// Options are the stage's own options (`with`) as JSON, stored at planning.
 	Options json.RawMessage
-	// SkipOn says when the stage is skipped, as JSON (skipOn); nil is never.
+	// SkipOn is the condition to skip the stage (skipOn) as JSON; nil never skips.
 	SkipOn json.RawMessage
 	// Timeout bounds one run of the stage; zero means none.
 	Timeout time.Duration
@@ -211,7 +210,8 @@ type Stage struct {
 	StatusReason string
 	Metadata     map[string]string
 
-	// Deadline is absolute: set when the stage starts, never moved by a restart.
+	// Deadline is absolute. It is set when the stage starts; a restart does not move
+	// it.
 	Deadline    time.Time
 	StartedAt   time.Time
 	CompletedAt time.Time
@@ -232,41 +232,39 @@ const (
 	StageCustomSyncRollback = "CUSTOM_SYNC_ROLLBACK"
 )
 
-// StageAnalysis is PipeCD's stage that judges a deployment by its metrics.
+// StageAnalysis is PipeCD's stage that evaluates a deployment by its metrics.
 const StageAnalysis = "ANALYSIS"
 
-// IDs of the rollback stages that the planner adds; no configuration may choose
-// them for others.
+// IDs of the rollback stages that the planner adds. Configurations cannot use them.
 const (
 	RollbackID           = "Rollback"
-	ScriptRollbackID     = "ScriptRunRollback"  // with - and the ID of the stage whose script it takes back
-	CustomSyncRollbackID = "CustomSyncRollback" // with - and the ID of the stage of the last success that it runs again
+	ScriptRollbackID     = "ScriptRunRollback"  // with - and the ID of the stage whose script it undoes
+	CustomSyncRollbackID = "CustomSyncRollback" // with - and the ID of the stage of the last success that it repeats
 )
 
-// Keys of the Stage.Metadata by which the planner tells a SCRIPT_RUN_ROLLBACK or a
-// CUSTOM_SYNC_ROLLBACK what it undoes and how. The names are PipeCD's but for the
-// last.
+// Keys of Stage.Metadata that tell a SCRIPT_RUN_ROLLBACK or CUSTOM_SYNC_ROLLBACK stage
+// what to undo and how. All names but the last are PipeCD's.
 const (
 	MetaBaseStage     = "baseStageID"   // the ID of the forward stage that it undoes
 	MetaOnRollback    = "onRollback"    // the script
 	MetaScriptEnv     = "env"           // the script's variables, a JSON object
-	MetaOnInterrupted = "onInterrupted" // what becomes of it when it is interrupted
+	MetaOnInterrupted = "onInterrupted" // what happens to the script when it is interrupted
 )
 
-// Keys under which the metadata names people: of a WAIT_APPROVAL stage those who have
-// approved, as PipeCD does, and of a deployment who has cancelled it.
+// Metadata keys that name users: the approvers of a WAIT_APPROVAL stage, as in PipeCD,
+// and the user who cancelled a deployment.
 const (
 	MetaApprovedBy  = "ApprovedBy"
 	MetaCancelledBy = "CancelledBy"
 )
 
-// MetaPruneRefused is the key of the Stage.Metadata under which a stage that would
-// have deleted too much names what: a JSON array of ObjectRef.
+// MetaPruneRefused is the key of Stage.Metadata that lists the objects of a prune
+// rejected as too large: a JSON array of ObjectRef.
 const MetaPruneRefused = "pruneRefused"
 
-// Keys of the Stage.Metadata under which a stage notes objects for its own next run,
-// and for later stages: those it is about to create, those it restarts, how its hooks
-// went, and how it shares the traffic.
+// Keys of Stage.Metadata with progress that the resumed stage and later stages need:
+// objects about to be created, restarted workloads, results of hooks, and the traffic
+// split.
 const (
 	MetaCreating      = "creating"
 	MetaConfigChanges = "configChanges"
@@ -274,13 +272,12 @@ const (
 	MetaTraffic       = "traffic"
 )
 
-// MetaEnvironmentURL is the key of the Deployment.Metadata that holds where what is
-// deployed can be seen, as its application's configuration says; there is none if it
-// says nothing.
+// MetaEnvironmentURL is the key of Deployment.Metadata for the URL of the deployed
+// environment. It is absent unless the application's configuration sets one.
 const MetaEnvironmentURL = "environmentURL"
 
-// ShownMetadata returns the metadata that is for people: without what names objects,
-// for a name can hold what was decrypted.
+// ShownMetadata returns the metadata to display. It leaves out keys that name objects,
+// since a name can contain a decrypted secret.
 func (s Stage) ShownMetadata() map[string]string {
 	shown := maps.Clone(s.Metadata)
 	for _, key := range []string{MetaCreating, MetaConfigChanges, MetaHooks, MetaTraffic, MetaPruneRefused} {
@@ -289,12 +286,12 @@ func (s Stage) ShownMetadata() map[string]string {
 	return shown
 }
 
-// Skippable reports whether a person may skip stages of that name: those that
-// only let time pass or check. An approval is given or refused, never skipped.
+// Skippable reports whether users may skip stages of that name: waits and analyses.
+// Approval stages are approved or rejected, never skipped.
 func Skippable(stageName string) bool { return stageName == StageWait || stageName == StageAnalysis }
 
 // Transition is one entry of a deployment's transition log. StageID is "" for
-// moves of the deployment itself.
+// transitions of the deployment itself.
 type Transition struct {
 	DeploymentID string
 	StageID      string
@@ -303,11 +300,11 @@ type Transition struct {
 	At           time.Time
 }
 
-// SwapMetadata sets a key of the stage's metadata whose value is was, "" when it is
-// missing. Conflict if the value is another one.
+// SwapMetadata sets a key of the stage's metadata if its value is still was, "" for a
+// missing key. Otherwise the error is of kind Conflict.
 func (s *Stage) SwapMetadata(key, was, value string, now time.Time) error {
 	if s.Metadata[key] != was {
-		return Errorf(Conflict, "stage %s: another run of the stage has set %s meanwhile; it goes on, this one does not", s.ID, key)
+		return Errorf(Conflict, "stage %s: another run of the stage changed %s concurrently; this run stops", s.ID, key)
 	}
 	if s.Metadata == nil {
 		s.Metadata = map[string]string{}

@@ -1,20 +1,19 @@
-// Package deploy is the agent's domain in plain Go: applications, deployments
-// and their stages, commands, events and rollouts, together with the phases
-// they go through and the one table of legal transitions.
+// Package deploy defines the agent's domain model: applications, deployments and their
+// stages, commands, events and rollouts, the phases they go through and the table of
+// legal transitions.
 //
-// A deployment lives in three phases. Each phase has one owner, and the owners
-// meet only in the store: each reads deployments in the phase it owns and
-// writes the next.
+// A deployment has three phases. Each phase has one owner. The owners share no memory:
+// each reads the deployments of its phase from the store and writes the next status.
 //
 //	Phase      Status                          Owner
 //	Pending    PENDING, PLANNED                planner, then scheduler
 //	Running    RUNNING, ROLLING_BACK           scheduler
-//	Completed  SUCCESS, FAILURE, CANCELLED     nobody: terminal
+//	Completed  SUCCESS, FAILURE, CANCELLED     none: terminal
 //
-// Every change of state is a pure function here (Deployment.Plan, .Start,
-// .FinishStage, ...); package store applies it in one database transaction and
-// refuses whatever CheckTransition refuses.
+// Every state change is a pure function (Deployment.Plan, .Start, .FinishStage, ...).
+// Package store applies it in one database transaction and rejects what CheckTransition
+// rejects.
 //
-// The package imports nothing else of this module, does no input or output,
-// starts no goroutine and never reads the clock: times are arguments.
+// The package imports no other package of this module, performs no I/O, starts no
+// goroutine and never reads the clock: times are arguments.
 package deploy

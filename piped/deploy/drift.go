@@ -9,7 +9,7 @@ type DriftKind string
 const (
 	DriftMissing DriftKind = "MISSING" // in Git but not in the cluster
 	DriftChanged DriftKind = "CHANGED" // in both, with different values
-	DriftExtra   DriftKind = "EXTRA"   // in the cluster as one of ours, but no longer in Git
+	DriftExtra   DriftKind = "EXTRA"   // owned by the application in the cluster, but no longer in Git
 )
 
 // DriftEnd says how a period of drift ended; "" while it lasts.
@@ -18,26 +18,26 @@ type DriftEnd string
 // The ends of a period of drift.
 const (
 	DriftDeployed  DriftEnd = "DEPLOYED"  // a deployment brought the cluster back to Git
-	DriftReverted  DriftEnd = "REVERTED"  // someone changed the cluster back
+	DriftReverted  DriftEnd = "REVERTED"  // a user changed the cluster back
 	DriftAccepted  DriftEnd = "ACCEPTED"  // Git or the ignore rules now allow what is live
 	DriftAbandoned DriftEnd = "ABANDONED" // the application was disabled or deleted
 )
 
-// DriftReport says how an application differs from Git. All reports of one
-// period of drift have the same ID. No secret is in it.
+// DriftReport lists how an application differs from Git. All reports of one period of
+// drift have the same ID. It contains no secret.
 type DriftReport struct {
 	ID            string `json:"id"`
 	ApplicationID string `json:"applicationID"`
 	Cluster       string `json:"cluster"` // platform provider
-	Commit        string `json:"commit"`  // of the last success, which the cluster is compared with
+	Commit        string `json:"commit"`  // of the last success, the base of the comparison
 
-	Status  SyncStatus    `json:"status"`            // what follows from the report
+	Status  SyncStatus    `json:"status"`            // the resulting sync status
 	Objects []ObjectDrift `json:"objects,omitempty"` // by kind, namespace and name
-	// Undeployed are the commits of the branch that touch the application and are
+	// Undeployed lists the commits of the branch that change the application and are
 	// not deployed, newest first.
 	Undeployed []string `json:"undeployed,omitempty"`
-	Compared   int      `json:"compared"`             // how many objects were looked at
-	Incomplete string   `json:"incomplete,omitempty"` // why not all of it could be judged, for a person; "" if it was
+	Compared   int      `json:"compared"`             // number of compared objects
+	Incomplete string   `json:"incomplete,omitempty"` // why some objects could not be compared; "" if all were
 
 	CheckedAt time.Time `json:"checkedAt"`
 	BeganAt   time.Time `json:"beganAt,omitzero"` // zero without drift
@@ -45,8 +45,8 @@ type DriftReport struct {
 	End       DriftEnd  `json:"end,omitempty"`
 }
 
-// Undone returns the objects that a deployment brings back to Git: those that are
-// missing or changed. What is live and not in Git any more is left alone, or pruned.
+// Undone returns the objects that a deployment restores: the missing and changed ones.
+// Extra objects are left alone or pruned.
 func (r DriftReport) Undone() []ObjectDrift {
 	var out []ObjectDrift
 	for _, o := range r.Objects {
@@ -63,22 +63,22 @@ type ObjectDrift struct {
 	Cluster string       `json:"cluster,omitempty"` // platform provider where it lives
 	Kind    DriftKind    `json:"kind"`
 	Fields  []FieldDrift `json:"fields,omitempty"` // of one that is CHANGED
-	// Note says what a person should know about this object, such as that the API
-	// server refuses to put it back; "" for nothing.
+	// Note is an additional explanation for users, such as that the API server refuses
+	// to restore the object.
 	Note    string    `json:"note,omitempty"`
-	Diff    string    `json:"-"` // unified, from Git to live; "" unless it was asked for
+	Diff    string    `json:"-"` // unified, from Git to live; "" unless requested
 	BeganAt time.Time `json:"beganAt,omitzero"`
 }
 
-// FieldDrift says how one field differs from Git. Values are JSON, cut when they
-// are long; "" is a field that is not there.
+// FieldDrift is one field that differs from Git. Values are JSON, truncated when long;
+// "" is a missing field.
 type FieldDrift struct {
-	// Path addresses the field; items of lists by their merge key:
+	// Path addresses the field. List items are addressed by their merge key:
 	// spec.template.spec.containers[name=web].image.
 	Path      string    `json:"path"`
 	Git       string    `json:"git,omitempty"`
 	Live      string    `json:"live,omitempty"`
-	Masked    bool      `json:"masked,omitempty"`   // the values are secret and not told
+	Masked    bool      `json:"masked,omitempty"`   // the values are secret and redacted
 	Manager   string    `json:"manager,omitempty"`  // field manager that owns the live value; "" if unknown
 	ChangedAt time.Time `json:"changedAt,omitzero"` // when that manager last wrote the object; zero if unknown
 }

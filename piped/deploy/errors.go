@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Kind says what an error asks of whoever receives it. It is mapped once to
-// gRPC codes (package control) and once to retry decisions.
+// Kind classifies an error by the expected reaction of the caller. Package control maps
+// it to gRPC codes; callers use it for retry decisions.
 type Kind int
 
 // The kinds of error.
@@ -20,18 +20,16 @@ const (
 	NotFound
 	// Exists means the named thing exists already.
 	Exists
-	// Conflict means the thing changed since it was read: read again, decide
-	// again.
+	// Conflict means the thing changed since it was read. The caller reads again and
+	// decides again.
 	Conflict
-	// Illegal means the state machine forbids the move. Nothing was written.
+	// Illegal means the state machine forbids the transition. Nothing was written.
 	Illegal
-	// Unavailable means something the agent depends on cannot be reached now:
-	// trying later may succeed.
+	// Unavailable means a dependency cannot be reached now. A retry may succeed.
 	Unavailable
-	// Stopping means the agent is shutting down; the work goes on after the
-	// next start.
+	// Stopping means the agent is shutting down. The work resumes after the next start.
 	Stopping
-	// Denied means the sender did not prove that it may ask for this.
+	// Denied means the sender lacks the credentials for the request.
 	Denied
 )
 
@@ -43,8 +41,8 @@ var kindNames = map[Kind]string{
 // String returns the kind in words.
 func (k Kind) String() string { return kindNames[k] }
 
-// Error is an error with its kind. Op says what was being done and to what;
-// Err says why it failed. Neither ever holds a secret.
+// Error is an error with its kind. Op names the operation and its object, Err the
+// cause. Neither contains a secret.
 type Error struct {
 	Kind Kind
 	Op   string
@@ -68,7 +66,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error of kind k; the format may hold %w.
+// Errorf returns an error of kind k; the format may contain %w.
 func Errorf(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
 }

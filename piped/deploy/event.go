@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// EventType names something worth telling. Names are PipeCD's without prefix.
+// EventType is the kind of an event. Names are PipeCD's without prefix.
 type EventType string
 
-// The events the three phases produce.
+// The events of the three phases.
 const (
 	EventTriggered   EventType = "DEPLOYMENT_TRIGGERED"
 	EventPlanned     EventType = "DEPLOYMENT_PLANNED"
@@ -30,30 +30,30 @@ const (
 	EventRolloutEnded EventType = "ROLLOUT_ENDED"
 	EventScalingEnded EventType = "SCALING_ENDED"
 
-	// EventSelfHealStopped: drift came back too often and is no longer undone. It
-	// is our own; PipeCD heals without end.
+	// EventSelfHealStopped reports that drift recurred too often and self-healing
+	// stopped. Not in PipeCD, which heals without limit.
 	EventSelfHealStopped EventType = "APPLICATION_SELF_HEAL_STOPPED"
 
-	// EventHeld: a user keeps an application at a commit other than the head's.
-	// EventReleased: that has ended. Both are our own.
+	// EventHeld reports that a user holds an application at another commit than the
+	// head, EventReleased the end of that hold. Not in PipeCD.
 	EventHeld     EventType = "APPLICATION_HELD"
 	EventReleased EventType = "APPLICATION_RELEASED"
 
-	// PipeCD has these names and never sends them: a period of drift has begun, and
-	// has ended.
+	// The begin and the end of a period of drift. PipeCD defines these names but never
+	// sends them.
 	EventOutOfSync EventType = "APPLICATION_OUT_OF_SYNC"
 	EventSynced    EventType = "APPLICATION_SYNCED"
 
-	// EventPlanPreviewed: a plan preview for a pull request is there to be told. It is
-	// our own, and of no application.
+	// EventPlanPreviewed reports a completed plan preview of a pull request. It
+	// concerns no application. Not in PipeCD.
 	EventPlanPreviewed EventType = "PLAN_PREVIEW_ANSWERED"
 
-	// EventHealthy: an application that was degraded is well again; PipeCD has the
-	// name and never sends it. EventDegraded is our own.
+	// EventHealthy reports the recovery of a degraded application; PipeCD defines the
+	// name but never sends it. EventDegraded is not in PipeCD.
 	EventHealthy  EventType = "APPLICATION_HEALTHY"
 	EventDegraded EventType = "APPLICATION_DEGRADED"
 
-	// EventTriggerFailed: the configuration of an application cannot be used.
+	// EventTriggerFailed reports an invalid application configuration.
 	EventTriggerFailed EventType = "DEPLOYMENT_TRIGGER_FAILED"
 
 	EventPipedStarted EventType = "PIPED_STARTED"
@@ -70,8 +70,8 @@ var stageEvents = map[StageStatus]EventType{
 	StageExited: EventStageSucceeded, StageFailure: EventStageFailed, StageCancelled: EventStageCancelled,
 }
 
-// Event is one outbox row: written in the transaction of what it tells about,
-// delivered at least once, with Key as idempotency key.
+// Event is one outbox row: written in the transaction of the reported change, delivered
+// at least once, with Key as idempotency key.
 type Event struct {
 	Seq           int64 // assigned by the store; order of delivery per deployment
 	Key           string
@@ -83,12 +83,12 @@ type Event struct {
 	At            time.Time
 }
 
-// approvalEvents tell, beside the events of every stage, of one that waits for
-// people.
+// approvalEvents are sent in addition to the stage events for stages that wait for
+// approval.
 var approvalEvents = map[StageStatus]EventType{StageRunning: EventWaitApproval, StageSuccess: EventApproved}
 
-// EventsFor returns the events that tell of t, a transition of d. Their keys are
-// unique because a status is entered at most once.
+// EventsFor returns the events of transition t of d. Their keys are unique because a
+// status is entered at most once.
 func EventsFor(d *Deployment, t Transition) []Event {
 	var out []Event
 	add := func(kind EventType, key string) { out = append(out, newEvent(d, t, kind, key)) }
@@ -124,30 +124,30 @@ func newEvent(d *Deployment, t Transition, kind EventType, key string) Event {
 	}
 }
 
-// TriggerFailedKey returns the key of the event that tells that the configuration of
-// an application cannot be used at a commit, which is told once of each.
+// TriggerFailedKey returns the key of the EventTriggerFailed of an application at a
+// commit: one event is sent for each.
 func TriggerFailedKey(applicationID, commit string) string {
 	return applicationID + "/trigger-failed/" + commit
 }
 
-// EventPayload is what the payload of an event may say beside the event's own
-// fields. Payloads may hold more; what is empty does not concern the event.
+// EventPayload holds the optional fields of an event's payload. Payloads may contain
+// more; empty fields do not apply to the event.
 type EventPayload struct {
 	Application string  `json:"application,omitempty"` // its name
 	Commit      *Commit `json:"commit,omitempty"`
 	Summary     string  `json:"summary,omitempty"` // of the deployment
 
-	From   string `json:"from,omitempty"` // statuses, of what has moved
+	From   string `json:"from,omitempty"` // old and new status of a transition
 	To     string `json:"to,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
 	Approver  string `json:"approver,omitempty"`  // of EventApproved
-	Commander string `json:"commander,omitempty"` // of EventCancelled, when a person cancelled
+	Commander string `json:"commander,omitempty"` // of EventCancelled by a user
 
-	Cluster  string       `json:"cluster,omitempty"` // of EventRolloutEnded, as the next two
+	Cluster  string       `json:"cluster,omitempty"` // Cluster, Workload and Phase: of EventRolloutEnded
 	Workload *ObjectRef   `json:"workload,omitempty"`
 	Phase    RolloutPhase `json:"phase,omitempty"`
-	Rollout  *RolloutEnd  `json:"rollout,omitempty"` // the whole, of EventScalingEnded, too
+	Rollout  *RolloutEnd  `json:"rollout,omitempty"` // of EventRolloutEnded and EventScalingEnded
 
 	Piped *PipedIdentity `json:"piped,omitempty"` // of EventPipedStarted and EventPipedStopped
 }
@@ -160,16 +160,16 @@ type PipedIdentity struct {
 	ProjectID string `json:"projectID"`
 }
 
-// JSON returns the payload as an event carries it.
+// JSON returns the encoded payload.
 func (p EventPayload) JSON() json.RawMessage {
 	data, err := json.Marshal(p)
 	if err != nil {
-		return json.RawMessage("{}") // strings and times always encode
+		return json.RawMessage("{}") // cannot happen: the fields are strings, numbers and times
 	}
 	return data
 }
 
-// Details returns what the payload says; what cannot be read says nothing.
+// Details returns the decoded payload, or a zero one if it cannot be decoded.
 func (e Event) Details() (p EventPayload) {
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return EventPayload{}

@@ -18,7 +18,7 @@ func TestEventsFor(t *testing.T) {
 		"people are asked":           {Transition{StageID: "ask", To: string(StageRunning)}, []EventType{EventStageStarted, EventWaitApproval}},
 		"people have approved":       {Transition{StageID: "ask", To: string(StageSuccess)}, []EventType{EventStageSucceeded, EventApproved}},
 		"people have rejected":       {Transition{StageID: "ask", To: string(StageFailure)}, []EventType{EventStageFailed}},
-		"nobody needs to be asked":   {Transition{StageID: "ask", To: string(StageSkipped)}, []EventType{EventStageSkipped}},
+		"no approval needed":         {Transition{StageID: "ask", To: string(StageSkipped)}, []EventType{EventStageSkipped}},
 		"another stage has finished": {Transition{StageID: "sync", To: string(StageSuccess)}, []EventType{EventStageSucceeded}},
 	} {
 		var got []EventType

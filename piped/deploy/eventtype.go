@@ -9,7 +9,7 @@ import (
 // EventGroup is a group of events that a route of notifications can name.
 type EventGroup string
 
-// The groups. The last one is our own.
+// The groups. PipeCD does not have the last one.
 const (
 	GroupDeployment        EventGroup = "DEPLOYMENT"
 	GroupApplicationSync   EventGroup = "APPLICATION_SYNC"
@@ -24,9 +24,9 @@ func EventGroups() []EventGroup {
 	return []EventGroup{GroupDeployment, GroupApplicationSync, GroupApplicationHealth, GroupPiped, GroupStage, GroupRollout}
 }
 
-// eventNumbers are PipeCD's numbers of the events. Those of our own are the last of
-// their group's range, or above all of PipeCD's. What has no number is told to no route
-// of the configuration.
+// eventNumbers are PipeCD's event numbers. Events that PipeCD lacks have the last
+// numbers of their group's range, or numbers above all of PipeCD's. No configured route
+// matches an event without a number.
 var eventNumbers = map[EventType]int{
 	EventTriggered: 0, EventPlanned: 1, EventApproved: 2, EventRollingBack: 3, EventSucceeded: 4, EventFailed: 5,
 	EventCancelled: 6, EventWaitApproval: 7, EventTriggerFailed: 8, EventStarted: 9,
@@ -37,12 +37,12 @@ var eventNumbers = map[EventType]int{
 	EventRolloutEnded: 1000, EventScalingEnded: 1001,
 }
 
-// EventTypes returns every event, in the order of their numbers.
+// EventTypes returns every numbered event in ascending order.
 func EventTypes() []EventType {
 	return slices.SortedFunc(maps.Keys(eventNumbers), func(a, b EventType) int { return cmp.Compare(eventNumbers[a], eventNumbers[b]) })
 }
 
-// Number returns the event's number, -1 for an event that does not exist.
+// Number returns the event's number, -1 for an unknown event.
 func (t EventType) Number() int {
 	n, ok := eventNumbers[t]
 	if !ok {
@@ -51,7 +51,7 @@ func (t EventType) Number() int {
 	return n
 }
 
-// Group returns the event's group, which follows from its number.
+// Group returns the event's group, derived from its number.
 func (t EventType) Group() EventGroup {
 	switch n := t.Number(); {
 	case n < 0:
@@ -70,8 +70,8 @@ func (t EventType) Group() EventGroup {
 	return GroupRollout
 }
 
-// Own reports whether PipeCD has no such event.
-func (t EventType) Own() bool {
+// IsExtension reports whether PipeCD has no such event.
+func (t EventType) IsExtension() bool {
 	n := t.Number()
 	return n < 0 || n >= 1000 || n%100 >= 97
 }

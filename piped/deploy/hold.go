@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// Hold keeps an application at a commit that a user chose, until a later commit that
-// touches the application is deployed, or a user syncs it. While it lasts, Commit takes
-// the place of the branch's head: drift is compared with it, and self-healing deploys it.
+// Hold pins an application to a commit chosen by a user. It ends when a later commit
+// that changes the application is deployed, or when a user syncs the application.
+// Meanwhile Commit replaces the branch's head: drift is compared with it, and
+// self-healing deploys it.
 type Hold struct {
 	Commit       Commit    `json:"commit"`
-	Git          GitPath   `json:"git"`          // where the application is in it
-	DeploymentID string    `json:"deploymentID"` // the deployment by hand that began it
+	Git          GitPath   `json:"git"`          // the application's path in that commit
+	DeploymentID string    `json:"deploymentID"` // the manual deployment that began it
 	By           string    `json:"by"`           // subject of the API key
 	Reason       string    `json:"reason"`
 	Since        time.Time `json:"since"`
 
-	// Head is the branch's head when the hold began, Evaluated the application's evaluated
-	// commit then, which is another if the head was not evaluated. Commits up to Head do
-	// not end the hold.
+	// Head is the branch's head when the hold began, Evaluated the application's
+	// evaluated commit at that time. They differ if the head was not evaluated yet.
+	// Commits up to Head do not end the hold.
 	Head      string `json:"head"`
 	Evaluated string `json:"evaluated"`
 
-	// Previous is the hold that was in force before. It returns if the deployment that
-	// began this one is cancelled, and is forgotten when that has ended otherwise.
+	// Previous is the hold before this one. It is restored if the deployment that began
+	// this one is cancelled, and dropped if that deployment ends otherwise.
 	Previous *Hold `json:"previous,omitempty"`
 }
 
-// Base returns the commit from which on changes end the hold, given the application's
+// Base returns the commit after which changes end the hold, given the application's
 // evaluated commit.
 func (h *Hold) Base(evaluated string) string {
 	if h != nil && evaluated == h.Evaluated {
@@ -36,8 +37,8 @@ func (h *Hold) Base(evaluated string) string {
 	return evaluated
 }
 
-// AfterEnd returns the hold that is in force once deployment id has ended in status: h
-// itself if that changes nothing.
+// AfterEnd returns the hold in force after deployment id ends in status. It returns h
+// itself if nothing changes.
 func (h *Hold) AfterEnd(id string, status Status) *Hold {
 	switch {
 	case h == nil:
@@ -60,12 +61,12 @@ func (h *Hold) AfterEnd(id string, status Status) *Hold {
 	return &next
 }
 
-// String says where the application is held, by whom and why.
+// String describes the commit, the user, the time and the reason.
 func (h *Hold) String() string {
 	return fmt.Sprintf("Held at commit %s by %s since %s: %s", h.Commit.Short(), h.By, h.Since.UTC().Format(time.RFC3339), h.Reason)
 }
 
-// HeldAt returns the hash of the commit that the application is held at, "" if it is not.
+// HeldAt returns the hash of the hold's commit, "" without a hold.
 func (a Application) HeldAt() string {
 	if a.Hold == nil {
 		return ""
@@ -73,8 +74,8 @@ func (a Application) HeldAt() string {
 	return a.Hold.Commit.Hash
 }
 
-// Desired returns the hash of the commit that should run: the one that the application is
-// held at, or else the evaluated one.
+// Desired returns the hash of the commit that should run: the hold's, else the
+// evaluated one.
 func (a Application) Desired() string {
 	if a.Hold != nil {
 		return a.Hold.Commit.Hash

@@ -2,56 +2,55 @@ package deploy
 
 import "time"
 
-// Health says whether a live object does what it should. The zero value means
-// that it cannot be told.
+// Health is the health of a live object. The zero value means unknown.
 type Health string
 
 // The healths of objects.
 const (
 	Healthy           Health = "HEALTHY"
-	HealthSuspended   Health = "SUSPENDED"   // on purpose, such as a paused Deployment
-	HealthProgressing Health = "PROGRESSING" // on its way
-	HealthMissing     Health = "MISSING"     // applied, and not in the cluster
-	HealthDegraded    Health = "DEGRADED"    // it does not do what it should
+	HealthSuspended   Health = "SUSPENDED"   // intentionally, such as a paused Deployment
+	HealthProgressing Health = "PROGRESSING" // a change is in progress
+	HealthMissing     Health = "MISSING"     // applied, but not in the cluster
+	HealthDegraded    Health = "DEGRADED"    // does not work as specified
 )
 
-// badness orders healths. That nothing is known is worse than that nothing is
-// wrong, and better than that something is.
-var badness = map[Health]int{Healthy: 0, HealthSuspended: 1, HealthProgressing: 2, "": 3, HealthMissing: 4, HealthDegraded: 5}
+// healthRank orders healths from best to worst. Unknown is worse than every good state
+// and better than every bad one.
+var healthRank = map[Health]int{Healthy: 0, HealthSuspended: 1, HealthProgressing: 2, "": 3, HealthMissing: 4, HealthDegraded: 5}
 
 // WorseThan reports whether h is worse than o.
-func (h Health) WorseThan(o Health) bool { return badness[h] > badness[o] }
+func (h Health) WorseThan(o Health) bool { return healthRank[h] > healthRank[o] }
 
-// LiveState is what of an application is live in its cluster.
+// LiveState lists the live objects of an application in its cluster.
 type LiveState struct {
 	ApplicationID string
-	Health        Health // the worst of its objects; "" without any
+	Health        Health // worst health of the objects; "" without any
 	Objects       []LiveObject
 	ReadAt        time.Time
-	Incomplete    string // why not all of it could be read, for a person; "" if it was
+	Incomplete    string // why some objects could not be read; "" if all were
 }
 
-// LiveObject is an object as it is live, with what it created. It holds nothing of
-// the object's content: no Secret, no field.
+// LiveObject is a live object with the objects it created. It contains none of the
+// object's fields and no secret.
 type LiveObject struct {
 	Cluster string
 	Object  ObjectRef
-	UID     string // "" of one that is missing
+	UID     string // "" of a missing object
 	Variant string // primary, canary or baseline; "" of children
 
 	Health    Health
-	Reason    string // why it is not Healthy, for a person
+	Reason    string // why it is not Healthy, for users
 	CreatedAt time.Time
 
-	Images    []string // of its pods
+	Images    []string // of the object's pods
 	Replicas  int32    // desired
 	Available int32
 
-	// Declared: the commit that runs has it, or the one that is being deployed.
+	// Declared reports that the running or deploying commit contains the object.
 	Declared bool
 
-	// Children are the objects that it created, by kind and name. LeftOut counts
-	// those beyond what is told of one object; those in trouble are kept.
+	// Children are the objects that it created, by kind and name. LeftOut counts those
+	// beyond the limit; unhealthy children are listed first.
 	Children []LiveObject
 	LeftOut  int
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Plan is what the planner decided for a PENDING deployment.
+// Plan is the planner's result for a PENDING deployment.
 type Plan struct {
 	Strategy            Strategy // QUICK_SYNC or PIPELINE
 	Summary             string
 	Versions            []ArtifactVersion
-	Stages              []Stage // status is set by Plan
+	Stages              []Stage // Deployment.Plan sets the status
 	RunningCommit       string
 	RunningDir          string
 	RunningConfigFile   string
@@ -21,10 +21,10 @@ type Plan struct {
 	EnvironmentURL      string
 }
 
-// move changes the status after asking the table.
+// move changes the status if the table permits the transition.
 func (d *Deployment) move(to Status, reason string, now time.Time) error {
 	if d.Status == to {
-		return &Error{Kind: Illegal, Op: fmt.Sprintf("move deployment %s to %s", d.ID, to), Err: fmt.Errorf("it is there already")}
+		return &Error{Kind: Illegal, Op: fmt.Sprintf("move deployment %s to %s", d.ID, to), Err: fmt.Errorf("it already has that status")}
 	}
 	if err := CheckTransition(d.Status, to); err != nil {
 		return err
@@ -143,9 +143,9 @@ func (d *Deployment) stages(rollback bool) []Stage {
 	return out
 }
 
-// Diff returns the transition log entries that lead from d's predecessor to d:
-// its own move, if any, then those of its stages; its end is told after theirs.
-// Prev is nil for a new deployment.
+// Diff returns the transition log entries from prev to d: the deployment's own entry,
+// then those of its stages. The entry of a terminal status comes last. Prev is nil for
+// a new deployment.
 func (d *Deployment) Diff(prev *Deployment, at time.Time) []Transition {
 	from := Status("")
 	if prev != nil {

@@ -45,8 +45,8 @@ func TestStageTransitionTable(t *testing.T) {
 	}
 }
 
-// TestMovesNeverBreakTheTable calls moves in random order: whatever they do not
-// refuse, the table allows, and a terminal status is final.
+// TestMovesNeverBreakTheTable calls moves in random order: the table allows each
+// accepted move, and a terminal status is final.
 func TestMovesNeverBreakTheTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_700_000_000, 0)

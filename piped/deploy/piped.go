@@ -2,7 +2,7 @@ package deploy
 
 import "time"
 
-// Agent is this agent as its configuration and its process describe it.
+// Agent describes this agent by its configuration and process.
 type Agent struct {
 	Name         string // "" when the configuration gives none
 	Version      string
@@ -30,9 +30,9 @@ type AgentEncryption struct {
 	PublicKey string // PEM (PKIX) for KEY_PAIR, the recipient for AGE
 }
 
-// AgentRecord is what was said of the agent through its API, kept by the store.
+// AgentRecord holds the agent settings changed through the API, as stored.
 type AgentRecord struct {
-	Name        string // "" unless it was given another than the configuration's
+	Name        string // "" unless it overrides the configuration's
 	Description string
 	Disabled    bool // nothing new is triggered
 	CreatedAt   time.Time

@@ -8,24 +8,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// Place is p without what may change while the application stays the same: its
-// remote and its branch.
+// Place returns p without remote and branch, which may change while the application
+// stays the same.
 func (p GitPath) Place() GitPath {
 	return GitPath{RepoID: p.RepoID, Dir: path.Clean(p.Dir), ConfigFile: p.ConfigFile}
 }
 
-// Places says which application the configuration at a place belongs to, as far as
-// applications are known. An application may have an ID that does not derive from its
-// place: it was moved, or PipeCD gave it the ID. So the ID that derives from a place may
-// be another application's.
+// Places maps locations in Git to known applications. An application's ID does not
+// always derive from its location: the application was moved, or PipeCD assigned the
+// ID. Hence the ID derived from a location may belong to another application.
 type Places struct {
 	at    map[GitPath]Application // by place
 	taken map[string]bool         // IDs
 }
 
-// NewPlaces returns the places of these applications, deleted ones included. At one place,
-// an application that keeps its ID (see Application.KeepsID) comes before the one whose ID
-// derives from the place, and a deleted one behind both.
+// NewPlaces indexes these applications, deleted ones included. If several share a
+// location, an application with a retained ID (see Application.KeepsID) takes
+// precedence over one with a derived ID, and deleted applications come last.
 func NewPlaces(apps iter.Seq[Application]) Places {
 	p := Places{at: map[GitPath]Application{}, taken: map[string]bool{}}
 	for a := range apps {
@@ -38,14 +37,13 @@ func NewPlaces(apps iter.Seq[Application]) Places {
 	return p
 }
 
-// At returns the application that a place belongs to, if there is one.
+// At returns the application at a location, if there is one.
 func (p Places) At(at GitPath) (app Application, ok bool) {
 	app, ok = p.at[at.Place()]
 	return app, ok
 }
 
-// ID returns the ID of the application at a place: of the one that it belongs to, or else
-// the ID that a new one gets.
+// ID returns the ID of the application at a location, or the ID for a new one.
 func (p Places) ID(at GitPath) string {
 	if app, ok := p.At(at); ok {
 		return app.ID
@@ -59,11 +57,11 @@ func (p Places) ID(at GitPath) string {
 
 func placeKey(p GitPath) string { return p.RepoID + "\x00" + path.Clean(p.Dir) + "\x00" + p.ConfigFile }
 
-// KeepsID reports whether the application has an ID that does not derive from its
-// place, such as one that PipeCD gave it.
+// KeepsID reports whether the application's ID does not derive from its location, such
+// as one assigned by PipeCD.
 func (a Application) KeepsID() bool { return a.ID != ApplicationID(a.Git) }
 
-// precedes reports whether a, rather than b, is the application of their place.
+// precedes reports whether a takes precedence over b at their common location.
 func (a Application) precedes(b Application) bool {
 	switch {
 	case a.Deleted != b.Deleted:
@@ -71,5 +69,5 @@ func (a Application) precedes(b Application) bool {
 	case a.KeepsID() != b.KeepsID():
 		return a.KeepsID()
 	}
-	return a.ID < b.ID // stable, whatever their order
+	return a.ID < b.ID // a stable order
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlaces states whose a place is, in whatever order its applications come.
+// TestPlaces shows that the order of applications does not affect which one owns a
+// location.
 func TestPlaces(t *testing.T) {
 	place := GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
 	own := Application{ID: ApplicationID(place), Git: place}
@@ -31,8 +32,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPlaceThatWasLeft: what comes to the place of an application that was moved is
-// another application, and gets the same ID each time.
+// TestPlaceThatWasLeft: a configuration at the former location of a moved application
+// is a new application, with the same ID each time.
 func TestPlaceThatWasLeft(t *testing.T) {
 	web := GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
 	moved := Application{ID: ApplicationID(web), Git: web.In("store", "")}

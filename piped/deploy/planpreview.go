@@ -5,29 +5,28 @@ import (
 	"time"
 )
 
-// PlanPreviewRequest says what a CommandBuildPlanPreview asks about: what would be
-// deployed if the commit on the head branch were merged into the base branch.
+// PlanPreviewRequest asks what would be deployed if the head commit were merged into
+// the base branch.
 type PlanPreviewRequest struct {
 	RepoID     string        `json:"repoID"`
 	HeadBranch string        `json:"headBranch"`
 	HeadCommit string        `json:"headCommit"` // full hash
 	BaseBranch string        `json:"baseBranch"`
-	Timeout    time.Duration `json:"timeout,omitempty"` // since the command was given; 0 is the agent's own
-	// PullRequest is the number of the pull request that is to be told, 0 for none.
+	Timeout    time.Duration `json:"timeout,omitempty"` // since the command's creation; 0 is the agent's default
+	// PullRequest is the number of the pull request to comment on, 0 for none.
 	PullRequest int `json:"pullRequest,omitempty"`
 }
 
-// PlanPreview is what became of a CommandBuildPlanPreview. No secret is in it.
+// PlanPreview is the result of a CommandBuildPlanPreview. It contains no secret.
 type PlanPreview struct {
 	CommandID string
-	Results   []ApplicationPreview // of the applications that the change touches, ordered by directory
+	Results   []ApplicationPreview // of the changed applications, ordered by directory
 	Error     string               // why there are no results
 	At        time.Time
 }
 
-// PlanPreviewAnswered returns the event that tells that a plan preview for a pull
-// request was answered; its payload is a PlanPreviewed. There is one for each
-// command.
+// PlanPreviewAnswered returns the event for a completed plan preview of a pull request,
+// with a PlanPreviewed as payload. There is one for each command.
 func PlanPreviewAnswered(commandID string, asked PlanPreviewRequest, at time.Time) (Event, error) {
 	payload, err := json.Marshal(PlanPreviewed{CommandID: commandID, Request: asked})
 	return Event{Key: "plan-preview/" + commandID, Type: EventPlanPreviewed, Payload: payload, At: at}, err
@@ -39,7 +38,7 @@ type PlanPreviewed struct {
 	Request   PlanPreviewRequest `json:"request"`
 }
 
-// ApplicationPreview is what a change would do to one application.
+// ApplicationPreview describes the effect of a change on one application.
 type ApplicationPreview struct {
 	ApplicationID string            `json:"applicationID"`
 	Name          string            `json:"name"`
@@ -50,16 +49,16 @@ type ApplicationPreview struct {
 	HeadCommit    string            `json:"headCommit"`
 	Strategy      Strategy          `json:"strategy"` // AUTO when nothing would be deployed
 	Summary       string            `json:"summary,omitempty"`
-	Details       string            `json:"details,omitempty"` // the rendered difference
+	Details       string            `json:"details,omitempty"` // the rendered diff
 	NoChange      bool              `json:"noChange,omitempty"`
-	Error         string            `json:"error,omitempty"` // why it cannot be told
+	Error         string            `json:"error,omitempty"` // why there is no preview
 	At            time.Time         `json:"at"`
 }
 
-// PlannedAction is what a deployment does to one object.
+// PlannedAction is the effect of a deployment on one object.
 type PlannedAction string
 
-// The actions. What is left is gone from Git, and pruning is off for it.
+// The actions. LEAVE means removed from Git but not pruned.
 const (
 	PlannedCreate PlannedAction = "CREATE"
 	PlannedUpdate PlannedAction = "UPDATE"
@@ -67,22 +66,22 @@ const (
 	PlannedLeave  PlannedAction = "LEAVE"
 )
 
-// PlannedChange is what a deployment does to one object, as it is rendered: Diff is
-// a unified diff with secrets left out.
+// PlannedChange is the effect of a deployment on one object, from its rendering. Diff
+// is a unified diff with secrets redacted.
 type PlannedChange struct {
 	Object ObjectRef
 	Action PlannedAction
 	Diff   string
 }
 
-// AffectedApplication is an application that a change to its repository would have
-// deployed, or that would be without its configuration.
+// AffectedApplication is an application that a change to its repository would deploy,
+// or whose configuration it would remove.
 type AffectedApplication struct {
-	// Application is as it would be; it has no LastSuccessful and is in no store
-	// when the change is what adds it.
+	// Application is the state after the change. A new application is not in the store
+	// and has no LastSuccessful.
 	Application Application
-	// Removed reports that the change takes the configuration away.
+	// Removed reports that the change removes the configuration.
 	Removed bool
-	// Problem is why it could not be deployed.
+	// Problem is why it could not be deployed, nil if it could.
 	Problem error
 }

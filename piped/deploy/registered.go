@@ -13,7 +13,7 @@ import (
 // prefix.
 type EventStatus string
 
-// The statuses of a registered event. All but EventOpen are final.
+// The statuses of a registered event. All but EventOpen are terminal.
 const (
 	EventOpen     EventStatus = "NOT_HANDLED"
 	EventHandled  EventStatus = "SUCCESS"
@@ -26,31 +26,31 @@ func EventStatuses() []EventStatus {
 	return []EventStatus{EventOpen, EventHandled, EventFailure, EventOutdated}
 }
 
-// RegisteredEvent is something that was registered from outside, such as a new
-// image, and that is to be written into Git. (An Event is what the agent tells.)
+// RegisteredEvent is an externally registered event, such as a new image, to be written
+// into Git. (An Event, in contrast, is sent by the agent.)
 type RegisteredEvent struct {
 	ID       string
 	Name     string
-	Data     string            // what is written
-	Labels   map[string]string // rules name exactly these
-	Contexts map[string]string // become trailers of the commit
-	Key      string            // EventKey of name and labels: of equal ones only the newest counts
+	Data     string            // the value to write
+	Labels   map[string]string // rules must match exactly these
+	Contexts map[string]string // written as trailers of the commit
+	Key      string            // EventKey of name and labels: of events with equal keys only the newest is applied
 	Trigger  TriggerCommit
 
 	Status            EventStatus
-	StatusDescription string // why, for a person; while it is open, what it waits for
-	// Handlings are what was done about it so far.
+	StatusDescription string // why, for users; of an open event, what it waits for
+	// Handlings record what was done about it so far.
 	Handlings []EventHandling
-	// Newer is derived: the ID of the newest event of the key, "" of that one itself.
+	// Newer is derived: the ID of the newest event of the key, "" of the newest itself.
 	Newer string
 
-	CreatedAt time.Time // no two events of a key have the same
+	CreatedAt time.Time // unique among the events of a key
 	UpdatedAt time.Time
 	HandledAt time.Time // zero while it is open
 }
 
-// TriggerCommit is the commit elsewhere, such as of the code that an image was
-// built from, that caused an event.
+// TriggerCommit is the source commit that caused an event, such as the one an image was
+// built from.
 type TriggerCommit struct {
 	Hash    string    `json:"hash,omitempty"`
 	URL     string    `json:"url,omitempty"`
@@ -60,19 +60,19 @@ type TriggerCommit struct {
 	At      time.Time `json:"at,omitzero"`
 }
 
-// EventHandling is what was done about an event in one repository, on its branch
-// or in a pull request.
+// EventHandling records the handling of an event in one repository, on its branch or in
+// a pull request.
 type EventHandling struct {
 	RepoID         string      `json:"repoID"`
 	PullRequest    bool        `json:"pullRequest,omitempty"`
-	Status         EventStatus `json:"status"` // EventOpen: it is tried again
+	Status         EventStatus `json:"status"` // EventOpen is retried
 	Description    string      `json:"description,omitempty"`
-	Commit         string      `json:"commit,omitempty"` // that was pushed
+	Commit         string      `json:"commit,omitempty"` // the pushed commit
 	PullRequestURL string      `json:"pullRequestURL,omitempty"`
 	At             time.Time   `json:"at"`
 }
 
-// Handling returns what was done about e in one place; it is open when nothing was.
+// Handling returns the handling of e in one repository; it is open when there is none.
 func (e RegisteredEvent) Handling(repoID string, pullRequest bool) EventHandling {
 	for _, h := range e.Handlings {
 		if h.RepoID == repoID && h.PullRequest == pullRequest {
@@ -82,9 +82,9 @@ func (e RegisteredEvent) Handling(repoID string, pullRequest bool) EventHandling
 	return EventHandling{RepoID: repoID, PullRequest: pullRequest, Status: EventOpen}
 }
 
-// EventKey returns what events of one name and equal labels have in common: the
-// hex SHA-256 of the name, followed by /key:value of each label, sorted by key. It
-// is PipeCD's.
+// EventKey returns the key shared by events of one name and equal labels: the hex
+// SHA-256 of the name, followed by /key:value of each label, sorted by key. It is
+// PipeCD's.
 func EventKey(name string, labels map[string]string) string {
 	var b strings.Builder
 	b.WriteString(name)

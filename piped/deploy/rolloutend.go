@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RolloutEnd is a rollout or scaling that has ended, as its event carries it. Times
-// are in unix milliseconds; of the parts those are nil that were not measured.
+// RolloutEnd is a completed rollout or scaling as its event carries it. Times are unix
+// milliseconds; durations that were not measured are nil.
 type RolloutEnd struct {
 	ID              string       `json:"id"`
 	Kind            RolloutKind  `json:"kind"`
@@ -35,7 +35,7 @@ type RolloutEnd struct {
 	ToReplicas      int32        `json:"toReplicas"`
 }
 
-// Ended returns what there is to tell of a rollout that has ended.
+// Ended returns the event data of a completed rollout.
 func (r Rollout) Ended() RolloutEnd {
 	return RolloutEnd{
 		ID: r.ID, Kind: r.Kind, ApplicationID: r.ApplicationID, ApplicationName: r.ApplicationName,
@@ -57,7 +57,7 @@ func (t Took) Millis() *int64 {
 	return &ms
 }
 
-// TookMillis is the opposite of Took.Millis.
+// TookMillis is the inverse of Took.Millis.
 func TookMillis(ms *int64) Took {
 	if ms == nil {
 		return Took{}

@@ -85,8 +85,8 @@ func (s StageStatus) Phase() Phase {
 // Completed reports whether s is terminal.
 func (s StageStatus) Completed() bool { return s.Phase() == PhaseCompleted }
 
-// transitions is the one table of legal moves of a deployment. Creation is the
-// move from the empty status.
+// transitions is the table of legal transitions of a deployment. Creation is the
+// transition from the empty status.
 var transitions = map[Status][]Status{
 	"":          {Pending},
 	Pending:     {Planned, Failure, Cancelled},
@@ -98,8 +98,8 @@ var transitions = map[Status][]Status{
 	Cancelled:   nil,
 }
 
-// stageTransitions is the same table for a stage. A stage is created when its
-// deployment is planned, as not started.
+// stageTransitions is the same table for a stage. Planning creates stages as not
+// started.
 var stageTransitions = map[StageStatus][]StageStatus{
 	"":              {StageNotStarted},
 	StageNotStarted: {StageRunning, StageSkipped, StageCancelled},
@@ -111,10 +111,9 @@ var stageTransitions = map[StageStatus][]StageStatus{
 	StageExited:     nil,
 }
 
-// CheckTransition returns nil if a deployment may move from one status to
-// another, and an error of kind Illegal otherwise. From is "" for a deployment
-// that does not exist yet. Staying in a status is no transition and is legal
-// until the status is terminal.
+// CheckTransition returns nil if a deployment may go from one status to another, and an
+// error of kind Illegal otherwise. From is "" for a new deployment. Keeping a status is
+// legal unless it is terminal.
 func CheckTransition(from, to Status) error {
 	return checkMove("deployment", transitions, from, to, from.Completed() && from != "")
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// ApprovalOptions are the own options of a WAIT_APPROVAL stage.
+// ApprovalOptions are the options of a WAIT_APPROVAL stage.
 type ApprovalOptions struct {
-	Approvers      []string `json:"approvers"` // subjects; empty is anyone
+	Approvers      []string `json:"approvers"` // subjects; empty permits everyone
 	MinApproverNum int      `json:"minApproverNum"`
 }
 
-// ApprovalOptions reads the options of a WAIT_APPROVAL stage. Without a number it needs
-// one approval, as in PipeCD.
+// ApprovalOptions decodes the options of a WAIT_APPROVAL stage. The default is one
+// approval, as in PipeCD.
 func (s *Stage) ApprovalOptions() (o ApprovalOptions, err error) {
 	if len(s.Options) > 0 {
 		if err := json.Unmarshal(s.Options, &o); err != nil {
@@ -29,24 +29,23 @@ func (s *Stage) ApprovalOptions() (o ApprovalOptions, err error) {
 	return o, nil
 }
 
-// MetaApprovalRecord is the key of the Stage.Metadata that holds an ApprovalRecord as JSON.
+// MetaApprovalRecord is the key of Stage.Metadata that holds an ApprovalRecord as JSON.
 const MetaApprovalRecord = "approvalRecord"
 
-// ApprovalRecord is what people have decided about a WAIT_APPROVAL stage.
+// ApprovalRecord lists the votes on a WAIT_APPROVAL stage.
 type ApprovalRecord struct {
-	Approvals []ApprovalVote `json:"approvals,omitempty"` // at most one of each person
+	Approvals []ApprovalVote `json:"approvals,omitempty"` // at most one per user
 	Rejection *ApprovalVote  `json:"rejection,omitempty"`
 }
 
-// ApprovalVote is one command that had an effect.
+// ApprovalVote is one command that took effect.
 type ApprovalVote struct {
 	By      string `json:"by"`
 	Command string `json:"command"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// ApprovalRecord reads what has been decided about the stage; a stage without a record
-// has no votes.
+// ApprovalRecord decodes the votes on the stage; a stage without a record has none.
 func (s *Stage) ApprovalRecord() (r ApprovalRecord, err error) {
 	text := s.Metadata[MetaApprovalRecord]
 	if text == "" {
@@ -58,8 +57,8 @@ func (s *Stage) ApprovalRecord() (r ApprovalRecord, err error) {
 	return r, nil
 }
 
-// Wanted says how many approvals of whom are wanted, such as "1 approval of jane".
-func (o ApprovalOptions) Wanted() string {
+// Required describes the required approvals, such as "1 approval of jane".
+func (o ApprovalOptions) Required() string {
 	text := fmt.Sprintf("%d approvals", o.MinApproverNum)
 	if o.MinApproverNum == 1 {
 		text = "1 approval"
@@ -70,8 +69,8 @@ func (o ApprovalOptions) Wanted() string {
 	return text + " of " + strings.Join(o.Approvers, ", ")
 }
 
-// without returns what is wanted after the approvals of r.
-func (o ApprovalOptions) without(r ApprovalRecord) ApprovalOptions {
+// remaining returns the requirements left after the approvals of r.
+func (o ApprovalOptions) remaining(r ApprovalRecord) ApprovalOptions {
 	o.MinApproverNum = max(0, o.MinApproverNum-len(r.Approvals))
 	o.Approvers = slices.DeleteFunc(slices.Clone(o.Approvers), func(name string) bool {
 		return slices.ContainsFunc(r.Approvals, func(v ApprovalVote) bool { return v.By == name })
@@ -79,15 +78,15 @@ func (o ApprovalOptions) without(r ApprovalRecord) ApprovalOptions {
 	return o
 }
 
-// ReasonToPlan is the status reason of a deployment that the planner has not seen.
+// ReasonToPlan is the status reason of a deployment before the planner's first attempt.
 const ReasonToPlan = "The deployment waits to be planned"
 
-// Wait is what a deployment that has not ended waits for.
+// Wait describes what an active or pending deployment waits for.
 type Wait struct {
 	For      string // such as "1 approval of jane"
 	Since    time.Time
-	StageID  string // the stage that runs; "" while none does
-	Approval bool   // it waits for people
+	StageID  string // the running stage; "" without one
+	Approval bool   // it waits for users
 }
 
 // Wait returns what d waits for, nil if it has ended.
@@ -113,8 +112,8 @@ func (d *Deployment) Wait() *Wait {
 	}
 	o, err := stage.ApprovalOptions()
 	r, recordErr := stage.ApprovalRecord()
-	if err == nil && recordErr == nil { // else the stage itself fails with the reason
-		w.For, w.Approval = o.without(r).Wanted(), true
+	if err == nil && recordErr == nil { // otherwise the stage fails with that error
+		w.For, w.Approval = o.remaining(r).Required(), true
 	}
 	return w
 }

@@ -11,56 +11,57 @@ import (
 	"github.com/c785c783/piped/piped/kubernetes"
 )
 
-// compare has the objects compared that the watches leave in doubt.
-func (j *judgement) compare(ctx context.Context) error {
-	if len(j.suspects) == 0 && len(j.unmarked) == 0 {
+// compare compares the suspects with the API server.
+func (e *evaluation) compare(ctx context.Context) error {
+	if len(e.suspects) == 0 && len(e.unmarked) == 0 {
 		return nil
 	}
-	if j.expected.problem != "" {
-		return nil // which conclude says
+	if e.expected.problem != "" {
+		return nil // conclude reports the problem
 	}
-	for cluster := range j.suspects {
-		leave, err := j.enter(cluster)
+	for cluster := range e.suspects {
+		leave, err := e.acquireSlot(cluster)
 		if err != nil {
 			return err
 		}
 		defer leave()
 	}
-	if err := j.read(ctx); err != nil {
+	if err := e.read(ctx); err != nil {
 		return err
 	}
-	j.learnMarks()
-	for _, cluster := range slices.Sorted(maps.Keys(j.suspects)) {
-		if err := j.compareIn(ctx, cluster, j.suspects[cluster]); err != nil {
+	e.addMissingMarks()
+	for _, cluster := range slices.Sorted(maps.Keys(e.suspects)) {
+		if err := e.compareIn(ctx, cluster, e.suspects[cluster]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter takes a lane of a cluster, or returns errNoLane. Who asks for a report does not
-// have to wait.
-func (j *judgement) enter(cluster string) (leave func(), err error) {
-	if j.asked {
+// acquireSlot takes a comparison slot of a cluster, or returns errNoSlot. User requests
+// need no slot.
+func (e *evaluation) acquireSlot(cluster string) (leave func(), err error) {
+	if e.interactive {
 		return func() {}, nil
 	}
-	if !j.lanes.enter(cluster, j.id) {
-		return nil, errNoLane
+	if !e.slots.acquire(cluster, e.id) {
+		return nil, errNoSlot
 	}
-	return func() { j.lanes.leave(cluster) }, nil
+	return func() { e.slots.release(cluster) }, nil
 }
 
-// compareIn compares objects of one cluster. If it does not answer, they are blind.
-func (j *judgement) compareIn(ctx context.Context, cluster string, all []suspect) error {
-	held, release, err := j.Clusters.Hold(cluster, j.app)
+// compareIn compares objects of one cluster. If it does not answer, the objects are
+// unknown.
+func (e *evaluation) compareIn(ctx context.Context, cluster string, all []suspect) error {
+	held, release, err := e.Clusters.Hold(cluster, e.app)
 	if err != nil {
-		j.unanswered(cluster, all, err)
+		e.unanswered(cluster, all, err)
 		return nil
 	}
 	defer release()
 	for _, confirm := range []bool{false, true} {
 		byKey := map[string]suspect{}
-		req := j.compareRequest(cluster)
+		req := e.compareRequest(cluster)
 		req.Confirm = confirm
 		for _, s := range all {
 			if s.confirm == confirm {
@@ -76,91 +77,90 @@ func (j *judgement) compareIn(ctx context.Context, cluster string, all []suspect
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			j.unanswered(cluster, slices.Collect(maps.Values(byKey)), err)
+			e.unanswered(cluster, slices.Collect(maps.Values(byKey)), err)
 			continue
 		}
 		for _, c := range results {
 			if s, ok := byKey[c.Object.Key()]; ok {
-				j.take(s, c)
+				e.record(s, c)
 			}
 		}
 	}
 	return nil
 }
 
-// compareTimeout bounds one comparison: a cluster that keeps silent holds up others for
-// no longer.
+// compareTimeout bounds one comparison with an unresponsive cluster.
 const compareTimeout = time.Minute
 
 type comparison func(context.Context, kubernetes.CompareRequest) ([]kubernetes.Compared, error)
 
-// bounded is a comparison that ends in time.
+// bounded limits a comparison to compareTimeout.
 func bounded(ctx context.Context, req kubernetes.CompareRequest, compare comparison) ([]kubernetes.Compared, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	return compare(ctx, req)
 }
 
-func (j *judgement) compareRequest(cluster string) kubernetes.CompareRequest {
-	w := j.material.want
+func (e *evaluation) compareRequest(cluster string) kubernetes.CompareRequest {
+	w := e.material.want
 	return kubernetes.CompareRequest{
-		ApplicationID: j.id, PipedID: j.PipedID, Commit: w.Commit, VariantKey: w.VariantKey, VariantValue: w.VariantValue,
-		Objects: w.Objects, Inventory: j.material.inCluster(cluster), Ignore: w.Ignore, Conceal: w.Conceal, Diff: j.diff,
+		ApplicationID: e.id, PipedID: e.PipedID, Commit: w.Commit, VariantKey: w.VariantKey, VariantValue: w.VariantValue,
+		Objects: w.Objects, Inventory: e.material.inCluster(cluster), Ignore: w.Ignore, Conceal: w.Conceal, Diff: e.diff,
 	}
 }
 
-// unanswered notes that objects could not be compared.
-func (j *judgement) unanswered(cluster string, all []suspect, err error) {
-	b := blindness{cluster: cluster, since: j.blindSince(), why: err.Error()}
+// unanswered records an outage that affects the objects.
+func (e *evaluation) unanswered(cluster string, all []suspect, err error) {
+	b := outage{cluster: cluster, since: e.outageStart(), why: err.Error()}
 	for _, s := range all {
 		b.keys = append(b.keys, s.key)
 		if s.wanted {
-			j.looked--
+			e.checked--
 		}
 	}
-	j.blind = append(j.blind, b)
+	e.outages = append(e.outages, b)
 }
 
-// blindSince is since when something of the application cannot be judged.
-func (j *judgement) blindSince() time.Time {
-	if j.blindFrom.IsZero() {
-		return j.Now()
+// outageStart returns since when some object of the application has been unknown.
+func (e *evaluation) outageStart() time.Time {
+	if e.outageSince.IsZero() {
+		return e.Now()
 	}
-	return j.blindFrom
+	return e.outageSince
 }
 
-// take notes how an object compares. In the version that the watch showed it is not
-// compared again.
-func (j *judgement) take(s suspect, c kubernetes.Compared) {
-	j.observe(s, c)
+// record stores the result of a comparison, so that the same version of an object is
+// not compared again.
+func (e *evaluation) record(s suspect, c kubernetes.Compared) {
+	e.countComparison(s, c)
 	switch {
 	case c.Problem != "":
-		j.looked--
-		j.blind = append(j.blind, blindness{cluster: s.cluster, keys: []string{s.key}, since: j.blindSince(), why: c.Problem})
+		e.checked--
+		e.outages = append(e.outages, outage{cluster: s.cluster, keys: []string{s.key}, since: e.outageStart(), why: c.Problem})
 		return
 	case c.Ignored:
-		j.accepted[s.key] = true
+		e.accepted[s.key] = true
 	case c.Drift != nil:
-		j.found[s.key] = j.dated(s, *c.Drift)
+		e.found[s.key] = e.dated(s, *c.Drift)
 	case c.Settled:
-		j.learn(s, c)
+		e.updateMark(s, c)
 	}
-	known := judged{uid: s.uid, resourceVersion: s.resourceVersion}
-	if drift, ok := j.found[s.key]; ok {
+	known := result{uid: s.uid, resourceVersion: s.resourceVersion}
+	if drift, ok := e.found[s.key]; ok {
 		drift.Diff = ""
 		known.drift = &drift
 	}
-	j.judged[s.key] = known
+	e.results[s.key] = known
 }
 
-// dated says since when an object has differed: since the period began in which it
-// differs already, else since now.
-func (j *judgement) dated(s suspect, o deploy.ObjectDrift) deploy.ObjectDrift {
-	o.Cluster, o.BeganAt = s.cluster, j.Now().UTC().Truncate(time.Millisecond)
-	if j.open == nil {
+// dated sets the begin of an object's drift: that of the open report if it contains the
+// object, else now.
+func (e *evaluation) dated(s suspect, o deploy.ObjectDrift) deploy.ObjectDrift {
+	o.Cluster, o.BeganAt = s.cluster, e.Now().UTC().Truncate(time.Millisecond)
+	if e.open == nil {
 		return o
 	}
-	for _, before := range j.open.Objects {
+	for _, before := range e.open.Objects {
 		if key(before.Cluster, before.Object) == s.key && !before.BeganAt.IsZero() {
 			o.BeganAt = before.BeganAt
 		}
@@ -168,74 +168,74 @@ func (j *judgement) dated(s suspect, o deploy.ObjectDrift) deploy.ObjectDrift {
 	return o
 }
 
-// compareExtras finds live objects that say they are of the application, of its
-// primary, and that it does not have. Each is read once in each version.
-func (j *judgement) compareExtras(ctx context.Context) error {
+// compareExtras finds live objects of the application's primary variant that are not
+// expected. Each version of an object is read once.
+func (e *evaluation) compareExtras(ctx context.Context) error {
 	wanted := map[string]bool{}
-	for _, t := range j.expected.objects {
+	for _, t := range e.expected.objects {
 		wanted[t.uid] = wanted[t.uid] || t.wanted && t.uid != ""
 	}
-	for _, cluster := range j.expected.clusters() {
-		members, _, err := j.Clusters.Members(cluster)
+	for _, cluster := range e.expected.clusters() {
+		members, _, err := e.Clusters.Members(cluster)
 		if err != nil {
-			continue // look has said so if anything is expected there
+			continue // checkWatched recorded the outage
 		}
-		j.expected.follow(cluster, members)
+		e.expected.follow(cluster, members)
 		var extra []suspect
-		for _, m := range members.Of(j.id) {
+		for _, m := range members.Of(e.id) {
 			if wanted[m.UID] {
-				continue // a provider of the same cluster
+				continue // seen by another provider of the same cluster
 			}
 			k := key(cluster, m.Object)
-			known, wasJudged := j.judged[k]
-			switch same := wasJudged && known.uid == m.UID && known.resourceVersion == m.ResourceVersion; {
-			case !j.isExtra(k, m):
-			case same && (known.drift == nil || !j.asked):
+			known, compared := e.results[k]
+			switch same := compared && known.uid == m.UID && known.resourceVersion == m.ResourceVersion; {
+			case !e.isExtra(k, m):
+			case same && (known.drift == nil || !e.interactive):
 				if known.drift != nil {
-					j.found[k] = *known.drift
+					e.found[k] = *known.drift
 				}
 			default:
 				extra = append(extra, suspect{&tracked{ref: m.Object, cluster: cluster}, k, m.UID, m.ResourceVersion, false})
 			}
 		}
-		if err := j.describeExtras(ctx, cluster, extra); err != nil {
+		if err := e.describeExtras(ctx, cluster, extra); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isExtra reports whether a live object is one too many, as far as the watch tells.
-func (j *judgement) isExtra(k string, m kubernetes.Member) bool {
-	t := j.expected.objects[k]
+// isExtra reports whether a live object is extra, by its watched metadata.
+func (e *evaluation) isExtra(k string, m kubernetes.Member) bool {
+	t := e.expected.objects[k]
 	switch {
 	case t != nil && (t.wanted || t.variant):
 		return false
-	case m.Application != j.id, m.Piped != j.PipedID, m.Owned, m.Hook, m.Deleting, m.Ignored:
+	case m.Application != e.id, m.Piped != e.PipedID, m.Owned, m.Hook, m.Deleting, m.Ignored:
 		return false
 	case m.Variant == string(config.Canary), m.Variant == string(config.Baseline):
 		return false
 	}
-	return j.expected.problem == ""
+	return e.expected.problem == ""
 }
 
-// describeExtras reads what is one too many.
-func (j *judgement) describeExtras(ctx context.Context, cluster string, extra []suspect) error {
+// describeExtras reads the extra objects.
+func (e *evaluation) describeExtras(ctx context.Context, cluster string, extra []suspect) error {
 	if len(extra) == 0 {
 		return nil
 	}
-	leave, err := j.enter(cluster)
+	leave, err := e.acquireSlot(cluster)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	held, release, err := j.Clusters.Hold(cluster, j.app)
+	held, release, err := e.Clusters.Hold(cluster, e.app)
 	if err != nil {
-		j.unanswered(cluster, extra, err)
+		e.unanswered(cluster, extra, err)
 		return nil
 	}
 	defer release()
-	req := kubernetes.CompareRequest{ApplicationID: j.id, PipedID: j.PipedID, Conceal: j.expected.conceal, Diff: j.diff}
+	req := kubernetes.CompareRequest{ApplicationID: e.id, PipedID: e.PipedID, Conceal: e.expected.conceal, Diff: e.diff}
 	for _, s := range extra {
 		req.Only = append(req.Only, s.ref)
 	}
@@ -244,11 +244,11 @@ func (j *judgement) describeExtras(ctx context.Context, cluster string, extra []
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		j.unanswered(cluster, extra, err)
+		e.unanswered(cluster, extra, err)
 		return nil
 	}
 	for i, c := range results {
-		j.take(extra[i], c)
+		e.record(extra[i], c)
 	}
 	return nil
 }

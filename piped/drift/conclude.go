@@ -15,106 +15,106 @@ import (
 // maxObjects bounds the objects of a report.
 const maxObjects = 1000
 
-// blindness is why objects cannot be judged.
-type blindness struct {
-	cluster string // "" when it is Git that cannot be asked
+// outage is why objects are unknown.
+type outage struct {
+	cluster string // "" for Git
 	keys    []string
-	since   time.Time // zero if that is not known
+	since   time.Time // zero if unknown
 	why     string
 }
 
-// conclude makes of what was found the report and the sync state, and stores what of
-// it is new. What cannot be judged is as it was before, for a while.
-func (j *judgement) conclude(ctx context.Context) (deploy.DriftReport, error) {
-	if j.overtaken(j.subject) {
-		return deploy.DriftReport{}, deploy.Errorf(deploy.Conflict, "application %s was deployed while it was compared", j.app.Name)
+// conclude derives the report and the sync state, and stores changes. Unknown objects
+// retain their earlier state for Patience.
+func (e *evaluation) conclude(ctx context.Context) (deploy.DriftReport, error) {
+	if e.deployedMeanwhile(e.appState) {
+		return deploy.DriftReport{}, deploy.Errorf(deploy.Conflict, "application %s was deployed while it was compared", e.app.Name)
 	}
-	j.noteBlind()
-	fresh := len(j.found) > 0 || j.behind
-	if len(j.blind) > 0 && !fresh && j.Now().Sub(j.blindFrom) < j.Patience {
-		return j.present(j.conceal(detailsOf(j.blind))), nil
+	e.recordOutages()
+	fresh := len(e.found) > 0 || e.behind
+	if len(e.outages) > 0 && !fresh && e.Now().Sub(e.outageSince) < e.Patience {
+		return e.currentReport(e.conceal(detailsOf(e.outages))), nil
 	}
-	j.keepBlind()
-	report := j.report(fresh)
-	state := j.state(report)
+	e.retainUnknown()
+	report := e.report(fresh)
+	state := e.state(report)
 	var events []deploy.Event
 	var stored *deploy.DriftReport
-	drifting := len(report.Objects) > 0 || j.behind
+	drifting := len(report.Objects) > 0 || e.behind
 	switch {
-	case drifting && j.open == nil:
-		report.ID, report.BeganAt = j.NewID(), report.CheckedAt
-		events, stored = j.event(deploy.EventOutOfSync, report, state), &report
-	case drifting || j.open != nil && len(j.blind) > 0:
-		report.ID, report.BeganAt = j.open.ID, j.open.BeganAt
-		if !drifting { // nothing is known to differ, but not all is known: what the period was about tells how it ends
-			report.Objects, report.Undeployed = j.open.Objects, j.open.Undeployed
+	case drifting && e.open == nil:
+		report.ID, report.BeganAt = e.NewID(), report.CheckedAt
+		events, stored = e.event(deploy.EventOutOfSync, report, state), &report
+	case drifting || e.open != nil && len(e.outages) > 0:
+		report.ID, report.BeganAt = e.open.ID, e.open.BeganAt
+		if !drifting { // retain the old differences until all objects are known: they decide how the period ends
+			report.Objects, report.Undeployed = e.open.Objects, e.open.Undeployed
 		}
-		if !sameReport(*j.open, report) || j.asked || j.deployedSinceSeen() {
+		if !sameReport(*e.open, report) || e.interactive || e.deployedSinceSeen() {
 			stored = &report
 		}
-	case j.open != nil:
-		ended := *j.open
+	case e.open != nil:
+		ended := *e.open
 		ended.Status, ended.Compared, ended.Incomplete, ended.CheckedAt = report.Status, report.Compared, "", report.CheckedAt
-		ended.EndedAt, ended.End = report.CheckedAt, j.end()
-		events, stored = j.event(deploy.EventSynced, ended, state), &ended
+		ended.EndedAt, ended.End = report.CheckedAt, e.end()
+		events, stored = e.event(deploy.EventSynced, ended, state), &ended
 	}
-	return report, j.save(ctx, state, stored, events)
+	return report, e.save(ctx, state, stored, events)
 }
 
-// noteBlind notes since when something cannot be judged. Then it is tried again.
-func (j *judgement) noteBlind() {
-	if problem := j.expected.problem; problem != "" {
-		j.blind = []blindness{{cluster: j.expected.cluster, why: problem + "; sync the application"}}
+// recordOutages sets or clears outageSince, and requests a retry during an outage.
+func (e *evaluation) recordOutages() {
+	if problem := e.expected.problem; problem != "" {
+		e.outages = []outage{{cluster: e.expected.cluster, why: problem + "; sync the application"}}
 	}
-	if j.gitProblem != "" {
-		j.blind = append(j.blind, blindness{why: j.gitProblem})
+	if e.gitProblem != "" {
+		e.outages = append(e.outages, outage{why: e.gitProblem})
 	}
-	if len(j.blind) == 0 {
-		j.blindFrom = time.Time{}
+	if len(e.outages) == 0 {
+		e.outageSince = time.Time{}
 		return
 	}
-	j.unsettled = true
-	j.blindFrom = j.blindSince()
+	e.retryNeeded = true
+	e.outageSince = e.outageStart()
 }
 
-// keepBlind leaves what cannot be judged as it was in the period that lasts.
-func (j *judgement) keepBlind() {
-	if j.open == nil {
+// retainUnknown copies the open report's findings about unknown objects.
+func (e *evaluation) retainUnknown() {
+	if e.open == nil {
 		return
 	}
 	unknown := map[string]bool{}
-	for _, b := range j.blind {
+	for _, b := range e.outages {
 		for _, k := range b.keys {
 			unknown[k] = true
 		}
 	}
-	for _, o := range j.open.Objects {
+	for _, o := range e.open.Objects {
 		k := key(o.Cluster, o.Object)
-		if _, known := j.found[k]; !known && (unknown[k] || j.expected.problem != "") {
-			j.found[k] = o
+		if _, known := e.found[k]; !known && (unknown[k] || e.expected.problem != "") {
+			e.found[k] = o
 		}
 	}
-	if j.gitProblem != "" && len(j.open.Undeployed) > 0 {
-		j.behind, j.undeployed = true, j.open.Undeployed
+	if e.gitProblem != "" && len(e.open.Undeployed) > 0 {
+		e.behind, e.undeployed = true, e.open.Undeployed
 	}
 }
 
-// report returns what was found. Fresh: something of it is known to be so now.
-func (j *judgement) report(fresh bool) deploy.DriftReport {
+// report returns the report. fresh reports that a current difference was found.
+func (e *evaluation) report(fresh bool) deploy.DriftReport {
 	r := deploy.DriftReport{
-		ApplicationID: j.id, Cluster: j.expected.cluster, Commit: j.expected.commit,
-		Status: deploy.Synced, Undeployed: j.undeployed, Compared: j.looked, CheckedAt: j.Now().UTC().Truncate(time.Millisecond),
+		ApplicationID: e.id, Cluster: e.expected.cluster, Commit: e.expected.commit,
+		Status: deploy.Synced, Undeployed: e.undeployed, Compared: e.checked, CheckedAt: e.Now().UTC().Truncate(time.Millisecond),
 	}
 	switch {
 	case fresh:
 		r.Status = deploy.OutOfSync
-	case len(j.blind) > 0:
+	case len(e.outages) > 0:
 		r.Status = deploy.SyncUnknown
 	}
-	if len(j.blind) > 0 {
-		r.Incomplete = j.conceal(detailsOf(j.blind))
+	if len(e.outages) > 0 {
+		r.Incomplete = e.conceal(detailsOf(e.outages))
 	}
-	r.Objects = slices.SortedFunc(maps.Values(j.found), func(a, b deploy.ObjectDrift) int {
+	r.Objects = slices.SortedFunc(maps.Values(e.found), func(a, b deploy.ObjectDrift) int {
 		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Namespace, b.Object.Namespace),
 			cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Cluster, b.Cluster))
 	})
@@ -125,133 +125,132 @@ func (j *judgement) report(fresh bool) deploy.DriftReport {
 	return r
 }
 
-// state returns the sync state that follows from a report.
-func (j *judgement) state(r deploy.DriftReport) deploy.SyncState {
+// state derives the sync state from a report.
+func (e *evaluation) state(r deploy.DriftReport) deploy.SyncState {
 	s := deploy.SyncState{Status: r.Status, At: r.CheckedAt}
 	switch r.Status {
 	case deploy.OutOfSync:
-		told := r
-		if len(j.blind) > 0 { // the report says why
-			told.Incomplete = summaryOf(j.blind)
+		summary := r
+		if len(e.outages) > 0 { // the report contains the causes
+			summary.Incomplete = summaryOf(e.outages)
 		}
-		s.ShortReason, s.Reason = j.conceal(shortReason(r, j.app.Hold)), j.conceal(reason(told, j.app.Hold))
-		s.LeftOver = (!j.behind || j.tried) && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
+		s.ShortReason, s.Reason = e.conceal(shortReason(r, e.app.Hold)), e.conceal(reason(summary, e.app.Hold))
+		s.LeftOver = (!e.behind || e.tried) && !slices.ContainsFunc(r.Objects, func(o deploy.ObjectDrift) bool { return o.Kind != deploy.DriftExtra })
 	case deploy.SyncUnknown:
-		s.ShortReason, s.Reason = summaryOf(j.blind), r.Incomplete
-		if was := j.app.Sync; was.Status == s.Status && was.ShortReason == s.ShortReason {
-			return was // the same outage, which may be told in other words
+		s.ShortReason, s.Reason = summaryOf(e.outages), r.Incomplete
+		if was := e.app.Sync; was.Status == s.Status && was.ShortReason == s.ShortReason {
+			return was // the same outage; its error text may vary
 		}
 	}
 	return s
 }
 
-// end says how the period ends that lasted.
-func (j *judgement) end() deploy.DriftEnd {
-	notAccepted := func(o deploy.ObjectDrift) bool { return !j.accepted[key(o.Cluster, o.Object)] }
+// end returns how the open period of drift ends.
+func (e *evaluation) end() deploy.DriftEnd {
+	notAccepted := func(o deploy.ObjectDrift) bool { return !e.accepted[key(o.Cluster, o.Object)] }
 	switch {
-	case j.deployedSinceSeen():
+	case e.deployedSinceSeen():
 		return deploy.DriftDeployed
-	case !slices.ContainsFunc(j.open.Objects, notAccepted):
+	case !slices.ContainsFunc(e.open.Objects, notAccepted):
 		return deploy.DriftAccepted
 	}
 	return deploy.DriftReverted
 }
 
-// deployedSinceSeen reports whether a deployment has succeeded since it was seen last
-// that the period lasts: what differs after that one was not brought back by it.
-func (j *judgement) deployedSinceSeen() bool {
-	seen := j.open.BeganAt
-	if j.open.Status == deploy.OutOfSync {
-		seen = j.open.CheckedAt
+// deployedSinceSeen reports whether a deployment succeeded since the open report was
+// last confirmed. Differences found after a deployment were not fixed by it.
+func (e *evaluation) deployedSinceSeen() bool {
+	seen := e.open.BeganAt
+	if e.open.Status == deploy.OutOfSync {
+		seen = e.open.CheckedAt
 	}
-	return j.app.LastSuccessful.CompletedAt.After(seen)
+	return e.app.LastSuccessful.CompletedAt.After(seen)
 }
 
-// event tells of a period's begin or end.
-func (j *judgement) event(kind deploy.EventType, r deploy.DriftReport, s deploy.SyncState) []deploy.Event {
+// event returns the event for the begin or the end of a period.
+func (e *evaluation) event(kind deploy.EventType, r deploy.DriftReport, s deploy.SyncState) []deploy.Event {
 	text := s.ShortReason
 	if kind == deploy.EventSynced {
-		text = endings[r.End]
+		text = endTexts[r.End]
 	}
 	payload, err := json.Marshal(map[string]any{
-		"application": j.app.Name, "commit": j.app.LastSuccessful.Trigger.Commit, "reason": text, "report": r.ID,
+		"application": e.app.Name, "commit": e.app.LastSuccessful.Trigger.Commit, "reason": text, "report": r.ID,
 	})
 	if err != nil {
-		return nil // strings and times always encode
+		return nil // cannot happen: strings and times always encode
 	}
-	return []deploy.Event{{Key: r.ID + "/" + string(kind), Type: kind, ApplicationID: j.id, Payload: payload, At: r.CheckedAt}}
+	return []deploy.Event{{Key: r.ID + "/" + string(kind), Type: kind, ApplicationID: e.id, Payload: payload, At: r.CheckedAt}}
 }
 
-// save stores what is new: the state, and a report unless it is nil.
-func (j *judgement) save(ctx context.Context, state deploy.SyncState, report *deploy.DriftReport, events []deploy.Event) error {
-	said := state.SameAs(j.app.Sync) || j.app.Sync.Status == deploy.SyncInvalidConfig || j.app.Deleted
+// save stores a changed state, and the report unless it is nil.
+func (e *evaluation) save(ctx context.Context, state deploy.SyncState, report *deploy.DriftReport, events []deploy.Event) error {
+	said := state.SameAs(e.app.Sync) || e.app.Sync.Status == deploy.SyncInvalidConfig || e.app.Deleted
 	if said && report == nil {
 		return nil
 	}
-	if _, err := j.Store.ReportDrift(ctx, j.app, state, report, events...); err != nil {
-		j.openRead = false // it may have been stored nevertheless
+	if _, err := e.Store.ReportDrift(ctx, e.app, state, report, events...); err != nil {
+		e.openRead = false // it may have been stored despite the error
 		return err
 	}
 	if report == nil {
 		return nil
 	}
-	j.observeReport(*report)
+	e.countReport(*report)
 	if len(events) > 0 {
-		j.Logger.Info("an application "+turns[events[0].Type], "app", j.app.Name, "report", report.ID, "reason", cmp.Or(state.ShortReason, string(report.End)))
+		e.Logger.Info("an application "+eventTexts[events[0].Type], "app", e.app.Name, "report", report.ID, "reason", cmp.Or(state.ShortReason, string(report.End)))
 	}
 	kept := *report
 	kept.Objects = slices.Clone(report.Objects)
 	for i := range kept.Objects {
 		kept.Objects[i].Diff = ""
 	}
-	if j.open = &kept; report.End != "" {
-		j.open = nil
+	if e.open = &kept; report.End != "" {
+		e.open = nil
 	}
 	return nil
 }
 
-// excuse states why the application is not judged. Final: the period that lasted
-// ends, and nothing is remembered.
-func (j *judgement) excuse(ctx context.Context, state deploy.SyncState) (deploy.DriftReport, error) {
-	state.At = j.Now()
-	j.expected, j.judged, j.blindFrom = nil, map[string]judged{}, time.Time{}
+// skip stores why the application is not evaluated. It ends an open period and drops
+// the application's state.
+func (e *evaluation) skip(ctx context.Context, state deploy.SyncState) (deploy.DriftReport, error) {
+	state.At = e.Now()
+	e.expected, e.results, e.outageSince = nil, map[string]result{}, time.Time{}
 	var ended *deploy.DriftReport
-	if j.open != nil {
-		r := *j.open
+	if e.open != nil {
+		r := *e.open
 		r.Status, r.CheckedAt, r.EndedAt, r.End = state.Status, state.At, state.At, deploy.DriftAbandoned
 		ended = &r
 	}
-	if wait, err := j.soon(ctx); ended == nil && (wait || err != nil) {
-		return j.present(state.ShortReason), err
+	if wait, err := e.firstDeploymentExpected(ctx); ended == nil && (wait || err != nil) {
+		return e.currentReport(state.ShortReason), err
 	}
-	err := j.save(ctx, state, ended, nil)
-	if err == nil && j.app.Deleted {
-		j.forget(j.id)
+	err := e.save(ctx, state, ended, nil)
+	if err == nil && e.app.Deleted {
+		e.forget(e.id)
 	}
 	return deploy.DriftReport{
-		ApplicationID: j.id, Cluster: j.app.Provider, Status: state.Status, Incomplete: cmp.Or(state.Reason, state.ShortReason), CheckedAt: state.At,
+		ApplicationID: e.id, Cluster: e.app.Provider, Status: state.Status, Incomplete: cmp.Or(state.Reason, state.ShortReason), CheckedAt: state.At,
 	}, err
 }
 
-// soon reports whether the application is likely to be deployed for the first time
-// before long: what becomes of it then is told, not that it was not yet.
-func (j *judgement) soon(ctx context.Context) (bool, error) {
-	if j.app.Deleted || j.app.Disabled || j.app.LastSuccessful != nil {
+// firstDeploymentExpected reports whether the first deployment is imminent. Until then
+// "not deployed yet" is not stored.
+func (e *evaluation) firstDeploymentExpected(ctx context.Context) (bool, error) {
+	if e.app.Deleted || e.app.Disabled || e.app.LastSuccessful != nil {
 		return false, nil
 	}
-	if j.Now().Sub(j.app.UpdatedAt) < j.Patience {
-		j.unsettled = true
+	if e.Now().Sub(e.app.UpdatedAt) < e.Patience {
+		e.retryNeeded = true
 		return true, nil
 	}
-	since, err := j.waiting(ctx)
+	since, err := e.waiting(ctx)
 	return !since.IsZero(), err
 }
 
-// waiting returns since when a deployment of the application waits to be planned, zero
-// if none does.
-func (j *judgement) waiting(ctx context.Context) (since time.Time, err error) {
-	found, _, err := j.Store.ListDeployments(ctx, store.DeploymentQuery{
-		ApplicationIDs: []string{j.id}, Statuses: []deploy.Status{deploy.Pending}, Limit: 1,
+// waiting returns the creation time of a pending deployment, zero if there is none.
+func (e *evaluation) waiting(ctx context.Context) (since time.Time, err error) {
+	found, _, err := e.Store.ListDeployments(ctx, store.DeploymentQuery{
+		ApplicationIDs: []string{e.id}, Statuses: []deploy.Status{deploy.Pending}, Limit: 1,
 	})
 	if err != nil || len(found) == 0 {
 		return time.Time{}, err
@@ -259,26 +258,26 @@ func (j *judgement) waiting(ctx context.Context) (since time.Time, err error) {
 	return found[0].CreatedAt, nil
 }
 
-// present returns the report as it is, with why it is not a new one.
-func (j *judgement) present(why string) deploy.DriftReport {
-	r := deploy.DriftReport{ApplicationID: j.id, Cluster: j.app.Provider, CheckedAt: j.app.Sync.At}
-	if j.open != nil {
-		r = *j.open
+// currentReport returns the stored report, with the reason why it is not renewed.
+func (e *evaluation) currentReport(why string) deploy.DriftReport {
+	r := deploy.DriftReport{ApplicationID: e.id, Cluster: e.app.Provider, CheckedAt: e.app.Sync.At}
+	if e.open != nil {
+		r = *e.open
 	}
-	r.Status, r.Incomplete = j.app.ShownSync().Status, why
+	r.Status, r.Incomplete = e.app.ShownSync().Status, why
 	return r
 }
 
-// conceal takes the secrets of the application out of a text.
-func (j *judgement) conceal(text string) string {
-	if j.expected.conceal == nil {
+// conceal redacts the application's secrets in a text.
+func (e *evaluation) conceal(text string) string {
+	if e.expected.conceal == nil {
 		return text
 	}
-	return j.expected.conceal.Text(text)
+	return e.expected.conceal.Text(text)
 }
 
-// sameReport reports whether two reports of one period say the same. Why something
-// cannot be judged may be told in other words.
+// sameReport reports whether two reports of one period have the same content, ignoring
+// the text of outages.
 func sameReport(a, b deploy.DriftReport) bool {
 	text := func(r deploy.DriftReport) string {
 		r.CheckedAt, r.Compared = time.Time{}, 0
@@ -287,7 +286,7 @@ func sameReport(a, b deploy.DriftReport) bool {
 		}
 		data, err := json.Marshal(r)
 		if err != nil {
-			return "" // strings and times always encode
+			return "" // cannot happen: strings and times always encode
 		}
 		return string(data)
 	}

@@ -1,30 +1,30 @@
-// Package drift compares what the clusters hold of the applications with what their
-// last successful deployments applied, and that with Git. What it finds it stores: the
-// sync state of each application, and a report for each period in which one differs.
+// Package drift detects drift: it compares the live objects of each application with
+// what the last successful deployment applied, and that with Git. It stores the sync
+// state of each application, and a report for each period of drift.
 //
-//	detector.go  what makes an application be judged, and when
-//	scan.go      which applications there are, and what of them has changed
-//	subject.go   what is remembered of an application between two judgements
-//	expected.go  what is expected of its clusters
-//	judge.go     one judgement, step by step
-//	look.go      its objects, as far as the watches tell
-//	compare.go   those the watches leave in doubt, and those that are too many
-//	lanes.go     how many are compared in one cluster at once
-//	git.go       commits that are not deployed
-//	conclude.go  what follows: the report, its end, and what is stored
-//	text.go      the same in words
-//	learn.go     what was learned of objects that were written and are right
-//	observe.go   what is told to those who want figures
-//	sweep.go     the comparison of every object, once in a while
+//	detector.go  queues applications for evaluation, with retries
+//	scan.go      finds new and changed applications
+//	appstate.go  the state of an application between two evaluations
+//	expected.go  the objects expected in the clusters
+//	evaluate.go  one evaluation, step by step
+//	watched.go   evaluates objects by their watched metadata
+//	compare.go   compares suspect objects with the API server, and finds extra ones
+//	slots.go     limits concurrent comparisons per cluster
+//	git.go       undeployed commits
+//	conclude.go  derives and stores the report and the sync state
+//	text.go      formats reasons
+//	marks.go     stores the marks of objects found unchanged after a write
+//	metrics.go   the metrics interface
+//	sweep.go     periodic comparison of every object
 //
-// Nothing is judged while a deployment of the application is under way, and nothing
-// is said of objects before the watches of their kinds are filled. A cluster, or a
-// group of its API, that does not answer makes unknown only what depends on it.
+// An application is not evaluated during a deployment, and its objects not before the
+// watches of their kinds are synced. If a cluster or an API group does not answer, only
+// the objects in it become unknown.
 //
-// The package changes nothing in a cluster or in Git, and decides nothing about
-// healing: the trigger does, by what is stored. It keeps no objects, only what tells
-// whether they were written.
+// The package writes to no cluster and not to Git. The trigger decides about
+// self-healing from the stored state. It does not retain objects in memory, only marks
+// that detect writes.
 //
-// Its tests stand in for clusters with values of what a watch would tell; the
-// comparison of an object with a real API server is tested in package kubernetes.
+// The tests replace clusters with fakes; package kubernetes tests the comparison of an
+// object with a real API server.
 package drift

@@ -14,45 +14,45 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// expected is what is kept of what the clusters should hold of an application, in as
-// little memory as tells whether they do.
+// expected describes an application's expected objects, with just enough data to detect
+// writes.
 type expected struct {
 	deploymentID string
 	commit       string
-	cluster      string              // of what is expected; the inventory may name more
+	cluster      string              // of the expected objects; the inventory may have others
 	objects      map[string]*tracked // by key
-	followed     map[string]Members  // by cluster: which watch them
+	followed     map[string]Members  // by cluster: where the objects are watched
 	conceal      kubernetes.Concealer
-	// problem is why it is not known what is expected; "" when it is.
+	// problem is why the expected objects are unknown; "" when they are known.
 	problem string
 }
 
-// tracked is one object that is expected, or that the inventory names.
+// tracked is an object that is expected or in the inventory.
 type tracked struct {
 	ref     deploy.ObjectRef
 	cluster string
 
-	uid, ownedHash, mark string // as recorded; "" when nothing is
-	// doubted: a deployment wrote it that came after the last success. What is recorded
-	// tells what that one applied, and not whether it was put back.
+	uid, ownedHash, mark string // as recorded; "" when unknown
+	// doubted: a deployment after the last success wrote it. The recorded data
+	// describes that write, not whether it was rolled back.
 	doubted bool
 
-	wanted  bool // it is expected
-	ignored bool // Git asks not to compare it
-	expires bool // Kubernetes deletes it when it has finished
-	variant bool // of the canary or the baseline
+	wanted  bool // expected, not only in the inventory
+	ignored bool // excluded from drift detection by its annotation
+	expires bool // Kubernetes deletes it after completion
+	variant bool // canary or baseline
 }
 
-// key names an object among those of all clusters.
+// key identifies an object across clusters.
 func key(cluster string, ref deploy.ObjectRef) string { return cluster + "\x00" + ref.Key() }
 
-// material is what is read of the store to compare objects. It is not kept.
+// material is the data from the store for comparisons. It is not retained.
 type material struct {
 	want      Expected
 	inventory []deploy.InventoryItem // in all clusters
 }
 
-// inCluster returns what of the inventory is in one cluster.
+// inCluster returns the inventory items of one cluster.
 func (m material) inCluster(cluster string) (items []deploy.InventoryItem) {
 	for _, item := range m.inventory {
 		if item.Cluster == cluster {
@@ -62,8 +62,8 @@ func (m material) inCluster(cluster string) (items []deploy.InventoryItem) {
 	return items
 }
 
-// read reads what is expected of an application that has been deployed. Problem says
-// why it is not known; provider is where it was deployed to.
+// read reads the expected objects of a deployed application. problem says why they are
+// unknown; provider is the platform provider of the last success.
 func (d *Detector) read(ctx context.Context, app deploy.Application) (m material, provider, problem string, err error) {
 	if m.inventory, err = d.Store.Inventory(ctx, app.ID); err != nil {
 		return m, "", "", err
@@ -71,7 +71,7 @@ func (d *Detector) read(ctx context.Context, app deploy.Application) (m material
 	id := app.LastSuccessful.DeploymentID
 	deployment, err := d.Store.Deployment(ctx, id)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return m, app.Provider, "its last successful deployment is not kept any more", nil
+		return m, app.Provider, "its last successful deployment is not stored any more", nil
 	}
 	if err != nil {
 		return m, "", "", err
@@ -80,23 +80,23 @@ func (d *Detector) read(ctx context.Context, app deploy.Application) (m material
 	set, err := d.Store.AppliedSet(ctx, id)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound) && len(m.inventory) == 0:
-		return m, provider, "", nil // it applies nothing
+		return m, provider, "", nil // it applied nothing
 	case deploy.IsKind(err, deploy.NotFound):
-		return m, provider, "what its last successful deployment applied is not kept", nil
+		return m, provider, "what its last successful deployment applied is not stored any more", nil
 	case deploy.IsKind(err, deploy.Invalid):
 		return m, provider, err.Error(), nil // the key is lost
 	case err != nil:
 		return m, "", "", err
 	}
-	if m.want, err = d.Expected(set, deployment, m.inCluster(provider)); err != nil { // it is the same whenever one asks
-		return m, provider, fmt.Sprintf("what deployment %s has left cannot be told: %v", id, err), nil
+	if m.want, err = d.Expected(set, deployment, m.inCluster(provider)); err != nil { // permanent
+		return m, provider, fmt.Sprintf("what deployment %s applied cannot be determined: %v", id, err), nil
 	}
 	return m, provider, "", nil
 }
 
-// expect makes sure that it is known what is expected of the application. What it has
-// read for that is returned, too; nil if there was no need. S is locked.
-func (d *Detector) expect(ctx context.Context, s *subject) (*material, error) {
+// expect loads the expected objects of the application, unless they are current. It
+// returns the material read for that, nil if none. s.mu is held.
+func (d *Detector) expect(ctx context.Context, s *appState) (*material, error) {
 	if e := s.expected; e != nil && e.deploymentID == s.app.LastSuccessful.DeploymentID {
 		return nil, nil
 	}
@@ -104,15 +104,15 @@ func (d *Detector) expect(ctx context.Context, s *subject) (*material, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.expected, s.judged = &expected{
+	s.expected, s.results = &expected{
 		deploymentID: s.app.LastSuccessful.DeploymentID, commit: s.app.LastSuccessful.Trigger.Commit.Hash, cluster: provider,
 		objects: map[string]*tracked{}, followed: map[string]Members{}, conceal: m.want.Conceal, problem: problem,
-	}, map[string]judged{}
+	}, map[string]result{}
 	s.expected.add(m, s.app.LastSuccessful.CompletedAt)
 	return &m, nil
 }
 
-// add fills in the objects; since is when what is expected was applied.
+// add adds the objects of m; since is the time of the last success.
 func (e *expected) add(m material, since time.Time) {
 	for _, item := range m.inventory {
 		e.objects[key(item.Cluster, item.Object)] = &tracked{
@@ -134,7 +134,7 @@ func (e *expected) add(m material, since time.Time) {
 	}
 }
 
-// follow has the objects watched that lie in a cluster.
+// follow starts watches for the objects in a cluster.
 func (e *expected) follow(cluster string, members Members) {
 	if e.followed[cluster] == members {
 		return
@@ -149,7 +149,7 @@ func (e *expected) follow(cluster string, members Members) {
 	members.Follow(refs)
 }
 
-// clusters returns where the application has objects, or should have.
+// clusters returns the clusters where the application has, or should have, objects.
 func (e *expected) clusters() []string {
 	names := map[string]bool{e.cluster: true}
 	for _, t := range e.objects {
@@ -158,8 +158,7 @@ func (e *expected) clusters() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// shared returns the reference in the memory that all have in common whose objects are
-// of the same kind or namespace.
+// shared interns the strings of a reference.
 func shared(ref deploy.ObjectRef) deploy.ObjectRef {
 	ref.Group, ref.Version, ref.Kind, ref.Namespace = share(ref.Group), share(ref.Version), share(ref.Kind), share(ref.Namespace)
 	return ref

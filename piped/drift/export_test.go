@@ -2,8 +2,8 @@ package drift
 
 import "time"
 
-// Remembers reports whether something is remembered of an application.
-func (d *Detector) Remembers(id string) bool { return d.subject(id) != nil }
+// Remembers reports whether the detector has state of an application.
+func (d *Detector) Remembers(id string) bool { return d.appState(id) != nil }
 
-// Sweep is what the detector does from time to time.
+// Sweep runs one sweep.
 func (d *Detector) Sweep(from, to time.Time) { d.sweep(from, to) }

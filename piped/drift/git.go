@@ -9,89 +9,89 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// gitSide is what was found out about two commits.
-type gitSide struct {
+// gitDiff is the cached comparison of two commits.
+type gitDiff struct {
 	deployed, head string
 	commits        []string
 	differs        bool
-	problem        string // why it cannot be told, whenever it is asked
+	problem        string // a permanent error
 	known          bool
-	tried          *tried // of the deployment that was triggered last; nil until it is asked for
+	tried          *tried // for the last triggered deployment; nil until needed
 }
 
-// tried says whether a commit declares what the head does.
+// tried reports whether a commit has the same manifests as the head.
 type tried struct {
 	commit string
 	same   bool
 }
 
-// askGit finds out whether commits are not deployed that change what the application
-// declares: up to the head, or up to the commit that the application is held at. While one is about to be deployed, or the configuration is invalid so that
-// the head declares nothing, none is missed that was not before. One that is held back,
-// by a sync window for instance, is missed after a while.
-func (j *judgement) askGit(ctx context.Context) error {
-	deployed, head := j.expected.commit, j.app.Desired()
+// checkGit finds undeployed commits that change the application's manifests, up to the
+// head or the commit of a hold. Commits of a pending deployment count only after
+// Patience, since a sync window may hold it. While the configuration is invalid, the
+// earlier finding is retained.
+func (e *evaluation) checkGit(ctx context.Context) error {
+	deployed, head := e.expected.commit, e.app.Desired()
 	if head == "" || head == deployed {
 		return nil
 	}
-	if j.app.Sync.Status == deploy.SyncInvalidConfig {
-		if j.wasBehind() {
-			j.behind, j.undeployed = true, j.open.Undeployed
+	if e.app.Sync.Status == deploy.SyncInvalidConfig {
+		if e.wasBehind() {
+			e.behind, e.undeployed = true, e.open.Undeployed
 		}
 		return nil
 	}
-	if !j.git.known || j.git.deployed != deployed || j.git.head != head {
-		missed, err := j.missed(ctx, gitKey{j.id, false}, deployed, head)
+	if !e.git.known || e.git.deployed != deployed || e.git.head != head {
+		missed, err := e.missed(ctx, gitKey{e.id, false}, deployed, head)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		j.git = gitSide{deployed: deployed, head: head, commits: missed.commits, differs: missed.differs, known: true}
+		e.git = gitDiff{deployed: deployed, head: head, commits: missed.commits, differs: missed.differs, known: true}
 		if err != nil {
-			j.git.problem, j.git.known = err.Error(), deploy.IsKind(err, deploy.Invalid)
-			j.unsettled = !j.git.known
+			e.git.problem, e.git.known = err.Error(), deploy.IsKind(err, deploy.Invalid)
+			e.retryNeeded = !e.git.known
 		}
 	}
-	j.gitProblem = j.git.problem
-	if !j.git.differs {
+	e.gitProblem = e.git.problem
+	if !e.git.differs {
 		return nil
 	}
-	since, err := j.waiting(ctx)
+	since, err := e.waiting(ctx)
 	if err != nil {
 		return err
 	}
-	waited := j.Now().Sub(since)
+	waited := e.Now().Sub(since)
 	switch {
-	case since.IsZero(), waited >= j.Patience:
-		j.behind, j.undeployed = true, j.git.commits
-		j.tried = since.IsZero() && j.triedHead(ctx, head)
-	case j.wasBehind():
-		j.behind, j.undeployed = true, j.open.Undeployed // it lasts until that one's end
+	case since.IsZero(), waited >= e.Patience:
+		e.behind, e.undeployed = true, e.git.commits
+		e.tried = since.IsZero() && e.triedHead(ctx, head)
+	case e.wasBehind():
+		e.behind, e.undeployed = true, e.open.Undeployed // retained until the pending deployment ends
 	default:
-		j.later(j.id, j.Patience-waited)
+		e.enqueueAfter(e.id, e.Patience-waited)
 	}
 	return nil
 }
 
-// missed are the commits that are not deployed.
+// missed is the result of comparing two commits of an application.
 type missed struct {
 	commits []string
 	differs bool
 }
 
-// gitKey names a question to Git about an application: about the commit that was tried
-// last, or the one that is deployed.
+// gitKey identifies a comparison: with the last triggered commit (tried), or with the
+// deployed one.
 type gitKey struct {
 	applicationID string
 	tried         bool
 }
 
-// missed asks Git what of an application is missed between two commits. While that takes
-// long, because it is rendered, the error is a *background.Running, and its end has the
-// application judged again.
-func (j *judgement) missed(ctx context.Context, key gitKey, from, head string) (missed, error) {
-	app := j.desired()
-	answer, err := j.questions.Do(ctx, key, from+" "+head, func() { j.later(j.id, 0) }, func(ctx context.Context) (m missed, err error) {
-		m.commits, m.differs, err = j.Git.Undeployed(ctx, app, from, head)
+// missed compares the application between two commits in the background. If the
+// rendering takes long, the error is a *background.Running, and its end enqueues the
+// application again.
+func (e *evaluation) missed(ctx context.Context, key gitKey, from, head string) (missed, error) {
+	app := e.desired()
+	answer, err := e.renderings.Do(ctx, key, from+" "+head, func() { e.enqueueAfter(e.id, 0) }, func(ctx context.Context) (m missed, err error) {
+		m.commits, m.differs, err = e.Git.Undeployed(ctx, app, from, head)
 		return m, err
 	})
 	var running *background.Running
@@ -101,35 +101,35 @@ func (j *judgement) missed(ctx context.Context, key gitKey, from, head string) (
 	return answer, err
 }
 
-// wasBehind reports whether the period that lasts tells of commits that are not
-// deployed. They have no names when the branch was rewritten.
-func (j *judgement) wasBehind() bool {
-	return j.open != nil && (len(j.open.Undeployed) > 0 || len(j.open.Objects) == 0)
+// wasBehind reports whether the open report lists undeployed commits, or none because
+// the branch was rewritten.
+func (e *evaluation) wasBehind() bool {
+	return e.open != nil && (len(e.open.Undeployed) > 0 || len(e.open.Objects) == 0)
 }
 
-// triedHead reports whether what the head declares was deployed last, without success.
-func (j *judgement) triedHead(ctx context.Context, head string) bool {
-	last := j.app.LastTriggered
-	if last == nil || last.DeploymentID == j.app.LastSuccessful.DeploymentID {
+// triedHead reports whether the head's manifests were deployed last, without success.
+func (e *evaluation) triedHead(ctx context.Context, head string) bool {
+	last := e.app.LastTriggered
+	if last == nil || last.DeploymentID == e.app.LastSuccessful.DeploymentID {
 		return false
 	}
 	commit := last.Trigger.Commit.Hash
 	if commit == head {
 		return true
 	}
-	if j.git.tried == nil || j.git.tried.commit != commit {
-		missed, err := j.missed(ctx, gitKey{j.id, true}, commit, head)
-		if err != nil { // it is asked again; while it takes long, nothing is healed that may have been tried
+	if e.git.tried == nil || e.git.tried.commit != commit {
+		missed, err := e.missed(ctx, gitKey{e.id, true}, commit, head)
+		if err != nil { // retried; during a slow rendering, the state may have been tried already
 			return errors.As(err, new(*background.Running))
 		}
-		j.git.tried = &tried{commit, !missed.differs}
+		e.git.tried = &tried{commit, !missed.differs}
 	}
-	return j.git.tried.same
+	return e.git.tried.same
 }
 
-// desired returns the application as it is in the commit that should run.
-func (j *judgement) desired() deploy.Application {
-	app := j.app
+// desired returns the application with the Git path of the commit that should run.
+func (e *evaluation) desired() deploy.Application {
+	app := e.app
 	if app.Hold != nil {
 		app.Git = app.Hold.Git
 	}

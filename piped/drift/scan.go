@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// nextScan is how long the next look at all applications is off.
+// nextScan returns the time until the next scan.
 func (d *Detector) nextScan() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -18,8 +18,8 @@ func (d *Detector) nextScan() time.Duration {
 	return scanInterval
 }
 
-// scan reads all applications and has those judged that are new or have changed. The
-// first time it reads the periods that last, too, so that a judgement need not.
+// scan reads all applications and enqueues the new and changed ones. The first scan
+// also reads all open reports at once.
 func (d *Detector) scan(ctx context.Context) {
 	apps, _, err := d.Store.ListApplications(ctx, store.ApplicationQuery{IncludeAll: true, IncludeDeleted: true})
 	var open map[string]*deploy.DriftReport
@@ -33,8 +33,8 @@ func (d *Detector) scan(ctx context.Context) {
 		return
 	}
 	for _, app := range apps {
-		if d.learn(app, open) {
-			d.later(app.ID, debounce)
+		if d.update(app, open) {
+			d.enqueueAfter(app.ID, debounce)
 		}
 	}
 	d.mu.Lock()
@@ -42,7 +42,7 @@ func (d *Detector) scan(ctx context.Context) {
 	d.mu.Unlock()
 }
 
-// openReports returns the reports of all periods that last, by application.
+// openReports returns all open reports by application.
 func (d *Detector) openReports(ctx context.Context) (map[string]*deploy.DriftReport, error) {
 	reports, _, err := d.Store.ListDriftReports(ctx, store.DriftQuery{OpenOnly: true})
 	if err != nil {
@@ -55,11 +55,11 @@ func (d *Detector) openReports(ctx context.Context) (map[string]*deploy.DriftRep
 	return open, nil
 }
 
-// learn remembers an application as it is stored, and tells whether it is to be
-// judged for that. Open, unless it is nil, holds all periods that last. A deleted
-// application is of interest only while one of its own does.
-func (d *Detector) learn(app deploy.Application, open map[string]*deploy.DriftReport) bool {
-	known := d.subject(app.ID)
+// update stores the row of an application in memory, and reports whether it must be
+// evaluated. open contains all open reports, or is nil. Deleted applications matter
+// only with an open report.
+func (d *Detector) update(app deploy.Application, open map[string]*deploy.DriftReport) bool {
+	known := d.appState(app.ID)
 	if known == nil && app.Deleted && open[app.ID] == nil {
 		return false
 	}
@@ -69,7 +69,7 @@ func (d *Detector) learn(app deploy.Application, open map[string]*deploy.DriftRe
 	if same {
 		return false
 	}
-	s := d.know(app)
+	s := d.remember(app)
 	if known == nil && open != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -80,29 +80,29 @@ func (d *Detector) learn(app deploy.Application, open map[string]*deploy.DriftRe
 	return true
 }
 
-// sameRow reports whether two readings of an application's row show no change.
+// sameRow reports whether two reads of an application's row show no change.
 func sameRow(a, b deploy.Application) bool {
 	return a.ID == b.ID && a.UpdatedAt.Equal(b.UpdatedAt) && a.EvaluatedCommit == b.EvaluatedCommit && a.Deploying == b.Deploying
 }
 
-// react has the applications judged that these changes are about.
-func (d *Detector) react(ctx context.Context, changes []deploy.Change) {
+// handleChanges enqueues the changed applications.
+func (d *Detector) handleChanges(ctx context.Context, changes []deploy.Change) {
 	all := false
 	for _, c := range changes {
 		id := c.ApplicationID
 		switch {
-		case c.Topic == deploy.TopicEvaluated, d.subject(id) == nil:
-			all = true // which are concerned is in their rows
+		case c.Topic == deploy.TopicEvaluated, d.appState(id) == nil:
+			all = true // scan finds the affected ones
 			continue
 		case c.Topic == deploy.TopicDeployment:
 			d.hint(id, func(h *hints) { h.row, h.deployed = true, true })
 			if c.Status != "" && !c.Status.Completed() {
-				continue // it is judged at the end
+				continue // evaluated when it has completed
 			}
 		default:
 			d.hint(id, func(h *hints) { h.row = true })
 		}
-		d.later(id, debounce)
+		d.enqueueAfter(id, debounce)
 	}
 	if all {
 		d.scan(ctx)

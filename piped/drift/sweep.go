@@ -5,58 +5,58 @@ import (
 	"time"
 )
 
-// sweepInterval is how often objects are looked for whose time has come.
+// sweepInterval is the interval of sweeps for due objects.
 const sweepInterval = 10 * time.Second
 
-// sweep has the objects compared whose time came after from and not after to. Each
-// has its time in every SweepEvery by its UID alone, so that they are spread evenly,
-// and stay so over restarts.
+// sweep enqueues the objects due between from (exclusive) and to. An object's UID
+// determines its time within SweepEvery, so that the load is spread evenly and
+// unaffected by restarts.
 func (d *Detector) sweep(from, to time.Time) {
 	if !to.After(from) {
-		return // the clock was put back
+		return // the clock was set back
 	}
 	d.mu.Lock()
-	subjects := make([]*subject, 0, len(d.subjects))
-	for _, s := range d.subjects {
-		subjects = append(subjects, s)
+	apps := make([]*appState, 0, len(d.apps))
+	for _, s := range d.apps {
+		apps = append(apps, s)
 	}
 	d.mu.Unlock()
-	for _, s := range subjects {
+	for _, s := range apps {
 		if due := s.due(from, to, d.SweepEvery); len(due) > 0 {
 			d.hint(s.id, func(h *hints) {
 				for _, k := range due {
 					h.addSweep(k)
 				}
 			})
-			d.later(s.id, 0)
+			d.enqueueAfter(s.id, 0)
 		}
 	}
 }
 
-// due returns the keys of the objects whose time has come. While they are judged there
-// are none; the next time there are more.
-func (s *subject) due(from, to time.Time, every time.Duration) (keys []string) {
+// due returns the keys of the due objects. During an evaluation it returns none; the
+// next call includes them.
+func (s *appState) due(from, to time.Time, every time.Duration) (keys []string) {
 	if !s.mu.TryLock() {
 		return nil
 	}
 	defer s.mu.Unlock()
 	if !s.sweptTo.IsZero() {
-		from = s.sweptTo // it may have been passed over
+		from = s.sweptTo // include skipped intervals
 	}
 	s.sweptTo = to
 	if s.expected == nil {
 		return nil
 	}
 	for k, t := range s.expected.objects {
-		if t.wanted && !t.ignored && t.uid != "" && falls(t.uid, from, to, every) {
+		if t.wanted && !t.ignored && t.uid != "" && isDue(t.uid, from, to, every) {
 			keys = append(keys, k)
 		}
 	}
 	return keys
 }
 
-// falls reports whether the time of a UID lies after from and not after to.
-func falls(uid string, from, to time.Time, every time.Duration) bool {
+// isDue reports whether the time of a UID is after from and not after to.
+func isDue(uid string, from, to time.Time, every time.Duration) bool {
 	h := fnv.New64a()
 	h.Write([]byte(uid))
 	offset := int64(h.Sum64() % uint64(every))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestEachObjectHasItsTime: within each interval every object's time comes once,
-// however the interval is looked at, and they are spread over it.
+// TestEachObjectHasItsTime: every object is due once per interval, however the interval
+// is divided, and the times are spread evenly.
 func TestEachObjectHasItsTime(t *testing.T) {
 	const every, step, objects = 6 * time.Hour, 10 * time.Second, 2000
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -16,10 +16,10 @@ func TestEachObjectHasItsTime(t *testing.T) {
 		uid := fmt.Sprintf("0c9d4a52-7a58-4cf1-9c9e-%012d", i)
 		times := 0
 		for at := start; at.Before(start.Add(every)); at = at.Add(step) {
-			if falls(uid, at, at.Add(step), every) {
+			if isDue(uid, at, at.Add(step), every) {
 				times++
 				perHour[int(at.Sub(start)/time.Hour)]++
-				if !falls(uid, at.Add(every), at.Add(every+step), every) {
+				if !isDue(uid, at.Add(every), at.Add(every+step), every) {
 					t.Fatalf("%s has another time in the next interval", uid)
 				}
 			}

@@ -8,23 +8,23 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// How much of a report its reason tells.
+// Limits of a reason.
 const (
-	toldObjects = 20
-	toldFields  = 3
-	toldCommits = 10
-	toldCauses  = 3
-	toldValue   = 80 // bytes of a value
+	maxShownObjects = 20
+	maxShownFields  = 3
+	maxShownCommits = 10
+	maxShownCauses  = 3
+	maxShownBytes   = 80 // bytes of a value
 )
 
-// turns and endings say what becomes of an application.
+// eventTexts and endTexts describe changes for the log and for users.
 var (
-	turns = map[deploy.EventType]string{
-		deploy.EventOutOfSync: "is not as in Git any more", deploy.EventSynced: "is as in Git again",
+	eventTexts = map[deploy.EventType]string{
+		deploy.EventOutOfSync: "is out of sync", deploy.EventSynced: "is in sync again",
 	}
-	endings = map[deploy.DriftEnd]string{
+	endTexts = map[deploy.DriftEnd]string{
 		deploy.DriftDeployed: "A deployment has brought it back to Git",
-		deploy.DriftReverted: "What was changed in the cluster was changed back",
+		deploy.DriftReverted: "The change in the cluster was reverted",
 		deploy.DriftAccepted: "Git or the ignore rules allow it now",
 	}
 )
@@ -59,16 +59,16 @@ func shortReason(r deploy.DriftReport, hold *deploy.Hold) string {
 	return text
 }
 
-// reason names what differs, and the first differing fields.
+// reason lists the differing objects and their first differing fields.
 func reason(r deploy.DriftReport, hold *deploy.Hold) string {
 	var b strings.Builder
 	if len(r.Objects) > 0 {
 		fmt.Fprintf(&b, "Live objects in cluster %q differ from Git at commit %s:\n", r.Cluster, deploy.ShortHash(r.Commit))
 	}
-	for _, o := range r.Objects[:min(len(r.Objects), toldObjects)] {
+	for _, o := range r.Objects[:min(len(r.Objects), maxShownObjects)] {
 		b.WriteString(objectText(o, r.Cluster))
 	}
-	if left := len(r.Objects) - toldObjects; left > 0 {
+	if left := len(r.Objects) - maxShownObjects; left > 0 {
 		fmt.Fprintf(&b, "... and %d more\n", left)
 	}
 	switch {
@@ -101,10 +101,10 @@ func objectText(o deploy.ObjectDrift, cluster string) string {
 	}
 	var b strings.Builder
 	b.WriteString("~ " + name + "\n")
-	for _, f := range o.Fields[:min(len(o.Fields), toldFields)] {
+	for _, f := range o.Fields[:min(len(o.Fields), maxShownFields)] {
 		b.WriteString("    " + fieldText(f) + "\n")
 	}
-	if left := len(o.Fields) - toldFields; left > 0 {
+	if left := len(o.Fields) - maxShownFields; left > 0 {
 		fmt.Fprintf(&b, "    ... and %s more\n", count(left, "field"))
 	}
 	return b.String()
@@ -126,38 +126,37 @@ func fieldText(f deploy.FieldDrift) string {
 	return text
 }
 
-// value shortens a value; one that is not there is none.
+// value truncates a value; "" is displayed as nothing.
 func value(v string) string {
 	if v == "" {
 		return "nothing"
 	}
-	if len(v) > toldValue {
-		return strings.ToValidUTF8(v[:toldValue], "") + "..."
+	if len(v) > maxShownBytes {
+		return strings.ToValidUTF8(v[:maxShownBytes], "") + "..."
 	}
 	return v
 }
 
 func commitsText(hashes []string) string {
 	var short []string
-	for _, h := range hashes[:min(len(hashes), toldCommits)] {
+	for _, h := range hashes[:min(len(hashes), maxShownCommits)] {
 		short = append(short, deploy.ShortHash(h))
 	}
-	if left := len(hashes) - toldCommits; left > 0 {
+	if left := len(hashes) - maxShownCommits; left > 0 {
 		short = append(short, fmt.Sprintf("and %d more", left))
 	}
 	return strings.Join(short, ", ")
 }
 
-// summaryOf says what cannot be judged, in words that stay the same for as long as it
-// is so.
-func summaryOf(blind []blindness) string {
+// summaryOf describes outages in words that do not change during the outage.
+func summaryOf(outages []outage) string {
 	clusters, text := map[string]bool{}, ""
-	for _, b := range blind {
+	for _, b := range outages {
 		if clusters[b.cluster] {
 			continue
 		}
 		clusters[b.cluster] = true
-		what := "It cannot be told which commits are not deployed"
+		what := "Undeployed commits are unknown"
 		if b.cluster != "" {
 			what = fmt.Sprintf("Cluster %q cannot be compared", b.cluster)
 			if n := len(b.keys); n > 0 {
@@ -169,10 +168,10 @@ func summaryOf(blind []blindness) string {
 	return text
 }
 
-// detailsOf says the same with since when and why.
-func detailsOf(blind []blindness) string {
+// detailsOf describes outages with their begin and cause.
+func detailsOf(outages []outage) string {
 	text := ""
-	for _, b := range blind[:min(len(blind), toldCauses)] {
+	for _, b := range outages[:min(len(outages), maxShownCauses)] {
 		what := ""
 		if n := len(b.keys); n > 0 {
 			what = count(n, "object") + fmt.Sprintf(" in cluster %q", b.cluster)
@@ -183,7 +182,7 @@ func detailsOf(blind []blindness) string {
 		}
 		text = joined(text, what+b.why)
 	}
-	if len(blind) > toldCauses {
+	if len(outages) > maxShownCauses {
 		text = joined(text, "and more")
 	}
 	return text
@@ -191,7 +190,7 @@ func detailsOf(blind []blindness) string {
 
 func moreObjects(n int) string { return fmt.Sprintf("%d more objects differ", n) }
 
-// count is n things.
+// count formats n things.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -6,7 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestFieldText: what is told of a field, and that a secret one is never shown.
+// TestFieldText: the text of a field, without the values of secrets.
 func TestFieldText(t *testing.T) {
 	for want, f := range map[string]deploy.FieldDrift{
 		`spec.replicas: 2 in Git, 5 live, by kubectl`:               {Path: "spec.replicas", Git: "2", Live: "5", Manager: "kubectl"},
@@ -15,7 +15,7 @@ func TestFieldText(t *testing.T) {
 		`data.key: a secret in Git, nothing live`:                   {Path: "data.key", Git: `"***"`, Masked: true},
 	} {
 		if got := fieldText(f); got != want {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("text %q, want %q", got, want)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/c785c783/piped/piped/event/replace"
 )
 
-// IDTrailer is the key of the trailer by which a commit names its event.
+// IDTrailer is the key of the commit trailer with the event's ID.
 const IDTrailer = "Piped-Event-Id"
 
-// maxFile bounds the files that are changed.
+// maxFile limits the size of changed files, in bytes.
 const maxFile = 4 << 20
 
-// apply returns the files that rules change for an event, by path. Errors are of
-// kind deploy.Invalid and name the rule's file, the file and the place.
+// apply returns the new content of the files that rules change for e, by path. Errors are
+// of kind deploy.Invalid and name the rule's file, the changed file and the field.
 func apply(s *ruleSet, rules []rule, e deploy.RegisteredEvent) (map[string][]byte, error) {
 	now, was := map[string][]byte{}, map[string][]byte{}
 	for _, r := range rules {
@@ -46,11 +46,11 @@ func apply(s *ruleSet, rules []rule, e deploy.RegisteredEvent) (map[string][]byt
 	return now, nil
 }
 
-// readFile reads a file to which no symbolic link leads: what it points to could
-// be anywhere in the repository.
+// readFile reads a file whose path contains no symbolic link, which could point anywhere
+// in the repository.
 func readFile(files fs.FS, name string) ([]byte, error) {
 	if !fs.ValidPath(name) || name == "." {
-		return nil, errors.New("this is not the path of a file")
+		return nil, errors.New("the path does not name a file")
 	}
 	for i := range len(name) + 1 {
 		if i < len(name) && name[i] != '/' {
@@ -59,7 +59,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 		info, err := fs.Lstat(files, name[:i])
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, errors.New("there is no such file; a replacement changes files that are there")
+			return nil, errors.New("there is no such file; a replacement only changes existing files")
 		case err != nil:
 			return nil, err
 		case info.Mode()&fs.ModeSymlink != 0:
@@ -71,8 +71,8 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return fs.ReadFile(files, name)
 }
 
-// message returns the message of an event's commit: that of the first rule which
-// has one, and the trailers.
+// message returns the commit message for e: that of the first rule that has one, and the
+// trailers.
 func message(rules []rule, e deploy.RegisteredEvent) (string, error) {
 	text := fmt.Sprintf("Replace values with %q set by Event %q", e.Data, e.Name)
 	for _, r := range rules {
@@ -95,13 +95,12 @@ func message(rules []rule, e deploy.RegisteredEvent) (string, error) {
 	return strings.ReplaceAll(text+"\n\n"+strings.Join(trailers(e), "\n"), "\x00", ""), nil
 }
 
-// maxTitle bounds the title of a pull request, in characters: the hosts refuse more
-// than 255.
+// maxTitle limits the title of a pull request, in characters; hosts accept up to 255.
 const maxTitle = 250
 
-// titled returns the title and the body of a pull request for a commit of that
-// message. What is too long for a title stands in the body, too.
-func titled(message string) (title, body string) {
+// splitTitle splits a commit message into title and body of a pull request. A title that is
+// too long is truncated and repeated in the body.
+func splitTitle(message string) (title, body string) {
 	title, body, _ = strings.Cut(message, "\n")
 	if runes := []rune(title); len(runes) > maxTitle {
 		title, body = string(runes[:maxTitle])+"…", message
@@ -127,7 +126,7 @@ func trailers(e deploy.RegisteredEvent) []string {
 
 var notInBranch = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// branchOf returns the name of the branch of an event's pull request.
+// branchOf returns the name of the branch for an event's pull request.
 func branchOf(e deploy.RegisteredEvent) string {
 	name := strings.Trim(notInBranch.ReplaceAllString(e.Name, "-"), "-")
 	if name == "" {

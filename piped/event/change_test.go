@@ -7,8 +7,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestTitleOfAPullRequest: hosts take a title of up to 255 characters, and what is
-// cut off is not lost.
+// TestTitleOfAPullRequest: the title respects the hosts' limit of 255 characters, and the
+// body has the full text.
 func TestTitleOfAPullRequest(t *testing.T) {
 	long := strings.Repeat("ü", 300)
 	for name, c := range map[string]struct{ message, title, body string }{
@@ -17,7 +17,7 @@ func TestTitleOfAPullRequest(t *testing.T) {
 		"long":    {long + "\n\nbody", long[:2*maxTitle] + "…", long + "\n\nbody"},
 		"alone":   {"Set v1", "Set v1", ""},
 	} {
-		if title, body := titled(c.message); title != c.title || body != c.body {
+		if title, body := splitTitle(c.message); title != c.title || body != c.body {
 			t.Errorf("%s: %q, %q; want %q, %q", name, title, body, c.title, c.body)
 		}
 	}
@@ -25,7 +25,7 @@ func TestTitleOfAPullRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if title, body := titled(text); len([]rune(title)) > 255 || !strings.Contains(body, long) {
+	if title, body := splitTitle(text); len([]rune(title)) > 255 || !strings.Contains(body, long) {
 		t.Errorf("of a long value: %q, %q", title, body)
 	}
 }

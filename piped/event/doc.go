@@ -1,19 +1,17 @@
-// Package event is the event watcher: what was registered from outside, such as a
-// new image, is written into Git, where rules of applications (spec.eventWatcher)
-// and the files of kind EventWatcher below .pipe/ say.
+// Package event is the event watcher: it writes the value of a registered event, such as
+// a new image tag, into Git, at the places that rules of applications (spec.eventWatcher)
+// and files of kind EventWatcher below .pipe/ define.
 //
-// It owns what becomes of a registered event. Of the events of a name and equal
-// labels only the newest counts, and for an hour. For each repository in which a
-// rule names it, there is one commit on the tracked branch, and one in a branch of
-// its own for the rules that want a pull request. A rule is the one of the head
-// that is changed: when another push comes first, everything is decided anew on
-// the new head. Nothing is ever forced.
+// Of the events with the same name and labels only the newest counts, and only for an
+// hour. Each repository with a matching rule gets one commit on its tracked branch, and
+// one on a separate branch for the rules that want a pull request. Rules are read from
+// the commit that the change is based on: if another push comes first, the rules are
+// read and applied again on the new head. The watcher never force-pushes.
 //
-// It survives being killed at any point: a commit carries its event's ID, so it is
-// found again and not made twice, and a branch is named after its event.
+// It can be killed at any point: a commit carries its event's ID in a trailer, so that
+// it is found and not made twice, and a branch is named after its event.
 //
-// It writes nothing but files that are there already, below the directory of an
-// application that is this agent's and enabled (in PipeCD's older form: in the
-// repository), never through a symbolic link, and has no worktree. It deploys
-// nothing: the trigger sees the commit like every other.
+// It changes only existing files below the directory of an enabled application of this
+// agent (in PipeCD's older form: anywhere in the repository), never through a symbolic
+// link. It does not deploy: the trigger picks up the commit like any other.
 package event

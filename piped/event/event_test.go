@@ -20,7 +20,7 @@ import (
 )
 
 func TestEventBecomesACommit(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, _ := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	_, err := l.store.RegisterEvent(t.Context(), deploy.RegisteredEvent{
@@ -31,7 +31,7 @@ func TestEventBecomesACommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.run(l.ended("0123456789"))
-	head := gitOut(t, up, "rev-parse", "main")
+	head := gitOutput(t, up, "rev-parse", "main")
 	e := l.want("0123456789", deploy.EventHandled, "committed "+head[:7]+" to branch main of apps")
 	if h := e.Handling("apps", false); h.Commit != head {
 		t.Errorf("handling: %+v, head %s", h, head)
@@ -46,11 +46,11 @@ Author: ada
 Build: 7 x
 Pipecd-Dev-Trace-Trigger-Commit-Hash: c0ffee
 Piped-Event-Id: 0123456789`
-	if diff := cmp.Diff(want, gitOut(t, up, "log", "-1", "--format=%an <%ae>%n%B")); diff != "" {
+	if diff := cmp.Diff(want, gitOutput(t, up, "log", "-1", "--format=%an <%ae>%n%B")); diff != "" {
 		t.Errorf("commit (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"apps"}, l.looked); diff != "" {
-		t.Errorf("looked at (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"apps"}, l.polled); diff != "" {
+		t.Errorf("polled at (-want +got):\n%s", diff)
 	}
 }
 
@@ -66,14 +66,14 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 	const legacy = "apiVersion: pipecd.dev/v1beta1\nkind: EventWatcher\nspec:\n  events:\n    - name: image-pushed\n      labels: {app: web}\n      replacements: [{file: env.sh, regex: 'TAG=(.*)'}]\n"
 	for name, c := range map[string]struct {
 		files   map[string]string
-		prepare func(l *lab)
+		prepare func(l *env)
 		status  deploy.EventStatus
 		says    string
 		commits string
-		file    string // that holds v2 then
+		file    string // that contains v2 afterwards
 		message string
 	}{
-		"nothing to commit": {files: web("web", "v2"), status: deploy.EventHandled, says: "nothing to commit: the files of apps hold the value already", commits: "1", file: "web/values.yaml"},
+		"nothing to commit": {files: web("web", "v2"), status: deploy.EventHandled, says: "nothing to commit: the files of apps already have the value", commits: "1", file: "web/values.yaml"},
 		"no such field": {
 			files: with(appFile(appConfig("", "{file: values.yaml, yamlField: $.image.tag}"))), commits: "1",
 			status: deploy.EventFailure, says: "web/app.pipecd.yaml: web/values.yaml: yamlField $.image.tag is not in the file",
@@ -102,7 +102,7 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 		},
 		"older form with a message, only of files that are read": {
 			files: with(appFile("none"), map[string]string{"env.sh": "TAG=v1\n", ".pipe/old/b.yaml": strings.ReplaceAll(legacy, "env.sh", "none.sh"), ".pipe/b.yaml": legacy}),
-			prepare: func(l *lab) {
+			prepare: func(l *env) {
 				l.settings.Repositories[0].Files = config.EventWatcherRepository{CommitMessage: "Tag {{ .Value }}"}
 				var p config.Pattern
 				if err := p.UnmarshalText([]byte("old/**")); err != nil {
@@ -113,16 +113,16 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 			status: deploy.EventHandled, commits: "2", file: "env.sh", message: "Tag v2",
 		},
 		"only signed commits count": {
-			files: web("web", "v1"), prepare: func(l *lab) { l.tenant = config.Tenant{{Name: "prod", VerifyCommits: &config.VerifyCommits{}}} },
-			status: deploy.EventFailure, says: "for application web in repository apps only signed commits count", commits: "1",
+			files: web("web", "v1"), prepare: func(l *env) { l.tenant = config.Tenant{{Name: "prod", VerifyCommits: &config.VerifyCommits{}}} },
+			status: deploy.EventFailure, says: "application web in repository apps requires signed commits", commits: "1",
 		},
 		"pull request without an API": {
 			files: with(appFile(appConfig("makePullRequest: true", setTag))), commits: "1",
-			status: deploy.EventHandled, says: "pushed branch image-pushed-e1; open a pull request for it to main",
+			status: deploy.EventHandled, says: "pushed branch image-pushed-e1; open a pull request from it to main",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			up, _ := l.repository("apps", "", c.files)
 			l.application("apps", "web")
 			if c.prepare != nil {
@@ -137,16 +137,16 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 			if c.file != "" && !strings.Contains(content(t, up, c.file), "v2") {
 				t.Errorf("%s: %s", c.file, content(t, up, c.file))
 			}
-			if got := gitOut(t, up, "log", "-1", "--format=%s"); c.message != "" && got != c.message {
+			if got := gitOutput(t, up, "log", "-1", "--format=%s"); c.message != "" && got != c.message {
 				t.Errorf("message %q, want %q", got, c.message)
 			}
 		})
 	}
 }
 
-// A symbolic link could lead out of the application's directory.
+// TestSymbolicLinksAreNotFollowed: a link could lead out of the application's directory.
 func TestSymbolicLinksAreNotFollowed(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up := gittest.New(t)
 	if err := up.Symlink("web/linked", "../secret"); err != nil {
 		t.Fatal(err)
@@ -162,10 +162,10 @@ func TestSymbolicLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Events that no rule names, and those of applications that are disabled, stay open;
-// a rule that comes within the hour is found.
+// TestEventsWaitForTheirRule: events without a rule, and those of disabled applications,
+// stay open; a rule that is added within the hour applies.
 func TestEventsWaitForTheirRule(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.config.Interval = 20 * time.Millisecond
 	files := web("web", "v1")
 	maps.Copy(files, web("off", "v1"))
@@ -200,7 +200,7 @@ func TestEventsWaitForTheirRule(t *testing.T) {
 }
 
 func TestADisabledAgentWritesNothing(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, _ := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	disable := func(off bool) {
@@ -225,19 +225,19 @@ func TestADisabledAgentWritesNothing(t *testing.T) {
 }
 
 func TestOnlyTheNewestEventOfAKeyCounts(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, _ := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	l.register("e1", "v2", appWeb)
 	l.register("e2", "v3", appWeb)
 	l.register("other", "v4", nil)
 	l.run(l.ended("e1", "e2"))
-	l.want("e1", deploy.EventOutdated, "a newer event of this name and these labels was registered: e2")
+	l.want("e1", deploy.EventOutdated, "superseded by a newer event of the same name and labels: e2")
 	l.want("e2", deploy.EventHandled, "committed")
 	if got := content(t, up, "web/values.yaml"); commits(t, up) != "2" || !strings.Contains(got, "v3") {
 		t.Errorf("%s commits, file %s", commits(t, up), got)
 	}
-	// Also after a restart, of one that was handled: an older one that is still open.
+	// An older open event is outdated also if the newer one was handled before a restart.
 	if err := l.store.FinishEvent(t.Context(), "other", deploy.EventHandled, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestOnlyTheNewestEventOfAKeyCounts(t *testing.T) {
 }
 
 func TestEventsCountForAnHour(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	var mu sync.Mutex
 	now := time.Now()
 	l.store = storetest.New(t, func() time.Time { return time.Now().Add(-time.Hour - time.Second) })
@@ -286,10 +286,10 @@ func TestEventsCountForAnHour(t *testing.T) {
 	}
 }
 
-// One event may be for several applications and repositories: one commit in each
-// repository, and it has failed if one of them has.
+// TestOneCommitInEachRepository: an event that concerns several repositories makes one
+// commit in each, and fails if one of them fails.
 func TestOneCommitInEachRepository(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	files := web("a", "v1")
 	maps.Copy(files, web("b", "v1"))
 	first, _ := l.repository("first", "", files)
@@ -307,16 +307,15 @@ func TestOneCommitInEachRepository(t *testing.T) {
 	if commits(t, first) != "2" || commits(t, second) != "1" || commits(t, third) != "1" {
 		t.Errorf("commits: %s, %s, %s", commits(t, first), commits(t, second), commits(t, third))
 	}
-	if got := gitOut(t, first, "diff", "--stat", "main~1", "main"); !strings.Contains(got, "2 files changed") {
+	if got := gitOutput(t, first, "diff", "--stat", "main~1", "main"); !strings.Contains(got, "2 files changed") {
 		t.Errorf("the commit changed %s", got)
 	}
 }
 
-// What others push between reading and pushing is kept, and what they changed is
-// decided anew.
+// TestAnotherPushComesFirst: a concurrent push is kept, and the rules are applied again.
 func TestAnotherPushComesFirst(t *testing.T) {
 	const rounds = 3
-	l := newLab(t)
+	l := newEnv(t)
 	up, mirror := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	round := 0
@@ -336,9 +335,10 @@ func TestAnotherPushComesFirst(t *testing.T) {
 	}
 }
 
-// While others push faster than the watcher can, an event stays open and says so.
+// TestOthersPushWithoutEnd: an event stays open, with the reason, while every push is
+// preceded by another one.
 func TestOthersPushWithoutEnd(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, mirror := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	busy := true
@@ -352,14 +352,15 @@ func TestOthersPushWithoutEnd(t *testing.T) {
 	l.register("e1", "v2", appWeb)
 	l.run(l.ended("e1"))
 	l.want("e1", deploy.EventHandled, "committed")
-	if got := gitOut(t, up, "log", "--format=%s", "--grep=Piped-Event-Id"); strings.Count(got, "Replace") != 1 {
+	if got := gitOutput(t, up, "log", "--format=%s", "--grep=Piped-Event-Id"); strings.Count(got, "Replace") != 1 {
 		t.Errorf("commits of the event: %s", got)
 	}
 }
 
-// A newer event that comes while another push came first ends the older one.
+// TestANewerEventComesMeanwhile: a newer event that is registered during a retry
+// supersedes the older one.
 func TestANewerEventComesMeanwhile(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, mirror := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	var once sync.Once
@@ -378,8 +379,7 @@ func TestANewerEventComesMeanwhile(t *testing.T) {
 	}
 }
 
-// forgetful is a store that does not keep what was done, as if the agent had been
-// killed before.
+// forgetful is a store that drops handlings, as if the agent had been killed before.
 type forgetful struct {
 	Store
 	kill context.CancelFunc
@@ -390,12 +390,12 @@ func (f *forgetful) SaveEventHandling(context.Context, string, deploy.EventHandl
 	return errors.New("killed")
 }
 
-// An agent that was killed between its push and its word finds its commit again,
-// even when others have changed the file since.
+// TestKilledAfterThePush: an agent that was killed after its push finds its commit again,
+// also if the file was changed since.
 func TestKilledAfterThePush(t *testing.T) {
 	for name, since := range map[string]map[string]string{"nothing since": nil, "changed since": {"web/values.yaml": "tag: by-hand\n"}} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			up, mirror := l.repository("apps", "", web("web", "v1"))
 			l.application("apps", "web")
 			l.register("e1", "v2", appWeb)
@@ -406,10 +406,10 @@ func TestKilledAfterThePush(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.want("e1", deploy.EventOpen, "")
-			pushed := gitOut(t, up, "rev-parse", "main")
+			pushed := gitOutput(t, up, "rev-parse", "main")
 			up.Pull(t)
 			up.Push(t, "since", since)
-			// The mirror of an agent that was killed need not know its own push.
+			// The mirror of a killed agent may lack its own push.
 			_ = mirror
 			l.run(l.ended("e1"))
 			if e := l.want("e1", deploy.EventHandled, "committed "+pushed[:7]); e.Handling("apps", false).Commit != pushed {
@@ -426,7 +426,7 @@ func TestKilledAfterThePush(t *testing.T) {
 }
 
 func TestTheRemoteIsAway(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up := gittest.New(t)
 	up.Push(t, "first", web("web", "v1"))
 	server := up.HTTP(t, gittest.HTTPOptions{Push: true})
@@ -436,15 +436,15 @@ func TestTheRemoteIsAway(t *testing.T) {
 	l.application("other", "web")
 	server.SetFault(gittest.Fail(http.StatusBadGateway))
 	l.register("e1", "v2", appWeb)
-	mended := false
+	fixed := false
 	l.run(func() bool {
 		e := l.event("e1")
-		if h := e.Handling("apps", false); !mended && h.Description != "" && e.Handling("other", false).Status == deploy.EventHandled {
+		if h := e.Handling("apps", false); !fixed && h.Description != "" && e.Handling("other", false).Status == deploy.EventHandled {
 			if e.Status != deploy.EventOpen || !strings.Contains(h.Description, "push to branch main") {
 				t.Errorf("while it is away: %+v", e)
 			}
 			server.SetFault(nil)
-			mended = true
+			fixed = true
 		}
 		return e.Status != deploy.EventOpen
 	})
@@ -454,7 +454,7 @@ func TestTheRemoteIsAway(t *testing.T) {
 	}
 }
 
-// host opens pull requests, or says why it does not.
+// host is a fake PullRequests that opens pull requests or returns an error.
 type host struct {
 	errs []error
 	got  []string
@@ -483,19 +483,19 @@ func TestPullRequests(t *testing.T) {
 		"later":   {[]error{deploy.Errorf(deploy.Unavailable, "down")}, deploy.EventHandled, "opened pull request", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			files := web("web", "v1")
 			files["web/app.pipecd.yaml"] = appConfig("makePullRequest: true\n          commitMessage: Set {{ .Value }}", setTag)
 			up, _ := l.repository("apps", "", files)
 			l.application("apps", "web")
 			h := &host{errs: c.errs}
 			l.settings.Repositories[0].PullRequests = h
-			// Signed commits are for those who merge.
+			// The user who merges signs.
 			l.tenant = config.Tenant{{Name: "prod", VerifyCommits: &config.VerifyCommits{}}}
 			l.register("e1", "v2", appWeb)
 			l.run(l.ended("e1"))
 			e := l.want("e1", c.status, c.says)
-			branch := gitOut(t, up, "rev-parse", "image-pushed-e1")
+			branch := gitOutput(t, up, "rev-parse", "image-pushed-e1")
 			if got := e.Handling("apps", true); got.Commit != branch || c.status == deploy.EventHandled && got.PullRequestURL != "https://host/1" {
 				t.Errorf("handling %+v, branch %s", got, branch)
 			}
@@ -511,10 +511,9 @@ func TestPullRequests(t *testing.T) {
 	}
 }
 
-// TestAHostThatIsAway: what needs no pull request does not wait for one that cannot
-// be opened.
+// TestAHostThatIsAway: an unreachable host's API delays pull requests only.
 func TestAHostThatIsAway(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	files := web("web", "v1")
 	files["web/app.pipecd.yaml"] = appConfig("makePullRequest: true", setTag)
 	for name, text := range web("api", "v1") {
@@ -538,9 +537,9 @@ func TestAHostThatIsAway(t *testing.T) {
 	l.want("e1", deploy.EventHandled, "opened pull request")
 }
 
-// A configuration of a commit that does not count says nothing.
+// TestUnsignedRulesDoNotCount: rules of a rejected commit are ignored.
 func TestUnsignedRulesDoNotCount(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	up, _ := l.repository("apps", "", web("web", "v1"))
 	l.application("apps", "web")
 	l.refused = deploy.Errorf(deploy.Invalid, "not signed")
@@ -554,10 +553,11 @@ func TestUnsignedRulesDoNotCount(t *testing.T) {
 	}
 }
 
-// A head that does not descend from the one before says nothing to those who want that.
+// TestRulesOfAnOlderCommitDoNotCount: rules of a head that does not descend from the
+// evaluated commit are ignored if the tenancy rules require it.
 func TestRulesOfAnOlderCommitDoNotCount(t *testing.T) {
 	for _, required := range []bool{false, true} {
-		l := newLab(t)
+		l := newEnv(t)
 		files := web("web", "v1")
 		files["web/app.pipecd.yaml"] = appConfig("makePullRequest: true", setTag)
 		up, mirror := l.repository("apps", "", files)

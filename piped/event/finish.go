@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// finish gives an event its final status, unless it has one.
+// finish sets the final status of an event that has none.
 func (w *Watcher) finish(ctx context.Context, e deploy.RegisteredEvent, status deploy.EventStatus, description string) error {
 	err := w.Store.FinishEvent(ctx, e.ID, status, description)
 	if deploy.IsKind(err, deploy.Conflict) {
@@ -19,9 +19,9 @@ func (w *Watcher) finish(ctx context.Context, e deploy.RegisteredEvent, status d
 	return err
 }
 
-// noted notes that a repository has nothing left to do for an event, and finishes
-// the event when that is so of all and something was done.
-func (w *Watcher) noted(ctx context.Context, settings Settings, repoID, eventID string) error {
+// markHandled records that a repository has handled an event. When all repositories have,
+// and at least one was changed or failed, it finishes the event.
+func (w *Watcher) markHandled(ctx context.Context, settings Settings, repoID, eventID string) error {
 	w.mu.Lock()
 	if w.done[eventID] == nil {
 		w.done[eventID] = map[string]bool{}
@@ -46,8 +46,8 @@ func (w *Watcher) noted(ctx context.Context, settings Settings, repoID, eventID 
 	return w.finish(ctx, e, status, description)
 }
 
-// outcome returns what handlings are together: a failure if one is, open if one is
-// that, else a success.
+// outcome combines handlings: failed if one failed, else open if one is open, else
+// handled.
 func outcome(handlings []deploy.EventHandling) (deploy.EventStatus, string) {
 	status := deploy.EventHandled
 	var all []string
@@ -63,8 +63,8 @@ func outcome(handlings []deploy.EventHandling) (deploy.EventStatus, string) {
 	return status, strings.Join(all, "; ")
 }
 
-// tooLate returns what becomes of an event that counts no more.
-func tooLate(e deploy.RegisteredEvent) (deploy.EventStatus, string) {
+// expired returns the final status of an event that exceeded maxAge.
+func expired(e deploy.RegisteredEvent) (deploy.EventStatus, string) {
 	if len(e.Handlings) == 0 {
 		return deploy.EventOutdated, "not handled within an hour: no rule of an enabled application names this event and exactly these labels"
 	}
@@ -74,7 +74,7 @@ func tooLate(e deploy.RegisteredEvent) (deploy.EventStatus, string) {
 	}
 	for _, h := range e.Handlings {
 		if h.Status == deploy.EventHandled {
-			status = deploy.EventFailure // it was written in one place and not in another
+			status = deploy.EventFailure // it was written in some places only
 		}
 	}
 	if status == deploy.EventOpen {

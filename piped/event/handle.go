@@ -10,20 +10,19 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// maxAttempts is how often a push is tried that others come before, and retryPause
-// how long to wait at first.
+// Retries of a push that another push preceded: number of attempts and first delay.
 const (
 	maxAttempts = 6
 	retryPause  = 200 * time.Millisecond
 )
 
-// pass does in one repository what its rules say of open events. It ends early
-// when the repository does not do what it is asked; then the next pass goes on.
+// pass handles the open events in one repository. On an error it stops; the next pass
+// continues.
 func (w *Watcher) pass(ctx context.Context, settings Settings, repo Repository, events []deploy.RegisteredEvent) {
-	defer w.survive(repo)
+	defer w.recoverPanic(repo)
 	head, ok := repo.Git.Head()
 	if !ok {
-		return // nothing was fetched yet: the trigger says why
+		return // not fetched yet, which the trigger reports
 	}
 	s, err := w.readRules(ctx, repo, head)
 	for _, e := range events {
@@ -35,31 +34,31 @@ func (w *Watcher) pass(ctx context.Context, settings Settings, repo Repository, 
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		w.rest(repo.ID)
-		w.Logger.Warn("cannot work off events in a repository; trying again", "repo", repo.ID, "error", err)
+		w.backOff(repo.ID)
+		w.Logger.Warn("cannot handle events in a repository; retrying", "repo", repo.ID, "error", err)
 	default:
 		w.recovered(repo.ID)
 	}
 }
 
-// survive keeps a panic on what a repository holds from ending the agent.
-func (w *Watcher) survive(repo Repository) {
+// recoverPanic recovers from a panic caused by the content of a repository.
+func (w *Watcher) recoverPanic(repo Repository) {
 	if cause := recover(); cause != nil {
-		w.rest(repo.ID)
-		w.Logger.Error("internal error on working off events", "repo", repo.ID, "error", fmt.Sprint(cause))
+		w.backOff(repo.ID)
+		w.Logger.Error("internal error while handling events", "repo", repo.ID, "error", fmt.Sprint(cause))
 	}
 }
 
-// handle does what the rules of a repository say of one event. It returns the rules
-// of the last head that it saw. That a pull request cannot be opened now is no error:
-// what else is to be written does not wait for it.
+// handle applies the rules of a repository to one event. It returns the rules of the last
+// head that it read. A pull request that cannot be opened now is no error, so that it
+// does not block other changes.
 func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository, s *ruleSet, e deploy.RegisteredEvent) (*ruleSet, error) {
 	waits := false
 	for _, pullRequest := range []bool{false, true} {
 		if len(s.of(e, pullRequest)) == 0 || e.Handling(repo.ID, pullRequest).Status != deploy.EventOpen {
 			continue
 		}
-		if waits = pullRequest && w.pausing(pullsOf(repo.ID)); waits {
+		if waits = pullRequest && w.inBackoff(pullsOf(repo.ID)); waits {
 			continue
 		}
 		job := &job{Watcher: w, settings: settings, repo: repo, rules: s, event: e, pullRequest: pullRequest}
@@ -69,7 +68,7 @@ func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository
 			return s, ctx.Err()
 		}
 		if handling == nil {
-			return s, err // the event counts no more, or the store does not answer
+			return s, err // the event was superseded, or the store is unavailable
 		}
 		if err := w.Store.SaveEventHandling(ctx, e.ID, *handling); err != nil {
 			return s, err
@@ -78,8 +77,8 @@ func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository
 		switch {
 		case errors.As(err, &host):
 			waits = true
-			w.rest(pullsOf(repo.ID))
-			w.Logger.Warn("cannot open a pull request for an event; trying again", "event", e.Name, "eventID", e.ID, "repo", repo.ID, "error", err)
+			w.backOff(pullsOf(repo.ID))
+			w.Logger.Warn("cannot open a pull request for an event; retrying", "event", e.Name, "eventID", e.ID, "repo", repo.ID, "error", err)
 		case err != nil:
 			return s, err
 		case pullRequest:
@@ -89,18 +88,18 @@ func (w *Watcher) handle(ctx context.Context, settings Settings, repo Repository
 	if waits {
 		return s, nil
 	}
-	return s, w.noted(ctx, settings, repo.ID, e.ID)
+	return s, w.markHandled(ctx, settings, repo.ID, e.ID)
 }
 
-// pullsOf names the pull requests of a repository among what is left alone.
+// pullsOf returns the backoff key of a repository's pull requests.
 func pullsOf(repoID string) string { return repoID + "\x00pull requests" }
 
-// hostError is an error of a host's API: the repository does what it is asked.
+// hostError is an error of the host's API, which does not concern the repository itself.
 type hostError struct{ error }
 
 func (e hostError) Unwrap() error { return e.error }
 
-// job is one event in one repository, on its branch or in a pull request.
+// job handles one event in one repository, on its branch or in a pull request.
 type job struct {
 	*Watcher
 	settings    Settings
@@ -110,9 +109,9 @@ type job struct {
 	pullRequest bool
 }
 
-// run makes and pushes the commit. When another push comes first, all is decided
-// anew on the new head. The handling is nil when the event counts no more. An error
-// beside an open handling says why it is to be tried again.
+// run makes and pushes the commit, again on the new head if another push comes first. It
+// returns nil if the event was superseded. An open handling comes with the error that
+// requires a retry.
 func (j *job) run(ctx context.Context) (*deploy.EventHandling, error) {
 	pause := retryPause
 	for attempt := 1; ; attempt++ {
@@ -133,15 +132,15 @@ func (j *job) run(ctx context.Context) (*deploy.EventHandling, error) {
 			}
 			pause *= 2
 		}
-		if counts, err := j.anew(ctx); err != nil || !counts {
+		if counts, err := j.refetch(ctx); err != nil || !counts {
 			return nil, err
 		}
 	}
 }
 
-// anew fetches the new head and reads its rules; counts is false when a newer event
-// came meanwhile.
-func (j *job) anew(ctx context.Context) (counts bool, err error) {
+// refetch fetches the new head and reads its rules; counts is false if the event was
+// superseded meanwhile.
+func (j *job) refetch(ctx context.Context) (counts bool, err error) {
 	head, _, err := j.repo.Git.Sync(ctx)
 	if err != nil {
 		return false, err
@@ -153,19 +152,19 @@ func (j *job) anew(ctx context.Context) (counts bool, err error) {
 	return err == nil && e.Status == deploy.EventOpen && e.Newer == "", err
 }
 
-// attempt makes the commit on the head that is known and pushes it. The kind of the
-// error is Conflict when the head is another one.
+// attempt makes the commit on the known head and pushes it. The error is of kind Conflict
+// if the remote head has moved.
 func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 	rules := j.rules.of(j.event, j.pullRequest)
 	if len(rules) == 0 {
-		return j.handling(deploy.EventHandled, "nothing to commit: "+j.repo.ID+" has no rule for it any more"), nil
+		return j.handling(deploy.EventHandled, "nothing to commit: "+j.repo.ID+" no longer has a rule for the event"), nil
 	}
 	if !j.pullRequest {
 		made, ok, err := j.repo.Git.WithTrailer(ctx, j.rules.commit.Hash, IDTrailer, j.event.ID)
 		if err != nil {
 			return nil, err
 		}
-		if ok { // by an agent that was stopped before it could say so
+		if ok { // by an agent that stopped before it could record the commit
 			return j.committed(made.Hash), nil
 		}
 	}
@@ -174,11 +173,11 @@ func (j *job) attempt(ctx context.Context) (*deploy.EventHandling, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return j.handling(deploy.EventHandled, "nothing to commit: the files of "+j.repo.ID+" hold the value already"), nil
+		return j.handling(deploy.EventHandled, "nothing to commit: the files of "+j.repo.ID+" already have the value"), nil
 	}
 	if j.rules.signed != "" && !j.pullRequest {
 		return nil, deploy.Errorf(deploy.Invalid,
-			"for application %s in repository %s only signed commits count, and the agent signs none; set makePullRequest in %s, and sign when it is merged", j.rules.signed, j.repo.ID, rules[0].file)
+			"application %s in repository %s requires signed commits, and the agent does not sign; set makePullRequest in %s and sign the merge", j.rules.signed, j.repo.ID, rules[0].file)
 	}
 	text, err := message(rules, j.event)
 	if err != nil {
@@ -202,26 +201,26 @@ func (j *job) push(ctx context.Context, text string, files map[string][]byte) (*
 		return nil, err
 	}
 	j.Logger.Info("event committed", "event", j.event.Name, "eventID", j.event.ID, "repo", j.repo.ID, "commit", commit)
-	// What follows is based on the new head; that it cannot be fetched now is told by
-	// those who need it.
+	// Further commits are based on the new head. An error is ignored: the next fetch
+	// reports it.
 	if head, _, err := j.repo.Git.Sync(ctx); err == nil {
 		if next, err := j.readRules(ctx, j.repo, head); err == nil {
 			j.rules = next
 		}
 	}
-	j.Look(j.repo.ID)
+	j.Poll(j.repo.ID)
 	return j.committed(commit), nil
 }
 
-// open opens the pull request of a branch that was pushed.
+// open opens the pull request of a pushed branch.
 func (j *job) open(ctx context.Context, branch, commit, text string) (*deploy.EventHandling, error) {
 	h := j.handling(deploy.EventHandled, "")
 	h.Commit = commit
 	if j.repo.PullRequests == nil {
-		h.Description = fmt.Sprintf("pushed branch %s; open a pull request for it to %s at %s: no entry of spec.gitHosts is for its host", branch, j.repo.Branch, j.repo.Git.Remote())
+		h.Description = fmt.Sprintf("pushed branch %s; open a pull request from it to %s at %s yourself, or add the host to spec.gitHosts", branch, j.repo.Branch, j.repo.Git.Remote())
 		return h, nil
 	}
-	title, body := titled(text)
+	title, body := splitTitle(text)
 	page, err := j.repo.PullRequests.Open(ctx, branch, j.repo.Branch, title, body)
 	if deploy.IsKind(err, deploy.Invalid) {
 		h.Status, h.Description = deploy.EventFailure, fmt.Sprintf("pushed branch %s, but: %s", branch, err)

@@ -18,29 +18,27 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// rule is one that stands in a commit.
+// rule is an event rule in a commit.
 type rule struct {
 	config.EventRule
-	file string // where it stands
-	dir  string // the files that it names are relative to it
+	file string // that contains it
+	dir  string // base of its file paths
 }
 
 func (r rule) matches(e deploy.RegisteredEvent) bool {
 	return r.Matcher.Name == e.Name && maps.Equal(r.Matcher.Labels, e.Labels)
 }
 
-// ruleSet is what a commit says.
+// ruleSet holds the rules of a commit.
 type ruleSet struct {
 	commit deploy.Commit
 	files  fs.FS
 	rules  []rule
-	// signed names an application for which only signed commits count, "" if there is
-	// none.
+	// signed is the name of an application that requires signed commits, or "".
 	signed string
 }
 
-// of returns the rules for an event, those that want a pull request or those that
-// do not.
+// of returns the rules that match e, those that want a pull request or those that do not.
 func (s *ruleSet) of(e deploy.RegisteredEvent, pullRequest bool) []rule {
 	var out []rule
 	for _, r := range s.rules {
@@ -51,9 +49,9 @@ func (s *ruleSet) of(e deploy.RegisteredEvent, pullRequest bool) []rule {
 	return out
 }
 
-// readRules returns the rules of a commit: those of the files below .pipe/, by
-// name, and then those of the applications, by their configurations' paths. What
-// cannot be read is said in the log and holds up nothing else.
+// readRules returns the rules of a commit: first those of the files below .pipe/, by file
+// name, then those of applications, by configuration path. Unreadable files are logged
+// and skipped.
 func (w *Watcher) readRules(ctx context.Context, repo Repository, head deploy.Commit) (*ruleSet, error) {
 	files, err := repo.Git.At(head.Hash)
 	if err != nil {
@@ -75,19 +73,19 @@ func (w *Watcher) readRules(ctx context.Context, repo Repository, head deploy.Co
 	return s, nil
 }
 
-// Bounds of the files that event rules are read from.
+// Limits of rule files.
 const (
 	maxRuleFiles = 1000
-	maxRuleBytes = 16 << 20 // of all of them
+	maxRuleBytes = 16 << 20 // total
 )
 
-// readShared reads PipeCD's older form.
+// readShared reads the rule files below .pipe/, PipeCD's older form.
 func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) error {
 	everywhere := func(string) bool { return true }
 	isRuleFile := func(name string) bool { return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) }
 	names, err := source.FindFiles(ctx, s.files, config.SharedDir, everywhere, isRuleFile, maxRuleFiles)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no such directory
+		return nil // no .pipe directory
 	}
 	if err != nil {
 		return err
@@ -99,17 +97,17 @@ func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) e
 		}
 		info, err := fs.Lstat(s.files, name)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // a symbolic link, which is not followed
+			continue // symbolic links are not followed
 		}
 		data, err := fs.ReadFile(s.files, name)
 		if err != nil {
 			return err
 		}
 		if left -= len(data); left < 0 {
-			return deploy.Errorf(deploy.Invalid, "%s: the files of event rules have more than %d bytes; remove some", name, maxRuleBytes)
+			return deploy.Errorf(deploy.Invalid, "%s: the event rule files exceed %d bytes in total; remove some", name, maxRuleBytes)
 		}
 		rules, _, err := config.ParseEventRules(name, data)
-		w.sayBroken(repo.ID, name, err)
+		w.logBroken(repo.ID, name, err)
 		for _, r := range rules {
 			r.Handler.Config.CommitMessage = repo.Files.CommitMessage
 			s.rules = append(s.rules, rule{EventRule: r, file: name, dir: "."})
@@ -118,16 +116,15 @@ func (w *Watcher) readShared(ctx context.Context, repo Repository, s *ruleSet) e
 	return nil
 }
 
-// applications returns the enabled applications of a repository by the paths of
-// their configurations.
+// applications returns the enabled applications of a repository, by configuration path.
 func (w *Watcher) applications(ctx context.Context, repoID string) ([]deploy.Application, error) {
 	apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: repoID})
 	slices.SortFunc(apps, func(a, b deploy.Application) int { return cmp.Compare(a.Git.ConfigPath(), b.Git.ConfigPath()) })
 	return apps, err
 }
 
-// readApplication adds the rules of an application, unless the commit does not
-// count for it.
+// readApplication adds the rules of an application, unless its tenancy rules reject the
+// commit.
 func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleSet, app deploy.Application) error {
 	for _, t := range w.Tenancy.Tenant(app.Git) {
 		if t.VerifyCommits != nil {
@@ -144,15 +141,15 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 	}
 	if _, err := w.Tenancy.Signer(ctx, app.Git, s.commit.Hash); err != nil {
 		if deploy.IsKind(err, deploy.Invalid) {
-			return nil // the trigger says so
+			return nil // reported by the trigger
 		}
 		return err
 	}
 	if descends, err := w.descends(ctx, repo, app, s.commit.Hash); err != nil || !descends {
-		return err // the trigger says so, too
+		return err // reported by the trigger, too
 	}
 	c, err := config.ParseApplication(name, data)
-	w.sayBroken(repo.ID, name, err)
+	w.logBroken(repo.ID, name, err)
 	if err != nil {
 		return nil
 	}
@@ -162,8 +159,8 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 	return nil
 }
 
-// descends reports whether a head descends from the commit that was evaluated last for
-// an application whose rules require that.
+// descends reports whether head descends from the commit evaluated last, if the tenancy
+// rules of the application require that.
 func (w *Watcher) descends(ctx context.Context, repo Repository, app deploy.Application, head string) (bool, error) {
 	required := slices.ContainsFunc(w.Tenancy.Tenant(app.Git), func(r config.TenancyRule) bool {
 		return r.VerifyCommits != nil && r.VerifyCommits.RequireDescendant
@@ -178,17 +175,17 @@ func (w *Watcher) descends(ctx context.Context, repo Repository, app deploy.Appl
 	return ok, err
 }
 
-// sayBroken says once that a file cannot be read.
-func (w *Watcher) sayBroken(repoID, name string, err error) {
+// logBroken logs an error of a rule file once.
+func (w *Watcher) logBroken(repoID, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := repoID + "/" + name
 	if err == nil {
-		delete(w.said, key)
+		delete(w.logged, key)
 		return
 	}
-	if w.said[key] != err.Error() {
-		w.Logger.Warn("event rules cannot be read; those of other files are", "repo", repoID, "file", name, "error", err)
+	if w.logged[key] != err.Error() {
+		w.Logger.Warn("cannot read event rules; this file is skipped", "repo", repoID, "file", name, "error", err)
 	}
-	w.said[key] = err.Error()
+	w.logged[key] = err.Error()
 }

@@ -16,32 +16,31 @@ import (
 )
 
 const (
-	// countsFor is how long an event is worth writing, as in PipeCD.
-	countsFor = time.Hour
-	// defaultInterval is how often the watcher looks although nothing was announced:
-	// a rule may have come for an event that had none.
+	// maxAge is the age at which an open event expires, as in PipeCD.
+	maxAge = time.Hour
+	// defaultInterval is the poll interval: a rule may be added after its event.
 	defaultInterval = 30 * time.Second
-	// firstPause is how long a repository that cannot be pushed to is left alone; it
+	// firstPause is the initial backoff of a repository that cannot be pushed to; it
 	// doubles up to maxPause.
 	firstPause = 2 * time.Second
 	maxPause   = time.Minute
 )
 
-// Store is what the watcher reads and writes; *store.Store is one.
+// Store is the part of *store.Store that the watcher uses.
 type Store interface {
 	Watch(topics ...deploy.Topic) *store.Watch
 	Agent(ctx context.Context) (deploy.AgentRecord, error)
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
-	// OpenEvents returns what is not handled yet, the oldest first.
+	// OpenEvents returns the open events, the oldest first.
 	OpenEvents(ctx context.Context) ([]deploy.RegisteredEvent, error)
 	RegisteredEvent(ctx context.Context, id string) (deploy.RegisteredEvent, error)
 	SaveEventHandling(ctx context.Context, id string, h deploy.EventHandling) error
 	FinishEvent(ctx context.Context, id string, status deploy.EventStatus, description string) error
 }
 
-// Git is the mirror of a repository; *git.Repo is one.
+// Git is the mirror of a repository; *git.Repo implements it.
 type Git interface {
-	Remote() string // to be shown
+	Remote() string // for messages
 	Head() (deploy.Commit, bool)
 	Sync(ctx context.Context) (head deploy.Commit, moved bool, err error)
 	At(commit string) (fs.FS, error)
@@ -50,64 +49,64 @@ type Git interface {
 	Push(ctx context.Context, branch string, c git.Change) (commit string, err error)
 }
 
-// PullRequests opens a pull request from one branch to another and returns the
-// address of its page; asked again, of the same one. The kind of an error is
-// deploy.Invalid when asking again does not help.
+// PullRequests opens a pull request and returns the URL of its page. It is idempotent.
+// An error of kind deploy.Invalid is permanent.
 type PullRequests interface {
 	Open(ctx context.Context, head, base, title, body string) (page string, err error)
 }
 
-// Tenancy tells what the rules of tenancy say of an application.
+// Tenancy returns the tenancy rules of applications.
 type Tenancy interface {
 	Tenant(at deploy.GitPath) config.Tenant
-	// Signer fails with kind deploy.Invalid when a commit does not count for it.
+	// Signer returns the signer of commit. The error is of kind deploy.Invalid if the
+	// rules of the application at the path reject the commit.
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (signer string, err error)
 }
 
-// Repository is one whose branch is watched.
+// Repository is a repository with a tracked branch.
 type Repository struct {
 	ID     string
 	Branch string
 	Git    Git
-	Files  config.EventWatcherRepository // which files below .pipe/ hold rules
-	// PullRequests is nil when no API of the repository's host is configured.
+	Files  config.EventWatcherRepository // selects the rule files below .pipe/
+	// PullRequests is nil if no API of the repository's host is configured.
 	PullRequests PullRequests
 }
 
-// Settings are what a configuration says; they may change while the watcher runs.
+// Settings are the reloadable settings.
 type Settings struct {
 	Repositories  []Repository
 	Author, Email string // of the commits
 }
 
-// Config is what New needs.
+// Config holds the dependencies of New.
 type Config struct {
 	Store    Store
 	Settings func() Settings
 	Tenancy  Tenancy
-	// Look makes the agent look at a repository that was pushed to.
-	Look   func(repoID string)
+	// Poll makes the agent fetch a repository that was pushed to.
+	Poll   func(repoID string)
 	Logger *slog.Logger
 	Now    func() time.Time
-	// Interval is how often to look although nothing was announced; default 30 s.
+	// Interval is the poll interval; default 30 s.
 	Interval time.Duration
 }
 
-// Watcher is the event watcher. Run it once.
+// Watcher is the event watcher. Call Run once.
 type Watcher struct {
 	Config
 
-	ended chan string // the ID of a repository whose pass ended; see pass
+	ended chan string // IDs of repositories whose pass ended
 	busy  map[string]bool
-	again map[string]bool // something came while it was busy
+	again map[string]bool // an event came while the repository was busy
 
 	mu     sync.Mutex
-	pauses map[string]pause           // of repositories that cannot be pushed to, and of pullsOf those
-	done   map[string]map[string]bool // by event, repositories that have nothing left to do for it
-	said   map[string]string          // what was logged last of a broken file
+	pauses map[string]pause           // by repository ID, or pullsOf it
+	done   map[string]map[string]bool // by event: repositories where it is handled
+	logged map[string]string          // by file: the last logged error
 }
 
-// pause is how long a repository, or its pull requests, are left alone.
+// pause is the backoff of a repository, or of its pull requests.
 type pause struct {
 	length time.Duration
 	until  time.Time
@@ -120,11 +119,11 @@ func New(c Config) *Watcher {
 	}
 	return &Watcher{
 		Config: c, ended: make(chan string), busy: map[string]bool{}, again: map[string]bool{},
-		pauses: map[string]pause{}, done: map[string]map[string]bool{}, said: map[string]string{},
+		pauses: map[string]pause{}, done: map[string]map[string]bool{}, logged: map[string]string{},
 	}
 }
 
-// Run works off events until ctx ends. A slow repository delays no other one.
+// Run handles events until ctx ends. A slow repository does not delay others.
 func (w *Watcher) Run(ctx context.Context) error {
 	feed := w.Store.Watch(deploy.TopicRegistered, deploy.TopicRegistration)
 	defer feed.Close()
@@ -147,17 +146,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 				w.begin(ctx, &passes)
 			}
 		}
-		timer.Reset(w.nextLook())
+		timer.Reset(w.nextPoll())
 	}
 }
 
-// begin starts a pass over every repository, if there is an open event; over one
-// that is busy as soon as it no longer is.
+// begin starts a pass over every repository if there is an open event; a busy repository
+// gets its pass afterwards.
 func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 	events, err := w.current(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Logger.Error("cannot work off events; trying again", "error", err)
+			w.Logger.Error("cannot handle events; retrying", "error", err)
 		}
 		return
 	}
@@ -167,7 +166,7 @@ func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 	settings := w.Settings()
 	for _, repo := range settings.Repositories {
 		w.again[repo.ID] = w.busy[repo.ID]
-		if w.busy[repo.ID] || w.pausing(repo.ID) {
+		if w.busy[repo.ID] || w.inBackoff(repo.ID) {
 			continue
 		}
 		w.busy[repo.ID] = true
@@ -181,8 +180,8 @@ func (w *Watcher) begin(ctx context.Context, passes *sync.WaitGroup) {
 	}
 }
 
-// current returns the open events that count, none while the agent is disabled.
-// Those that count no more are finished.
+// current returns the open events, none while the agent is disabled. It finishes events
+// that are superseded or expired.
 func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error) {
 	events, err := w.Store.OpenEvents(ctx)
 	if err != nil || len(events) == 0 {
@@ -197,9 +196,9 @@ func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error)
 	for _, e := range events {
 		switch {
 		case e.Newer != "":
-			err = w.finish(ctx, e, deploy.EventOutdated, "a newer event of this name and these labels was registered: "+e.Newer)
-		case w.Now().Sub(e.CreatedAt) > countsFor:
-			status, why := tooLate(e)
+			err = w.finish(ctx, e, deploy.EventOutdated, "superseded by a newer event of the same name and labels: "+e.Newer)
+		case w.Now().Sub(e.CreatedAt) > maxAge:
+			status, why := expired(e)
 			err = w.finish(ctx, e, status, why)
 		default:
 			count = append(count, e)
@@ -215,7 +214,7 @@ func (w *Watcher) current(ctx context.Context) ([]deploy.RegisteredEvent, error)
 	return count, nil
 }
 
-// forget drops what is remembered of other events than these.
+// forget drops the state of all events but these.
 func (w *Watcher) forget(but []deploy.RegisteredEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,30 +223,30 @@ func (w *Watcher) forget(but []deploy.RegisteredEvent) {
 	})
 }
 
-// pausing tells whether a repository is left alone now.
-func (w *Watcher) pausing(repoID string) bool {
+// inBackoff reports whether a repository is in backoff.
+func (w *Watcher) inBackoff(repoID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.Now().Before(w.pauses[repoID].until)
 }
 
-// rest leaves a repository alone for a while, ever longer.
-func (w *Watcher) rest(repoID string) {
+// backOff starts or doubles the backoff of a repository.
+func (w *Watcher) backOff(repoID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	length := min(max(firstPause, 2*w.pauses[repoID].length), maxPause)
 	w.pauses[repoID] = pause{length, w.Now().Add(length)}
 }
 
-// recovered notes that a repository does what it is asked.
+// recovered ends the backoff of a repository.
 func (w *Watcher) recovered(repoID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.pauses, repoID)
 }
 
-// nextLook returns when to look although nothing was announced.
-func (w *Watcher) nextLook() time.Duration {
+// nextPoll returns the time until the next poll or end of a backoff.
+func (w *Watcher) nextPoll() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := w.Interval

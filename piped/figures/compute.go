@@ -9,11 +9,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// day is what deployment frequency is counted by, whatever the calendar says.
+// day is the unit of the deployment frequency: always 24 hours.
 const day = 24 * time.Hour
 
-// Compute returns the figures of deployments that ended from from on and before to.
-// The total is of all deployments, not of the applications' figures.
+// Compute returns the figures of deployments that ended in [from, to). The total is
+// computed from all deployments, not from the applications' figures.
 func Compute(ended []deploy.DeploymentOutcome, from, to time.Time) deploy.DeliveryReport {
 	total, each := &sample{}, map[string]*sample{}
 	for _, d := range ended {
@@ -34,7 +34,7 @@ func Compute(ended []deploy.DeploymentOutcome, from, to time.Time) deploy.Delive
 	return report
 }
 
-// sample is what was measured of some deployments.
+// sample collects the measurements of a set of deployments.
 type sample struct {
 	id, name                     string
 	succeeded, failed, cancelled int
@@ -45,7 +45,7 @@ func (s *sample) add(d deploy.DeploymentOutcome) {
 	switch d.Status {
 	case deploy.Success:
 		s.succeeded++
-		// A committer's clock may be ahead of ours: then nothing was measured.
+		// A negative lead time is discarded: the committer's clock is ahead of ours.
 		if lead := d.CompletedAt.Sub(d.CommittedAt); !d.CommittedAt.IsZero() && lead >= 0 {
 			s.leadTimes = append(s.leadTimes, lead)
 		}
@@ -59,7 +59,7 @@ func (s *sample) add(d deploy.DeploymentOutcome) {
 	}
 }
 
-// figures returns the figures of the sample over a range of that length.
+// figures returns the figures of the sample over a time range of the given length.
 func (s *sample) figures(length time.Duration) deploy.DeliveryFigures {
 	f := deploy.DeliveryFigures{
 		ApplicationID: s.id, ApplicationName: s.name, Succeeded: s.succeeded, Failed: s.failed, Cancelled: s.cancelled,
@@ -76,8 +76,7 @@ func (s *sample) figures(length time.Duration) deploy.DeliveryFigures {
 	return f
 }
 
-// median returns the middle one, of an even number the mean of the two in the middle;
-// nil of none.
+// median returns the middle value, or the mean of the two middle values; nil for no values.
 func median(values []time.Duration) *time.Duration {
 	if len(values) == 0 {
 		return nil
@@ -88,8 +87,7 @@ func median(values []time.Duration) *time.Duration {
 	return &middle
 }
 
-// percentile returns the smallest value that p percent of the values do not exceed
-// (the nearest rank); nil of none.
+// percentile returns the p-th percentile by the nearest-rank method; nil for no values.
 func percentile(values []time.Duration, p int) *time.Duration {
 	if len(values) == 0 {
 		return nil

@@ -13,10 +13,10 @@ import (
 
 var from = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// at is a moment of the range, so many minutes after its begin.
+// at returns the time that many minutes after the start of the range.
 func at(minutes int) time.Time { return from.Add(time.Duration(minutes) * time.Minute) }
 
-// succeeded, failed and cancelled make deployments that ended at a minute; of a
+// succeeded, failed and cancelled return deployments that ended at a minute; for a
 // success, the commit was made lead minutes before.
 func succeeded(app string, end, lead int) deploy.DeploymentOutcome {
 	return deploy.DeploymentOutcome{ApplicationID: app, ApplicationName: "the " + app, Status: deploy.Success, CompletedAt: at(end), CommittedAt: at(end - lead)}
@@ -41,8 +41,8 @@ func byHand(d deploy.DeploymentOutcome) deploy.DeploymentOutcome {
 
 func minutes(n float64) *time.Duration { return new(time.Duration(n * float64(time.Minute))) }
 
-// Total tells of one application what the application's own figures tell, so the
-// table holds totals, of a range of two days.
+// TestTotal checks totals of a range of two days. For a single application the total
+// equals the application's own figures.
 func TestTotal(t *testing.T) {
 	for name, c := range map[string]struct {
 		ended []deploy.DeploymentOutcome
@@ -96,11 +96,11 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// The total is computed from all deployments: its median is not the median of the
-// applications' medians.
+// TestApplicationsAndTotal: the total is computed from all deployments; its median is not
+// the median of the applications' medians.
 func TestApplicationsAndTotal(t *testing.T) {
 	other := succeeded("z", 30, 100)
-	other.ApplicationName = "the a" // names may repeat
+	other.ApplicationName = "the a" // names are not unique
 	report := figures.Compute([]deploy.DeploymentOutcome{
 		other, succeeded("b", 10, 1), succeeded("b", 20, 2), succeeded("b", 30, 3), failed("a", 5, 9),
 	}, from, from.Add(24*time.Hour))
@@ -121,7 +121,7 @@ func TestApplicationsAndTotal(t *testing.T) {
 	}
 }
 
-// nothing is a store in which no deployment has ended; it keeps what it was asked.
+// nothing is a store without deployments; it records the query.
 type nothing struct{ asked deploy.FiguresQuery }
 
 func (n *nothing) Outcomes(_ context.Context, q deploy.FiguresQuery) ([]deploy.DeploymentOutcome, error) {
@@ -138,9 +138,9 @@ func TestRange(t *testing.T) {
 		"until now":             {from: from, wantTo: now},
 		"not beyond now":        {from: from, to: now.Add(time.Hour), wantTo: now},
 		"until a time":          {from: from, to: at(30), wantTo: at(30)},
-		"without begin":         {problem: "delivery figures are of a range of time: say when it begins"},
-		"with nothing in it":    {from: at(30), to: at(30), problem: "the range of time begins at 2026-03-01T00:30:00Z, which is not before its end, 2026-03-01T00:30:00Z: choose an earlier begin"},
-		"that begins after now": {from: now.Add(time.Second), problem: "the range of time begins at 2026-03-01T01:00:01Z, which is not before its end, 2026-03-01T01:00:00Z: choose an earlier begin"},
+		"without begin":         {problem: "delivery figures need a time range: set its start"},
+		"with nothing in it":    {from: at(30), to: at(30), problem: "the time range starts at 2026-03-01T00:30:00Z, which is not before its end, 2026-03-01T00:30:00Z: choose an earlier start"},
+		"that begins after now": {from: now.Add(time.Second), problem: "the time range starts at 2026-03-01T01:00:01Z, which is not before its end, 2026-03-01T01:00:00Z: choose an earlier start"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := &nothing{}

@@ -1,17 +1,16 @@
-// Package figures computes delivery figures from the deployments that have ended:
-// deployment frequency, lead time for changes, change failure rate and time to
-// restore, the four of DORA (https://dora.dev/guides/dora-metrics-four-keys/).
+// Package figures computes delivery metrics from deployments that have ended: deployment
+// frequency, lead time for changes, change failure rate and time to restore, the four
+// DORA metrics (https://dora.dev/guides/dora-metrics-four-keys/).
 //
-//	reader.go   what is asked for, read from the store
-//	compute.go  the figures of a list of deployments
+//	reader.go   validates the query and reads the deployments from the store
+//	compute.go  computes the figures of a list of deployments
 //
-// A change is the commit that a deployment is made for, because it is new in Git;
-// commits before it that were never deployed by themselves are not measured. A
-// deployment that was rolled back has failed. A failure is over with the next success
-// of the same application, whichever commit that brought. What was cancelled, and what
-// a newer deployment took the place of, is counted and enters no other figure. What
-// was not measured has no value, not zero.
+// A change is the commit that triggered a deployment; earlier commits that were never
+// deployed on their own are not measured. A deployment that was rolled back counts as
+// failed. A failure is restored by the next successful deployment of the same
+// application, whatever its commit. Cancelled and superseded deployments are counted but
+// enter no other figure. A figure without measurements has no value, which is not zero.
 //
-// The package stores nothing and estimates nothing: each figure is of deployments that
-// ended in the range asked for. Compute is a pure function, to be tested with values.
+// The package stores and estimates nothing: each figure is computed from the deployments
+// that ended in the requested range. Compute is a pure function.
 package figures

@@ -26,9 +26,9 @@ var postgres pgtest.Server
 
 func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 
-// TestFiguresAreThoseOfTheTransitionLog makes a history by chance and computes the
-// figures of ranges and applications by chance once more, from nothing but the log of
-// transitions and what triggered each deployment.
+// TestFiguresAreThoseOfTheTransitionLog creates a random history and recomputes the
+// figures of random ranges and applications from the transition log and the triggers
+// alone.
 func TestFiguresAreThoseOfTheTransitionLog(t *testing.T) {
 	for engine, dsn := range map[string]func(testing.TB) string{
 		"SQLite": storetest.Ready, "PostgreSQL": func(t testing.TB) string { return postgres.NewDSN(t) },
@@ -54,15 +54,15 @@ func TestFiguresAreThoseOfTheTransitionLog(t *testing.T) {
 	}
 }
 
-// history is what some applications went through.
+// history is a random sequence of deployments.
 type history struct {
 	t     *testing.T
 	store *store.Store
 	rand  *rand.Rand
 	now   time.Time
 	apps  []deploy.Application
-	ids   []string // of all deployments
-	open  []string // of those that are pending
+	ids   []string // all deployments
+	open  []string // pending deployments
 }
 
 func newHistory(t *testing.T, dsn string) *history {
@@ -73,7 +73,7 @@ func newHistory(t *testing.T, dsn string) *history {
 	for _, name := range []string{"api", "db", "queue", "web"} {
 		app := deploy.Application{ID: "app-" + name, Name: name, Kind: deploy.KindKubernetes}
 		if len(h.apps) == 3 {
-			app.Name = h.apps[0].Name // names may repeat
+			app.Name = h.apps[0].Name // names are not unique
 		}
 		app.Labels = map[string]string{"tier": []string{"back", "front"}[len(h.apps)%2]}
 		if _, err := h.store.PutApplication(t.Context(), app); err != nil {
@@ -88,7 +88,7 @@ func (h *history) clock() time.Time { return h.now }
 
 func pick[T any](h *history, of ...T) T { return of[h.rand.IntN(len(of))] }
 
-// step lets some time pass, and then makes a deployment or has one end.
+// step advances the time, then creates or ends a deployment.
 func (h *history) step() {
 	h.now = h.now.Add(time.Duration(1+h.rand.IntN(1000)) * time.Minute / 10)
 	if len(h.open) == 0 || h.rand.IntN(2) == 0 {
@@ -125,7 +125,7 @@ func (h *history) create() {
 	h.ids, h.open = append(h.ids, id), append(h.open, id)
 }
 
-// end brings a pending deployment to an end, some while later.
+// end ends a pending deployment after some time.
 func (h *history) end(id string) {
 	move := func(fn func(d *deploy.Deployment) error) {
 		h.now = h.now.Add(time.Duration(h.rand.IntN(600)) * time.Second)
@@ -159,7 +159,7 @@ func (h *history) end(id string) {
 	}
 }
 
-// logged is a deployment, and the last entry of its log.
+// logged is a deployment with the last entry of its transition log.
 type logged struct {
 	app     deploy.Application
 	trigger deploy.Trigger
@@ -197,7 +197,7 @@ func (h *history) drawQuery(rt *rapid.T) deploy.FiguresQuery {
 	return q
 }
 
-// recompute is the definition of each figure, written down as it is said.
+// recompute computes each figure directly from its definition.
 func recompute(log []logged, q deploy.FiguresQuery) deploy.DeliveryReport {
 	report := deploy.DeliveryReport{From: q.From, To: q.To}
 	var chosen []logged
@@ -255,8 +255,8 @@ func recomputeOne(chosen, log []logged, q deploy.FiguresQuery) (f deploy.Deliver
 	return f
 }
 
-// middle is the mean of the smallest value that at least half of the values do not
-// exceed, and of the largest that at least half are not below.
+// middle returns the mean of the smallest value that at least half of the values do not
+// exceed and the largest that at least half are not below.
 func middle(values []float64) *time.Duration {
 	low, high := reaching(values, 0.5), math.Inf(-1)
 	if low == nil {
@@ -276,7 +276,7 @@ func middle(values []float64) *time.Duration {
 	return new(time.Duration((float64(*low) + high) / 2))
 }
 
-// reaching is the smallest value that at least this share of the values do not exceed.
+// reaching returns the smallest value that at least this share of the values do not exceed.
 func reaching(values []float64, share float64) *time.Duration {
 	best := math.Inf(1)
 	for _, v := range values {

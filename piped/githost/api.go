@@ -14,38 +14,37 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// API is the API of one Git host. It is safe for concurrent use. It sends one
-// change at a time; looking something up waits for nothing.
+// API is a client of one Git host's API. It is safe for concurrent use. It sends one
+// change at a time; reads do not wait.
 //
-// A remote is that of a repository as it is fetched from. The kind of an error is
-// Invalid when asking again can never succeed: the remote names no repository, or
-// the host refuses what it was sent. It is Denied when the host does not accept the
-// token, or does not know the repository, which whoever administers it can mend, and
-// Unavailable when the host does not answer or has too much to do. When the host
-// permits no more calls, errors.As finds an error with a method RetryAt, which says
-// until when.
+// A remote is the fetch URL of a repository. An error is of kind Invalid if a retry can
+// never succeed: the remote names no repository, or the host rejects the request. It is
+// Denied if the host does not accept the token or does not know the repository, which an
+// administrator can fix, and Unavailable if the host does not answer or is overloaded.
+// If the host's rate limit is reached, errors.As finds an error with a method RetryAt,
+// which returns when it ends.
 type API struct {
 	host string
 	hosting
 
 	mu sync.Mutex
-	me string // whose comments the caller's are, "" before it is known
+	me string // account of the caller's comments; "" until it is known
 }
 
-// hosting is what one kind of host can do. A path is that of a repository on its
-// host, such as team/app.
+// hosting is the API of one kind of host. A path is that of a repository on its host,
+// such as team/app.
 type hosting interface {
-	// open opens a pull request and returns its page; of one that is there already,
-	// the page of that one.
+	// open opens a pull request and returns its page, or that of an existing one for
+	// the same branches.
 	open(ctx context.Context, path string, p PullRequest) (page string, err error)
 	setStatus(ctx context.Context, path, commit string, s Status) error
 
-	// pullRequest returns one pull request, pullRequestsOf those that brought a
-	// commit into the branch it is on.
+	// pullRequest returns one pull request; pullRequestsOf returns those that brought a
+	// commit into its branch.
 	pullRequest(ctx context.Context, path string, number int) (Proposed, error)
 	pullRequestsOf(ctx context.Context, path, commit string) ([]Proposed, error)
 
-	// account returns the name under which the caller's comments appear.
+	// account returns the account name of the caller's comments.
 	account(ctx context.Context) (string, error)
 	// comments returns one page of a pull request's comments, counted from 1, and
 	// whether there are more.
@@ -54,18 +53,18 @@ type hosting interface {
 	editComment(ctx context.Context, path string, number int, id int64, body string) error
 }
 
-// Options are what NewAPI can be told. The zero value is what production uses.
+// Options are for tests; the zero value is for production.
 type Options struct {
-	// Pause is the least time between two changes at GitHub, which asks for one
-	// second; default that.
+	// Pause is the minimal time between two changes at GitHub; default one second,
+	// which GitHub asks for.
 	Pause time.Duration
 }
 
-// apiTimeout bounds one call.
+// apiTimeout limits one call.
 const apiTimeout = 30 * time.Second
 
-// NewAPI returns the API of a configured host. The credential is what c.Load
-// returned: a token, or the private key of c.App. The kind of an error is Invalid.
+// NewAPI returns the API of a configured host. The credential is the result of c.Load: a
+// token, or the private key of c.App. Errors are of kind Invalid.
 func NewAPI(c config.GitHost, credential strict.Secret, o Options) (*API, error) {
 	if o.Pause == 0 {
 		o.Pause = time.Second
@@ -73,7 +72,7 @@ func NewAPI(c config.GitHost, credential strict.Secret, o Options) (*API, error)
 	if c.Type != config.GitHostGitHub {
 		o.Pause = 0
 	}
-	client := &http.Client{CheckRedirect: stays, Transport: newPaced(http.DefaultTransport, o.Pause)}
+	client := &http.Client{CheckRedirect: sameHost, Transport: newPaced(http.DefaultTransport, o.Pause)}
 	rest := restAPI{url: c.APIURL, token: credential, client: client}
 	switch c.Type {
 	case config.GitHostGitHub:
@@ -95,12 +94,12 @@ func (a *API) Serves(remote string) bool {
 	return err == nil && e.Host != "" && strings.EqualFold(e.Host, a.host)
 }
 
-// maxRedirects is how often a host may send on to another address.
+// maxRedirects limits the redirects that are followed.
 const maxRedirects = 5
 
-// stays follows a redirect only on the host that it comes from, and never out of
-// TLS: the token goes along, and is nobody else's.
-func stays(to *http.Request, via []*http.Request) error {
+// sameHost allows redirects only within the same host and never from HTTPS to HTTP, because
+// the token is sent along.
+func sameHost(to *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
 	if len(via) > maxRedirects || to.URL.Host != from.Host || from.Scheme == "https" && to.URL.Scheme != "https" {
 		return http.ErrUseLastResponse
@@ -108,8 +107,7 @@ func stays(to *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// at calls do with the path of a repository, and says of its error what was to be
-// done.
+// at calls do with the path of a repository and wraps its error with what was attempted.
 func (a *API) at(remote, what string, do func(path string) error) error {
 	path, ok := projectPath(remote)
 	if !ok {

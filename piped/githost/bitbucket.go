@@ -4,7 +4,7 @@ import (
 	"net/http"
 )
 
-// The events of Bitbucket that mean something here.
+// The events of Bitbucket that are handled.
 const (
 	bitbucketEvent      = "X-Event-Key"
 	bitbucketSignature  = "X-Hub-Signature"
@@ -13,16 +13,16 @@ const (
 	bitbucketServerPing = "diagnostics:ping"
 )
 
-// bitbucket is Bitbucket Cloud and Bitbucket Data Center, as documented in
-// "Event payloads" on support.atlassian.com and "Event payload" on
-// confluence.atlassian.com. They share their headers, and no event.
+// bitbucket handles Bitbucket Cloud and Bitbucket Data Center, as documented in "Event
+// payloads" on support.atlassian.com and "Event payload" on confluence.atlassian.com.
+// They share their headers but no event.
 func bitbucket() host {
 	return host{name: "Bitbucket", event: bitbucketEvent, open: openBitbucket, read: readBitbucket}
 }
 
 func openBitbucket(r *http.Request, secret []byte) ([]byte, error) {
 	if r.Header.Get(bitbucketEvent) == bitbucketServerPing && r.Header.Get(bitbucketSignature) == "" {
-		return nil, nil // Data Center does not sign its connection test, and it asks for nothing
+		return nil, nil // Data Center's connection test, which is unsigned and has no effect
 	}
 	mac, err := signature(r, bitbucketSignature, "sha256=")
 	if err != nil {
@@ -50,8 +50,8 @@ func readBitbucket(event string, payload []byte) (Push, error) {
 
 type link struct{ Href, Name string }
 
-// bitbucketCloudChanges tells where each reference is now; a deleted one is at
-// null. The repository has no address for Git, and the page's is the same.
+// bitbucketCloudChanges lists the new position of each reference; null for a deleted one.
+// The repository has no clone URL; its page has the same URL.
 type bitbucketCloudChanges struct {
 	Push struct {
 		Changes []struct{ New struct{ Type, Name string } }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// comment is one of a pull request.
+// comment is a comment of a pull request.
 type comment struct {
 	id     int64
 	author string
@@ -14,23 +14,22 @@ type comment struct {
 
 // Limits of comments.
 const (
-	// MaxComment is the largest comment every host takes, in bytes: GitHub's limit.
+	// MaxComment is the size of the largest comment that every host accepts, in bytes:
+	// GitHub's limit.
 	MaxComment = 65536
-	// maxCommentPages is how many pages of a pull request's comments are looked
-	// through for one's own, of perPage each.
+	// maxCommentPages limits how many pages of perPage comments are searched.
 	maxCommentPages = 20
 	perPage         = 100
 )
 
-// UpsertComment sees to it that a pull request has one comment of the caller's that
-// holds marker, which says body: that is what is edited if there is one, and else it
-// is made. The marker must be in body. Comments of others are left alone, whatever
-// they hold.
+// UpsertComment sets the caller's comment that contains marker to body: it edits the
+// comment if there is one, else creates it. The body must contain the marker. Comments of
+// others are never changed.
 func (a *API) UpsertComment(ctx context.Context, remote string, number int, marker, body string) error {
 	return a.comment(ctx, remote, number, marker, body, true)
 }
 
-// EditComment is UpsertComment that makes none if there is none.
+// EditComment is like UpsertComment but creates no comment.
 func (a *API) EditComment(ctx context.Context, remote string, number int, marker, body string) error {
 	return a.comment(ctx, remote, number, marker, body, false)
 }
@@ -50,7 +49,7 @@ func (a *API) comment(ctx context.Context, remote string, number int, marker, bo
 	})
 }
 
-// find returns the caller's comment that holds marker, nil if there is none.
+// find returns the caller's comment that contains marker, or nil.
 func (a *API) find(ctx context.Context, path string, number int, marker string) (*comment, error) {
 	me, err := a.self(ctx)
 	if err != nil {
@@ -73,8 +72,7 @@ func (a *API) find(ctx context.Context, path string, number int, marker string) 
 	return nil, nil
 }
 
-// self returns the name under which the caller's comments appear. It is asked for
-// once.
+// self returns the account name of the caller's comments. It is requested once.
 func (a *API) self(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	me := a.me

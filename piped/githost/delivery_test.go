@@ -25,7 +25,7 @@ import (
 
 const secret = "correct horse battery staple"
 
-// delivery is a request as a file below testdata holds it, not yet signed.
+// delivery is an unsigned request from a file below testdata.
 type delivery struct {
 	header http.Header
 	body   []byte
@@ -55,8 +55,8 @@ func (d delivery) request() *http.Request {
 	return r
 }
 
-// sign adds what the host adds when it knows the secret. What is signed differs
-// from the body only for Gitea's forms.
+// sign adds the signature of the host. What is signed differs from the body only for
+// Gitea's forms.
 func (d delivery) sign(by config.WebhookType, secret string, signed []byte) delivery {
 	d.header = d.header.Clone()
 	mac := mac(secret, signed)
@@ -74,7 +74,7 @@ func (d delivery) sign(by config.WebhookType, secret string, signed []byte) deli
 	return d
 }
 
-// form is the delivery of a webhook whose content type is a form.
+// form returns the delivery with a form as content type.
 func (d delivery) form() delivery {
 	d.header = d.header.Clone()
 	d.header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -97,7 +97,7 @@ func receiver(t testing.TB, of config.WebhookType) *Receiver {
 	return r
 }
 
-// deliveries names every file below testdata and says what it means.
+// deliveries returns the expected result for every file below testdata.
 func deliveries() map[config.WebhookType]map[string]Push {
 	gitHub := []string{"https://github.com/shop/config.git", "git@github.com:shop/config.git", "git://github.com/shop/config.git", "https://github.com/shop/config"}
 	gitLab := []string{"https://gitlab.shop.example/platform/apps/config.git", "ssh://git@gitlab.shop.example:2222/platform/apps/config.git", "https://gitlab.shop.example/platform/apps/config"}
@@ -166,7 +166,7 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestEveryFileIsRead keeps a new file below testdata from being forgotten.
+// TestEveryFileIsRead: every file below testdata has an expected result.
 func TestEveryFileIsRead(t *testing.T) {
 	read := map[string]bool{"bitbucket-server-push-without-addresses": true}
 	for _, files := range deliveries() {
@@ -219,14 +219,14 @@ func TestDeliveriesThatCannotBeUnderstood(t *testing.T) {
 			`the payload of event "push" names no address of its repository`},
 		"Bitbucket without addresses": {config.WebhookBitbucket, "bitbucket-server-push-without-addresses", func(*delivery) {},
 			`the payload of event "repo:refs_changed" names no address of its repository`},
-		"content type nobody sends": {config.WebhookGitHub, "github-push-to-a-branch", func(d *delivery) { d.header.Set("Content-Type", "text/plain") },
+		"unknown content type": {config.WebhookGitHub, "github-push-to-a-branch", func(d *delivery) { d.header.Set("Content-Type", "text/plain") },
 			"the delivery is neither JSON nor a form; set the webhook's content type to application/json at the Git host"},
 		"no content type": {config.WebhookGitea, "gitea-push-to-a-branch", func(d *delivery) { d.header.Del("Content-Type") },
 			"the delivery is neither JSON nor a form; set the webhook's content type to application/json at the Git host"},
 		"form that is none": {config.WebhookGitea, "gitea-push-to-a-branch", func(d *delivery) {
 			d.header.Set("Content-Type", "application/x-www-form-urlencoded")
 			d.body = []byte("payload=%zz")
-		}, "the delivery is not the form that its content type says"},
+		}, "the delivery's content type is a form, but its body is not"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// DeploymentState is what GitHub shows of a deployment in an environment.
+// DeploymentState is GitHub's state of a deployment in an environment.
 type DeploymentState string
 
-// The states of a deployment. One that has succeeded makes those before it in its
+// The states of a deployment. DeploymentSuccess makes the earlier deployments of the
 // environment inactive.
 const (
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -21,24 +21,24 @@ const (
 	DeploymentInactive   DeploymentState = "inactive"
 )
 
-// Deployed is a deployment as GitHub shows it.
+// Deployed is a deployment as shown by GitHub.
 type Deployed struct {
-	ID          string // ours; there is one deployment of each at GitHub
-	Commit      string // its full hash
+	ID          string // idempotency key: GitHub has one deployment per ID
+	Commit      string // full hash
 	Environment string
 	State       DeploymentState
-	Description string // cut to what GitHub takes
-	URL         string // of what was deployed, "" for none
+	Description string // truncated to GitHub's limit
+	URL         string // of the deployed environment, "" for none
 }
 
-// HasDeployments reports whether the host has deployments that can be set: GitHub.
+// HasDeployments reports whether the host has deployments, as GitHub does.
 func (a *API) HasDeployments() bool {
 	_, ok := a.hosting.(gitHubAPI)
 	return ok
 }
 
-// SetDeployment sets the state of a deployment, which is made if there is none of
-// that ID yet. The kind is Invalid for a host that has none.
+// SetDeployment sets the state of a deployment, which it creates if necessary. The error
+// is of kind Invalid for a host without deployments.
 func (a *API) SetDeployment(ctx context.Context, remote string, d Deployed) error {
 	return a.at(remote, "set the state of deployment "+d.ID, func(path string) error {
 		h, ok := a.hosting.(gitHubAPI)
@@ -59,13 +59,13 @@ func (a *API) SetDeployment(ctx context.Context, remote string, d Deployed) erro
 	})
 }
 
-// gitHubPayload is what a deployment at GitHub carries, by which it is found again.
+// gitHubPayload is stored with a GitHub deployment to find it by ID.
 type gitHubPayload struct {
 	ID string `json:"pipedDeploymentID"`
 }
 
-// gitHubDeployment returns GitHub's ID of a deployment, which it makes if there is
-// none: a deployment whose answer was lost is there, and is not made again.
+// gitHubDeployment returns GitHub's ID of a deployment, which it creates if there is none.
+// It searches first, so that a deployment whose response was lost is not created again.
 func gitHubDeployment(ctx context.Context, c *github.Client, owner, name string, d Deployed) (int64, error) {
 	query := &github.DeploymentsListOptions{SHA: d.Commit, Environment: d.Environment, ListOptions: github.ListOptions{PerPage: perPage}}
 	there, _, err := c.Repositories.ListDeployments(ctx, owner, name, query)
@@ -78,7 +78,7 @@ func gitHubDeployment(ctx context.Context, c *github.Client, owner, name string,
 			return t.GetID(), nil
 		}
 	}
-	// Without a list of required contexts GitHub requires all, our own among them.
+	// By default GitHub requires all commit statuses to succeed, including this agent's.
 	made, _, err := c.Repositories.CreateDeployment(ctx, owner, name, &github.DeploymentRequest{
 		Ref: &d.Commit, Environment: &d.Environment, Description: github.String(cut(d.Description, gitHubDescription)), Payload: gitHubPayload{d.ID},
 		AutoMerge: github.Bool(false), RequiredContexts: &[]string{},

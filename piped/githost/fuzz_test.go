@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// FuzzParse sends anything, signed and not. Whatever is sent, the unsigned is
-// denied, an error has a kind and comes alone, and a push is complete.
+// FuzzParse: for any request, an unsigned one is denied, an error has a kind and no result,
+// and a push is complete.
 func FuzzParse(f *testing.F) {
 	types := config.WebhookType("").Values()
 	for of, files := range deliveries() {
@@ -45,8 +45,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzSameRepository checks that the relation is one: symmetric, and reflexive
-// for whatever is the same as anything.
+// FuzzSameRepository: the relation is symmetric, and reflexive for all valid remotes.
 func FuzzSameRepository(f *testing.F) {
 	f.Add("https://github.com/shop/config.git", "git@github.com:shop/config")
 	f.Add("ssh://git@[::1]:2222/a", "[::1]:a")

@@ -7,14 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// gitea is Gitea, and Forgejo, which sends the same under its own name too, as
-// documented in "Webhooks" on docs.gitea.com and forgejo.org.
+// gitea handles Gitea, and Forgejo, which also sends the same headers under its own name,
+// as documented in "Webhooks" on docs.gitea.com and forgejo.org.
 func gitea() host {
 	return host{name: "Gitea", event: "X-Gitea-Event", open: openGitea, read: readGitea}
 }
 
-// openGitea accepts both content types a webhook can be set to. Unlike GitHub's,
-// the signature of a form is over the payload in it.
+// openGitea accepts both content types of webhooks. Unlike GitHub's, the signature of a
+// form covers the payload in it.
 func openGitea(r *http.Request, secret []byte) ([]byte, error) {
 	mac, err := giteaSignature(r)
 	if err != nil {
@@ -31,15 +31,14 @@ func openGitea(r *http.Request, secret []byte) ([]byte, error) {
 	if media == mediaForm {
 		form, err := url.ParseQuery(string(payload))
 		if err != nil {
-			return nil, deploy.Errorf(deploy.Invalid, "the delivery is not the form that its content type says")
+			return nil, deploy.Errorf(deploy.Invalid, "the delivery's content type is a form, but its body is not")
 		}
 		payload = []byte(form.Get("payload"))
 	}
 	return payload, verify(payload, mac, secret)
 }
 
-// giteaSignature takes the first of the headers that is there: all are of the
-// same secret and payload.
+// giteaSignature returns the first signature header present; all have the same value.
 func giteaSignature(r *http.Request) ([]byte, error) {
 	for _, header := range []string{"X-Gitea-Signature", "X-Forgejo-Signature"} {
 		if r.Header.Get(header) != "" {

@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// giteaAPI is that of Gitea and Forgejo, as documented at /api/swagger of each.
+// giteaAPI is the API of Gitea and Forgejo, as documented at /api/swagger of each.
 type giteaAPI struct{ restAPI }
 
 type giteaPullRequest struct {
@@ -48,16 +48,16 @@ func (h giteaAPI) open(ctx context.Context, path string, p PullRequest) (string,
 			return pr.HTMLURL, nil
 		}
 	}
-	return "", refusedBy(status, "there is a pull request for the branch already")
+	return "", refusedBy(status, "the branch already has a pull request")
 }
 
-// giteaStates are the states of commits as Gitea names them. It has no cancelled
-// one; a warning is what keeps nothing from being merged.
+// giteaStates maps commit states to Gitea's. There is no state for cancelled; a warning
+// does not block merging.
 var giteaStates = map[State]string{
 	StatePending: "pending", StateRunning: "pending", StateSuccess: "success", StateFailure: "failure", StateCancelled: "warning",
 }
 
-// giteaDescription is how much of a description its pages have room for.
+// giteaDescription is the length of a description that fits on its pages.
 const giteaDescription = 255
 
 func (h giteaAPI) setStatus(ctx context.Context, path, commit string, s Status) error {
@@ -72,8 +72,8 @@ func (h giteaAPI) pullRequest(ctx context.Context, path string, number int) (Pro
 	return found.proposed(), err
 }
 
-// pullRequestsOf asks for the one pull request that was merged as a commit. That
-// there is none, and that there is no such repository, is the same answer.
+// pullRequestsOf returns the pull request that was merged as a commit. The API does not
+// distinguish a missing pull request from a missing repository.
 func (h giteaAPI) pullRequestsOf(ctx context.Context, path, commit string) ([]Proposed, error) {
 	var found giteaPullRequest
 	status, err := h.call(ctx, http.MethodGet, giteaRepository(path)+"/commits/"+url.PathEscape(commit)+"/pull", nil, &found, http.StatusNotFound)
@@ -89,7 +89,7 @@ func (h giteaAPI) account(ctx context.Context) (string, error) {
 	return me.Login, err
 }
 
-// comments returns all at once: the API has no pages of them.
+// comments returns all comments; the API does not paginate them.
 func (h giteaAPI) comments(ctx context.Context, path string, number, _ int) ([]comment, bool, error) {
 	var found []struct {
 		ID   int64

@@ -8,17 +8,16 @@ import (
 	"github.com/google/go-github/v60/github"
 )
 
-// gitHub is GitHub and GitHub Enterprise Server, as documented in "Webhook
-// events and payloads" and "Validating webhook deliveries" on docs.github.com.
+// gitHub handles GitHub and GitHub Enterprise Server, as documented in "Webhook events and
+// payloads" and "Validating webhook deliveries" on docs.github.com.
 func gitHub() host {
 	return host{name: "GitHub", event: github.EventTypeHeader, open: openGitHub, read: readGitHub}
 }
 
-// openGitHub accepts both content types a webhook can be set to. The signature
-// is over the body in either.
+// openGitHub accepts both content types of webhooks. The signature covers the body in
+// either.
 func openGitHub(r *http.Request, secret []byte) ([]byte, error) {
-	// ValidatePayload would also accept SHA-1, in a header of its own and in
-	// this one.
+	// ValidatePayload would also accept SHA-1, in another header and in this one.
 	if _, err := signature(r, github.SHA256SignatureHeader, "sha256="); err != nil {
 		return nil, err
 	}
@@ -32,7 +31,7 @@ func openGitHub(r *http.Request, secret []byte) ([]byte, error) {
 	signed := &http.Request{Header: r.Header, Body: io.NopCloser(bytes.NewReader(data))}
 	payload, err := github.ValidatePayload(signed, secret)
 	if err != nil {
-		return nil, errWrongSecret() // or no form at all, which nobody signed
+		return nil, errWrongSecret() // or a malformed form, which cannot be signed
 	}
 	return payload, nil
 }
@@ -50,14 +49,14 @@ func readGitHub(event string, payload []byte) (Push, error) {
 	}
 }
 
-// refPush is a push of one reference as GitHub, Gitea and Forgejo write it.
+// refPush is a push of one reference in the format of GitHub, Gitea and Forgejo.
 type refPush struct {
 	Ref        string
 	After      string
 	Repository eventRepository
 }
 
-// eventRepository is the repository of an event of theirs.
+// eventRepository is the repository in their events.
 type eventRepository struct {
 	CloneURL string `json:"clone_url"`
 	SSHURL   string `json:"ssh_url"`

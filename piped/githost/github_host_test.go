@@ -62,8 +62,8 @@ func TestGitHubStatus(t *testing.T) {
 	}
 }
 
-// TestRefusals: what can never be taken is Invalid, what somebody can mend Denied, and
-// what goes by Unavailable; a limit says until when.
+// TestRefusals: permanent errors are Invalid, those a user can fix Denied, and temporary
+// ones Unavailable; a rate limit has a time.
 func TestRefusals(t *testing.T) {
 	reset := time.Now().Add(10 * time.Minute).Truncate(time.Second)
 	for name, c := range map[string]struct {
@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 		header  map[string]string
 		message string
 		kind    deploy.Kind
-		until   time.Duration // 0: it has no RetryAt
+		until   time.Duration // 0: no RetryAt
 	}{
 		"commit is gone":              {422, nil, "No commit found for SHA", deploy.Invalid, 0},
 		"token ended":                 {401, nil, "Bad credentials", deploy.Denied, 0},
@@ -106,15 +106,15 @@ func TestRefusals(t *testing.T) {
 				case found != (c.until != 0):
 					t.Errorf("%v has a time: %t", err, found)
 				case found && (time.Until(limit.RetryAt()) > c.until || time.Until(limit.RetryAt()) < c.until-10*time.Second):
-					t.Errorf("try again in %s, want %s", time.Until(limit.RetryAt()), c.until)
+					t.Errorf("retry in %s, want %s", time.Until(limit.RetryAt()), c.until)
 				}
 			})
 		}
 	}
 }
 
-// TestALimitIsNotTriedOut: while GitHub permits nothing it is not asked.
-func TestALimitIsNotTriedOut(t *testing.T) {
+// TestALimitIsRespected: GitHub gets no requests until its rate limit ends.
+func TestALimitIsRespected(t *testing.T) {
 	g := githosttest.NewGitHub(t)
 	api := gitHubOf(t, g)
 	g.SetFault(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -135,8 +135,8 @@ func TestALimitIsNotTriedOut(t *testing.T) {
 	}
 }
 
-// TestAppTokens: the App is found by the repository; its token is used for as long as
-// it lives, exchanged before it ends, and at once when GitHub does not take it.
+// TestAppTokens: a token is reused while it is valid, renewed before it expires, and
+// replaced when GitHub rejects it.
 func TestAppTokens(t *testing.T) {
 	g, key := githosttest.NewGitHubApp(t, "shop/config")
 	host := config.GitHost{Host: "git.example.com", Type: config.GitHostGitHub, APIURL: g.URL, App: &config.GitHubApp{AppID: githosttest.AppID}}
@@ -155,7 +155,7 @@ func TestAppTokens(t *testing.T) {
 	}
 	must(1)
 	must(1)
-	g.Revoke(30 * time.Second) // less than is left when a token is exchanged
+	g.Revoke(30 * time.Second) // shorter than the remaining lifetime at which a token is renewed
 	must(2)
 	must(3)
 	g.Revoke(time.Hour)
@@ -203,8 +203,8 @@ func TestAppTokens(t *testing.T) {
 	}
 }
 
-// TestAnAppThatIsInstalledAnew is found again.
-func TestAnAppThatIsInstalledAnew(t *testing.T) {
+// TestAnAppThatIsReinstalled is found again.
+func TestAnAppThatIsReinstalled(t *testing.T) {
 	g, key := githosttest.NewGitHubApp(t, "shop/config")
 	api := hostOf(t, config.GitHost{Host: "git.example.com", Type: config.GitHostGitHub, APIURL: g.URL, App: &config.GitHubApp{AppID: githosttest.AppID}}, key)
 	g.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -223,14 +223,14 @@ func TestAnAppThatIsInstalledAnew(t *testing.T) {
 	}
 }
 
-// TestAComment is made once and edited from then on, even if the answer to the first
-// attempt was lost; what others wrote is theirs, marked or not.
+// TestAComment: a comment is created once and then edited, also if the first response was
+// lost; comments of others are unchanged, with or without marker.
 func TestAComment(t *testing.T) {
 	g := githosttest.NewGitHub(t)
 	api := gitHubOf(t, g)
 	const marker = "<!-- piped -->"
-	for i := range 150 { // more than a page
-		g.Say(7, "somebody", fmt.Sprintf("%s %d", marker, i))
+	for i := range 150 { // more than one page
+		g.CommentAs(7, "other-user", fmt.Sprintf("%s %d", marker, i))
 	}
 	if err := api.EditComment(t.Context(), remote, 7, marker, marker+" nothing to edit"); err != nil || len(g.Comments(7)) != 150 {
 		t.Fatalf("%d comments, %v", len(g.Comments(7)), err)
@@ -258,27 +258,27 @@ func TestAComment(t *testing.T) {
 	}
 	for _, c := range all[:150] {
 		if c.Edits > 0 {
-			t.Errorf("the comment of somebody was edited: %+v", c)
+			t.Errorf("the comment of another user was edited: %+v", c)
 		}
 	}
 }
 
-// discard takes an answer that nobody gets.
+// discard drops a response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header            { return d.header }
 func (d discard) Write(data []byte) (int, error) { return len(data), nil }
 func (d discard) WriteHeader(int)                {}
 
-// TestDeployments: one of each ID, with the states that it was in, however often and
-// after whichever failure it is told.
+// TestDeployments: there is one deployment per ID, with its states, also after retries and
+// failures.
 func TestDeployments(t *testing.T) {
 	g := githosttest.NewGitHub(t)
 	api := gitHubOf(t, g)
 	if !api.HasDeployments() {
 		t.Error("GitHub has deployments")
 	}
-	tell := func(id string, state DeploymentState, says, url string) error {
+	set := func(id string, state DeploymentState, says, url string) error {
 		return api.SetDeployment(t.Context(), remote, Deployed{ID: id, Commit: commit, Environment: "production/web", State: state, Description: says, URL: url})
 	}
 	g.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -288,7 +288,7 @@ func TestDeployments(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	if err := tell("d1", DeploymentInProgress, "rolling out", ""); !deploy.IsKind(err, deploy.Unavailable) {
+	if err := set("d1", DeploymentInProgress, "rolling out", ""); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("a failure after it is made: %v", err)
 	}
 	g.SetFault(nil)
@@ -300,7 +300,7 @@ func TestDeployments(t *testing.T) {
 		{"d1", DeploymentInProgress, ""}, {"d1", DeploymentSuccess, "https://shop.example.com"},
 		{"d2", DeploymentInProgress, ""}, {"d2", DeploymentFailure, ""}, {"d3", DeploymentSuccess, ""}, {"d4", DeploymentInactive, ""},
 	} {
-		if err := tell(c.id, c.state, "says", c.url); err != nil {
+		if err := set(c.id, c.state, "says", c.url); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -345,8 +345,7 @@ func TestMergedBy(t *testing.T) {
 	}
 }
 
-// TestChangesArePaced: two changes are a pause apart, and one is on its way at a time;
-// what only reads does not wait.
+// TestChangesArePaced: changes are sent one at a time with a pause; reads do not wait.
 func TestChangesArePaced(t *testing.T) {
 	const pause = 100 * time.Millisecond
 	g := githosttest.NewGitHub(t)

@@ -15,16 +15,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// gitHubAPI is that of GitHub and GitHub Enterprise Server.
+// gitHubAPI is the API of GitHub and GitHub Enterprise Server.
 type gitHubAPI struct{ clients gitHubClients }
 
-// gitHubClients authenticate the caller.
+// gitHubClients provides authenticated clients.
 type gitHubClients interface {
 	// of returns the client for a repository.
 	of(ctx context.Context, owner, name string) (*github.Client, error)
-	// account returns the name under which comments appear.
+	// account returns the account name of comments.
 	account(ctx context.Context) (string, error)
-	// failed is told with which error a call ended that concerned a repository.
+	// failed reports the error of a call that concerned a repository.
 	failed(owner, name string, err error)
 }
 
@@ -42,7 +42,7 @@ func newGitHub(c config.GitHost, credential strict.Secret, client *http.Client) 
 	return gitHubAPI{gitHubToken{authorized}}, nil
 }
 
-// gitHubToken is one token for every repository.
+// gitHubToken uses one token for every repository.
 type gitHubToken struct{ client *github.Client }
 
 func (t gitHubToken) of(context.Context, string, string) (*github.Client, error) {
@@ -56,9 +56,9 @@ func (t gitHubToken) account(ctx context.Context) (string, error) {
 
 func (gitHubToken) failed(string, string, error) {}
 
-// call has do ask the API about the repository at path. It bounds the time by the
-// context, and not by the client: go-github does not close answers that are errors,
-// and a client would wait for that.
+// call calls do with the client for the repository at path. The timeout is on the context
+// and not on the client: go-github does not close error responses, and a client timeout
+// would wait for that.
 func (h gitHubAPI) call(ctx context.Context, path string, do func(ctx context.Context, c *github.Client, owner, name string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -90,13 +90,13 @@ func (h gitHubAPI) open(ctx context.Context, path string, p PullRequest) (page s
 	return page, err
 }
 
-// gitHubStates are the states of commits as GitHub names them; error is what it has
-// for what has neither failed nor succeeded.
+// gitHubStates maps commit states to GitHub's; error stands for a commit that has neither
+// failed nor succeeded.
 var gitHubStates = map[State]string{
 	StatePending: "pending", StateRunning: "pending", StateSuccess: "success", StateFailure: "failure", StateCancelled: "error",
 }
 
-// gitHubDescription is the longest description of a status and of a deployment's.
+// gitHubDescription is the length limit of descriptions of statuses and deployments.
 const gitHubDescription = 140
 
 func (h gitHubAPI) setStatus(ctx context.Context, path, commit string, s Status) error {
@@ -108,7 +108,7 @@ func (h gitHubAPI) setStatus(ctx context.Context, path, commit string, s Status)
 	})
 }
 
-// optional returns nil for "", which GitHub would take for an address.
+// optional returns nil for "", which GitHub would take as a URL.
 func optional(text string) *string {
 	if text == "" {
 		return nil
@@ -177,7 +177,7 @@ func (h gitHubAPI) editComment(ctx context.Context, path string, _ int, id int64
 	})
 }
 
-// gitHubError returns an error of go-github as one of this package.
+// gitHubError converts an error of go-github.
 func gitHubError(err error) error {
 	var known *deploy.Error
 	var refused *github.ErrorResponse

@@ -19,16 +19,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// gitHubApp authenticates as a GitHub App: towards each repository as the
-// installation that may see it. Tokens of installations, which end after an hour,
-// are asked for when they are needed, and again before they end.
+// gitHubApp authenticates as a GitHub App: for each repository as the installation that
+// has access to it. Installation tokens, which expire after an hour, are requested on
+// demand and renewed before they expire.
 type gitHubApp struct {
 	id     int64
-	given  int64 // the installation for every repository; 0 when it is to be found
+	given  int64 // configured installation for all repositories; 0: looked up by repository
 	key    *rsa.PrivateKey
 	base   *url.URL
 	http   *http.Client
-	client *github.Client // of the App itself
+	client *github.Client // authenticated as the App itself
 
 	mu            sync.Mutex
 	found         map[string]int64         // installations by repository
@@ -38,7 +38,7 @@ type gitHubApp struct {
 func newGitHubApp(c config.GitHubApp, key strict.Secret, base *url.URL, client *http.Client) (*gitHubApp, error) {
 	private, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(key.Reveal()))
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "the private key of GitHub App %d is no RSA key in PEM; use the file that GitHub made for the App", c.AppID)
+		return nil, deploy.Errorf(deploy.Invalid, "the private key of GitHub App %d is not an RSA key in PEM format; use the file that GitHub generated for the App", c.AppID)
 	}
 	a := &gitHubApp{
 		id: c.AppID, given: c.InstallationID, key: private, base: base, http: client,
@@ -48,7 +48,7 @@ func newGitHubApp(c config.GitHubApp, key strict.Secret, base *url.URL, client *
 	return a, nil
 }
 
-// through returns a client that asks the API through a transport.
+// through returns a client that uses a transport.
 func (a *gitHubApp) through(transport http.RoundTripper) *github.Client {
 	client := *a.http
 	client.Transport = transport
@@ -84,7 +84,7 @@ func (a *gitHubApp) installation(ctx context.Context, owner, name string) (int64
 	}
 	found, answer, err := a.client.Apps.FindRepositoryInstallation(ctx, owner, name)
 	if answer != nil && answer.StatusCode == http.StatusNotFound {
-		return 0, deploy.Errorf(deploy.Denied, "GitHub App %d is not installed for the repository; install it there, or see whether appID and apiURL are right", a.id)
+		return 0, deploy.Errorf(deploy.Denied, "GitHub App %d is not installed for the repository; install it there, or correct appID or apiURL", a.id)
 	}
 	if err != nil {
 		return 0, err
@@ -95,11 +95,11 @@ func (a *gitHubApp) installation(ctx context.Context, owner, name string) (int64
 	return found.GetID(), nil
 }
 
-// repositoryKey is the same for all ways to write a repository's name.
+// repositoryKey normalizes a repository's name, which is case-insensitive.
 func repositoryKey(owner, name string) string { return strings.ToLower(owner + "/" + name) }
 
-// failed forgets the installation of a repository for which it gets no token: the
-// App may have been installed anew.
+// failed drops the cached installation of a repository if it gets no token: the App may
+// have been reinstalled.
 func (a *gitHubApp) failed(owner, name string, err error) {
 	var denied *deploy.Error
 	if !errors.As(err, &denied) || denied.Kind != deploy.Denied {
@@ -124,8 +124,8 @@ type installation struct {
 	current *ghinstallation.Transport
 }
 
-// RoundTrip sends a request with a token. One that GitHub does not accept, as after
-// the App's permissions were changed, is exchanged for a new one, once.
+// RoundTrip sends a request with a token. A token that GitHub rejects, for example after
+// the App's permissions changed, is replaced once.
 func (i *installation) RoundTrip(r *http.Request) (*http.Response, error) {
 	tokens := i.tokens(nil)
 	res, err := roundTrip(tokens, r)
@@ -142,7 +142,7 @@ func (i *installation) RoundTrip(r *http.Request) (*http.Response, error) {
 	return roundTrip(i.tokens(tokens), again)
 }
 
-// tokens returns where tokens come from, and another one in place of refused.
+// tokens returns the token source, a new one if the current one is refused.
 func (i *installation) tokens(refused *ghinstallation.Transport) *ghinstallation.Transport {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -154,8 +154,7 @@ func (i *installation) tokens(refused *ghinstallation.Transport) *ghinstallation
 	return i.current
 }
 
-// roundTrip sends a request; what GitHub answers in place of a token is an error of
-// this package.
+// roundTrip sends a request and converts GitHub's refusal of a token.
 func roundTrip(tokens *ghinstallation.Transport, r *http.Request) (*http.Response, error) {
 	res, err := tokens.RoundTrip(r)
 	var failed *ghinstallation.HTTPError
@@ -163,13 +162,13 @@ func roundTrip(tokens *ghinstallation.Transport, r *http.Request) (*http.Respons
 		return res, err
 	}
 	defer failed.Response.Body.Close()
-	data, _ := io.ReadAll(io.LimitReader(failed.Response.Body, maxAnswer)) // what is missing is missing in the message
+	data, _ := io.ReadAll(io.LimitReader(failed.Response.Body, maxAnswer)) // a read error only truncates the message
 	said, status := message(data), failed.Response.StatusCode
 	if err := limitedBy(status, failed.Response.Header, said); err != nil {
 		return nil, err
 	}
 	if status == http.StatusNotFound || status == http.StatusUnauthorized || status == http.StatusForbidden {
-		return nil, deploy.Errorf(deploy.Denied, "GitHub gives App %d no token for installation %d (status %d: %s); see whether it is still installed, and whether appID and its private key belong together",
+		return nil, deploy.Errorf(deploy.Denied, "GitHub issues App %d no token for installation %d (status %d: %s); check that it is still installed and that the private key belongs to appID",
 			tokens.AppID(), tokens.InstallationID(), status, said)
 	}
 	return nil, refusedBy(status, said)

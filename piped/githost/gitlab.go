@@ -10,8 +10,8 @@ import (
 
 const gitLabToken = "X-Gitlab-Token"
 
-// gitLab is GitLab, as documented in "Webhook events" and "System hooks" on
-// docs.gitlab.com. It signs nothing: it sends the secret itself.
+// gitLab handles GitLab, as documented in "Webhook events" and "System hooks" on
+// docs.gitlab.com. GitLab does not sign deliveries: it sends the secret itself.
 func gitLab() host {
 	return host{name: "GitLab", event: "X-Gitlab-Event", open: openGitLab, read: readGitLab}
 }
@@ -21,7 +21,7 @@ func openGitLab(r *http.Request, secret []byte) ([]byte, error) {
 	if token == "" {
 		return nil, deploy.Errorf(deploy.Denied, "the delivery has no header %s; set the secret token at GitLab", gitLabToken)
 	}
-	// Hashed, so that not even the secret's length shows in the time it takes.
+	// Comparing hashes does not reveal the length of the secret by timing.
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256(secret)
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		return nil, deploy.Errorf(deploy.Denied, "header %s holds another secret token; set the same here and at GitLab", gitLabToken)
@@ -29,8 +29,7 @@ func openGitLab(r *http.Request, secret []byte) ([]byte, error) {
 	return body(r)
 }
 
-// gitLabPush is a push to one branch, or, as repository_update, to several
-// references.
+// gitLabPush is a push to one branch or, as repository_update, to several references.
 type gitLabPush struct {
 	EventName string `json:"event_name"`
 	refChange
@@ -48,9 +47,9 @@ func (r gitLabRepository) remotes() []string { return []string{r.HTTPURL, r.SSHU
 
 type refChange struct{ Ref, After string }
 
-// readGitLab reads the hooks of projects and groups, and those of a whole
-// instance. The latter tell a push to many branches at once only as a
-// repository_update; their other events have no reference.
+// readGitLab parses the hooks of projects, groups and instances. An instance's hook
+// reports a push to many branches only as a repository_update; its other events have no
+// reference.
 func readGitLab(event string, payload []byte) (Push, error) {
 	if event == "Merge Request Hook" {
 		return readMergeRequest(payload)
@@ -73,8 +72,7 @@ func readGitLab(event string, payload []byte) (Push, error) {
 	return push, nil
 }
 
-// gitLabMerge is a change of a merge request. Only one that brings commits has an
-// OldRev.
+// gitLabMerge is a change of a merge request. OldRev is set only if it adds commits.
 type gitLabMerge struct {
 	Project    gitLabRepository
 	Attributes struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// gitLabAPI is GitLab's, as documented in "REST API" on docs.gitlab.com. A pull
+// gitLabAPI is GitLab's API, as documented in "REST API" on docs.gitlab.com. A pull
 // request is a merge request there, and its number the iid.
 type gitLabAPI struct{ restAPI }
 
@@ -48,16 +48,16 @@ func (h gitLabAPI) open(ctx context.Context, path string, p PullRequest) (string
 	return there[0].WebURL, nil
 }
 
-// gitLabStates are the states of commits as GitLab names them.
+// gitLabStates maps commit states to GitLab's.
 var gitLabStates = map[State]string{
 	StatePending: "pending", StateRunning: "running", StateSuccess: "success", StateFailure: "failed", StateCancelled: "canceled",
 }
 
-// gitLabDescription is the longest description of a status.
+// gitLabDescription is the length limit of a status's description.
 const gitLabDescription = 255
 
-// setStatus sets the status of a commit. GitLab refuses to be told a state that the
-// context is in already, with a text of its own.
+// setStatus sets the status of a commit. GitLab rejects a state that the context already
+// has, which is no error here.
 func (h gitLabAPI) setStatus(ctx context.Context, path, commit string, s Status) error {
 	body := map[string]any{"state": gitLabStates[s.State], "name": s.Context, "description": cut(s.Description, gitLabDescription)}
 	if s.TargetURL != "" {

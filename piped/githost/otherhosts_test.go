@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// otherHost returns the API of a GitLab or Gitea that answers by method.
+// otherHost returns the API of a fake GitLab or Gitea that answers by method.
 func otherHost(t *testing.T, kind config.GitHostType, answers map[string]answer) (*API, *fake) {
 	t.Helper()
 	f := &fake{answers: answers}
@@ -57,8 +57,8 @@ func TestStatusElsewhere(t *testing.T) {
 	}
 }
 
-// TestGitLabIsToldAStateTwice: GitLab refuses that, and it is no failure.
-func TestGitLabIsToldAStateTwice(t *testing.T) {
+// TestGitLabStateIsSetTwice: GitLab rejects the second time, which is no error.
+func TestGitLabStateIsSetTwice(t *testing.T) {
 	api, _ := otherHost(t, config.GitHostGitLab, map[string]answer{"POST": {400, `{"message":"Cannot transition status via :enqueue from :pending (Reason(s): Status cannot transition via \"enqueue\")"}`}})
 	if err := api.SetStatus(t.Context(), remote, commit, Status{State: StatePending}); err != nil {
 		t.Error(err)
@@ -69,8 +69,8 @@ func TestGitLabIsToldAStateTwice(t *testing.T) {
 	}
 }
 
-// TestMaintained: a page in place of the API's answer is nothing that lasts.
-func TestMaintained(t *testing.T) {
+// TestMaintenance: a page instead of JSON is a temporary error.
+func TestMaintenance(t *testing.T) {
 	for _, kind := range []config.GitHostType{config.GitHostGitLab, config.GitHostGitea} {
 		api, _ := otherHost(t, kind, map[string]answer{"POST": {200, "<html>We are back soon</html>"}})
 		if err := api.SetStatus(t.Context(), remote, commit, Status{State: StatePending}); !deploy.IsKind(err, deploy.Unavailable) {
@@ -79,8 +79,8 @@ func TestMaintained(t *testing.T) {
 	}
 }
 
-// TestCommentsElsewhere edits the caller's own comment, and finds the pull request of
-// a commit.
+// TestCommentsElsewhere: on GitLab and Gitea the caller's comment is edited, and the pull
+// request of a commit is found.
 func TestCommentsElsewhere(t *testing.T) {
 	const marker = "<!-- piped -->"
 	for kind, want := range map[config.GitHostType]string{
@@ -126,7 +126,7 @@ func TestCommentsElsewhere(t *testing.T) {
 		if got, err := api.PullRequest(t.Context(), remote, 7); err != nil || got != merged {
 			t.Errorf("%s: pull request %v, %v", kind, got, err)
 		}
-		if kind == config.GitHostGitea { // where there is none, it says 404
+		if kind == config.GitHostGitea { // which answers 404 if there is none
 			if got, err := api.MergedBy(t.Context(), remote, "main", "abc"); err != nil || got != nil {
 				t.Errorf("no pull request: %v, %v", got, err)
 			}

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// paced sends one change at a time and keeps a pause between two, as GitHub asks of
-// its callers ("Best practices for using the REST API" on docs.github.com). What
-// only reads does not wait.
+// paced is a transport that sends one change at a time, with a pause between two, as GitHub
+// asks of clients ("Best practices for using the REST API" on docs.github.com). Reads do
+// not wait.
 type paced struct {
 	next  http.RoundTripper
-	turn  chan struct{} // held by the change that is on its way
+	turn  chan struct{} // held by the running change
 	pause *rate.Limiter
 }
 

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// Proposal is a pull request that was opened, opened again or pushed to. Those from
-// another repository, such as a fork, are none: their commits are not in this one.
+// Proposal is a pull request that was opened, reopened or pushed to, from a branch of the
+// same repository. Pull requests from forks are excluded: their commits are not in the
+// repository.
 type Proposal struct {
-	Number int    // by which people name it in its repository
-	Head   string // the branch to merge
-	Commit string // the full hash of its newest commit
-	Base   string // the branch to merge it into
+	Number int    // within the repository
+	Head   string // branch to merge
+	Commit string // full hash of the head commit
+	Base   string // branch to merge into
 }
 
-// proposal returns what was read, nil when it is not all there.
+// proposal returns p, or nil if a field is missing.
 func proposal(p Proposal) *Proposal {
 	if hash, err := hex.DecodeString(p.Commit); err != nil || len(hash) < 20 || p.Number <= 0 || p.Head == "" || p.Base == "" {
 		return nil
@@ -22,8 +23,8 @@ func proposal(p Proposal) *Proposal {
 	return &p
 }
 
-// pullRequestEvent is a change of a pull request as GitHub, Gitea and Forgejo write
-// it.
+// pullRequestEvent is a change of a pull request in the format of GitHub, Gitea and
+// Forgejo.
 type pullRequestEvent struct {
 	Action      string
 	Number      int
@@ -42,8 +43,7 @@ type pullRequestEvent struct {
 	}
 }
 
-// readPullRequest reads a change of a pull request; actions are those after which
-// its head is new.
+// readPullRequest parses a change of a pull request; actions are those that set a new head.
 func readPullRequest(payload []byte, actions ...string) (Push, error) {
 	e, err := decode[pullRequestEvent](payload)
 	head := e.PullRequest.Head

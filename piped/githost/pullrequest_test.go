@@ -16,16 +16,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// quick are options of tests that are not about waiting.
+// quick disables the pause between changes.
 var quick = Options{Pause: time.Nanosecond}
 
-// answer is how a fake of a host answers a call.
+// answer is a response of a fake.
 type answer struct {
 	status int
 	body   string
 }
 
-// fake is a host that answers by method and path, and keeps what it was sent.
+// fake is a host that answers by method and path and records its requests.
 type fake struct {
 	answers map[string]answer
 	got     []string // method, path with query, token, body
@@ -44,7 +44,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// sorted returns JSON with its keys in order.
+// sorted returns JSON with sorted keys.
 func sorted(body []byte) string {
 	var v any
 	if json.Unmarshal(body, &v) != nil {
@@ -76,14 +76,14 @@ func TestOpenPullRequest(t *testing.T) {
 		for name, c := range map[string]struct {
 			answers map[string]answer
 			calls   int
-			kind    deploy.Kind // of the error
-			says    string      // "" when there is none
+			kind    deploy.Kind // kind of the error
+			says    string      // "" for no error
 		}{
 			"opened":          {map[string]answer{"POST": {201, made}}, 1, 0, ""},
 			"there already":   {map[string]answer{"POST": {exists[kind], `{"message":"exists"}`}, "GET": {200, "[" + made + "]"}}, 2, 0, ""},
-			"refused":         {map[string]answer{"POST": {exists[kind], `{"message":"no commits"}`}, "GET": {200, "[]"}}, 2, deploy.Invalid, "refuses it"},
+			"refused":         {map[string]answer{"POST": {exists[kind], `{"message":"no commits"}`}, "GET": {200, "[]"}}, 2, deploy.Invalid, "rejects the request"},
 			"wrong token":     {map[string]answer{"POST": {401, `{"message":"Bad credentials"}`}}, 1, deploy.Invalid, "does not accept the token (status 401: Bad credentials)"},
-			"no repository":   {nil, 1, deploy.Invalid, "no such repository"},
+			"no repository":   {nil, 1, deploy.Invalid, "does not know the repository"},
 			"down":            {map[string]answer{"POST": {502, `<html>`}}, 1, deploy.Unavailable, "status 502"},
 			"another service": {map[string]answer{"POST": {200, `<html>`}}, 1, deploy.Invalid, ""},
 		} {
@@ -112,7 +112,7 @@ func TestOpenPullRequest(t *testing.T) {
 	}
 }
 
-// TestTokenStaysWithItsHost: a host that sends on to another gives away no token.
+// TestTokenStaysWithItsHost: the token is not sent to the target of a redirect.
 func TestTokenStaysWithItsHost(t *testing.T) {
 	for _, kind := range config.GitHostType("").Values() {
 		other := &fake{answers: map[string]answer{"POST": {201, `{"html_url":"https://other/1","web_url":"https://other/1"}`}}}
@@ -139,7 +139,7 @@ func TestOpenPullRequestWithoutHost(t *testing.T) {
 	}
 	s.Close()
 	if _, err := api.OpenPullRequest(t.Context(), PullRequest{Remote: "https://host/team/app"}); !deploy.IsKind(err, deploy.Unavailable) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 	if _, err := api.OpenPullRequest(t.Context(), PullRequest{Remote: "/srv/git/app.git"}); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("a path: %v", err)

@@ -13,31 +13,28 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Push is what a delivery says happened. None of Ping, Branches and Proposal being
-// set means that it was something nobody here waits for: a tag, a deleted branch,
-// another event.
+// Push is the content of a delivery. If none of Ping, Branches and Proposal is set, the
+// delivery is of no interest: a tag, a deleted branch, another event.
 type Push struct {
-	// Remotes are the addresses of the one repository as the host writes them:
-	// for HTTPS, for SSH and for people. There is at least one if there are
-	// Branches or a Proposal.
+	// Remotes are the URLs of the repository as sent by the host: for HTTPS, for SSH
+	// and its page. There is at least one if Branches or Proposal is set.
 	Remotes []string
-	// Branches are the names, without refs/heads/, of the branches that were
-	// created or moved.
+	// Branches are the created or moved branches, without refs/heads/.
 	Branches []string
-	// Proposal is the pull request that has a new head; nil if there is none.
+	// Proposal is the pull request with a new head, or nil.
 	Proposal *Proposal
-	// Ping is set when the host only tries whether the webhook works.
+	// Ping is set if the host only tests the webhook.
 	Ping bool
 }
 
-// Concerns reports whether the push moved the branch of the repository at
-// remote, in whichever way the remote is written; see SameRepository.
+// Concerns reports whether the push moved the branch of the repository at remote, which
+// may be written in any form; see SameRepository.
 func (p Push) Concerns(remote, branch string) bool {
 	return slices.Contains(p.Branches, branch) && p.of(remote)
 }
 
-// Proposes reports whether the push is of a pull request that is to be merged into
-// the branch of the repository at remote.
+// Proposes reports whether the delivery is of a pull request into the branch of the
+// repository at remote.
 func (p Push) Proposes(remote, branch string) bool {
 	return p.Proposal != nil && p.Proposal.Base == branch && p.of(remote)
 }
@@ -46,28 +43,27 @@ func (p Push) of(remote string) bool {
 	return slices.ContainsFunc(p.Remotes, func(r string) bool { return SameRepository(r, remote) })
 }
 
-// Receiver reads the deliveries of one webhook. It is safe for concurrent use.
+// Receiver parses the deliveries of one webhook. It is safe for concurrent use.
 type Receiver struct {
 	host   host
 	secret strict.Secret
 }
 
-// host is how one kind of host signs and writes its deliveries.
+// host defines how one kind of host signs and encodes its deliveries.
 type host struct {
-	name  string // for people
-	event string // the header that names the event
-	// open returns the payload of a delivery whose sender knows the secret.
+	name  string // display name
+	event string // header with the event's name
+	// open verifies a delivery with the secret and returns its payload.
 	open func(r *http.Request, secret []byte) ([]byte, error)
-	// read returns what an authentic payload says, of the event it is of.
+	// read parses an authentic payload.
 	read func(event string, payload []byte) (Push, error)
 }
 
-// New returns the receiver of a webhook whose deliveries are signed with
-// secret. An empty secret, by which anybody could send, and an unknown type are
-// refused; the errors are of kind deploy.Invalid.
+// New returns the receiver of a webhook whose deliveries are signed with secret. An empty
+// secret or an unknown type is an error of kind deploy.Invalid.
 func New(t config.WebhookType, secret strict.Secret) (*Receiver, error) {
 	if strings.TrimSpace(secret.Reveal()) == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "the secret is empty, so that anybody could send to the webhook; set the same secret here and at the Git host")
+		return nil, deploy.Errorf(deploy.Invalid, "the secret is empty, so anyone could send to the webhook; set the same secret here and at the Git host")
 	}
 	hosts := map[config.WebhookType]host{
 		config.WebhookGitHub: gitHub(), config.WebhookGitLab: gitLab(), config.WebhookGitea: gitea(), config.WebhookBitbucket: bitbucket(),
@@ -79,10 +75,10 @@ func New(t config.WebhookType, secret strict.Secret) (*Receiver, error) {
 	return &Receiver{host: h, secret: secret}, nil
 }
 
-// Parse reads one delivery. The caller bounds the size of the body and the time
-// to read it. A sender that does not prove to know the secret gets kind
-// deploy.Denied, mostly before its body is read; a delivery that cannot be
-// understood gets deploy.Invalid, which wraps what reading the body returned.
+// Parse reads one delivery. The caller limits the size of the body and the time to read
+// it. The error is of kind deploy.Denied if the sender does not know the secret, in most
+// cases before the body is read, and deploy.Invalid if the delivery cannot be parsed;
+// it wraps the error of reading the body.
 func (rc *Receiver) Parse(r *http.Request) (Push, error) {
 	payload, err := rc.host.open(r, []byte(rc.secret.Reveal()))
 	if err != nil {
@@ -94,7 +90,7 @@ func (rc *Receiver) Parse(r *http.Request) (Push, error) {
 	}
 	push, err := rc.host.read(event, payload)
 	if err != nil {
-		// The cause may quote the payload.
+		// The cause is omitted since it may quote the payload.
 		return Push{}, deploy.Errorf(deploy.Invalid, "the payload of event %q is not the JSON that %s sends", event, rc.host.name)
 	}
 	push.Remotes, push.Branches = names(push.Remotes), names(push.Branches)
@@ -107,14 +103,13 @@ func (rc *Receiver) Parse(r *http.Request) (Push, error) {
 	return push, nil
 }
 
-// The content types by which a payload arrives: as the body, or as the field
-// "payload" of a form.
+// The content types of a payload: JSON as the body, or in the field "payload" of a form.
 const (
 	mediaJSON = "application/json"
 	mediaForm = "application/x-www-form-urlencoded"
 )
 
-// mediaType returns which of the two content types the request has.
+// mediaType returns the content type of the request, one of the two.
 func mediaType(r *http.Request) (string, error) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != mediaJSON && media != mediaForm {
@@ -123,7 +118,7 @@ func mediaType(r *http.Request) (string, error) {
 	return media, nil
 }
 
-// body reads all of the request's body.
+// body reads the request's body.
 func body(r *http.Request) ([]byte, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -139,8 +134,7 @@ func decode[T any](payload []byte) (T, error) {
 	return v, err
 }
 
-// moved returns the branch that a reference names, or "" when it is none or
-// after says that it is gone.
+// moved returns the branch of a reference, or "" if it is no branch or was deleted.
 func moved(ref, after string) string {
 	branch, ok := strings.CutPrefix(ref, "refs/heads/")
 	if !ok || isZero(after) {
@@ -149,10 +143,10 @@ func moved(ref, after string) string {
 	return branch
 }
 
-// isZero reports whether hash is what hosts write for a commit that is not.
+// isZero reports whether hash is the null commit.
 func isZero(hash string) bool { return hash != "" && strings.Trim(hash, "0") == "" }
 
-// names returns the texts that are not empty, once each, in their order.
+// names returns the non-empty texts without duplicates, in order.
 func names(all []string) []string {
 	var out []string
 	for _, s := range all {

@@ -9,41 +9,41 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// refusedBy is the error for an answer of a host that is not what was asked for.
+// refusedBy returns the error for an unsuccessful status of a host.
 func refusedBy(status int, message string) error {
 	if message = strings.Join(strings.Fields(message), " "); len(message) > 300 {
 		message = strings.ToValidUTF8(message[:300], "")
 	}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return deploy.Errorf(deploy.Denied, "the host does not accept the token (status %d: %s); give spec.gitHosts one that may do this", status, message)
+		return deploy.Errorf(deploy.Denied, "the host does not accept the token (status %d: %s); set one in spec.gitHosts that has this permission", status, message)
 	case status == http.StatusNotFound:
-		return deploy.Errorf(deploy.Denied, "the host knows no such repository (status 404: %s); check apiURL, and that the token of spec.gitHosts may see it", message)
+		return deploy.Errorf(deploy.Denied, "the host does not know the repository (status 404: %s); check apiURL, and that the token of spec.gitHosts has access to it", message)
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
-		return deploy.Errorf(deploy.Denied, "the host sends on to another address (status %d), which is not asked: the token is not for it; set apiURL of spec.gitHosts to where the API is", status)
+		return deploy.Errorf(deploy.Denied, "the host redirects to another address (status %d), which is not followed in order to protect the token; set apiURL of spec.gitHosts to the address of the API", status)
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
 		return deploy.Errorf(deploy.Unavailable, "the host answers with status %d: %s", status, message)
 	}
-	return deploy.Errorf(deploy.Invalid, "the host refuses it (status %d: %s)", status, message)
+	return deploy.Errorf(deploy.Invalid, "the host rejects the request (status %d: %s)", status, message)
 }
 
-// limited is the error for a host that permits no more calls for now.
+// limited is the error of a reached rate limit.
 type limited struct{ until time.Time }
 
-// Error says until when.
+// Error returns a text with the end of the limit.
 func (e *limited) Error() string {
-	return "the host permits no more calls until " + e.until.UTC().Format(time.RFC3339)
+	return "the host's rate limit is reached until " + e.until.UTC().Format(time.RFC3339)
 }
 
-// RetryAt returns when the host permits calls again.
+// RetryAt returns the end of the limit.
 func (e *limited) RetryAt() time.Time { return e.until }
 
-// defaultWait is how long a host is left alone that permits no more calls and does
-// not say for how long; GitHub asks for at least that.
+// defaultWait is the pause after a rate limit without a time; GitHub asks for at least
+// that.
 const defaultWait = time.Minute
 
-// limitedUntil is the error for a host that permits no calls before a time; one that
-// is not known is defaultWait from now.
+// limitedUntil returns the error of a rate limit that ends at a time; the zero time means
+// after defaultWait.
 func limitedUntil(until time.Time) error {
 	if until.IsZero() {
 		until = time.Now().Add(defaultWait)
@@ -51,7 +51,7 @@ func limitedUntil(until time.Time) error {
 	return &deploy.Error{Kind: deploy.Unavailable, Err: &limited{until}}
 }
 
-// limitedFor is limitedUntil a while from now.
+// limitedFor is like limitedUntil with a duration from now.
 func limitedFor(wait *time.Duration) error {
 	if wait == nil {
 		return limitedUntil(time.Time{})
@@ -59,13 +59,12 @@ func limitedFor(wait *time.Duration) error {
 	return limitedUntil(time.Now().Add(*wait))
 }
 
-// limitedBy returns the error for an answer that says that the caller calls too
-// often, nil for any other. The headers are those of GitHub, GitLab, and of the
-// proxies that stand before a Gitea.
+// limitedBy returns the error of a rate limit, nil for any other response. The headers are
+// those of GitHub, GitLab, and of proxies in front of Gitea.
 func limitedBy(status int, h http.Header, message string) error {
 	exhausted := h.Get("X-RateLimit-Remaining") == "0" || h.Get("RateLimit-Remaining") == "0"
-	told := h.Get("Retry-After") != "" || strings.Contains(strings.ToLower(message), "rate limit")
-	if status != http.StatusTooManyRequests && (status != http.StatusForbidden || !exhausted && !told) {
+	rateLimited := h.Get("Retry-After") != "" || strings.Contains(strings.ToLower(message), "rate limit")
+	if status != http.StatusTooManyRequests && (status != http.StatusForbidden || !exhausted && !rateLimited) {
 		return nil
 	}
 	now := time.Now()
@@ -85,6 +84,6 @@ func limitedBy(status int, h http.Header, message string) error {
 	return limitedUntil(time.Time{})
 }
 
-// maxWait bounds, in seconds, how long a host is believed that it wants to be left
-// alone: GitHub's limits are of an hour.
+// maxWait limits, in seconds, the pause that a host can ask for; GitHub's limits last an
+// hour.
 const maxWait = 2 * 60 * 60

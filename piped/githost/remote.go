@@ -7,8 +7,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 )
 
-// defaultPort returns the port of a scheme that need not be written. Schemes
-// whose addresses name no host are not known.
+// defaultPort returns the default port of a URL scheme; known is false for schemes without
+// a host.
 func defaultPort(scheme string) (port int, known bool) {
 	switch scheme {
 	case "https":
@@ -24,12 +24,11 @@ func defaultPort(scheme string) (port int, known bool) {
 	}
 }
 
-// SameRepository reports whether two remotes, each a URL or of the form
-// user@host:path, are addresses of one repository. What tells them apart is
-// the host without regard to case, a port that is not the default of its
-// scheme, and the path with regard to case. The scheme, the user, slashes around
-// the path, .git at its end, and the scm/ that Bitbucket Data Center puts before
-// it over HTTP do not. A path without a host is never the same as anything.
+// SameRepository reports whether two remotes, each a URL or of the form user@host:path,
+// are addresses of the same repository. It compares the host (case-insensitive), a
+// non-default port, and the path (case-sensitive). It ignores the scheme, the user,
+// slashes around the path, a final .git, and the scm/ that Bitbucket Data Center puts
+// before it over HTTP. A path without a host equals nothing.
 func SameRepository(a, b string) bool {
 	x, known := repository(a)
 	if !known {
@@ -39,10 +38,9 @@ func SameRepository(a, b string) bool {
 	return known && x == y
 }
 
-// repository returns the text that all addresses of one repository have in
-// common.
+// repository returns the normal form of a repository's address.
 func repository(remote string) (string, bool) {
-	// Parsed as package git does, which fetches from it.
+	// Parsed in the same way as in package git.
 	e, err := transport.NewEndpoint(remote)
 	if err != nil || e.Host == "" {
 		return "", false

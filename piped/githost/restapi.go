@@ -13,34 +13,33 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxAnswer bounds what is read of an answer. A page of comments is the largest.
+// maxAnswer limits how much of a response is read; the largest is a page of comments.
 const maxAnswer = 16 << 20
 
-// restAPI is an API that speaks JSON.
+// restAPI is a JSON API.
 type restAPI struct {
-	url    string // without a slash at its end
-	header string // that the token stands in, after scheme
+	url    string // without a trailing slash
+	header string // header with the token, after scheme
 	scheme string
 	token  strict.Secret
 	client *http.Client
 }
 
-// get reads what is at path into answer.
+// get reads the object at path into answer.
 func (a restAPI) get(ctx context.Context, path string, answer any) error {
 	_, err := a.call(ctx, http.MethodGet, path, nil, answer, 0)
 	return err
 }
 
-// send sends body; what the answer says does not matter as long as it is an object.
+// send sends body; the content of the response is ignored.
 func (a restAPI) send(ctx context.Context, method, path string, body any) error {
 	_, err := a.call(ctx, method, path, body, &struct{}{}, 0)
 	return err
 }
 
-// call sends body, unless it is nil, and reads the answer into answer. A status that
-// is no success is an error, but the one in known, which is returned. A success that is
-// not JSON is an error of kind deploy.Unavailable: proxies answer so for a host that is
-// being maintained.
+// call sends body, unless nil, and reads the response into answer. An unsuccessful status
+// is an error, except known, which is returned. A successful response that is not JSON is
+// an error of kind deploy.Unavailable, as sent by proxies of a host under maintenance.
 func (a restAPI) call(ctx context.Context, method, path string, body, answer any, known int) (status int, err error) {
 	var sent io.Reader
 	if body != nil {
@@ -78,21 +77,21 @@ func (a restAPI) call(ctx context.Context, method, path string, body, answer any
 		return res.StatusCode, refusedBy(res.StatusCode, said)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return res.StatusCode, deploy.Errorf(deploy.Unavailable, "what %s answers is not the JSON of its API, but perhaps a page that says it is being maintained; if that lasts, check type and apiURL of spec.gitHosts", a.url)
+		return res.StatusCode, deploy.Errorf(deploy.Unavailable, "the answer of %s is not JSON, as during maintenance; if this lasts, check type and apiURL of spec.gitHosts", a.url)
 	}
 	return res.StatusCode, nil
 }
 
-// unreachable is the error for a host that does not answer.
+// unreachable returns the error of a host that does not answer.
 func unreachable(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // without the address, which the caller names
+		err = u.Err // without the address, which the caller adds
 	}
 	return deploy.Errorf(deploy.Unavailable, "the host does not answer: %w", err)
 }
 
-// message returns what an answer says for people.
+// message returns the error message in a response.
 func message(data []byte) string {
 	var said struct {
 		Message json.RawMessage `json:"message"`

@@ -10,9 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// signature decodes what a signature header holds: after the prefix an
-// HMAC-SHA256 in hexadecimal. Anything else is refused, so that a delivery
-// without a signature, or with a weaker one, costs no reading.
+// signature decodes a signature header: prefix and a hexadecimal HMAC-SHA256. It rejects
+// anything else, so that the body of an unsigned or weakly signed delivery is not read.
 func signature(r *http.Request, header, prefix string) ([]byte, error) {
 	value := r.Header.Get(header)
 	text, ok := strings.CutPrefix(value, prefix)

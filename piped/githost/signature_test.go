@@ -33,7 +33,7 @@ func macOf(h func() hash.Hash, secret string, data []byte) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// pushes is one delivery of each type that is accepted when it is signed.
+// pushes returns one delivery of each type that is accepted when signed.
 func pushes() map[config.WebhookType]string {
 	return map[config.WebhookType]string{
 		config.WebhookGitHub:    "github-push-to-a-branch",
@@ -45,7 +45,7 @@ func pushes() map[config.WebhookType]string {
 
 func TestSignatures(t *testing.T) {
 	type change struct {
-		early  bool // refused before the body is read
+		early  bool // rejected before the body is read
 		change func(h http.Header, body []byte)
 	}
 	set := func(early bool, name string, value func(body []byte) string) change {
@@ -133,7 +133,7 @@ func TestForgejoSignatures(t *testing.T) {
 	}
 }
 
-// TestBitbucketConnectionTest: Data Center sends it without a signature.
+// TestBitbucketConnectionTest: Data Center sends it unsigned.
 func TestBitbucketConnectionTest(t *testing.T) {
 	d := load(t, "bitbucket-server-connection-test")
 	r := d.request()
@@ -171,7 +171,7 @@ func TestUnknownTypeIsRefused(t *testing.T) {
 	}
 }
 
-// TestBodyErrorsAreWrapped: the server tells by them why reading ended.
+// TestBodyErrorsAreWrapped: the server decides by the cause why reading ended.
 func TestBodyErrorsAreWrapped(t *testing.T) {
 	for of, file := range pushes() {
 		t.Run(string(of), func(t *testing.T) {
@@ -187,8 +187,7 @@ func TestBodyErrorsAreWrapped(t *testing.T) {
 	}
 }
 
-// TestNothingSecretIsShown looks at every error for the secret, for what proves
-// to know it, and for the payload.
+// TestNothingSecretIsShown: no error contains the secret, a signature, or the payload.
 func TestNothingSecretIsShown(t *testing.T) {
 	const inPayload = "a-payload-word"
 	for _, of := range config.WebhookType("").Values() {

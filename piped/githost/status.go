@@ -8,10 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// State is what a status says of a commit.
+// State is a commit state.
 type State string
 
-// The states of a commit. Hosts that do not know a state are told the nearest.
+// The commit states. A host without a state gets the nearest one.
 const (
 	StatePending   State = "pending"
 	StateRunning   State = "running" // GitHub, Gitea: pending
@@ -20,23 +20,22 @@ const (
 	StateCancelled State = "cancelled" // GitHub: error, Gitea: warning
 )
 
-// Status is what is said of a commit in one context.
+// Status is the status of a commit in one context.
 type Status struct {
-	Context     string // what says it; a later one of the same context replaces it
+	Context     string // identifies the status; a later one with the same context replaces it
 	State       State
-	Description string // cut to what the host takes
+	Description string // truncated to the host's limit
 	TargetURL   string // "" for none
 }
 
-// SetStatus says something of a commit, by its full hash. Saying it again changes
-// nothing.
+// SetStatus sets a status of a commit, given by its full hash. It is idempotent.
 func (a *API) SetStatus(ctx context.Context, remote, commit string, s Status) error {
 	return a.at(remote, "set the status of commit "+deploy.ShortHash(commit), func(path string) error {
 		return a.setStatus(ctx, path, commit, s)
 	})
 }
 
-// cut returns a text of one line and at most limit characters.
+// cut returns text on one line, truncated to limit characters.
 func cut(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if utf8.RuneCountInString(text) <= limit {

@@ -2,7 +2,7 @@ package manifest
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// Annotations the agent sets on what it applies. The keys are PipeCD's.
+// Annotations that the agent sets on applied objects. The keys are PipeCD's.
 const (
 	AnnotationManagedBy          = "pipecd.dev/managed-by" // ManagedBy
 	AnnotationPiped              = "pipecd.dev/piped"
@@ -14,7 +14,7 @@ const (
 	AnnotationHookRun            = "pipecd.dev/hook-run"    // on hooks: the deployment and the phase that ran it
 )
 
-// Annotations people set on their manifests. The keys are PipeCD's.
+// Annotations that users set on manifests. The keys are PipeCD's.
 const (
 	AnnotationIgnoreDrift        = "pipecd.dev/ignore-drift-detection" // "true"
 	AnnotationSyncByReplace      = "pipecd.dev/sync-by-replace"        // "enabled"
@@ -23,47 +23,46 @@ const (
 	AnnotationOrder              = "pipecd.dev/order"                  // an integer
 )
 
-// AnnotationConfigPropagation is set by people on a workload: how changed ConfigMaps and
-// Secrets reach its pods, in place of what the application says.
-// AnnotationConfigSync is what the agent writes on a pod to have the kubelet look at its
-// volumes at once. Both are keys of our own.
+// AnnotationConfigPropagation is set by users on a workload. It overrides the
+// application's setting for the propagation of changed ConfigMaps and Secrets to
+// running pods. The agent writes AnnotationConfigSync on a pod to make the kubelet
+// refresh its volumes at once. PipeCD has neither key.
 const (
 	AnnotationConfigPropagation = "pipecd.dev/config-propagation"
 	AnnotationConfigSync        = "pipecd.dev/config-sync"
 )
 
-// IgnoresDrift reports whether an object with these annotations asks not to be compared
-// with Git.
+// IgnoresDrift reports whether these annotations exclude an object from drift
+// detection.
 func IgnoresDrift(annotations map[string]string) bool {
 	return annotations[AnnotationIgnoreDrift] == "true"
 }
 
 // AnnotationResourcePolicy is Helm's: an object with the value ResourcePolicyKeep is
-// not deleted when Git has it no more.
+// not deleted when Git no longer contains it.
 const (
 	AnnotationResourcePolicy = "helm.sh/resource-policy"
 	ResourcePolicyKeep       = "keep"
 )
 
-// LabelApplication is the label every applied object carries; its value is the
-// application's ID.
+// LabelApplication is the label of every applied object; its value is the application's
+// ID.
 const LabelApplication = "pipecd.dev/application"
 
 // ManagedBy is the value of AnnotationManagedBy.
 const ManagedBy = "piped"
 
-// Ownership says whose an applied object is.
+// Ownership identifies the owner of an applied object.
 type Ownership struct {
 	PipedID       string
 	ApplicationID string
 	CommitHash    string
-	VariantKey    string // of the variant annotation; "" for none
+	VariantKey    string // key of the variant annotation; "" for none
 	Variant       string
 }
 
-// Annotate marks u as owned: PipeCD's annotations, and the application label.
-// It changes u. What else u carries stays; selectors and pod templates are not
-// touched.
+// Annotate sets the ownership annotations and the application label of u. It preserves
+// all others, and does not change selectors and pod templates.
 func Annotate(u *unstructured.Unstructured, o Ownership) {
 	annotations := u.GetAnnotations()
 	if annotations == nil {

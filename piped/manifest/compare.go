@@ -8,15 +8,15 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Difference is one object of which two states of an application say something
-// else. Before is nil for one that is added, After for one that is removed.
+// Difference is an object that differs between two states of an application. Before is
+// nil for an added object, After for a removed one.
 type Difference struct {
 	Before, After *Object
 }
 
-// Compare pairs the objects of two states and returns the pairs that differ, by
-// kind, namespace and name. What Diff finds no change in does not differ; an object
-// that only changes its API version does. No namespace is the same as "default".
+// Compare pairs the objects of two states and returns the differing pairs by kind,
+// namespace and name. Objects differ if Diff finds a change, or only in the API
+// version. An empty namespace equals "default".
 func Compare(before, after []Object) []Difference {
 	byKey := map[string]*Difference{}
 	at := func(o Object) *Difference {
@@ -42,15 +42,15 @@ func Compare(before, after []Object) []Difference {
 	return out
 }
 
-// comparisonKey is what a pair has in common, and begins with what pairs are ordered
-// by. A hook stands once for each phase.
+// comparisonKey identifies the pair of an object and determines its order. A hook has
+// one key per phase.
 func comparisonKey(o Object) string {
 	ref := Ref(o.Unstructured)
 	const sep = "\x00"
 	return ref.Kind + sep + cmp.Or(ref.Namespace, "default") + sep + ref.Name + sep + ref.Group + sep + string(o.Hook.Phase)
 }
 
-// Object returns the object as it is after, or was before it is removed.
+// Object returns the object after the change, or before its removal.
 func (d Difference) Object() Object {
 	if d.After != nil {
 		return *d.After
@@ -58,5 +58,5 @@ func (d Difference) Object() Object {
 	return *d.Before
 }
 
-// Ref names the object.
+// Ref returns the reference of the object.
 func (d Difference) Ref() deploy.ObjectRef { return Ref(d.Object().Unstructured) }

@@ -27,7 +27,7 @@ spec:
   template: {spec: {containers: [{name: web, image: "web:%s"}]}}
 `
 
-// TestCompare states which objects of two states differ, and how that is told.
+// TestCompare: the differing objects of two states, and their text.
 func TestCompare(t *testing.T) {
 	before := fmt.Sprintf(deploymentText, "2", "v1") + `---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: gone}}
@@ -90,15 +90,15 @@ func TestCompare(t *testing.T) {
 
 `
 	if diff := cmp.Diff(want, Text(ds)); diff != "" {
-		t.Errorf("told as (-want +got):\n%s", diff)
+		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	if ds := Compare(parsed(t, before), parsed(t, before)); ds != nil {
 		t.Errorf("a state differs from itself: %v", ds)
 	}
 }
 
-// TestHunksHideSecrets: what Secrets hold is not shown, wherever they stand; that it
-// changed is.
+// TestHunksHideSecrets: values of Secrets are masked everywhere; changes of them are
+// visible.
 func TestHunksHideSecrets(t *testing.T) {
 	text := func(indent, password, more string) string {
 		return strings.ReplaceAll(fmt.Sprintf(`apiVersion: v1
@@ -135,10 +135,10 @@ data: {blob: aHVudGVyMg==, list: [hunter2, {deep: hunter2-%[1]s}]}
 				t.Errorf("a secret is shown:\n%s", hunks)
 			}
 			if !strings.Contains(hunks, "(secret") {
-				t.Errorf("nothing is told:\n%s", hunks)
+				t.Errorf("the diff is empty:\n%s", hunks)
 			}
 			if name == "changed" && !(strings.Contains(hunks, "-  password: (secret, as it was)\n") && strings.Contains(hunks, "+  password: (secret, changed)\n")) {
-				t.Errorf("what changed is not told:\n%s", hunks)
+				t.Errorf("the change is missing:\n%s", hunks)
 			}
 		})
 	}

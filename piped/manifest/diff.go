@@ -13,29 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Change is one difference between two objects that stand for the same thing.
+// Change is one difference between two versions of an object.
 type Change struct {
-	// Path is where it is, such as spec.template.spec.containers[name=web].image.
-	// Items of a list are named by their merge key, else by index (args[1]); keys
-	// that are no plain words are quoted (metadata.annotations["a.b/c"]).
+	// Path locates the change, such as spec.template.spec.containers[name=web].image.
+	// List items are named by their merge key, else by index (args[1]). Keys that are
+	// not plain words are quoted (metadata.annotations["a.b/c"]).
 	Path string
-	// Before and After are what is declared there, nil when nothing is. Of what a
-	// Secret may hold they only say that there is something.
+	// Before and After are the declared values, nil for none. Values of Secrets are
+	// masked.
 	Before, After any
 }
 
-// masked stands for what a Secret holds.
+// masked replaces the values of Secrets.
 const masked = "(secret)"
 
-// Diff returns what differs between two declarations, ordered by path; nil when
-// they say the same. Neither object is changed.
+// Diff returns the differences between two declarations, ordered by path; nil when they
+// are equal. It changes neither object.
 //
-// Numbers and quantities are compared by value, null is the same as nothing, a
-// Secret's stringData counts as data, and what Digest leaves out is left out.
-// Items of a list are paired by the merge keys of the built-in types, whatever
-// their order; of other lists by a name, key or id that all items have, and there
-// their order counts, as it does for initContainers. What is left is paired by
-// index.
+// It compares numbers and quantities by value, treats null as missing and a Secret's
+// stringData as data, and ignores what Digest ignores. List items are paired by the
+// merge keys of the built-in types, regardless of their order. Items of other lists are
+// paired by a name, key or id that all items have; there, and for initContainers, the
+// order counts. All other items are paired by index.
 func Diff(before, after *unstructured.Unstructured) []Change {
 	d := differ{secret: isSecret(before) || isSecret(after)}
 	d.maps(Place{}, declared(before), declared(after))
@@ -45,22 +44,22 @@ func Diff(before, after *unstructured.Unstructured) []Change {
 
 type differ struct {
 	secret bool
-	// loose compares what is declared with what is live: only what is declared counts,
-	// and what is written in another way is the same.
-	loose   bool
+	// lenient compares a declaration with a live object: only declared fields count,
+	// and equivalent notations are equal.
+	lenient bool
 	changes []Change
 }
 
 func (d *differ) change(at Place, before, after any) {
-	if d.secret && !harmless(at.Path) {
+	if d.secret && !showable(at.Path) {
 		before, after = mask(before), mask(after)
 	}
 	d.changes = append(d.changes, Change{Path: at.Path, Before: before, After: after})
 }
 
-// harmless reports whether what stands at a path of a Secret may be shown: not
-// its data, and not annotations, where copies of the data are found.
-func harmless(path string) bool {
+// showable reports whether the value at a path of a Secret may be displayed: not its
+// data, and not annotations, which may contain copies of the data.
+func showable(path string) bool {
 	switch path {
 	case "apiVersion", "kind", "type", "immutable":
 		return true
@@ -75,7 +74,7 @@ func mask(v any) any {
 	return masked
 }
 
-// values compares two values of one place.
+// values compares two values at one place.
 func (d *differ) values(at Place, before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
@@ -89,7 +88,7 @@ func (d *differ) values(at Place, before, after any) {
 			return
 		}
 	}
-	if !same(at, before, after) && !(d.loose && sameLoosely(before, after)) {
+	if !same(at, before, after) && !(d.lenient && sameLenient(before, after)) {
 		d.change(at, before, after)
 	}
 }
@@ -98,7 +97,7 @@ func (d *differ) maps(at Place, before, after map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		d.values(at.Field(key), before[key], after[key])
 	}
-	if d.loose {
+	if d.lenient {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(after)) {
@@ -119,7 +118,7 @@ func (d *differ) lists(at Place, before, after []any) {
 	for _, name := range oldNames {
 		d.values(at.Item(name), old[name], new[name])
 	}
-	if d.loose {
+	if d.lenient {
 		return
 	}
 	for _, name := range newNames {
@@ -149,7 +148,7 @@ func (d *differ) byIndex(at Place, before, after []any) {
 	}
 }
 
-// same reports whether two values, not both maps or both lists, say the same.
+// same reports whether two values, not both maps or both lists, are equivalent.
 func same(at Place, before, after any) bool {
 	if reflect.DeepEqual(before, after) {
 		return true
@@ -167,8 +166,8 @@ func same(at Place, before, after any) bool {
 	return equalNumbers(before, after)
 }
 
-// equalNumbers compares an integer with a fraction such as 1.0; two integers that
-// are not the same are no equal numbers, however large they are.
+// equalNumbers reports whether an integer equals a float such as 1.0. Two different
+// integers are never equal, however large.
 func equalNumbers(a, b any) bool {
 	if x, ok := a.(float64); ok {
 		y, ok := b.(int64)
@@ -180,7 +179,7 @@ func equalNumbers(a, b any) bool {
 	return false
 }
 
-// quantity reports whether what stands at a place is a Kubernetes quantity.
+// quantity reports whether the value at a place is a Kubernetes quantity.
 func quantity(at Place) bool {
 	switch at.parent {
 	case "requests", "limits", "capacity", "hard", "overhead", "podFixed":

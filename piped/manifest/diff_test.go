@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fromYAML makes an object of YAML without checking it.
+// fromYAML decodes an object from YAML without checks.
 func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -26,7 +26,7 @@ func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 	return u
 }
 
-// pod makes a Deployment with the given pod spec, in YAML flow style.
+// pod returns a Deployment with the given pod spec, in YAML flow style.
 func pod(spec string) string {
 	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: " + spec + "}}}"
 }
@@ -194,7 +194,7 @@ func TestDiffProperties(t *testing.T) {
 	})
 }
 
-// FuzzDiff: nothing makes it panic, and no byte of a Secret's data comes out.
+// FuzzDiff: Diff never panics, and never returns a byte of a Secret's data.
 func FuzzDiff(f *testing.F) {
 	f.Add(`{"a":[{"name":1},{"name":"1"}]}`, `{"a":[{"name":1.0}]}`)
 	f.Add(`{"data":{"x":"aHVudGVyMg=="}}`, `{"stringData":{"x":"hunter2"},"data":[]}`)

@@ -10,23 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Digest returns the SHA-256 of what u declares, in hex: its canonical JSON
-// without status, without the metadata only a server writes and without the
-// commit-hash annotation, with a Secret's stringData folded into data. Two
-// objects with one digest ask the API server for the same; an empty map or a
-// null elsewhere is kept, because to the server it may say something else than
-// nothing (an empty selector selects everything). u is not changed.
+// Digest returns the hex SHA-256 of the declaration in u: its canonical JSON without
+// status, server-generated metadata and the commit-hash annotation, with a Secret's
+// stringData merged into data. Objects with equal digests are equal requests to the API
+// server. Empty maps and nulls elsewhere are included, since they can differ from
+// missing fields (an empty selector selects everything). u is not changed.
 func Digest(u *unstructured.Unstructured) string {
 	canonical, err := json.Marshal(declared(u)) // sorts keys
 	if err != nil {
-		// Unreachable for parsed objects: they hold only what JSON holds.
+		// Unreachable for parsed objects, which contain only JSON values.
 		panic("manifest: digest of an object that is no JSON: " + err.Error())
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])
 }
 
-// declared returns what u declares. It shares what it does not change with u.
+// declared returns the declaration in u. It shares unchanged parts with u.
 func declared(u *unstructured.Unstructured) map[string]any {
 	object := make(map[string]any, len(u.Object))
 	for k, v := range u.Object {
@@ -55,7 +54,7 @@ func declaredMetadata(metadata map[string]any) map[string]any {
 			}
 		}
 		if m, ok := v.(map[string]any); v == nil || ok && len(m) == 0 {
-			continue // no labels or annotations, however that is written
+			continue // no labels or annotations, in any notation
 		}
 		out[k] = v
 	}
@@ -75,8 +74,8 @@ func without(m map[string]any, key string) map[string]any {
 	return out
 }
 
-// foldStringData writes stringData into data as the API server does. A data
-// that is no mapping is left for the server to refuse.
+// foldStringData merges stringData into data like the API server. It leaves invalid
+// data for the server to reject.
 func foldStringData(object map[string]any) {
 	plain, ok := object["stringData"].(map[string]any)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDigestTellsWhatIsDeclared(t *testing.T) {
+func TestDigestOfDeclaration(t *testing.T) {
 	const (
 		configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v, l: w}\n"
 		secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"
@@ -55,7 +55,7 @@ status: {phase: x}
 	}
 }
 
-// A digest is stored: it must stay what it is from version to version.
+// TestDigestIsStable: digests are stored, so they must not change between versions.
 func TestDigestIsStable(t *testing.T) {
 	o := parseOne(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {x: \"1\"}}\nstringData: {k: v}\ntype: Opaque\n")
 	const want = "77bfede17e948eb6392b873f653abc4536ec5d9ab5187e5387cf31e890d582ee"

@@ -1,9 +1,9 @@
-// Package manifest treats Kubernetes objects as values: it parses them from
-// YAML and JSON, names them (Ref, ResourceKey), digests them, tells how two
-// declarations differ (Diff), finds the images they run and the ConfigMaps and
-// Secrets they use, and writes the annotations that mark whose they are.
+// Package manifest handles Kubernetes objects as values. It parses them from YAML and
+// JSON, identifies them (Ref, ResourceKey), digests and compares them (Digest, Diff),
+// finds their images and the ConfigMaps and Secrets that they use, and sets ownership
+// annotations.
 //
-// It talks to no cluster and knows no discovery: a namespace that a manifest
-// leaves out is "" here. Everything is safe for concurrent use as long as
-// nobody changes an object that another goroutine reads.
+// It accesses no cluster and uses no discovery: a namespace missing in a manifest is
+// "". All functions are safe for concurrent use as long as no goroutine changes an
+// object that another one reads.
 package manifest

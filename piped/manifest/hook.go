@@ -1,30 +1,29 @@
 package manifest
 
-// Hook says at which point of a deployment an object runs that is no part of what
-// the application consists of, such as a Job that migrates a database. The zero
-// value is for objects that do belong to it.
+// Hook says when an object runs that is not a permanent part of the application, such
+// as a Job that migrates a database. The zero value marks regular objects.
 type Hook struct {
 	Phase HookPhase
-	// Weight orders the hooks of a phase, ascending; those of equal weight run
+	// Weight orders the hooks of a phase, ascending; hooks of equal weight run
 	// together.
 	Weight int
-	// Install and Upgrade say at which deployments it runs: those of an
-	// application without an earlier success, and those with one.
+	// Install and Upgrade select the deployments that run it: those of an application
+	// without and with an earlier success.
 	Install, Upgrade bool
-	// DeleteOnSuccess and DeleteOnFailure say when it is deleted after it ran. The
-	// one of an earlier deployment or phase is always deleted before it runs again.
+	// DeleteOnSuccess and DeleteOnFailure say when it is deleted after its run. The
+	// object of an earlier run is always deleted before the next run.
 	DeleteOnSuccess, DeleteOnFailure bool
 }
 
-// HookPhase is when a hook runs. What runs at two of them is two objects, alike
-// but for their Hook.
+// HookPhase is when a hook runs. A hook of two phases is two objects that differ in
+// their Hook only.
 type HookPhase string
 
-// The phases. HookOther stands for points of a release's life that a deployment
-// does not have, such as tests, deletion and rollback: it is never run.
+// The phases. HookOther are points in a release's life cycle that deployments do not
+// have, such as tests, deletion and rollback: it never runs.
 const (
 	HookNone  HookPhase = ""
-	HookPre   HookPhase = "pre"  // before anything of the application is applied
-	HookPost  HookPhase = "post" // after all of it is applied and healthy
+	HookPre   HookPhase = "pre"  // before the application is applied
+	HookPost  HookPhase = "post" // after the application is applied and healthy
 	HookOther HookPhase = "other"
 )

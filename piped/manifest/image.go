@@ -8,7 +8,7 @@ import (
 
 // Image is a container image reference in its parts.
 type Image struct {
-	Repository string // with the registry and its port, if any
+	Repository string // including registry and port
 	Tag        string
 	Digest     string // such as sha256:...
 }
@@ -17,7 +17,7 @@ type Image struct {
 func ParseImage(reference string) Image {
 	repository, digest, _ := strings.Cut(reference, "@")
 	tag := ""
-	// A colon before the last slash belongs to the registry's port.
+	// A colon before the last slash precedes the registry's port.
 	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
 		repository, tag = repository[:colon], repository[colon+1:]
 	}
@@ -44,18 +44,18 @@ const (
 	kindUnknown        = "UNKNOWN"
 )
 
-// hidden stands for a part of an image reference that is a part of a secret.
+// hidden replaces a part of an image reference that contains a secret.
 const hidden = "[redacted]"
 
-// ShownImage splits an image reference of which hide takes secrets out, nil for none.
-// A secret may reach over several parts: none of them is shown then, for hide would not
-// find a part of it.
-func ShownImage(reference string, hide func(string) string) Image {
+// ShownImage splits an image reference after redact has removed secrets from it; nil
+// removes none. A secret may span several parts: then none of them is shown, since
+// redact would not find a fragment of it.
+func ShownImage(reference string, redact func(string) string) Image {
 	image := ParseImage(reference)
-	if hide == nil || hide(reference) == reference {
+	if redact == nil || redact(reference) == reference {
 		return image
 	}
-	shown := ParseImage(hide(reference))
+	shown := ParseImage(redact(reference))
 	if image.Tag != "" && shown.Tag == "" {
 		shown.Tag = hidden
 	}
@@ -65,12 +65,12 @@ func ShownImage(reference string, hide func(string) string) Image {
 	return shown
 }
 
-// Versions returns the distinct images the objects run, init containers
-// included, in the order they are declared. Without any it returns the one
-// entry of kind UNKNOWN. Hide takes secrets out of an image reference; nil is for none.
-func Versions(objs []Object, hide func(string) string) []deploy.ArtifactVersion {
-	if hide == nil {
-		hide = func(reference string) string { return reference }
+// Versions returns the distinct images of the objects, including init containers, in
+// order of declaration. Without any it returns one entry of kind UNKNOWN. redact
+// removes secrets from an image reference; nil removes none.
+func Versions(objs []Object, redact func(string) string) []deploy.ArtifactVersion {
+	if redact == nil {
+		redact = func(reference string) string { return reference }
 	}
 	var out []deploy.ArtifactVersion
 	seen := map[string]bool{}
@@ -80,8 +80,8 @@ func Versions(objs []Object, hide func(string) string) []deploy.ArtifactVersion 
 				continue
 			}
 			seen[c.Image] = true
-			image := ShownImage(c.Image, hide)
-			out = append(out, deploy.ArtifactVersion{Kind: kindContainerImage, Version: image.Version(), Name: image.Name(), URL: hide(c.Image)})
+			image := ShownImage(c.Image, redact)
+			out = append(out, deploy.ArtifactVersion{Kind: kindContainerImage, Version: image.Version(), Name: image.Name(), URL: redact(c.Image)})
 		}
 	}
 	if len(out) == 0 {

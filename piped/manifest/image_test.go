@@ -84,8 +84,8 @@ func TestVersionsWithoutImages(t *testing.T) {
 	}
 }
 
-// TestNoPartOfASecretIsAVersion: a secret may be the tag, the whole reference or reach over
-// its parts.
+// TestNoPartOfASecretIsAVersion: a secret may be the tag, the whole reference, or span
+// several parts.
 func TestNoPartOfASecretIsAVersion(t *testing.T) {
 	const reference = "registry.example.com/team/web:v1-s3cr3t@sha256:abcdef"
 	objects := parse(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, image: \""+reference+"\"}]}}}")
@@ -95,9 +95,9 @@ func TestNoPartOfASecretIsAVersion(t *testing.T) {
 		reference:     {Name: "[redacted]", Version: "[redacted]", URL: "[redacted]"},
 		"elsewhere":   {Name: "web", Version: "v1-s3cr3t", URL: reference},
 	} {
-		hide := func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
+		redact := func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") }
 		want.Kind = "CONTAINER_IMAGE"
-		if diff := cmp.Diff([]deploy.ArtifactVersion{want}, Versions(objects, hide)); diff != "" {
+		if diff := cmp.Diff([]deploy.ArtifactVersion{want}, Versions(objects, redact)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", secret, diff)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// FieldLine returns the line of a file at which a field of an object stands, by the
-// line at which the object begins (Origin.Line) and the field's path, such as
-// spec.containers[0].image. Of a field that is not there it is the line of the nearest
-// parent; 0 means that no object begins at that line.
+// FieldLine returns the line of an object's field in a file. line is where the object
+// begins (Origin.Line), path the field's path, such as spec.containers[0].image. For a
+// missing field it returns the line of the nearest parent; 0 if no object begins at
+// that line.
 func FieldLine(data []byte, line int, path string) int {
 	for _, doc := range split(data) {
 		var root yaml.Node
@@ -47,7 +47,7 @@ func beginsAt(n *yaml.Node, line int) *yaml.Node {
 	return nil
 }
 
-// segment is a key, an index, or between brackets a key that holds points.
+// segment matches a key, an index, or a bracketed key with dots.
 var segment = regexp.MustCompile(`\[[^\]]*\]|[^.\[\] :]+`)
 
 // fieldLine returns the line of a field below n, or of its nearest parent.
@@ -79,7 +79,7 @@ func fieldLine(n *yaml.Node, path string) int {
 	return line
 }
 
-// child returns a key of a mapping and its value, nil when it is not there.
+// child returns a key of a mapping and its value, nil when missing.
 func child(n *yaml.Node, key string) (at, value *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -89,7 +89,7 @@ func child(n *yaml.Node, key string) (at, value *yaml.Node) {
 	return nil, nil
 }
 
-// lineOf returns the line of the file at which a field of a document stands.
+// lineOf returns the line in the file of a field of a document.
 func (d document) lineOf(path string) int {
 	var root yaml.Node
 	if yaml.Unmarshal(d.text, &root) != nil || len(root.Content) == 0 {
@@ -98,8 +98,8 @@ func (d document) lineOf(path string) int {
 	return d.line - 1 + fieldLine(root.Content[0], path)
 }
 
-// itemLines returns the lines of the file at which the items of a list of objects begin;
-// where is the path of the list's fields.
+// itemLines returns the lines in the file of the items of a list of objects; where is
+// the path of the list.
 func (d document) itemLines(where string, items int) []int {
 	lines := make([]int, items)
 	var root yaml.Node

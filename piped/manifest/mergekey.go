@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// mergeKeys are the fields that tell the items of a list apart, by the list's
-// name: the patch merge keys of the built-in types. A name that several types
-// use for different lists has one entry for each.
+// mergeKeys are the fields that identify the items of a list, by the list's name: the
+// patch merge keys of the built-in types. A name used for different lists by several
+// types has one entry for each.
 var mergeKeys = map[string][][]string{
 	"containers":                {{"name"}},
 	"initContainers":            {{"name"}},
@@ -26,17 +26,16 @@ var mergeKeys = map[string][][]string{
 	"volumeClaimTemplates":      {{"metadata.name"}},
 }
 
-// generalKeys are what items of other lists are told apart by.
+// generalKeys identify the items of other lists.
 var generalKeys = [][]string{{"name"}, {"key"}, {"id"}}
 
-// orderCounts reports whether the order of a keyed list means something: that of
-// init containers does, and of a list nobody here knows it may.
+// orderCounts reports whether the order of a keyed list matters: for init containers it
+// does, for unknown lists it may.
 func orderCounts(list string) bool {
 	return list == "initContainers" || mergeKeys[list] == nil
 }
 
-// keysOf returns the fields by which all items of a list can be told apart, nil
-// if there are none.
+// keysOf returns the fields that identify all items of a list, nil if there are none.
 func keysOf(list string, items []any) []string {
 	candidates := mergeKeys[list]
 	if candidates == nil {
@@ -50,8 +49,8 @@ func keysOf(list string, items []any) []string {
 	return nil
 }
 
-// byKey returns the items of a list by what their keys say, and those names in
-// the items' order; nil when two items say the same.
+// byKey returns the items of a list by the values of their keys, and the values in the
+// items' order; nil if two items have the same.
 func byKey(keys []string, items []any) (map[string]any, []string) {
 	out, names := make(map[string]any, len(items)), make([]string, 0, len(items))
 	for _, item := range items {
@@ -73,8 +72,8 @@ func byKey(keys []string, items []any) (map[string]any, []string) {
 	return out, names
 }
 
-// field returns the text or number at a dotted path of a list's item, "" if
-// there is none.
+// field returns the text or number at a dotted path of a list item, "" if there is
+// none.
 func field(item any, path string) string {
 	for _, key := range strings.Split(path, ".") {
 		m, _ := item.(map[string]any)

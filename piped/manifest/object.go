@@ -11,19 +11,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Object is one Kubernetes object as Git declares it. It has an apiVersion, a
-// kind and a name, and its content holds only what JSON holds, with integers as
-// int64.
+// Object is one Kubernetes object as declared in Git. It has an apiVersion, a kind and
+// a name. Its content consists of JSON values, with integers as int64.
 type Object struct {
 	*unstructured.Unstructured
 	Origin Origin
-	Hook   Hook // zero for what the application consists of
+	Hook   Hook // zero for regular objects
 }
 
-// Origin says where an object was written.
+// Origin locates the source of an object.
 type Origin struct {
 	File string // slash-separated, as given to Parse
-	Line int    // first line of the document; 0 when the object comes from no file
+	Line int    // first line of the document; 0 when there is no file
 }
 
 // String returns "file:line", or the file alone without a line.
@@ -34,12 +33,12 @@ func (o Origin) String() string {
 	return fmt.Sprintf("%s:%d", o.File, o.Line)
 }
 
-// Clone returns a copy that shares nothing with o.
+// Clone returns a deep copy of o.
 func (o Object) Clone() Object {
 	return Object{Unstructured: o.DeepCopy(), Origin: o.Origin, Hook: o.Hook}
 }
 
-// Clone returns copies that share nothing with objs.
+// Clone returns deep copies of objs.
 func Clone(objs []Object) []Object {
 	out := make([]Object, len(objs))
 	for i, o := range objs {
@@ -48,15 +47,14 @@ func Clone(objs []Object) []Object {
 	return out
 }
 
-// Ref names the object.
+// Ref returns the reference of the object.
 func Ref(u *unstructured.Unstructured) deploy.ObjectRef {
 	gvk := schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind())
 	return deploy.ObjectRef{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// ResourceKey returns PipeCD's key of the object, apiVersion:kind:namespace:name,
-// with the namespace "default" where the object has none, cluster-scoped
-// objects included.
+// ResourceKey returns PipeCD's key of the object, apiVersion:kind:namespace:name. The
+// namespace is "default" for objects without one, including cluster-scoped objects.
 func ResourceKey(u *unstructured.Unstructured) string {
 	namespace := u.GetNamespace()
 	if namespace == "" {
@@ -65,9 +63,9 @@ func ResourceKey(u *unstructured.Unstructured) string {
 	return u.GetAPIVersion() + ":" + u.GetKind() + ":" + namespace + ":" + u.GetName()
 }
 
-// CheckUnique returns an error of kind deploy.Invalid with one line for each
-// object that is the same as an earlier one, whatever their API versions. It
-// names both places. A hook that runs in two phases stands once for each.
+// CheckUnique returns an error of kind deploy.Invalid with one line for each duplicate
+// object, regardless of API versions. Each line names both origins. A hook of two
+// phases counts once for each.
 func CheckUnique(objs []Object) error {
 	seen := make(map[string][]Object, len(objs))
 	var problems []error

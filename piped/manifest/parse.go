@@ -18,17 +18,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Limits of one file. An API server takes objects of about 1.5 MiB.
+// Limits of one file. An API server accepts objects of about 1.5 MiB.
 const (
 	MaxFileSize = 8 << 20
 	MaxObjects  = 10_000
 )
 
-// Parse returns the objects in a file: YAML with any number of documents, or
-// JSON with any number of values. Lists are expanded, empty documents dropped;
-// scalars mean what they mean to kubectl (YAML 1.1). Errors are of kind
-// deploy.Invalid and name the file, the line and what was expected, one line for
-// each document or value that is wrong.
+// Parse returns the objects in a file: YAML with any number of documents, or JSON with
+// any number of values. It expands Lists and drops empty documents; scalars have their
+// kubectl meaning (YAML 1.1). Errors are of kind deploy.Invalid, with one line per
+// invalid document or value that names the file, the line and what was expected.
 func Parse(file string, data []byte) ([]Object, error) {
 	if len(data) > MaxFileSize {
 		return nil, deploy.Errorf(deploy.Invalid, "%s: the file has %d bytes; expected at most %d", file, len(data), MaxFileSize)
@@ -46,9 +45,8 @@ func Parse(file string, data []byte) ([]Object, error) {
 	return p.objects, nil
 }
 
-// isJSON reports whether a file is read as JSON, in which some texts mean
-// something else than in YAML: by its name, or because it begins with a JSON
-// object.
+// isJSON reports whether a file is parsed as JSON, where some texts have another
+// meaning than in YAML: by its name, or because it begins with a JSON object.
 func isJSON(file string, data []byte) bool {
 	if strings.HasSuffix(file, ".json") {
 		return true
@@ -62,15 +60,15 @@ type parser struct {
 	file     string
 	objects  []Object
 	problems []error  // of documents and values, at most maxProblems
-	doc      document // that is read
+	doc      document // the current document
 }
 
-// maxProblems bounds what is reported, so that a file of rubbish makes no book.
+// maxProblems bounds the number of reported problems.
 const maxProblems = 50
 
-// note keeps the problem of a document or value, nil if it has none, and reports
-// whether the next one is to be looked at.
-func (p *parser) note(err error) bool {
+// addProblem records the problem of a document or value, if any, and reports whether
+// parsing continues.
+func (p *parser) addProblem(err error) bool {
 	if err != nil {
 		p.problems = append(p.problems, err)
 	}
@@ -87,7 +85,7 @@ func (p *parser) yamlDocuments(data []byte) error {
 		text, err := yaml.YAMLToJSONStrict(doc.text)
 		if err != nil {
 			line, why := yamlError(err, doc)
-			if !p.note(p.errorf(line, "%s", why)) {
+			if !p.addProblem(p.errorf(line, "%s", why)) {
 				return nil
 			}
 			continue
@@ -96,7 +94,7 @@ func (p *parser) yamlDocuments(data []byte) error {
 			return p.errorf(doc.first, "the file grows beyond %d bytes once its aliases are followed", 2*MaxFileSize)
 		}
 		p.doc = doc
-		if !p.note(p.value(text, doc.first)) {
+		if !p.addProblem(p.value(text, doc.first)) {
 			return nil
 		}
 	}
@@ -105,7 +103,7 @@ func (p *parser) yamlDocuments(data []byte) error {
 
 var yamlPosition = regexp.MustCompile(`line (\d+): `)
 
-// yamlError returns the line of the file and the reason of an error in doc.
+// yamlError returns the line in the file and the reason of an error in doc.
 func yamlError(err error, doc document) (line int, why string) {
 	why = err.Error()
 	line = doc.first
@@ -117,10 +115,10 @@ func yamlError(err error, doc document) (line int, why string) {
 		why = strings.TrimPrefix(why, prefix)
 	}
 	if rest, ok := strings.CutSuffix(why, " already set in map"); ok {
-		return line, rest + " stands twice in one mapping"
+		return line, rest + " occurs twice in one mapping"
 	}
 	if strings.HasPrefix(why, "invalid map key: ") {
-		return line, "a mapping or list stands where a key is expected; templates such as {{ .Values.name }} are not rendered in plain manifests"
+		return line, "found a mapping or list, expected a key; templates such as {{ .Values.name }} are not rendered in plain manifests"
 	}
 	return line, "not valid YAML: " + why
 }
@@ -145,7 +143,7 @@ func (p *parser) jsonValues(data []byte) error {
 		}
 		begin := lineAt(data, dec.InputOffset()-int64(len(raw)))
 		p.doc = document{text: raw, line: begin, first: begin}
-		if !p.note(p.value(raw, begin)) {
+		if !p.addProblem(p.value(raw, begin)) {
 			return nil
 		}
 	}
@@ -175,14 +173,14 @@ func (p *parser) value(text []byte, line int) error {
 	return p.object(object, line, "")
 }
 
-// fieldError is what is wrong with a field of an object.
+// fieldError is an error of one field of an object.
 type fieldError struct {
 	path string
 	error
 }
 
-// fieldErrorf returns an error at the line of the field that err is about. Where and
-// what name the object.
+// fieldErrorf returns an error with the line of the field that err names. where and
+// what identify the object.
 func (p *parser) fieldErrorf(where, what string, err error) error {
 	path := where
 	if of, ok := errors.AsType[fieldError](err); ok {
@@ -191,8 +189,8 @@ func (p *parser) fieldErrorf(where, what string, err error) error {
 	return p.errorf(p.doc.lineOf(path), "%s%s%w", where, what, err)
 }
 
-// object adds one object, or the items of a list. Where names the item of a
-// list for errors, and is the path of its fields.
+// object adds one object, or the items of a list. where is the path of a list item, ""
+// for a single object.
 func (p *parser) object(object map[string]any, line int, where string) error {
 	if err := needText(object, "apiVersion", ""); err != nil {
 		return p.fieldErrorf(where, "", err)
@@ -227,8 +225,8 @@ func (p *parser) object(object map[string]any, line int, where string) error {
 	return nil
 }
 
-// needText returns an error unless the key holds a text. Prefix is the path in
-// front of the key.
+// needText returns an error unless the key has a text value. prefix is the path of the
+// parent.
 func needText(m map[string]any, key, prefix string) error {
 	switch v := m[key].(type) {
 	case nil:
@@ -258,8 +256,8 @@ func (p *parser) items(items []any, where string) error {
 	return nil
 }
 
-// checkNames refuses names that cannot stand in the path of a request to an API server:
-// it would be a request for something else, or none at all.
+// checkNames rejects names that are not a segment of a request path: the request would
+// address something else.
 func checkNames(metadata map[string]any) error {
 	for _, key := range []string{"name", "namespace"} {
 		text, _ := metadata[key].(string)
@@ -270,8 +268,8 @@ func checkNames(metadata map[string]any) error {
 	return nil
 }
 
-// checkMetadata refuses what would be silently dropped when read as metadata:
-// values of labels and annotations that are no strings.
+// checkMetadata rejects label and annotation values that are not strings; reading the
+// metadata would silently drop them.
 func checkMetadata(metadata map[string]any) error {
 	if ns, ok := metadata["namespace"]; ok && ns != nil {
 		if _, ok := ns.(string); !ok {

@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestParse compares what each case parses to with the golden file beside it:
-// the error, or each object's origin and JSON. A case is valid exactly when its
-// name says so.
+// TestParse compares the result of each case with its golden file: the error, or each
+// object's origin and JSON. A case is valid exactly if its name says so.
 func TestParse(t *testing.T) {
 	for _, file := range cases(t) {
 		name := filepath.Base(file)
@@ -119,7 +118,7 @@ func TestManyProblemsAreCutShort(t *testing.T) {
 	for name, text := range map[string]string{"a.yaml": strings.Repeat("kind: K\n---\n", 60), "a.json": strings.Repeat("[]", 60)} {
 		_, err := Parse(name, []byte(text))
 		if n := len(strings.Split(err.Error(), "\n")); n != maxProblems {
-			t.Errorf("%s: %d problems are told, want %d", name, n, maxProblems)
+			t.Errorf("%s: %d problems are reported, want %d", name, n, maxProblems)
 		}
 	}
 }
@@ -151,9 +150,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestNamesAreSegmentsOfAPath: a name or namespace with which a request would be one for
-// something else is an error of its file. What is a name is that of rest.IsValidPathSegmentName,
-// which client-go asks of every request.
+// TestNamesAreSegmentsOfAPath: a name or namespace that would change the path of a
+// request is an error of its file. Valid names are those of
+// rest.IsValidPathSegmentName, which client-go checks for every request.
 func TestNamesAreSegmentsOfAPath(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"web": true, "system:node": true, "a..b": true, "Web_1": true, "...": true,

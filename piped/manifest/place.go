@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Place is where a value stands in an object; the zero Place is the object itself.
+// Place is the position of a value in an object; the zero Place is the object itself.
 type Place struct {
 	Path   string // as in Change
-	key    string // the key of the map it stands in; of a list's item, the list's
+	key    string // key of the containing map; of a list item, the list's key
 	parent string // the key above key
 }
 
-// Field is the place of a map's field.
+// Field returns the place of a map's field.
 func (p Place) Field(key string) Place {
 	path := key
 	switch {
@@ -24,13 +24,13 @@ func (p Place) Field(key string) Place {
 	return Place{Path: path, key: key, parent: p.key}
 }
 
-// Item is the place of a list's item, by what names it there.
+// Item returns the place of a list item with that name.
 func (p Place) Item(name string) Place {
 	return Place{Path: p.Path + "[" + name + "]", key: p.key, parent: p.parent}
 }
 
-// Diff returns what differs between two values of the place, as the function Diff
-// does for objects. What a Secret may hold is not left out.
+// Diff returns the differences between two values at the place, like the function Diff.
+// Values of Secrets are not masked.
 func (p Place) Diff(before, after any) []Change {
 	var d differ
 	d.values(p, before, after)
@@ -43,9 +43,8 @@ func plainKey(key string) bool {
 	}) < 0
 }
 
-// Confidential reports whether what stands at a path of an object of the kind and
-// version may not be shown: what a Secret holds, and its annotations, where copies of
-// that are found.
+// Confidential reports whether the value at a path of an object may not be displayed:
+// the data of a Secret, and its annotations, which may contain copies of the data.
 func Confidential(apiVersion, kind, path string) bool {
-	return apiVersion == "v1" && kind == "Secret" && !harmless(path)
+	return apiVersion == "v1" && kind == "Secret" && !showable(path)
 }

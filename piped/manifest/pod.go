@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PodTemplatePath returns the dotted path of what a kind says about its pods,
-// such as spec.template; "" for kinds that run no pods.
+// PodTemplatePath returns the dotted path of a kind's pod template, such as
+// spec.template; "" for kinds without pods.
 func PodTemplatePath(kind string) string {
 	switch kind {
 	case "Pod":
@@ -20,8 +20,7 @@ func PodTemplatePath(kind string) string {
 	return ""
 }
 
-// PodSpec returns the pod spec that u holds, nil for kinds that run no pods.
-// It is part of u, not a copy.
+// PodSpec returns the pod spec in u, nil for kinds without pods. It is not a copy.
 func PodSpec(u *unstructured.Unstructured) map[string]any {
 	path := PodTemplatePath(u.GetKind())
 	if path == "" {
@@ -41,11 +40,11 @@ func PodSpec(u *unstructured.Unstructured) map[string]any {
 type Container struct {
 	Name  string
 	Init  bool
-	Image string // "" when none is declared
+	Image string // "" if none is declared
 }
 
-// Containers returns the containers of the pods that u runs, init containers
-// first, each in the order declared.
+// Containers returns the containers of u's pods, init containers first, in order of
+// declaration.
 func Containers(u *unstructured.Unstructured) []Container {
 	var out []Container
 	for _, c := range items(PodSpec(u)["initContainers"]) {

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Reference names a ConfigMap or a Secret in the namespace of what refers to it.
+// Reference names a ConfigMap or a Secret in the namespace of the referring object.
 type Reference struct {
 	Kind string // ConfigMap or Secret
 	Name string
 }
 
-// References returns the ConfigMaps and Secrets that the pods of u use: in
-// volumes, projected ones too, in env and envFrom of every container, and to pull
-// images. Each stands once, ordered by kind and name.
+// References returns the ConfigMaps and Secrets that the pods of u use: in volumes,
+// including projected ones, in env and envFrom of every container, and as image pull
+// secrets. Each is listed once, ordered by kind and name.
 func References(u *unstructured.Unstructured) []Reference {
 	c := collector{}
 	visitor(c.add).config(PodSpec(u))
@@ -24,19 +24,18 @@ func References(u *unstructured.Unstructured) []Reference {
 }
 
 // ConfigReferences returns the ConfigMaps and Secrets whose content reaches the
-// containers of u's pods: those of References, without those that only pull
-// images.
+// containers of u's pods: References without image pull secrets.
 func ConfigReferences(u *unstructured.Unstructured) []Reference {
 	c := collector{}
 	visitor(c.add).config(PodSpec(u))
 	return c.sorted()
 }
 
-// Way is how the content of a ConfigMap or Secret comes to a container.
+// Way is how the content of a ConfigMap or Secret reaches a container.
 type Way string
 
-// The ways. Only what comes by volume follows a change while the container runs: the
-// kubelet writes the files anew. All else is read once, before the container starts.
+// The ways. The kubelet updates running containers only by volume; everything else is
+// read once, before the container starts.
 const (
 	ByVolume  Way = "a volume"
 	BySubPath Way = "a subPath mount"
@@ -45,7 +44,7 @@ const (
 	ByDriver  Way = "a volume's driver"
 )
 
-// Use is one ConfigMap or Secret and the ways by which containers get at it, sorted.
+// Use is one ConfigMap or Secret with the sorted ways in which containers use it.
 type Use struct {
 	Reference
 	Ways []Way
@@ -54,13 +53,13 @@ type Use struct {
 // ConfigUses returns ConfigReferences with the ways of each, in the same order.
 func ConfigUses(u *unstructured.Unstructured) []Use {
 	ways := map[Reference][]Way{}
-	note := func(way Way) visitor {
+	addProblem := func(way Way) visitor {
 		return func(_ map[string]any, _ string, r Reference) { ways[r] = append(ways[r], way) }
 	}
 	spec := PodSpec(u)
 	for _, volume := range items(spec["volumes"]) {
 		for _, way := range waysOf(volume, spec) {
-			note(way).volume(volume)
+			addProblem(way).volume(volume)
 		}
 	}
 	for _, list := range containerLists() {
@@ -69,7 +68,7 @@ func ConfigUses(u *unstructured.Unstructured) []Use {
 			way = ByInit
 		}
 		for _, c := range items(spec[list]) {
-			note(way).env(c)
+			addProblem(way).env(c)
 		}
 	}
 	var out []Use
@@ -80,8 +79,8 @@ func ConfigUses(u *unstructured.Unstructured) []Use {
 	return out
 }
 
-// waysOf returns how the containers of a pod spec get at what a volume holds. One that
-// nothing mounts is kept up to date as well.
+// waysOf returns how the containers of a pod spec use a volume. A volume without mounts
+// is updated as well.
 func waysOf(volume, spec map[string]any) []Way {
 	if volume["configMap"] == nil && volume["secret"] == nil && volume["projected"] == nil {
 		return []Way{ByDriver}
@@ -115,30 +114,29 @@ func wayOf(list string, mount map[string]any) Way {
 	return ByVolume
 }
 
-// RenameReferences changes u: its pods use what rename returns instead of each of
-// their References. Rename may be asked for one of them several times.
+// RenameReferences replaces each of u's References by the result of rename. It may call
+// rename several times for one reference.
 func RenameReferences(u *unstructured.Unstructured, rename func(Reference) string) {
 	set := visitor(func(holder map[string]any, field string, r Reference) { holder[field] = rename(r) })
 	set.config(PodSpec(u))
 	set.pullSecrets(PodSpec(u))
 }
 
-// collector keeps references.
+// collector collects references.
 type collector []Reference
 
 func (c *collector) add(_ map[string]any, _ string, r Reference) { *c = append(*c, r) }
 
-// sorted returns what was found, each once.
+// sorted returns the distinct references in order.
 func (c *collector) sorted() []Reference {
 	slices.SortFunc(*c, func(a, b Reference) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 	return slices.Compact(*c)
 }
 
-// visitor is called for each place in a pod spec that names a ConfigMap or a
-// Secret: the field of a mapping.
+// visitor is called for each field in a pod spec that names a ConfigMap or a Secret.
 type visitor func(holder map[string]any, field string, r Reference)
 
-// config visits what reaches containers.
+// config visits the references whose content reaches containers.
 func (v visitor) config(spec map[string]any) {
 	for _, volume := range items(spec["volumes"]) {
 		v.volume(volume)
@@ -150,12 +148,12 @@ func (v visitor) config(spec map[string]any) {
 	}
 }
 
-// containerLists are the fields of a pod spec that hold containers.
+// containerLists are the fields of a pod spec with containers.
 func containerLists() []string {
 	return []string{"initContainers", "containers", "ephemeralContainers"}
 }
 
-// env visits what a container has in its environment.
+// env visits the references in a container's environment.
 func (v visitor) env(container map[string]any) {
 	for _, env := range items(container["env"]) {
 		from := object(env["valueFrom"])
@@ -174,7 +172,7 @@ func (v visitor) pullSecrets(spec map[string]any) {
 	}
 }
 
-// volumeSecrets are the volume types that name a Secret in a field.
+// volumeSecrets are the volume types with a field that names a Secret.
 var volumeSecrets = map[string]string{
 	"cephfs": "secretRef", "cinder": "secretRef", "csi": "nodePublishSecretRef", "flexVolume": "secretRef",
 	"iscsi": "secretRef", "rbd": "secretRef", "scaleIO": "secretRef", "storageos": "secretRef",
@@ -193,7 +191,7 @@ func (v visitor) volume(volume map[string]any) {
 	}
 }
 
-// visit tells what holder, a mapping, names in a field.
+// visit calls v if the field of holder, a mapping, names an object.
 func (v visitor) visit(kind string, holder any, field string) {
 	m := object(holder)
 	if name, _ := m[field].(string); name != "" {
@@ -206,7 +204,7 @@ func object(v any) map[string]any {
 	return m
 }
 
-// items returns the mappings of a list.
+// items returns the mappings in a list.
 func items(v any) []map[string]any {
 	var out []map[string]any
 	list, _ := v.([]any)

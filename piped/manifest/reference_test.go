@@ -46,8 +46,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestRenameReferences: every reference is renamed where it stands, and what is
-// none stays.
+// TestRenameReferences: every reference is renamed, and everything else is unchanged.
 func TestRenameReferences(t *testing.T) {
 	u := fromYAML(t, pod(everyReference))
 	before := u.DeepCopy()

@@ -5,13 +5,13 @@ import "bytes"
 // document is one document of a YAML stream.
 type document struct {
 	text  []byte
-	line  int // of the file, where text begins
-	first int // of the file, where the content begins
+	line  int // line in the file where text begins
+	first int // line in the file where the content begins
 }
 
-// split cuts a YAML stream at its document markers: --- and ... at the start of
-// a line, which cannot stand inside a scalar. What follows --- on its line
-// belongs to the document. Documents without content are left out.
+// split splits a YAML stream at its document markers: --- and ... at the start of a
+// line, which cannot be inside a scalar. The rest of a line after --- belongs to the
+// document. Documents without content are dropped.
 func split(data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var out []document
@@ -45,8 +45,8 @@ func marker(line []byte, mark string) bool {
 	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
 }
 
-// content returns how many lines stand before the content of a document; not ok
-// when there is nothing but blank lines, comments and directives.
+// content returns the number of lines before the content of a document; not ok if it
+// consists of blank lines, comments and directives only.
 func content(text []byte) (skip int, ok bool) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)

@@ -11,24 +11,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What stands for a value of a Secret that is another one after than it was before.
+// Replacements for a Secret's value that has changed.
 const (
 	maskedBefore = "(secret, as it was)"
 	maskedAfter  = "(secret, changed)"
 )
 
-// Hunks returns the difference as those of a unified diff of two YAML texts, with
-// three lines around each change; an object that is added or removed is compared
-// with nothing. What a Secret may hold is not shown, wherever the Secret stands,
-// only whether it changed. Decrypted secrets elsewhere are for who renders the
-// objects to leave out.
+// Hunks returns the hunks of a unified diff of both objects as YAML, with three lines
+// of context; added and removed objects are compared with nothing. Values of Secrets
+// are masked, also inside other objects. The caller must redact decrypted secrets
+// elsewhere.
 func (d Difference) Hunks() string {
 	before, after := d.masked()
 	_, hunks, _ := bytes.Cut(diff.Diff("before", yamlOf(before), "after", yamlOf(after)), []byte("+++ after\n"))
 	return string(hunks)
 }
 
-// Title names the object as PipeCD writes it.
+// Title formats the object's identity like PipeCD.
 func (d Difference) Title() string {
 	o := d.Object()
 	namespace := o.GetNamespace()
@@ -38,8 +37,7 @@ func (d Difference) Title() string {
 	return fmt.Sprintf("name=%q, kind=%q, namespace=%q, apiVersion=%q", o.GetName(), o.GetKind(), namespace, o.GetAPIVersion())
 }
 
-// masked returns what both sides declare, without what Secrets may hold; nil for a
-// side that has nothing.
+// masked returns both declarations with masked Secrets; nil for a missing side.
 func (d Difference) masked() (before, after any) {
 	if d.Before != nil {
 		before = declared(d.Before.Unstructured)
@@ -50,9 +48,9 @@ func (d Difference) masked() (before, after any) {
 	return conceal(before, after, "", false, maskedBefore), conceal(after, before, "", false, maskedAfter)
 }
 
-// conceal returns a copy of a value without what Secrets hold. Other is what stands
-// at the same place on the other side, nil if nothing does; a value that differs
-// from it becomes changed. Path is the place inside the Secret, if it is in one.
+// conceal returns a copy of a value with masked Secrets. other is the value at the same
+// place on the other side, nil if missing; a value that differs from it becomes
+// changed. path is the path inside a Secret, if inSecret.
 func conceal(v, other any, path string, inSecret bool, changed string) any {
 	switch v := v.(type) {
 	case nil:
@@ -80,7 +78,7 @@ func conceal(v, other any, path string, inSecret bool, changed string) any {
 		return out
 	}
 	switch {
-	case !inSecret || harmless(path):
+	case !inSecret || showable(path):
 		return v
 	case other != nil && !reflect.DeepEqual(v, other):
 		return changed
@@ -88,25 +86,24 @@ func conceal(v, other any, path string, inSecret bool, changed string) any {
 	return masked
 }
 
-// isSecretMap reports whether a value is a Secret, as such or inside of another
-// object.
+// isSecretMap reports whether a value is a Secret.
 func isSecretMap(m map[string]any) bool { return m["kind"] == "Secret" && m["apiVersion"] == "v1" }
 
-// yamlOf returns a value as YAML with sorted keys, nothing for nil.
+// yamlOf encodes a value as YAML with sorted keys, nil as nothing.
 func yamlOf(v any) []byte {
 	if v == nil {
 		return nil
 	}
 	text, err := yaml.Marshal(v)
 	if err != nil {
-		// Unreachable for parsed objects: they hold only what JSON holds.
+		// Unreachable for parsed objects, which contain only JSON values.
 		panic("manifest: an object that is no YAML: " + err.Error())
 	}
 	return text
 }
 
-// Text returns differences the way PipeCD's plan preview does: what is removed and
-// what is added by its name, what is changed with its Hunks.
+// Text formats differences like PipeCD's plan preview: removed and added objects by
+// name, changed ones with their Hunks.
 func Text(ds []Difference) string {
 	var b strings.Builder
 	b.WriteString("--- Last Deploy\n+++ Head Commit\n\n")
@@ -123,7 +120,7 @@ func Text(ds []Difference) string {
 	return b.String()
 }
 
-// Count returns how many objects are added, changed and removed.
+// Count returns the number of added, changed and removed objects.
 func Count(ds []Difference) (added, changed, removed int) {
 	for _, d := range ds {
 		switch {
@@ -138,7 +135,7 @@ func Count(ds []Difference) (added, changed, removed int) {
 	return added, changed, removed
 }
 
-// ordered returns what is removed, then what is added, then what is changed.
+// ordered returns removed, then added, then changed objects.
 func ordered(ds []Difference) []Difference {
 	rank := func(d Difference) int {
 		switch {

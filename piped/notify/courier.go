@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Store is what the courier needs of a *store.Store.
+// Store is the part of *store.Store that the courier uses.
 type Store interface {
 	Watch(topics ...deploy.Topic) *store.Watch
 	Events(ctx context.Context, afterSeq int64, limit int) ([]deploy.Event, error)
@@ -29,55 +29,57 @@ type Store interface {
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 }
 
-// Observer is told what becomes of deliveries. Its methods return at once.
-type Observer interface {
-	// Delivered: after is since the event.
+// Metrics counts the results of deliveries. Its methods must not block.
+type Metrics interface {
+	// Delivered records a delivery and the time since its event.
 	Delivered(receiver string, after time.Duration)
+	// Failed records a failed attempt that will be retried.
 	Failed(receiver string)
+	// GaveUp records a delivery that became a dead letter.
 	GaveUp(receiver string)
 }
 
-type noObserver struct{}
+type noMetrics struct{}
 
-func (noObserver) Delivered(string, time.Duration) {}
-func (noObserver) Failed(string)                   {}
-func (noObserver) GaveUp(string)                   {}
+func (noMetrics) Delivered(string, time.Duration) {}
+func (noMetrics) Failed(string)                   {}
+func (noMetrics) GaveUp(string)                   {}
 
-// Config is what a Courier needs.
+// Config holds the dependencies and settings of a Courier.
 type Config struct {
-	Store    Store
-	Observer Observer // nil: nobody
+	Store   Store
+	Metrics Metrics // optional
 
-	Concurrency int           // deliveries of one receiver at once; default 4
+	Concurrency int           // concurrent deliveries per receiver; default 4
 	Timeout     time.Duration // of one attempt; default 30 s
 	GiveUpAfter time.Duration // since the event; default 24 h
-	ScanEvery   time.Duration // the safety net behind the change feed; default 30 s
-	// Grace is how long what is due is still delivered once the courier is to end;
-	// zero means not at all.
+	ScanEvery   time.Duration // poll interval, in case the change feed misses an event; default 30 s
+	// Grace is how long Run flushes pending deliveries after its context ends; zero
+	// means it does not.
 	Grace time.Duration
 
 	Logger *slog.Logger
 	Now    func() time.Time
-	Random func() float64 // from 0 to below 1; default that of math/rand
+	Random func() float64 // in [0, 1); default math/rand
 }
 
-// Courier is a component: call Run once.
+// Courier routes events and delivers them. Call Run once.
 type Courier struct {
 	Config
-	changed chan struct{} // holds a signal when the receivers are others
-	ready   chan struct{} // closed once the first ones are served
+	changed chan struct{} // signals that SetReceivers was called
+	ready   chan struct{} // closed once the first receivers are registered
 
-	unreadable sync.Map // by ID: of what it was logged that it cannot be read
+	unreadable sync.Map // IDs that were logged as unreadable
 
 	mu        sync.Mutex
 	receivers []Receiver
-	version   int // goes up with each SetReceivers
+	version   int // incremented by SetReceivers
 }
 
-// New returns a courier that has not started and has no receivers.
+// New returns a courier without receivers.
 func New(c Config) *Courier {
-	if c.Observer == nil {
-		c.Observer = noObserver{}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
@@ -96,9 +98,9 @@ func New(c Config) *Courier {
 	return &Courier{Config: c, changed: make(chan struct{}, 1), ready: make(chan struct{}), version: 1}
 }
 
-// SetReceivers makes rs all that there are; no two have one name. A running courier
-// takes them over: one that is new is told what happens from then on, of one that is
-// gone all that waits is dropped, and what failed is tried again at once.
+// SetReceivers replaces all receivers; their names must be unique. A running courier
+// applies the change: a new receiver gets events from then on, pending deliveries of a
+// removed receiver are dropped, and failed deliveries are retried at once.
 func (c *Courier) SetReceivers(rs ...Receiver) {
 	c.mu.Lock()
 	c.receivers, c.version = slices.Clone(rs), c.version+1
@@ -106,18 +108,18 @@ func (c *Courier) SetReceivers(rs ...Receiver) {
 	signal(c.changed)
 }
 
-// Ready is closed once the courier has taken over the receivers that were set before
-// Run: they are told what is committed from then on.
+// Ready returns a channel that is closed once the receivers set before Run are
+// registered: they get every event committed from then on.
 func (c *Courier) Ready() <-chan struct{} { return c.ready }
 
-// current returns what SetReceivers was given last, and which version of it that is.
+// current returns the receivers set last, and their version.
 func (c *Courier) current() ([]Receiver, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.receivers, c.version
 }
 
-// Status returns how far each receiver is, in the order of SetReceivers.
+// Status returns the delivery state of each receiver, in the order of SetReceivers.
 func (c *Courier) Status(ctx context.Context) ([]deploy.ReceiverState, error) {
 	states, err := c.Store.ReceiverStates(ctx)
 	if err != nil {
@@ -136,52 +138,52 @@ func (c *Courier) Status(ctx context.Context) ([]deploy.ReceiverState, error) {
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // there is one already
+	default: // a signal is pending
 	}
 }
 
-// Bounds of the courier's own work.
+// Timing and batch size of routing.
 const (
-	gatherFor   = 50 * time.Millisecond // events that come together are routed together
-	routeAtOnce = 500
-	storeRetry  = time.Second // after which what the store refused is tried again
-	forgetEvery = time.Hour
+	batchWindow = 50 * time.Millisecond // debounce: events of one burst are routed in one batch
+	routeBatch  = 500
+	storeRetry  = time.Second // delay after a failed call of the store
+	purgeEvery  = time.Hour
 )
 
-// Run routes and delivers until ctx ends, then what is due for as long as Config.Grace
-// says, and returns nil when nothing of it runs any more. What could not be delivered
-// is after the next start. It returns no error: what the store refuses is tried again.
+// Run routes and delivers until ctx ends. Then it flushes pending deliveries for
+// Config.Grace and returns nil when all workers have ended. Deliveries that are left are
+// resumed after the next start. Failures of the store are retried, not returned.
 func (c *Courier) Run(ctx context.Context) error {
 	watch := c.Store.Watch(deploy.TopicEvent)
 	defer watch.Close()
 	workers := newWorkers(context.WithoutCancel(ctx), c)
 	defer workers.end(c.Grace)
-	var forgotten time.Time
+	var purged time.Time
 	for {
 		wait := c.ScanEvery
-		if err := c.attend(ctx, workers); err != nil && ctx.Err() == nil {
-			c.Logger.Warn("notifications wait: the store refuses them; trying again", "error", err)
+		if err := c.reconcile(ctx, workers); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("cannot route notifications; retrying", "error", err)
 			wait = storeRetry
 		}
-		if now := c.Now(); now.Sub(forgotten) >= forgetEvery {
-			forgotten = now
+		if now := c.Now(); now.Sub(purged) >= purgeEvery {
+			purged = now
 			if err := c.Store.ForgetEvents(ctx); err != nil && ctx.Err() == nil {
-				c.Logger.Warn("events that were told long ago cannot be forgotten", "error", err)
+				c.Logger.Warn("cannot delete old delivered events", "error", err)
 			}
 		}
 		if !c.awaitEvent(ctx, watch, wait) {
 			break
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(c.Grace, gatherFor))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(c.Grace, batchWindow))
 	defer cancel()
-	if err := c.attend(last, workers); err != nil {
-		c.Logger.Warn("the last notifications are told after the next start", "error", err)
+	if err := c.reconcile(last, workers); err != nil {
+		c.Logger.Warn("cannot route the last notifications; they are sent after the next start", "error", err)
 	}
 	return nil
 }
 
-// awaitEvent returns when there may be something to do, false when ctx has ended.
+// awaitEvent waits until events may be pending; it returns false when ctx has ended.
 func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, atMost time.Duration) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -194,7 +196,7 @@ func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, atMost tim
 		return true
 	case <-watch.C():
 	}
-	timer.Reset(gatherFor)
+	timer.Reset(batchWindow)
 	select {
 	case <-ctx.Done():
 		return false
@@ -204,11 +206,11 @@ func (c *Courier) awaitEvent(ctx context.Context, watch *store.Watch, atMost tim
 	return true
 }
 
-// attend makes the receivers those that were set last, and routes what has happened.
-func (c *Courier) attend(ctx context.Context, workers *workers) error {
+// reconcile applies a change of receivers and routes pending events.
+func (c *Courier) reconcile(ctx context.Context, workers *workers) error {
 	receivers, version := c.current()
 	if version != workers.version {
-		if err := c.adopt(ctx, receivers, workers); err != nil {
+		if err := c.applyReceivers(ctx, receivers, workers); err != nil {
 			return err
 		}
 		workers.version = version
@@ -216,8 +218,8 @@ func (c *Courier) attend(ctx context.Context, workers *workers) error {
 	return c.route(ctx, receivers, workers)
 }
 
-// adopt makes the store and the workers serve receivers.
-func (c *Courier) adopt(ctx context.Context, receivers []Receiver, workers *workers) error {
+// applyReceivers registers the receivers in the store and starts or stops their workers.
+func (c *Courier) applyReceivers(ctx context.Context, receivers []Receiver, workers *workers) error {
 	names := make([]string, len(receivers))
 	for i, r := range receivers {
 		names[i] = r.Name()
@@ -234,14 +236,14 @@ func (c *Courier) adopt(ctx context.Context, receivers []Receiver, workers *work
 	return nil
 }
 
-// route leads all events that were not yet to those that want them.
+// route stores a delivery of each pending event for each receiver that wants it.
 func (c *Courier) route(ctx context.Context, receivers []Receiver, workers *workers) error {
 	for {
-		events, err := c.Store.Events(ctx, 0, routeAtOnce)
+		events, err := c.Store.Events(ctx, 0, routeBatch)
 		if err != nil || len(events) == 0 {
 			return err
 		}
-		library := c.newLibrary()
+		subjects := c.newSubjectCache()
 		seqs := make([]int64, len(events))
 		var deliveries []deploy.Delivery
 		for i, e := range events {
@@ -249,7 +251,7 @@ func (c *Courier) route(ctx context.Context, receivers []Receiver, workers *work
 			if len(receivers) == 0 {
 				continue
 			}
-			n, err := library.notice(ctx, e, 1)
+			n, err := subjects.notice(ctx, e, 1)
 			if err != nil {
 				return err
 			}
@@ -265,7 +267,7 @@ func (c *Courier) route(ctx context.Context, receivers []Receiver, workers *work
 		for _, d := range deliveries {
 			workers.wake(d.Receiver)
 		}
-		if len(events) < routeAtOnce {
+		if len(events) < routeBatch {
 			return nil
 		}
 	}

@@ -1,26 +1,22 @@
-// Package notify tells the world outside what happened: it leads the events of the
-// outbox to receivers and hands them over, at least once, in order where order is
-// asked for, for as long as it takes or until it is given up.
+// Package notify delivers events from the outbox to receivers: at least once, and in
+// order where the receiver asks for an order.
 //
-// It owns the two jobs of that. The Courier routes: it asks every receiver which of
-// the committed events it wants, and stores that as deliveries in the transaction
-// that marks the events. And it delivers: one worker for each receiver hands over
-// that receiver's deliveries, a few at once. Deliveries of one order wait for one
-// another, and for nothing else: what fails holds back what is to follow it, a
-// receiver that is dead holds back no other one, and nobody who writes an event waits
-// for anything.
+// The Courier has two jobs. It routes: it asks every receiver which committed events it
+// wants and stores one delivery for each, in the transaction that marks the events as
+// routed. It delivers: one worker per receiver hands over that receiver's deliveries, a
+// few concurrently. Deliveries with the same order key wait for one another; all others
+// are independent. A failing receiver therefore delays no other receiver, and writers of
+// events never wait.
 //
-// A delivery that fails is tried again after 1 s, then after twice as long each time
-// up to 5 minutes, somewhat less by chance, or when the error says so by a method
-// RetryAt() time.Time. It is given up, and kept as a dead letter with the reason, when
-// an attempt fails 24 hours after the event and is not one of the first five, or at
-// once when its error is of kind deploy.Invalid: the receiver will never take this
-// message. What a person can mend, such as a wrong token, is of kind deploy.Denied
-// and is tried again.
+// A failed delivery is retried with exponential backoff: after 1 s, doubling up to
+// 5 minutes, with jitter. If the error has a method RetryAt() time.Time, that time is
+// used instead. A delivery becomes a dead letter, stored with its error, when an attempt
+// fails at least 24 hours after the event and at least five attempts were made, or at
+// once when the error is of kind deploy.Invalid (the receiver can never accept this
+// message). An error that a user can fix, such as a wrong token, is of kind
+// deploy.Denied and is retried.
 //
-// It never decides what happens, never knows a receiver by its type, and never writes
-// a secret into an error: receivers keep theirs.
-//
-// Receivers live in packages of their own below this one. Their tests use a real
-// store and servers that speak HTTP.
+// The package knows no receiver by its type. Receivers live in packages below this one;
+// they hold their own secrets and never write them into errors. Their tests use a real
+// store and real HTTP servers.
 package notify

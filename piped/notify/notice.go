@@ -10,29 +10,28 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Notice is one event as it is told to a receiver, with what it is about. Receivers
-// do not change it.
+// Notice is an event as it is delivered to a receiver, with the objects that it concerns.
+// Receivers must not change it.
 type Notice struct {
 	Event   deploy.Event
-	Key     string // the idempotency key: the same in each attempt, and in no other notice
-	Attempt int    // 1 is the first
+	Key     string // idempotency key: the same in each attempt, unique per notice
+	Attempt int    // counts from 1
 
-	Details deploy.EventPayload // what the event's payload says
+	Details deploy.EventPayload // the decoded payload of the event
 
-	// Application is nil when the event is about none, or about one that is not
+	// Application is nil when the event concerns no application, or one that is not
 	// stored.
 	Application *deploy.Application
-	// Deployment is the one the event is about, in the status that the event tells
-	// of, although it may have gone on since; nil when the event is about none, or
-	// when it is not kept any more. Stage is one of its stages.
+	// Deployment has the status that it had at the time of the event. It is nil when the
+	// event concerns no deployment, or one that was deleted. Stage is one of its stages.
 	Deployment *deploy.Deployment
 	Stage      *deploy.Stage
 
-	// Mentions are whom the application's configuration has mentioned.
+	// Mentions are those of the application's configuration.
 	Mentions []deploy.Mention
 }
 
-// ApplicationName returns the name of the application, "" when it is about none.
+// ApplicationName returns the name of the application, or "" when the event concerns none.
 func (n Notice) ApplicationName() string {
 	switch {
 	case n.Deployment != nil:
@@ -43,8 +42,8 @@ func (n Notice) ApplicationName() string {
 	return n.Details.Application
 }
 
-// Labels returns the labels of the application, as they were when its deployment was
-// made if the event is about one.
+// Labels returns the application's labels. For an event of a deployment these are the
+// labels at the time the deployment was created.
 func (n Notice) Labels() map[string]string {
 	switch {
 	case n.Deployment != nil:
@@ -55,7 +54,7 @@ func (n Notice) Labels() map[string]string {
 	return nil
 }
 
-// Commit returns the commit that the event is about; nil when it names none.
+// Commit returns the commit that the event concerns, or nil.
 func (n Notice) Commit() *deploy.Commit {
 	switch {
 	case n.Details.Commit != nil:
@@ -66,8 +65,8 @@ func (n Notice) Commit() *deploy.Commit {
 	return nil
 }
 
-// Order returns what joins notices that are to be told in order: the deployment, or
-// else the application, or else the agent.
+// Order returns the default order key: the deployment, else the application, else the
+// agent. Notices with the same key are delivered in order.
 func (n Notice) Order() string {
 	switch {
 	case n.Event.DeploymentID != "":
@@ -79,8 +78,8 @@ func (n Notice) Order() string {
 }
 
 // Mentioned returns the Slack accounts and groups that the application's configuration
-// has mentioned for this event: those for its name and those for every one, each once.
-// As in PipeCD nobody is mentioned for stages and for the agent itself.
+// mentions for this event type or for all ("*"), without duplicates. As in PipeCD,
+// events of stages and of the agent itself mention no one.
 func (n Notice) Mentioned() (accounts, groups []string) {
 	if g := n.Event.Type.Group(); g == deploy.GroupStage || g == deploy.GroupPiped {
 		return nil, nil
@@ -101,7 +100,7 @@ func (n Notice) Mentioned() (accounts, groups []string) {
 	return distinct(accounts), distinct(groups)
 }
 
-// distinct returns each text once, in the order of the first.
+// distinct returns list without duplicates, in order of first occurrence.
 func distinct(list []string) []string {
 	var out []string
 	for _, text := range list {
@@ -112,37 +111,37 @@ func distinct(list []string) []string {
 	return out
 }
 
-// library reads what events are about, each thing once. What is stored and cannot be
-// read, such as a damaged row, is as if it were not stored: one such thing holds up no
-// notifications.
-type library struct {
+// subjectCache reads the applications and deployments that events concern, each at most
+// once. A row that cannot be read, such as a damaged one, counts as missing, so that it
+// does not block notifications.
+type subjectCache struct {
 	store        Store
 	unreadable   func(id string, err error)
 	applications map[string]*deploy.Application
 	deployments  map[string]*deploy.Deployment
 }
 
-func (c *Courier) newLibrary() *library {
-	return &library{store: c.Store, unreadable: c.sayUnreadable, applications: map[string]*deploy.Application{}, deployments: map[string]*deploy.Deployment{}}
+func (c *Courier) newSubjectCache() *subjectCache {
+	return &subjectCache{store: c.Store, unreadable: c.logUnreadable, applications: map[string]*deploy.Application{}, deployments: map[string]*deploy.Deployment{}}
 }
 
-// notice returns e as it is told.
-func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Notice, error) {
+// notice returns the notice of e for the given attempt.
+func (l *subjectCache) notice(ctx context.Context, e deploy.Event, attempt int) (Notice, error) {
 	n := Notice{Event: e, Key: e.Key, Attempt: attempt, Details: e.Details()}
 	var err error
-	if n.Application, err = found(ctx, l, l.applications, e.ApplicationID, l.store.Application); err != nil {
+	if n.Application, err = lookup(ctx, l, l.applications, e.ApplicationID, l.store.Application); err != nil {
 		return n, err
 	}
-	d, err := found(ctx, l, l.deployments, e.DeploymentID, l.store.Deployment)
+	d, err := lookup(ctx, l, l.deployments, e.DeploymentID, l.store.Deployment)
 	if err != nil {
 		return n, err
 	}
 	if d != nil {
-		n.Deployment, n.Stage = asTold(*d, e, n.Details)
+		n.Deployment, n.Stage = atEvent(*d, e, n.Details)
 	}
 	about := d
 	if about == nil && n.Application != nil && n.Application.LastTriggered != nil {
-		about, err = found(ctx, l, l.deployments, n.Application.LastTriggered.DeploymentID, l.store.Deployment)
+		about, err = lookup(ctx, l, l.deployments, n.Application.LastTriggered.DeploymentID, l.store.Deployment)
 	}
 	if about != nil {
 		n.Mentions = mentionsOf(about)
@@ -150,16 +149,17 @@ func (l *library) notice(ctx context.Context, e deploy.Event, attempt int) (Noti
 	return n, err
 }
 
-// sayUnreadable logs once of each thing that it cannot be read.
-func (c *Courier) sayUnreadable(id string, err error) {
-	if _, said := c.unreadable.LoadOrStore(id, struct{}{}); !said {
-		c.Logger.Error("notifications tell only in part what this is about, for it cannot be read", "subject", id, "error", err)
+// logUnreadable logs once per ID that the object cannot be read.
+func (c *Courier) logUnreadable(id string, err error) {
+	if _, logged := c.unreadable.LoadOrStore(id, struct{}{}); !logged {
+		c.Logger.Error("a stored object cannot be read; notifications about it omit its details", "subject", id, "error", err)
 	}
 }
 
-// found reads what has an ID unless it was read before; nil if there is no such
-// thing that can be read. An error says that the store is not there.
-func found[T any](ctx context.Context, l *library, known map[string]*T, id string, read func(context.Context, string) (T, error)) (*T, error) {
+// lookup returns the object with the given ID, from the cache if it was read before. It
+// returns nil for an object that is missing or unreadable, and an error when the store
+// is unavailable.
+func lookup[T any](ctx context.Context, l *subjectCache, known map[string]*T, id string, read func(context.Context, string) (T, error)) (*T, error) {
 	v, ok := known[id]
 	if id == "" || ok {
 		return v, nil
@@ -176,31 +176,31 @@ func found[T any](ctx context.Context, l *library, known map[string]*T, id strin
 	return v, nil
 }
 
-// asTold returns d and the stage as they were when e happened, as far as e tells.
-func asTold(d deploy.Deployment, e deploy.Event, told deploy.EventPayload) (*deploy.Deployment, *deploy.Stage) {
+// atEvent returns copies of d and the event's stage, with the status that they had at e.
+func atEvent(d deploy.Deployment, e deploy.Event, details deploy.EventPayload) (*deploy.Deployment, *deploy.Stage) {
 	d = d.Clone()
 	switch {
-	case told.To == "":
+	case details.To == "":
 	case e.StageID == "":
-		if d.Status = deploy.Status(told.To); !d.Status.Completed() {
+		if d.Status = deploy.Status(details.To); !d.Status.Completed() {
 			d.CompletedAt = time.Time{}
 		}
-		d.StatusReason, d.UpdatedAt = told.Reason, e.At
+		d.StatusReason, d.UpdatedAt = details.Reason, e.At
 	default:
 		if s := d.Stage(e.StageID); s != nil {
-			s.Status, s.StatusReason, s.UpdatedAt = deploy.StageStatus(told.To), told.Reason, e.At
+			s.Status, s.StatusReason, s.UpdatedAt = deploy.StageStatus(details.To), details.Reason, e.At
 		}
 	}
 	return &d, d.Stage(e.StageID)
 }
 
-// mentionsOf returns whom the configuration has mentioned that d was made from.
+// mentionsOf returns the mentions of the configuration that d was created from.
 func mentionsOf(d *deploy.Deployment) []deploy.Mention {
 	var m struct {
 		Mentions []deploy.Mention `json:"mentions"`
 	}
 	if json.Unmarshal([]byte(d.Metadata[deploy.MetaNotification]), &m) != nil {
-		return nil // none, or what another version wrote: nobody is mentioned
+		return nil // none, or a format of another version
 	}
 	return m.Mentions
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// TestNotices: a notice shows the deployment as the event tells of it, although it has
-// gone on, with the application, the stage, and whom to mention.
+// TestNotices: a notice has the deployment's status at the time of the event, also when
+// the deployment has moved on, with the application, the stage and the mentions.
 func TestNotices(t *testing.T) {
 	ctx := t.Context()
 	s := storetest.New(t, nil)
@@ -60,9 +60,9 @@ func TestNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library := New(Config{Store: s}).newLibrary()
+	subjects := New(Config{Store: s}).newSubjectCache()
 	for _, e := range events {
-		n, err := library.notice(context.Background(), e, 1)
+		n, err := subjects.notice(context.Background(), e, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +93,10 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestNoticeOfWhatIsNotKept: an event outlives what it is about.
-func TestNoticeOfWhatIsNotKept(t *testing.T) {
+// TestNoticeOfDeletedDeployment: an event can outlive its application and deployment.
+func TestNoticeOfDeletedDeployment(t *testing.T) {
 	e := deploy.Event{Key: "k", Type: deploy.EventFailed, ApplicationID: "app", DeploymentID: "d", Payload: deploy.EventPayload{Application: "web"}.JSON()}
-	n, err := New(Config{Store: storetest.New(t, nil)}).newLibrary().notice(t.Context(), e, 3)
+	n, err := New(Config{Store: storetest.New(t, nil)}).newSubjectCache().notice(t.Context(), e, 3)
 	if err != nil || n.Application != nil || n.Deployment != nil || n.ApplicationName() != "web" || n.Attempt != 3 || n.Order() != "deployment/d" {
 		t.Errorf("%+v, %v", n, err)
 	}

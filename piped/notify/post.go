@@ -13,12 +13,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// answerShown bounds what is read of an answer.
-const answerShown = 300
+// maxAnswer limits how many bytes of a response body are read.
+const maxAnswer = 300
 
-// NewClient returns the HTTP client of a receiver. It keeps no connection, for there
-// is not much to tell, and follows no redirect: what is told, and what proves who
-// tells it, goes nowhere but to the address that was configured.
+// NewClient returns the HTTP client of a receiver. It keeps no idle connections, since
+// notifications are rare. It follows no redirects, so that messages and credentials are
+// sent only to the configured address.
 func NewClient(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -29,16 +29,16 @@ func NewClient(timeout time.Duration) *http.Client {
 	}
 }
 
-// Post sends body as JSON. It returns the status, 0 when there was no answer, and the
-// begin of what was answered. Anything but a status of 2xx is an error that names
-// neither the address nor what was answered: both may hold a secret. It is of kind
-// deploy.Invalid if the message will never be taken (410, 413), deploy.Denied if
-// somebody must do something first (3xx, 401, 403, 404), else deploy.Unavailable, and
-// says when to try again if the answer has a Retry-After.
+// Post sends body as JSON. It returns the HTTP status, 0 when there was no response, and
+// the beginning of the response body. Any status but 2xx is an error. The error contains
+// neither the address nor the body, since both may hold a secret. Its kind is
+// deploy.Invalid if the receiver can never accept the message (410, 413), deploy.Denied
+// if a user has to act first (3xx, 401, 403, 404), else deploy.Unavailable, with the
+// time of a Retry-After header if there is one.
 func Post(ctx context.Context, client *http.Client, address string, header http.Header, body []byte, now time.Time) (status int, answer string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return 0, "", deploy.Errorf(deploy.Denied, "the address cannot be used; correct it in the configuration of the receiver")
+		return 0, "", deploy.Errorf(deploy.Denied, "the address is not a valid URL; correct it in the configuration of the receiver")
 	}
 	req.Header = header.Clone()
 	req.Header.Set("Content-Type", "application/json")
@@ -47,14 +47,14 @@ func Post(ctx context.Context, client *http.Client, address string, header http.
 		return 0, "", Unreachable(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, answerShown))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil && resp.StatusCode > 299 {
-		text = nil // the status says enough
+		text = nil // the status is sufficient
 	}
-	return resp.StatusCode, string(text), refusal(resp, now)
+	return resp.StatusCode, string(text), statusError(resp, now)
 }
 
-// Unreachable is the error of a request that was not answered, without the address.
+// Unreachable returns err, of a request without a response, without the address.
 func Unreachable(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -63,27 +63,28 @@ func Unreachable(err error) error {
 	return deploy.Errorf(deploy.Unavailable, "no answer: %w", err)
 }
 
-func refusal(resp *http.Response, now time.Time) error {
-	said := strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode)
+func statusError(resp *http.Response, now time.Time) error {
+	status := strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode)
 	switch code := resp.StatusCode; {
 	case code >= 200 && code <= 299:
 		return nil
 	case code >= 300 && code <= 399:
-		return deploy.Errorf(deploy.Denied, "the answer is %s, and redirects are not followed: write the address it leads to into the configuration of the receiver", said)
+		return deploy.Errorf(deploy.Denied, "the answer is %s, and redirects are not followed: set the redirect's target as the address in the configuration of the receiver", status)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return deploy.Errorf(deploy.Denied, "the answer is %s: what proves who sends is not accepted; correct it in the configuration of the receiver", said)
+		return deploy.Errorf(deploy.Denied, "the answer is %s: the credentials are not accepted; correct them in the configuration of the receiver", status)
 	case code == http.StatusNotFound:
-		return deploy.Errorf(deploy.Denied, "the answer is %s: nothing takes notifications at that address; correct it in the configuration of the receiver", said)
+		return deploy.Errorf(deploy.Denied, "the answer is %s: there is no webhook at that address; correct it in the configuration of the receiver", status)
 	case code == http.StatusGone:
-		return deploy.Errorf(deploy.Invalid, "the answer is %s: no notification will be taken there any more; remove the receiver from the configuration", said)
+		return deploy.Errorf(deploy.Invalid, "the answer is %s: the webhook was removed permanently; remove the receiver from the configuration", status)
 	case code == http.StatusRequestEntityTooLarge:
-		return deploy.Errorf(deploy.Invalid, "the answer is %s: let the receiver take larger messages", said)
+		return deploy.Errorf(deploy.Invalid, "the answer is %s: raise the receiver's limit on the size of requests", status)
 	}
-	return RetryAt(deploy.Errorf(deploy.Unavailable, "the answer is %s", said), after(resp.Header.Get("Retry-After"), now))
+	return RetryAt(deploy.Errorf(deploy.Unavailable, "the answer is %s", status), parseRetryAfter(resp.Header.Get("Retry-After"), now))
 }
 
-// after reads a Retry-After: seconds, or a time; the zero time if it says nothing.
-func after(text string, now time.Time) time.Time {
+// parseRetryAfter parses a Retry-After header, in seconds or as a date. It returns the
+// zero time when the header is absent or malformed.
+func parseRetryAfter(text string, now time.Time) time.Time {
 	if seconds, err := strconv.Atoi(text); err == nil && seconds >= 0 {
 		return now.Add(time.Duration(seconds) * time.Second)
 	}
@@ -94,8 +95,7 @@ func after(text string, now time.Time) time.Time {
 	return at
 }
 
-// RetryAt returns err as an error that says when to try again; err itself when at is
-// zero.
+// RetryAt returns err with the time of the next attempt; err itself when at is zero.
 func RetryAt(err error, at time.Time) error {
 	if at.IsZero() {
 		return err
@@ -111,5 +111,5 @@ type retryLater struct {
 // Unwrap returns the error without the time.
 func (e *retryLater) Unwrap() error { return e.error }
 
-// RetryAt returns when to try again.
+// RetryAt returns the time of the next attempt.
 func (e *retryLater) RetryAt() time.Time { return e.at }

@@ -2,30 +2,30 @@ package notify
 
 import "context"
 
-// Receiver is told notices. Its methods are called by several goroutines at once.
+// Receiver accepts notices. Its methods must be safe for concurrent use.
 type Receiver interface {
-	// Name tells it from all others, also after a restart and with another
-	// configuration.
+	// Name returns a unique name that stays the same over restarts and changes of the
+	// receiver's settings.
 	Name() string
-	// Wants reports whether it is to be told. It looks at nothing but the notice.
+	// Wants reports whether n is to be delivered to the receiver. It decides by n alone.
 	Wants(ctx context.Context, n Notice) bool
-	// Order joins notices that are handed over in the order of their events, each
-	// after the one before it was taken or given up; "" waits for nothing. Notice.Order
-	// is what most receivers return.
+	// Order returns the order key of n. Deliveries with the same key are handed over one
+	// after another, in the order of their events; "" means no order. Most receivers
+	// return Notice.Order.
 	Order(n Notice) string
-	// Deliver hands over a notice, and may be asked to do so again with the same Key.
-	// An error of kind deploy.Invalid says that it will never be taken. One that has a
-	// method RetryAt() time.Time says when to try again. It tells no secret.
+	// Deliver hands over n. It can be called again with the same Key. An error of kind
+	// deploy.Invalid is permanent; an error with a method RetryAt() time.Time sets the
+	// time of the next attempt. Errors must not contain secrets.
 	Deliver(ctx context.Context, n Notice) error
 }
 
-// Sender delivers what a route leads to it.
+// Sender delivers the notices that match a route.
 type Sender interface {
 	Deliver(ctx context.Context, n Notice) error
 }
 
-// Routed returns the receiver that is told by sender what one of the routes matches,
-// once, in the order of Notice.Order.
+// Routed returns a receiver that delivers through sender each notice that matches at
+// least one of the routes. Its order key is Notice.Order.
 func Routed(name string, sender Sender, routes ...Route) Receiver {
 	return &routed{Sender: sender, name: name, routes: routes}
 }

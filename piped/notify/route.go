@@ -6,13 +6,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Route says which events are told. Of each condition that is there an event must
-// fulfil one, of Labels all, and of the ignore conditions none; events without
-// application or labels, such as PIPED_STARTED, pass those that are about these. That
-// is PipeCD's rule.
+// Route selects events. An event matches if it meets at least one value of each
+// condition that is set, has all Labels, and meets none of the ignore conditions. Events
+// without an application or labels, such as PIPED_STARTED, pass the conditions on these.
+// This is PipeCD's rule.
 //
-// Events that PipeCD does not have pass only where they are asked for, by their name
-// or their group: a configuration that was written for PipeCD tells nothing new.
+// Events that PipeCD does not have match only if the route names them or their group:
+// a configuration written for PipeCD selects no new events.
 type Route struct {
 	Events, IgnoreEvents []deploy.EventType
 	Groups, IgnoreGroups []deploy.EventGroup
@@ -20,13 +20,13 @@ type Route struct {
 	Labels, IgnoreLabels map[string]string
 }
 
-// Matches reports whether the route tells n.
+// Matches reports whether the route selects n.
 func (r Route) Matches(n Notice) bool {
 	kind, group := n.Event.Type, n.Event.Type.Group()
 	return group != "" && !r.ignores(n) &&
 		(len(r.Events) == 0 || slices.Contains(r.Events, kind)) &&
 		(len(r.Groups) == 0 || slices.Contains(r.Groups, group)) &&
-		(!kind.Own() || len(r.Events)+len(r.Groups) > 0) &&
+		(!kind.IsExtension() || len(r.Events)+len(r.Groups) > 0) &&
 		r.matchesApplication(n)
 }
 

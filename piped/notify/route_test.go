@@ -8,8 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// about makes a notice of an event of the application web, unless it is one of the
-// agent.
+// about returns a notice about the application web, or about the agent for its events.
 func about(kind deploy.EventType, labels map[string]string) Notice {
 	n := Notice{Event: deploy.Event{Type: kind}}
 	if kind.Group() != deploy.GroupPiped {
@@ -48,7 +47,7 @@ func TestRoutes(t *testing.T) {
 		"our own event, by group":              {Route{Groups: []deploy.EventGroup{deploy.GroupRollout}}, about(deploy.EventRolloutEnded, prod), true},
 		"our own event, ignored":               {Route{Groups: []deploy.EventGroup{deploy.GroupRollout}, IgnoreEvents: []deploy.EventType{deploy.EventRolloutEnded}}, about(deploy.EventRolloutEnded, prod), false},
 		"PipeCD's event that it never sends":   {Route{}, about(deploy.EventOutOfSync, prod), true},
-		"what is for no route":                 {Route{}, about(deploy.EventPlanPreviewed, prod), false},
+		"an internal event":                    {Route{}, about(deploy.EventPlanPreviewed, prod), false},
 	} {
 		if got := c.route.Matches(c.n); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -56,7 +55,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutedOnce: a receiver wants what any of its routes leads to it.
+// TestRoutedOnce: a receiver wants a notice that matches any of its routes.
 func TestRoutedOnce(t *testing.T) {
 	r := Routed("hook", &fake{}, Route{Events: []deploy.EventType{deploy.EventFailed}}, Route{Groups: []deploy.EventGroup{deploy.GroupStage}})
 	for kind, want := range map[deploy.EventType]bool{deploy.EventFailed: true, deploy.EventStageFailed: true, deploy.EventSucceeded: false} {
@@ -72,7 +71,7 @@ func TestRoutedOnce(t *testing.T) {
 func TestGroupsFollowTheNumbers(t *testing.T) {
 	got := map[deploy.EventGroup][]deploy.EventType{}
 	for _, kind := range deploy.EventTypes() {
-		if kind.Own() {
+		if kind.IsExtension() {
 			got["own"] = append(got["own"], kind)
 		}
 		got[kind.Group()] = append(got[kind.Group()], kind)

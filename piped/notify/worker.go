@@ -10,13 +10,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// workers are one worker for each receiver. Its methods have one caller.
+// workers holds one worker per receiver. It is not safe for concurrent use.
 type workers struct {
 	courier *Courier
-	version int // of the receivers that are served; 0 is none yet
+	version int // of the receivers that were applied; 0 before the first
 	byName  map[string]*worker
 
-	ctx    context.Context // of what they deliver
+	ctx    context.Context // of all deliveries
 	cancel context.CancelFunc
 	group  sync.WaitGroup
 }
@@ -26,8 +26,8 @@ func newWorkers(ctx context.Context, c *Courier) *workers {
 	return &workers{courier: c, byName: map[string]*worker{}, ctx: ctx, cancel: cancel}
 }
 
-// serve has a worker run for each of the receivers and for no other. One that ran
-// before goes on with what it is about.
+// serve starts a worker for each new receiver and cancels those of removed ones. The
+// worker of a receiver that stays continues.
 func (ws *workers) serve(receivers []Receiver) {
 	gone := ws.byName
 	ws.byName = map[string]*worker{}
@@ -38,7 +38,7 @@ func (ws *workers) serve(receivers []Receiver) {
 			w = ws.start(r)
 		} else {
 			w.receiver.Store(&r)
-			signal(w.look)
+			signal(w.wakeup)
 		}
 		ws.byName[r.Name()] = w
 	}
@@ -50,23 +50,22 @@ func (ws *workers) serve(receivers []Receiver) {
 func (ws *workers) start(r Receiver) *worker {
 	ctx, cancel := context.WithCancel(ws.ctx)
 	w := &worker{
-		Courier: ws.courier, name: r.Name(), cancel: cancel, look: make(chan struct{}, 1), closing: make(chan struct{}),
+		Courier: ws.courier, name: r.Name(), cancel: cancel, wakeup: make(chan struct{}, 1), closing: make(chan struct{}),
 		done: make(chan int64), busy: map[int64]bool{},
 	}
-	w.receiver.Store(&r) // before it runs: what waits since the last start is delivered at once
+	w.receiver.Store(&r) // before run, which delivers pending notices at once
 	ws.group.Go(func() { w.run(ctx) })
 	return w
 }
 
-// wake tells the worker of a receiver that there is something for it.
+// wake signals the worker of a receiver that deliveries may be pending.
 func (ws *workers) wake(receiver string) {
 	if w := ws.byName[receiver]; w != nil {
-		signal(w.look)
+		signal(w.wakeup)
 	}
 }
 
-// end lets the workers deliver what is due for as long as grace lasts, and waits for
-// them.
+// end lets the workers flush due deliveries for at most grace, and waits for them.
 func (ws *workers) end(grace time.Duration) {
 	if grace > 0 {
 		for _, w := range ws.byName {
@@ -87,19 +86,19 @@ type worker struct {
 	name     string
 	receiver atomic.Pointer[Receiver]
 	cancel   context.CancelFunc
-	look     chan struct{} // holds a signal when there may be something new
-	closing  chan struct{} // closed when it is to end once nothing is due
-	done     chan int64    // the numbers of those that were handed over or failed
+	wakeup   chan struct{} // signals that deliveries may be pending
+	closing  chan struct{} // closed to end the worker once nothing is due
+	done     chan int64    // sequence numbers of ended attempts
 
-	queue []deploy.Delivery // due, and not begun
-	busy  map[int64]bool    // begun
-	next  time.Time         // when one that failed is due; zero when none is
+	queue []deploy.Delivery // due, not started
+	busy  map[int64]bool    // sequence numbers of running attempts
+	next  time.Time         // of the next retry; zero when there is none
 }
 
-// queueSize bounds what is read of the store at once.
+// queueSize limits how many deliveries are read at once.
 const queueSize = 100
 
-// run delivers until ctx ends, or until nothing is due once it is to end.
+// run delivers until ctx ends, or, after closing is closed, until nothing is due.
 func (w *worker) run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -124,7 +123,7 @@ func (w *worker) run(ctx context.Context) {
 			return
 		case seq := <-w.done:
 			delete(w.busy, seq)
-		case <-w.look:
+		case <-w.wakeup:
 		case <-timer.C:
 		case <-closing:
 			closing, ending = nil, true
@@ -134,8 +133,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// timer fires when there may be something to do although nobody says so. Refused: the
-// store did not answer.
+// timer returns a timer for the next retry or poll. If refused, the last read of the
+// store failed and is repeated soon.
 func (w *worker) timer(refused bool) *time.Timer {
 	after := w.ScanEvery
 	if refused && len(w.queue) == 0 {
@@ -147,12 +146,13 @@ func (w *worker) timer(refused bool) *time.Timer {
 	return time.NewTimer(after)
 }
 
-// load reads what is due and not begun, and reports whether the store answered.
+// load queues the due deliveries that are not running. It reports whether the store
+// could be read.
 func (w *worker) load(ctx context.Context) bool {
 	due, next, err := w.Store.PendingDeliveries(ctx, w.name, queueSize+len(w.busy))
 	if err != nil {
 		if ctx.Err() == nil {
-			w.Logger.Warn("notifications wait: the store does not tell them; trying again", "receiver", w.name, "error", err)
+			w.Logger.Warn("cannot read pending notifications; retrying", "receiver", w.name, "error", err)
 		}
 		w.next = time.Time{}
 		return false
@@ -166,11 +166,11 @@ func (w *worker) load(ctx context.Context) bool {
 	return true
 }
 
-// attempt hands over d and stores what became of it.
+// attempt hands over d and stores the result.
 func (w *worker) attempt(ctx context.Context, d deploy.Delivery) {
 	err := w.deliver(ctx, d)
-	if err == nil || ctx.Err() == nil { // else it was not the receiver that ended it
-		w.settle(ctx, d, err)
+	if err == nil || ctx.Err() == nil { // else the shutdown cancelled it, which is no failure of the receiver
+		w.complete(ctx, d, err)
 	}
 	select {
 	case w.done <- d.Event.Seq:
@@ -179,7 +179,7 @@ func (w *worker) attempt(ctx context.Context, d deploy.Delivery) {
 }
 
 func (w *worker) deliver(ctx context.Context, d deploy.Delivery) error {
-	n, err := w.newLibrary().notice(ctx, d.Event, d.Attempts+1)
+	n, err := w.newSubjectCache().notice(ctx, d.Event, d.Attempts+1)
 	if err != nil {
 		return err
 	}
@@ -188,65 +188,65 @@ func (w *worker) deliver(ctx context.Context, d deploy.Delivery) error {
 	return (*w.receiver.Load()).Deliver(ctx, n)
 }
 
-// settle stores what became of an attempt. It tries until the store takes it: what
-// was handed over is not to be handed over again for a store that was busy.
-func (w *worker) settle(ctx context.Context, d deploy.Delivery, failure error) {
+// complete stores the result of an attempt. It retries until the store accepts the
+// result, because a delivery without a stored result is sent again.
+func (w *worker) complete(ctx context.Context, d deploy.Delivery, failure error) {
 	store, log := w.outcome(d, failure)
 	for {
 		err := store(context.WithoutCancel(ctx))
 		if err == nil {
 			break
 		}
-		w.Logger.Warn("what became of a notification cannot be stored; trying again", "receiver", w.name, "event", d.Event.Key, "error", err)
+		w.Logger.Warn("cannot store the result of a notification; retrying", "receiver", w.name, "event", d.Event.Key, "error", err)
 		timer := time.NewTimer(storeRetry)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return // it is handed over again after the next start
+			return // it is sent again after the next start
 		}
 	}
 	log()
 }
 
-// outcome decides on an attempt: how to store what becomes of the delivery, and how to
-// tell of it.
-func (w *worker) outcome(d deploy.Delivery, failure error) (store func(context.Context) error, tell func()) {
+// outcome decides the result of an attempt: done, dead letter, or retry. It returns a
+// function that stores the result and one that records it in metrics and log.
+func (w *worker) outcome(d deploy.Delivery, failure error) (store func(context.Context) error, report func()) {
 	now, attempt := w.Now(), d.Attempts+1
 	log := w.Logger.With("receiver", w.name, "event", d.Event.Key, "attempt", attempt)
 	switch {
 	case failure == nil:
 		return func(ctx context.Context) error { return w.Store.FinishDelivery(ctx, d) },
-			func() { w.Observer.Delivered(w.name, now.Sub(d.Event.At)) }
+			func() { w.Metrics.Delivered(w.name, now.Sub(d.Event.At)) }
 	case deploy.IsKind(failure, deploy.Invalid) || attempt >= leastAttempts && now.Sub(d.Event.At) >= w.GiveUpAfter:
 		return func(ctx context.Context) error { return w.Store.GiveUpDelivery(ctx, d, failure.Error()) },
 			func() {
-				w.Observer.GaveUp(w.name)
-				log.Error("a notification was given up", "error", failure)
+				w.Metrics.GaveUp(w.name)
+				log.Error("gave up on a notification", "error", failure)
 			}
 	}
 	next := w.retryAt(failure, attempt, now)
 	return func(ctx context.Context) error { return w.Store.RetryDelivery(ctx, d, next, failure.Error()) },
 		func() {
-			w.Observer.Failed(w.name)
-			log.Warn("a notification was not delivered; trying again", "at", next, "error", failure)
+			w.Metrics.Failed(w.name)
+			log.Warn("cannot deliver a notification; retrying", "at", next, "error", failure)
 		}
 }
 
-// How what fails is tried again.
+// Retry policy.
 const (
 	firstRetry    = time.Second
 	lastRetry     = 5 * time.Minute
-	longestWait   = 2 * time.Hour // that an error can ask for: limits of hosts are of an hour
+	longestWait   = 2 * time.Hour // that an error's RetryAt can demand: rate limits of hosts last an hour
 	leastAttempts = 5
 )
 
-// retryAt returns when to try again after an attempt failed: when the error says so, but
-// not so late that what follows would wait for ever, else by back-off.
+// retryAt returns the time of the next attempt: that of the error, at most longestWait
+// away so that later deliveries of the same order are not blocked, else by backoff.
 func (w *worker) retryAt(failure error, attempt int, now time.Time) time.Time {
-	var told interface{ RetryAt() time.Time }
-	if errors.As(failure, &told) {
-		if at, latest := told.RetryAt(), now.Add(longestWait); at.After(latest) {
+	var details interface{ RetryAt() time.Time }
+	if errors.As(failure, &details) {
+		if at, latest := details.RetryAt(), now.Add(longestWait); at.After(latest) {
 			return latest
 		} else if at.After(now) {
 			return at
@@ -255,11 +255,11 @@ func (w *worker) retryAt(failure error, attempt int, now time.Time) time.Time {
 	return now.Add(backoff(attempt, w.Random()))
 }
 
-// backoff returns how long to wait after the given attempt failed: from half of the
-// full time on, by chance, so that what failed together does not come back together.
+// backoff returns the delay after the given attempt: 50% to 100% of the full delay,
+// chosen by random, so that deliveries that failed together are spread out.
 func backoff(attempt int, random float64) time.Duration {
 	full := lastRetry
-	if shift := attempt - 1; shift < 9 { // 2^9 s is more than the last one
+	if shift := attempt - 1; shift < 9 { // 2^9 s exceeds lastRetry
 		full = min(full, firstRetry<<shift)
 	}
 	return full/2 + time.Duration(random*float64(full/2))

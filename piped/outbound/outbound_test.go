@@ -6,8 +6,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestMetadataAddressesAreNotAsked: a cloud's machine would tell its secrets there.
-func TestMetadataAddressesAreNotAsked(t *testing.T) {
+// TestMetadataAddressesAreRejected: cloud metadata services would return credentials.
+func TestMetadataAddressesAreRejected(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"169.254.169.254:80": true, "[fe80::1]:443": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.169.254]:80": true,
 		"[fd00:ec2::254]:80": true, "100.100.100.200:80": true,
@@ -20,7 +20,7 @@ func TestMetadataAddressesAreNotAsked(t *testing.T) {
 	}
 }
 
-func TestPrivateAddressesAreNotAsked(t *testing.T) {
+func TestPrivateAddressesAreRejected(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"10.1.2.3:443": true, "172.16.0.1:80": true, "192.168.1.1:443": true, "127.0.0.1:80": true, "[::1]:80": true, "[fd12::1]:443": true,
 		"100.64.1.1:443": true, "0.0.0.0:80": true, "[::ffff:10.0.0.1]:443": true, "169.254.169.254:80": true,

@@ -84,20 +84,21 @@ leave them alone and disable the application.`,
 	flags := cmd.Flags()
 	flags.StringVar(&d.id, "app-id", "", "The application ID.")
 	flags.BoolVar(&d.reject, "reject", false, "Leave the objects alone, and disable the application.")
-	flags.StringVar(&d.token, "token", "", "The token of the list that was decided on, from 'application adoptions'. Empty means the list as it is now.")
+	flags.StringVar(&d.token, "token", "", "The token of the list to decide on, from 'application adoptions'. Empty means the current list.")
 	flags.BoolVarP(&d.yes, "yes", "y", false, "Do not ask.")
 	d.register(flags, time.Minute)
 	return required(cmd, "app-id")
 }
 
-// adoption is a decision on taking over live objects.
+// adoption is a user's decision about adopting live objects.
 type adoption struct {
 	wait
 	id, token   string
 	reject, yes bool
 }
 
-// run shows what is decided on, asks, and waits until the decision is taken in.
+// run shows the objects, asks for confirmation, and waits until the agent has applied
+// the decision.
 func (d *adoption) run(ctx context.Context, cmd *cobra.Command, p *printer) error {
 	list, err := d.client.control.ListAdoptions(ctx, &controlv1.ListAdoptionsRequest{ApplicationId: d.id})
 	if err != nil {

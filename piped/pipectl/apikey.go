@@ -41,7 +41,7 @@ func newAPIKeyCreate(t *tool) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&req.Name, "name", "", "The name of the key; no other enabled key has it.")
 	flags.StringVar(&role, "role", modelv1.APIKey_READ_ONLY.String(), fmt.Sprintf("What the key permits. (%s)", strings.Join(namesOf(modelv1.APIKey_Role_name), "|")))
-	flags.StringVar(&req.Subject, "subject", "", "Whom the key stands for, such as a login name: approvers are named so. Empty means the key's name.")
+	flags.StringVar(&req.Subject, "subject", "", "The subject of the key, such as a login name: approvers are named by it. Empty means the key's name.")
 	flags.StringVar(&file, "output-file", "", "Write the key to this new file, which only its owner can read, instead of stdout.")
 	return required(cmd, "name")
 }
@@ -54,8 +54,8 @@ func createKey(ctx context.Context, c *client, req *controlv1.CreateAPIKeyReques
 	return resp, nil
 }
 
-// createIntoFile opens the file before the key is made, so that no key is lost
-// because it cannot be written.
+// createIntoFile opens the file before it creates the key, so that no key is lost
+// because the file cannot be written.
 func createIntoFile(cmd *cobra.Command, t *tool, req *controlv1.CreateAPIKeyRequest, file string) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -66,10 +66,10 @@ func createIntoFile(cmd *cobra.Command, t *tool, req *controlv1.CreateAPIKeyRequ
 			err = closed
 		}
 		if err != nil {
-			_ = os.Remove(file) // it holds no key
+			_ = os.Remove(file) // the file contains no key
 		}
 	}()
-	return tell(cmd, t, "Successfully created API key id = %s", func(ctx context.Context, c *client) (string, error) {
+	return callAndReport(cmd, t, "Successfully created API key id = %s", func(ctx context.Context, c *client) (string, error) {
 		resp, err := createKey(ctx, c, req)
 		if err != nil {
 			return "", err
@@ -118,7 +118,7 @@ func newAPIKeyDisable(t *tool) *cobra.Command {
 		Use:   "disable",
 		Short: "Disable an API key for good.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return tell(cmd, t, "Successfully disabled API key id = %s", func(ctx context.Context, c *client) (string, error) {
+			return callAndReport(cmd, t, "Successfully disabled API key id = %s", func(ctx context.Context, c *client) (string, error) {
 				if _, err := c.control.DisableAPIKey(ctx, req); err != nil {
 					return "", unknown(failed("failed to disable the API key", err), "'pipectl apikey list' shows the IDs")
 				}

@@ -39,7 +39,7 @@ the health and images of the live objects.`,
 				if err != nil {
 					return nil, unknownApplication(failed("failed to get application", err))
 				}
-				if p.format == formatTable { // the JSON is PipeCD's, which holds nothing of the cluster
+				if p.format == formatTable { // the JSON is PipeCD's, without live state
 					live = c.liveOf(ctx, id)
 				}
 				return resp.Application, nil
@@ -54,7 +54,7 @@ the health and images of the live objects.`,
 	return required(cmd, "app-id")
 }
 
-// application shows one application; live is its live state, nil if that is not known.
+// application shows one application; live is its live state, nil if unknown.
 func (p *printer) application(a *modelv1.Application, live *modelv1.LiveState) error {
 	state := colored(a.GetSyncState().GetStatus().String())
 	if a.GetDisabled() {
@@ -88,7 +88,7 @@ func (p *printer) application(a *modelv1.Application, live *modelv1.LiveState) e
 	return errors.Join(err, p.reason(a.GetSyncState()))
 }
 
-// held says where an application is held, by whom, since when and why; "" if it is not.
+// held describes the hold of an application; "" without one.
 func (p *printer) held(h *modelv1.ApplicationHold) cell {
 	if h == nil {
 		return cell{}
@@ -96,7 +96,7 @@ func (p *printer) held(h *modelv1.ApplicationHold) cell {
 	return cell{fmt.Sprintf("at commit %s by %s, %s: %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.when(h.GetSinceMs()), h.GetReason()), yellow}
 }
 
-// heldShort is held in a few words.
+// heldShort is a short form of held.
 func (p *printer) heldShort(h *modelv1.ApplicationHold) cell {
 	if h == nil {
 		return cell{}
@@ -104,7 +104,7 @@ func (p *printer) heldShort(h *modelv1.ApplicationHold) cell {
 	return cell{fmt.Sprintf("at %s by %s, %s", shortHash(h.GetCommit()), h.GetHeldBy(), p.age(h.GetSinceMs())), yellow}
 }
 
-// reason writes why the application is in its state where one line does not say all.
+// reason writes the full sync reason if the short one does not contain all of it.
 func (p *printer) reason(s *modelv1.ApplicationSyncState) error {
 	full := strings.TrimSpace(s.GetReason())
 	if full == "" || full == s.GetShortReason() {
@@ -147,11 +147,11 @@ otherwise. On a terminal it is a table with the state of the last deployment
 	flags.BoolVar(&req.Disabled, "disabled", false, "Show the disabled applications instead of the enabled ones.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.Int32Var(&req.Limit, "limit", 100, "The most applications to show.")
-	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
+	flags.StringVar(&req.Cursor, "cursor", "", "The cursor from the end of the previous list.")
 	return required(cmd)
 }
 
-// applications is a table of them; limit is how many were asked for.
+// applications returns the table of applications; limit is the requested page size.
 func (p *printer) applications(resp *apiservice.ListApplicationsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("NAME"), fixed("STATE"), flexible("PATH"), flexible("CLUSTER"), fixed("COMMIT"),
 		flexible("LAST DEPLOYMENT"), optional("WAITS FOR"), optional("HELD"), optional("LABELS"), fixed("UPDATED"))

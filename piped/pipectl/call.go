@@ -17,21 +17,21 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// failed names what failed and adds what to do about it.
+// failed adds the failed operation and a hint for its error code to err.
 func failed(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	switch status.Code(err) {
 	case codes.Unauthenticated:
 		return hint(err, "the agent does not accept this API key: check --api-key, --api-key-file or PIPECTL_API_KEY_FILE; the owner's key is owner.key in the agent's data directory")
 	case codes.PermissionDenied:
-		return hint(err, "this API key may only read, or its subject is not one of those who may do this: use one with the role READ_WRITE, made with 'pipectl apikey create'")
+		return hint(err, "this API key may only read, or its subject is not permitted to do this: use one with the role READ_WRITE, created with 'pipectl apikey create'")
 	case codes.Unavailable:
 		if strings.Contains(err.Error(), "disk is full") || strings.Contains(err.Error(), "no space left") {
 			return hint(err, "the agent's disk is full: free space for its data directory and its database; 'pipectl status' shows what it cannot write")
 		}
 		return hint(err, "the agent does not answer: check that it runs, and try again")
 	case codes.DeadlineExceeded:
-		return hint(err, "the agent took too long to answer: look at its log, and try again")
+		return hint(err, "the agent took too long to answer: check its log, and try again")
 	case codes.ResourceExhausted:
 		if tooLarge(err) {
 			return hint(err, "ask for less at once, with a smaller --limit")
@@ -40,14 +40,14 @@ func failed(what string, err error) error {
 	case codes.InvalidArgument:
 		return hint(err, "the message names what is wrong; the command's --help lists its flags")
 	case codes.Internal:
-		return hint(err, "this is the agent's fault: its log says more")
+		return hint(err, "this is an error of the agent: its log has details")
 	case codes.Unimplemented:
 		return hint(err, "this version of the agent does not have it: a newer one may")
 	}
 	return err
 }
 
-// unknown adds what to do about something that is not there, named by its ID.
+// unknown adds a hint to a NotFound error of an ID.
 func unknown(err error, where string, args ...any) error {
 	if status.Code(err) == codes.NotFound {
 		return hint(err, where, args...)
@@ -55,7 +55,7 @@ func unknown(err error, where string, args ...any) error {
 	return err
 }
 
-// unknownApplication, unknownDeployment and unknownPiped add where IDs are found.
+// unknownApplication, unknownDeployment and unknownPiped add where to find the IDs.
 func unknownApplication(err error) error {
 	return unknown(err, "'pipectl application list' shows the IDs of the enabled applications, with --disabled those of the others")
 }
@@ -68,15 +68,15 @@ func unknownPiped(err error) error {
 	return unknown(err, "'pipectl status' shows the agent's ID")
 }
 
-// tooLarge reports whether an answer was larger than a client takes.
+// tooLarge reports whether an answer exceeded the client's message size.
 func tooLarge(err error) bool {
 	return strings.Contains(status.Convert(err).Message(), "larger than max")
 }
 
-// patient makes a call again that the agent refused because the key makes too
-// many, not before the agent says. A call refused for that was not begun, so any
-// call may be repeated.
-func patient(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// retryRateLimited repeats a call that was rejected by the rate limit, after the delay
+// that the agent asks for. The agent did not begin a rejected call, so every call can
+// be repeated.
+func retryRateLimited(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	const most = 2 * time.Second
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, most) {
 		err := invoke(ctx, method, req, reply, conn, opts...)
@@ -86,7 +86,7 @@ func patient(ctx context.Context, method string, req, reply any, conn *grpc.Clie
 	}
 }
 
-// retryDelay is how long the agent asks to wait.
+// retryDelay returns the delay that the agent asks for.
 func retryDelay(err error) time.Duration {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
@@ -96,7 +96,7 @@ func retryDelay(err error) time.Duration {
 	return 0
 }
 
-// pauseFor waits; it reports false when ctx ends before or would end meanwhile.
+// pauseFor waits; it returns false when ctx ends first, or would.
 func pauseFor(ctx context.Context, pause time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
 		return false
@@ -111,7 +111,7 @@ func pauseFor(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// statusesFromNames turns names such as DEPLOYMENT_SUCCESS into statuses.
+// statusesFromNames converts names such as DEPLOYMENT_SUCCESS to statuses.
 func statusesFromNames(names []string) ([]modelv1.DeploymentStatus, error) {
 	var out []modelv1.DeploymentStatus
 	for _, name := range names {
@@ -124,8 +124,7 @@ func statusesFromNames(names []string) ([]modelv1.DeploymentStatus, error) {
 	return out, nil
 }
 
-// registerStrategy adds the flag that says how to deploy, strategyFromName reads
-// its value.
+// registerStrategy adds the strategy flag, strategyFromName parses its value.
 func registerStrategy(flags *pflag.FlagSet, name *string) {
 	flags.StringVar(name, "strategy", modelv1.SyncStrategy_AUTO.String(),
 		fmt.Sprintf("How to deploy. (%s)", strings.Join(namesOf(modelv1.SyncStrategy_name), "|")))
@@ -142,7 +141,7 @@ func strategyFromName(name string) (modelv1.SyncStrategy, error) {
 func statusNames() []string { return namesOf(modelv1.DeploymentStatus_name) }
 func kindNames() []string   { return namesOf(modelv1.ApplicationKind_name) }
 
-// namesOf returns an enum's names in the order of their numbers.
+// namesOf returns the names of an enum in the order of their numbers.
 func namesOf(enum map[int32]string) []string {
 	var out []string
 	for _, n := range slices.Sorted(maps.Keys(enum)) {
@@ -151,7 +150,7 @@ func namesOf(enum map[int32]string) []string {
 	return out
 }
 
-// checkKind accepts the names of application kinds, and none.
+// checkKind accepts the names of application kinds and "".
 func checkKind(kind string) error {
 	if _, ok := modelv1.ApplicationKind_value[kind]; kind != "" && !ok {
 		return hint(fmt.Errorf("%s is invalid application kind", kind), "the kinds are: %s", strings.Join(kindNames(), ", "))
@@ -159,7 +158,7 @@ func checkKind(kind string) error {
 	return nil
 }
 
-// labelsFromPairs reads KEY:VALUE pairs.
+// labelsFromPairs parses KEY:VALUE pairs.
 func labelsFromPairs(pairs []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, pair := range pairs {

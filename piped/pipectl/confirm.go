@@ -11,22 +11,22 @@ import (
 	"golang.org/x/term"
 )
 
-// confirm asks a person before something that cannot be undone, unless yes was
-// given. Where nobody can be asked, it refuses. It returns nil for a yes only.
+// confirm asks the user before an operation that cannot be undone, unless yes is set.
+// Without a terminal it fails. It returns nil only for a confirmation.
 func confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return hint(errors.New("nothing was done: this needs a yes, and there is no terminal to ask on"), "look at what it would do, and add --yes")
+		return hint(errors.New("nothing was done: this needs a yes, and there is no terminal to ask on"), "check what it would do, and add --yes")
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", clean(question))
 	answer := make(chan string, 1)
-	// The read cannot be interrupted. It is left behind by Ctrl-C only, when the
-	// program is about to end.
+	// The read cannot be interrupted. Only Ctrl-C abandons the goroutine, just before
+	// the program ends.
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is a no
+		line, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
 		answer <- line
 	}()
 	select {

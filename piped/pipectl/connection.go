@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// connectTimeout is how long an agent that is starting is waited for.
+	// connectTimeout bounds the wait for a starting agent.
 	connectTimeout = 5 * time.Second
-	// callTimeout bounds one call, so that no command hangs.
+	// callTimeout bounds one call.
 	callTimeout = time.Minute
 )
 
-// connection says where the agent is and who calls.
+// connection is the agent's address and the credentials.
 type connection struct {
 	address        string
 	apiKey         string
@@ -41,8 +41,8 @@ type connection struct {
 	clientKeyFile  string
 	insecure       bool
 
-	found    string // the file of a running agent that says all this; "" when settings do
-	notFound error  // why there is none
+	found    string // file of a running agent with these settings; "" if they were configured
+	notFound error  // why no such file was found
 }
 
 func (c *connection) register(flags *pflag.FlagSet) {
@@ -55,7 +55,7 @@ func (c *connection) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.insecure, "insecure", false, "Connect without TLS. [PIPECTL_INSECURE]")
 }
 
-// client is the API with the connection under it.
+// client is the agent's API with its connection.
 type client struct {
 	apiservice.APIServiceClient
 	control controlv1.ControlServiceClient
@@ -71,7 +71,7 @@ func (c *connection) dial(ctx context.Context) (*client, error) {
 	return &client{APIServiceClient: apiservice.NewAPIServiceClient(conn), control: controlv1.NewControlServiceClient(conn), conn: conn}, nil
 }
 
-// close releases the connection; there is nobody left to tell of an error.
+// close closes the connection and ignores errors.
 func (c *client) close() { _ = c.conn.Close() }
 
 func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
@@ -89,7 +89,7 @@ func (c *connection) connect(ctx context.Context) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(c.target(),
 		grpc.WithTransportCredentials(creds),
 		grpc.WithPerRPCCredentials(apiKey{key: key, insecure: c.insecure}),
-		grpc.WithChainUnaryInterceptor(patient),
+		grpc.WithChainUnaryInterceptor(retryRateLimited),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 			MinConnectTimeout: connectTimeout,
@@ -124,14 +124,14 @@ func (c *connection) checkAddress() error {
 	return nil
 }
 
-// resolved reports whether the address names a resolver of its own, such as
+// resolved reports whether the address selects a gRPC resolver, such as
 // dns:///host:port.
 func (c *connection) resolved() bool {
 	return strings.Contains(c.address, "://") || strings.HasPrefix(c.address, "dns:") || strings.HasPrefix(c.address, "unix:")
 }
 
-// target leaves names to the dialer unless a resolver is named, as the real
-// pipectl does.
+// target passes names to the dialer unless the address selects a resolver, as in
+// PipeCD's pipectl.
 func (c *connection) target() string {
 	if c.resolved() {
 		return c.address
@@ -194,9 +194,8 @@ func (c *connection) transport() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(cfg), nil
 }
 
-// waitReady waits until the agent is connected or the time for that is over,
-// and then says what the last attempt failed of. An agent that is there but
-// cannot be talked to is not waited for.
+// waitReady waits until the connection is ready or connectTimeout has passed. The error
+// contains the last connection failure. TLS failures end it at once.
 func (c *connection) waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	wait, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -226,8 +225,7 @@ func (c *connection) cannotConnect(reason string) error {
 	return hint(fmt.Errorf("cannot connect to %s: %s", c.address, reason), "%s", c.advice(reason))
 }
 
-// lastFailure asks for anything on a connection that is not ready: the answer
-// holds the reason.
+// lastFailure returns why a connection is not ready, from the error of a call.
 func lastFailure(ctx context.Context, conn *grpc.ClientConn) string {
 	ask, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
@@ -248,21 +246,21 @@ func (c *connection) advice(reason string) string {
 	case !c.insecure && closedEarly(reason) && c.clientCertFile == "":
 		return "the agent closed the connection, as one does that asks for a client certificate: name yours with --client-cert-file and --client-key-file"
 	case !c.insecure && closedEarly(reason):
-		return "the agent does not accept this client certificate, or is about to stop: use one signed by its api.clientCAFile"
+		return "the agent does not accept this client certificate, or is stopping: use one signed by its api.clientCAFile"
 	case c.insecure && !strings.Contains(reason, "refused") && !strings.Contains(reason, "no such host"):
-		return "the agent may speak TLS at this address: leave --insecure away"
+		return "the agent may speak TLS at this address: omit --insecure"
 	default:
 		return "check that the agent runs and that --address is its api.address"
 	}
 }
 
-// closedEarly reports whether the agent closed a connection that was made. What
-// it said before is lost at times.
+// closedEarly reports whether the agent closed the connection, possibly before its
+// reason was received.
 func closedEarly(reason string) bool {
 	return strings.Contains(reason, "broken pipe") || strings.Contains(reason, "connection reset") || strings.Contains(reason, "EOF")
 }
 
-// apiKey puts the key on every call.
+// apiKey adds the key to every call.
 type apiKey struct {
 	key      string
 	insecure bool

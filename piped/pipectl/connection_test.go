@@ -38,7 +38,7 @@ func TestConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := free.Addr().String()
+	closed := free.Addr().String()
 	free.Close()
 	tests := map[string]struct {
 		agent *controltest.Agent
@@ -52,12 +52,12 @@ func TestConnections(t *testing.T) {
 		"mutual TLS without a certificate":    {mutual, []string{"--cert-file", cert}, `\nHint: the agent .*asks for a client certificate: name yours with --client-cert-file`},
 		"mutual TLS with another certificate": {mutual, []string{"--cert-file", cert, "--client-cert-file", other, "--client-key-file", otherKey}, `\nHint: the agent does not accept this client certificate`},
 		"a client certificate without a key":  {mutual, []string{"--cert-file", cert, "--client-cert-file", client}, `needs its private key.*\nHint: give both`},
-		"a client certificate of nobody":      {mutual, []string{"--cert-file", cert, "--client-cert-file", client, "--client-key-file", otherKey}, `read the client certificate: .*\nHint: check --client-cert-file`},
+		"an unknown client certificate":       {mutual, []string{"--cert-file", cert, "--client-cert-file", client, "--client-key-file", otherKey}, `read the client certificate: .*\nHint: check --client-cert-file`},
 		"a certificate that is none":          {secure, []string{"--cert-file", key}, `no certificate in it\nHint: check --cert-file`},
 		"plaintext":                           {plain, []string{"--insecure"}, ""},
-		"plaintext to an agent with TLS":      {secure, []string{"--insecure"}, `cannot connect to .*\nHint: .*leave --insecure away`},
+		"plaintext to an agent with TLS":      {secure, []string{"--insecure"}, `cannot connect to .*\nHint: .*omit --insecure`},
 		"TLS to an agent with plaintext":      {plain, nil, `TLS handshake.*\nHint: .*add --insecure`},
-		"nobody listens":                      {plain, []string{"--insecure", "--address", nobody}, `cannot connect to ` + nobody + `: .*refused.*\nHint: check that the agent runs`},
+		"no listener":                         {plain, []string{"--insecure", "--address", closed}, `cannot connect to ` + closed + `: .*refused.*\nHint: check that the agent runs`},
 		"an address without port":             {plain, []string{"--insecure", "--address", "127.0.0.1"}, `missing port in address\nHint: .*--address`},
 		"the real one's way to name resolver": {plain, []string{"--insecure", "--address", "passthrough:///" + plain.Server.Addr()}, ""},
 	}
@@ -79,7 +79,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// An agent that is just starting is waited for.
+// TestStartingAgent: the client waits for an agent that is just starting.
 func TestStartingAgent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestStartingAgent(t *testing.T) {
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
-		conn, err := listener.Accept() // the first attempt finds no agent
+		conn, err := listener.Accept() // the first attempt fails
 		if err == nil {
 			conn.Close()
 		}
@@ -118,7 +118,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// cancelOn is an output that cancels when a text is written.
+// cancelOn is an output that cancels a context when a text is written.
 type cancelOn struct {
 	buf    bytes.Buffer
 	text   string
@@ -132,14 +132,14 @@ func (c *cancelOn) Write(p []byte) (int, error) {
 	return c.buf.Write(p)
 }
 
-// odd is an API that answers what the real one never does.
+// odd is an API with answers that the agent never gives.
 type odd struct {
 	apiservice.UnimplementedAPIServiceServer
 	command    *modelv1.Command
 	deployment *modelv1.Deployment
 
 	mu     gosync.Mutex
-	errors []error // the answers to the first calls of GetDeployment
+	errors []error // answers to the first calls of GetDeployment
 }
 
 func (o *odd) SyncApplication(context.Context, *apiservice.SyncApplicationRequest) (*apiservice.SyncApplicationResponse, error) {
@@ -203,7 +203,8 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// An agent that cannot store anything answers, so the hint says what to do about its disk.
+// TestHintOnAFullDisk: an agent with a full disk answers with an error, whose hint says
+// what to do.
 func TestHintOnAFullDisk(t *testing.T) {
 	const full, away = "Hint: the agent's disk is full: free space", "Hint: the agent does not answer"
 	tests := map[string]string{

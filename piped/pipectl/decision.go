@@ -17,8 +17,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// decision is one of our own commands on a deployment: the request it makes of
-// the agent, which answers with a command's ID.
+// decision is a command of piped's API on a deployment; request returns the command's
+// ID.
 type decision struct {
 	use, short, done string
 	request          func(ctx context.Context, c *client, deploymentID, stageID, reason string) (commandID string, err error)
@@ -58,7 +58,7 @@ func newDecision(t *tool, what decision) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&id, "deployment-id", "", "The deployment ID.")
 	flags.StringVar(&stage, "stage-id", "", "The stage ID. Can be left out when just one stage can be meant.")
-	flags.StringVar(&reason, "reason", "", "The reason, kept with the decision.")
+	flags.StringVar(&reason, "reason", "", "The reason, stored with the decision.")
 	w.register(flags, time.Minute)
 	return required(cmd, "deployment-id")
 }
@@ -85,8 +85,8 @@ override what the configuration says about rolling back.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "The deployment ID.")
-	flags.BoolVar(&req.ForceRollback, "force-rollback", false, "Roll back, whatever the application's configuration says.")
-	flags.BoolVar(&req.ForceNoRollback, "force-no-rollback", false, "Do not roll back, whatever the application's configuration says.")
+	flags.BoolVar(&req.ForceRollback, "force-rollback", false, "Roll back, regardless of the application's configuration.")
+	flags.BoolVar(&req.ForceNoRollback, "force-no-rollback", false, "Do not roll back, regardless of the application's configuration.")
 	w.register(flags, time.Minute)
 	return required(cmd, "deployment-id")
 }
@@ -116,7 +116,7 @@ func newDeploymentRetry(t *tool) *cobra.Command {
 	return required(cmd, "deployment-id")
 }
 
-// decide makes a request and waits for the agent's answer to its command.
+// decide sends a request and waits for the result of its command.
 func (w *wait) decide(ctx context.Context, use, done string, request func(context.Context) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -127,7 +127,7 @@ func (w *wait) decide(ctx context.Context, use, done string, request func(contex
 	return w.answered(ctx, id, use, done)
 }
 
-// answered waits until the agent has done what a command asks for.
+// answered waits until the agent has completed a command.
 func (w *wait) answered(ctx context.Context, id, use, done string) error {
 	w.log.infof("Sent the request and waiting for its answer...")
 	err := w.poll(ctx, "the agent to answer the request", func() (bool, error) {

@@ -80,7 +80,7 @@ func newDeploymentList(t *tool) *cobra.Command {
 	flags.StringVar(&req.ApplicationName, "app-name", "", "The application name.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.Int32Var(&req.Limit, "limit", 30, "The most deployments to show.")
-	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
+	flags.StringVar(&req.Cursor, "cursor", "", "The cursor from the end of the previous list.")
 	return required(cmd)
 }
 
@@ -107,18 +107,19 @@ when it has ended in another one.`,
 	return required(cmd, "deployment-id", "status")
 }
 
-// deployments is a table of them; limit is how many were asked for.
+// deployments returns the table of deployments; limit is the requested page size.
 func (p *printer) deployments(resp *apiservice.ListDeploymentsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("APPLICATION"), fixed("STATUS"), fixed("COMMIT"), flexible("SUMMARY"), flexible("REASON"), fixed("CREATED"))
 	for _, d := range resp.GetDeployments() {
 		t.add(d.GetId(), d.GetApplicationName(), deploymentStatus(d.GetStatus()), shortHash(d.GetTrigger().GetCommit().GetHash()),
-			d.GetSummary(), p.whyNow(d), p.ageSeconds(d.GetCreatedAt()))
+			d.GetSummary(), p.statusReason(d), p.ageSeconds(d.GetCreatedAt()))
 	}
 	return p.table(t, "No deployments.", ifMore(t, limit, resp))
 }
 
-// whyNow is the reason of a deployment's status, or the people that it waits for.
-func (p *printer) whyNow(d *modelv1.Deployment) cell {
+// statusReason is the reason of a deployment's status, or the approval that it waits
+// for.
+func (p *printer) statusReason(d *modelv1.Deployment) cell {
 	if !d.GetWait().GetApproval() {
 		return cell{text: d.GetStatusReason()}
 	}

@@ -20,8 +20,8 @@ func newApplicationDrift(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drift",
 		Short: "Show how an application differs from Git.",
-		Long: `Show how an application differs from Git: as the agent found it last, or, with
---refresh or --diff, as it is now. With --watch, show every change of that until
+		Long: `Show how an application differs from Git: the agent's last report, or, with
+--refresh or --diff, the current state. With --watch, show every change until
 Ctrl-C.
 
 The exit code is 0 whether it differs or not. With --exit-code it is 0 if it does
@@ -48,7 +48,7 @@ running, the configuration is invalid or a cluster does not answer.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
-	flags.BoolVar(&req.Diff, "diff", false, "Show the differences of each object from Git to live, as they are now.")
+	flags.BoolVar(&req.Diff, "diff", false, "Show the current diff of each object from Git to live.")
 	flags.BoolVar(&req.Refresh, "refresh", false, "Compare with the cluster now instead of showing the last report.")
 	flags.BoolVar(&watch, "watch", false, "Show a line for each change until Ctrl-C.")
 	flags.BoolVar(&exit, "exit-code", false, "End with 7 if the application differs from Git, and with 1 if that is unknown.")
@@ -58,7 +58,7 @@ running, the configuration is invalid or a cluster does not answer.`,
 	return required(cmd, "app-id")
 }
 
-// driftCode is the error for an application that is not known to be as in Git.
+// driftCode returns the error for an application that is not in sync.
 func driftCode(r *modelv1.DriftReport) error {
 	switch s := r.GetStatus(); s {
 	case modelv1.ApplicationSyncStatus_SYNCED:
@@ -67,7 +67,7 @@ func driftCode(r *modelv1.DriftReport) error {
 		return withCode(hint(errors.New("the application differs from Git"),
 			"'pipectl application sync --app-id=%s' brings it back to Git", r.GetApplicationId()), ExitOutOfSync)
 	default:
-		return hint(fmt.Errorf("it cannot be told whether the application differs from Git: it is %s", s), "try again once that is over, with --refresh to compare at once")
+		return hint(fmt.Errorf("it is unknown whether the application differs from Git: it is %s", s), "try again later, with --refresh to compare at once")
 	}
 }
 
@@ -91,10 +91,10 @@ func (p *printer) drift(r *modelv1.DriftReport) error {
 	return errors.Join(err, p.section("Differences", p.differences(r)), p.section("Notes", notes(r)), p.driftDiffs(r))
 }
 
-// differences is a row for each field that differs.
+// differences returns a table with a row for each differing field.
 func (p *printer) differences(r *modelv1.DriftReport) *table { return p.driftTable(r.GetObjects()) }
 
-// driftTable is a row for each field that differs.
+// driftTable returns a table with a row for each differing field.
 func (p *printer) driftTable(objects []*modelv1.ObjectDrift) *table {
 	t := newTable(fixed("KIND"), fixed("OBJECT"), fixed("DIFFERS"), flexible("FIELD"), flexible("IN GIT"), flexible("LIVE"), flexible("CHANGED BY"))
 	for _, o := range objects {
@@ -113,7 +113,7 @@ func (p *printer) driftTable(objects []*modelv1.ObjectDrift) *table {
 	return t
 }
 
-// notes is a row for each object about which there is something to know.
+// notes returns a table with a row for each object that has a note.
 func notes(r *modelv1.DriftReport) *table {
 	t := newTable(fixed("KIND"), fixed("OBJECT"), flexible("NOTE"))
 	for _, o := range r.GetObjects() {
@@ -137,8 +137,8 @@ func (p *printer) driftDiffs(r *modelv1.DriftReport) error {
 	return nil
 }
 
-// compared says how many objects were looked at; of a report that was not made by
-// comparing, nothing.
+// compared describes how many objects were compared; "" for a report without a
+// comparison.
 func compared(r *modelv1.DriftReport) string {
 	if r.GetComparedObjects() == 0 {
 		return ""
@@ -146,11 +146,11 @@ func compared(r *modelv1.DriftReport) string {
 	return count(int(r.GetComparedObjects()), "object")
 }
 
-// endedBy says how and when a period of drift ended, "" while it lasts.
+// endedBy describes how and when a period of drift ended, "" if it has not.
 func endedBy(end modelv1.DriftEnd, when string) string {
 	how := map[modelv1.DriftEnd]string{
 		modelv1.DriftEnd_DRIFT_END_DEPLOYED:  "a deployment brought it back to Git",
-		modelv1.DriftEnd_DRIFT_END_REVERTED:  "somebody changed the cluster back",
+		modelv1.DriftEnd_DRIFT_END_REVERTED:  "the change in the cluster was reverted",
 		modelv1.DriftEnd_DRIFT_END_ACCEPTED:  "Git or the ignore rules allow what is live",
 		modelv1.DriftEnd_DRIFT_END_ABANDONED: "the application was disabled or deleted",
 	}[end]
@@ -160,7 +160,7 @@ func endedBy(end modelv1.DriftEnd, when string) string {
 	return how + ", " + when
 }
 
-// commits are the commits that are not deployed, shortened as people do.
+// commits joins the short hashes of undeployed commits.
 func commits(hashes []string) string {
 	var out []string
 	for _, hash := range hashes {
@@ -192,7 +192,7 @@ func watchDrift(cmd *cobra.Command, t *tool, id *string) error {
 	})
 }
 
-// driftChange is one line for one report.
+// driftChange writes the line of a report.
 func (p *printer) driftChange(r *modelv1.DriftReport) error {
 	at, s := max(r.GetCheckedAtMs(), r.GetEndedAtMs()), colored(r.GetStatus().String())
 	var found []string

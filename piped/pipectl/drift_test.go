@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
-// Every change of how an application differs from Git is a line, until Ctrl-C.
+// TestDriftIsWatched: every change of an application's drift is a line, until Ctrl-C.
 func TestDriftIsWatched(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("web", nil)
@@ -51,7 +51,7 @@ func TestDriftIsWatched(t *testing.T) {
 	expect("04:04:05  OUT_OF_SYNC: 1 object, 2 commits not deployed")
 	r.EndedAt, r.End = at.Add(time.Minute), deploy.DriftReverted
 	report(deploy.SyncState{Status: deploy.Synced, At: r.EndedAt}, &r)
-	expect("04:05:05  ENDED: somebody changed the cluster back")
+	expect("04:05:05  ENDED: the change in the cluster was reverted")
 	report(deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "dev does not answer", At: at.Add(time.Hour)}, nil)
 	expect("05:04:05  UNKNOWN: dev does not answer")
 	interrupt()

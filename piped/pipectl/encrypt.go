@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
 
-// maxPlaintext is the largest secret that can be encrypted, in bytes.
+// maxPlaintext bounds the size of a secret, in bytes.
 const maxPlaintext = 10 << 20
 
 func newEncrypt(t *tool) *cobra.Command {
@@ -58,15 +58,15 @@ func encryptFailed(err error, plaintext string) error {
 	return err
 }
 
-// plaintext reads all of a file, or of stdin without one, as it is: a newline at
-// the end is part of the secret.
+// plaintext reads a file, or stdin without one. It retains a trailing newline, which is
+// part of the secret.
 func plaintext(stdin io.Reader, file string) (string, error) {
 	if file != "" {
 		f, err := os.Open(file)
 		if err != nil {
 			return "", hint(fmt.Errorf("failed to read the plaintext: %w", err), "check --input-file")
 		}
-		defer func() { _ = f.Close() }() // it was only read
+		defer func() { _ = f.Close() }() // opened for reading only
 		stdin = f
 	}
 	data, err := io.ReadAll(io.LimitReader(stdin, maxPlaintext+1))

@@ -57,7 +57,7 @@ func newEventRegister(t *tool) *cobra.Command {
 	return required(cmd, "name", "data")
 }
 
-// checkContexts accepts keys that can be trailers of a commit.
+// checkContexts rejects keys that cannot be trailers of a commit.
 func checkContexts(contexts map[string]string) error {
 	valid := regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 	for key := range contexts {
@@ -101,11 +101,11 @@ func newEventList(t *tool) *cobra.Command {
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.StringSliceVar(&statuses, "status", nil, fmt.Sprintf("The statuses to show. (%s)", strings.Join(namesOf(modelv1.EventStatus_name), "|")))
 	flags.Int32Var(&req.Limit, "limit", 30, "The most events to show.")
-	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
+	flags.StringVar(&req.Cursor, "cursor", "", "The cursor from the end of the previous list.")
 	return required(cmd)
 }
 
-// events is a table of them; limit is how many were asked for.
+// events returns the table of events; limit is the requested page size.
 func (p *printer) events(resp *controlv1.ListEventsResponse, limit int) error {
 	t := newTable(fixed("ID"), flexible("NAME"), flexible("DATA"), flexible("LABELS"), fixed("STATUS"), fixed("COMMIT"), fixed("CREATED"), flexible("REASON"))
 	for _, e := range resp.GetEvents() {
@@ -115,8 +115,8 @@ func (p *printer) events(resp *controlv1.ListEventsResponse, limit int) error {
 	return p.table(t, "No events.", ifMore(t, limit, resp))
 }
 
-// eventReason is what became of an event, with its pull request, which the
-// description may name already.
+// eventReason is the status description of an event, with its pull request unless the
+// description contains it.
 func eventReason(e *modelv1.Event) string {
 	reason, page := e.GetStatusDescription(), e.GetPullRequestUrl()
 	if strings.Contains(reason, page) {

@@ -7,21 +7,21 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Exit codes of Run. What the real pipectl also has ends with its two, 0 and 1;
-// the others are those of our own waiting, so that a script can tell how a
-// deployment ended. 2 is left out: the real one ends with it when it panics.
+// Exit codes of Run. Commands of PipeCD's pipectl end with its codes 0 and 1. The
+// others describe the end of a deployment that piped's own commands wait for. 2 is not
+// used: PipeCD's pipectl ends with it when it panics.
 const (
-	ExitSuccess     = 0   // it is done; a deployment that was waited for succeeded
-	ExitError       = 1   // any error that none of the others says
+	ExitSuccess     = 0   // success; a deployment that was waited for succeeded
+	ExitError       = 1   // any other error
 	ExitFailure     = 3   // the deployment that was waited for failed
 	ExitCancelled   = 4   // it was cancelled
-	ExitRefused     = 5   // the request was refused: no deployment was triggered
-	ExitTimeout     = 6   // it was not over in time; it goes on
+	ExitRefused     = 5   // the request was rejected: no deployment was triggered
+	ExitTimeout     = 6   // the deployment was not completed in time; it continues
 	ExitOutOfSync   = 7   // application drift --exit-code: the application differs from Git
-	ExitInterrupted = 130 // Ctrl-C or SIGTERM; what was asked of the agent goes on
+	ExitInterrupted = 130 // Ctrl-C or SIGTERM; requests to the agent are not cancelled
 )
 
-// coded is an error that ends the program with a code of its own.
+// coded is an error with an exit code.
 type coded struct {
 	err  error
 	code int
@@ -38,7 +38,7 @@ func withCode(err error, code int) error {
 	return &coded{err: err, code: code}
 }
 
-// exitCode is the code for an error that a command run under ctx returned.
+// exitCode returns the exit code for an error of a command under ctx.
 func exitCode(ctx context.Context, err error) int {
 	var c *coded
 	switch {
@@ -52,7 +52,7 @@ func exitCode(ctx context.Context, err error) int {
 	return ExitError
 }
 
-// codeOf is the exit code for a status that a deployment ended with.
+// codeOf returns the exit code for the final status of a deployment.
 func codeOf(s modelv1.DeploymentStatus) int {
 	switch s {
 	case modelv1.DeploymentStatus_DEPLOYMENT_SUCCESS:

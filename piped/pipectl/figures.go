@@ -25,7 +25,7 @@ application and for all of them together:
   PER DAY    successes per 24 hours of the range
   LEAD TIME  from a commit, by its committer's clock, to the success of the
              deployment that it triggered: the median, and the 90th percentile
-  FAILED %   failures among failures and successes; what was rolled back has failed
+  FAILED %   failures among failures and successes; a rollback is a failure
   RESTORED   from the end of a failure to the next success of the application:
              the median
 
@@ -54,7 +54,7 @@ without ID for all of them.`,
 	return required(cmd)
 }
 
-// showFigures asks for figures and writes them.
+// showFigures requests delivery figures and writes them.
 func showFigures(cmd *cobra.Command, t *tool, req *controlv1.GetDeliveryFiguresRequest, r span) error {
 	p, err := t.printer(cmd, formatTable, formatCSV)
 	if err != nil {
@@ -76,13 +76,13 @@ func showFigures(cmd *cobra.Command, t *tool, req *controlv1.GetDeliveryFiguresR
 	return p.print(resp, func(p *printer) error { return p.figures(resp, r) })
 }
 
-// figures is a table of the applications, and the total below them.
+// figures returns a table of the applications with the total as the last row.
 func (p *printer) figures(resp *controlv1.GetDeliveryFiguresResponse, r span) error {
 	t := newTable(flexible("APPLICATION"), fixed("SUCCEEDED"), fixed("FAILED"), fixed("CANCELLED"), fixed("PER DAY"), fixed("LEAD TIME"), fixed("90TH"),
 		fixed("FAILED %"), fixed("RESTORED"))
 	row := func(name string, f *controlv1.DeliveryFigures) {
-		t.add(name, f.GetSucceeded(), f.GetFailed(), f.GetCancelled(), decimal(f.DeploymentFrequency, 1, 2), lasted(f.LeadTimeMedianMs), lasted(f.LeadTimeP90Ms),
-			decimal(f.ChangeFailureRate, 100, 1), lasted(f.TimeToRestoreMedianMs))
+		t.add(name, f.GetSucceeded(), f.GetFailed(), f.GetCancelled(), decimal(f.DeploymentFrequency, 1, 2), formatDuration(f.LeadTimeMedianMs), formatDuration(f.LeadTimeP90Ms),
+			decimal(f.ChangeFailureRate, 100, 1), formatDuration(f.TimeToRestoreMedianMs))
 	}
 	for _, f := range resp.GetApplications() {
 		row(f.GetApplicationName(), f)
@@ -93,8 +93,8 @@ func (p *printer) figures(resp *controlv1.GetDeliveryFiguresResponse, r span) er
 	return p.table(t, fmt.Sprintf("No deployment has ended between %s.", r), "")
 }
 
-// figuresCSV is a line for each application, and one without ID for the total.
-// Durations are in seconds, what was not measured is empty.
+// figuresCSV writes a line for each application, and one without ID for the total.
+// Durations are in seconds; missing values are empty.
 func (p *printer) figuresCSV(resp *controlv1.GetDeliveryFiguresResponse, r span) error {
 	w := csv.NewWriter(p.out)
 	rows := [][]string{{
@@ -111,8 +111,8 @@ func (p *printer) figuresCSV(resp *controlv1.GetDeliveryFiguresResponse, r span)
 	return w.WriteAll(rows)
 }
 
-// decimal writes a figure, times a factor and with so many digits after the point
-// (-1: as many as it has); nothing for none.
+// decimal formats a figure, multiplied by factor, with digits after the point (-1: as
+// many as needed); "" for nil.
 func decimal(v *float64, factor float64, digits int) string {
 	if v == nil {
 		return ""
@@ -120,7 +120,7 @@ func decimal(v *float64, factor float64, digits int) string {
 	return strconv.FormatFloat(*v*factor, 'f', digits, 64)
 }
 
-// inSeconds writes milliseconds as seconds; nothing for none.
+// inSeconds formats milliseconds as seconds; "" for nil.
 func inSeconds(ms *int64) string {
 	if ms == nil {
 		return ""
@@ -128,9 +128,9 @@ func inSeconds(ms *int64) string {
 	return strconv.FormatFloat(float64(*ms)/1000, 'f', -1, 64)
 }
 
-// lasted writes a duration in milliseconds for a person, such as 8.4s, 12m5s, 3h20m
-// or 4d6h; nothing for none.
-func lasted(ms *int64) string {
+// formatDuration formats milliseconds for users, such as 8.4s, 12m5s, 3h20m or 4d6h; ""
+// for nil.
+func formatDuration(ms *int64) string {
 	if ms == nil {
 		return ""
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
-// wire is a way to an agent whose connections can be cut.
+// wire is a proxy to an agent whose connections can be cut.
 type wire struct {
 	listener net.Listener
 	to       string
@@ -57,13 +57,13 @@ func (w *wire) accept() {
 	}
 }
 
-// carry copies until one of both ends, and then ends both.
+// carry copies until one side ends, and closes both.
 func carry(from, to net.Conn) {
 	_, _ = io.Copy(to, from)
 	_, _ = from.Close(), to.Close()
 }
 
-// cut closes every connection there is.
+// cut closes every connection.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,12 +73,11 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// onText is an output that does something each time when one of its texts is
-// written.
+// onText is an output that runs steps when their texts are written.
 type onText struct {
 	mu   gosync.Mutex
 	buf  strings.Builder
-	then []func(written string) bool // the first is tried; true takes it away
+	then []func(written string) bool // only the first is checked; true removes it
 }
 
 func (o *onText) Write(p []byte) (int, error) {
@@ -91,7 +90,7 @@ func (o *onText) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// when makes a step that is taken when a text was written.
+// when returns a step that runs do when text is written.
 func when(text string, do func()) func(string) bool {
 	return func(written string) bool {
 		if !strings.Contains(written, text) {
@@ -102,8 +101,8 @@ func when(text string, do func()) func(string) bool {
 	}
 }
 
-// Logs that are followed go on where they were when the connection broke: no
-// entry is lost, none comes twice.
+// TestFollowedLogsOverABrokenConnection: followed logs resume after a broken connection
+// without lost or repeated entries.
 func TestFollowedLogsOverABrokenConnection(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Deployment("d1", agent.Application("web", nil), "")
@@ -135,11 +134,12 @@ func TestFollowedLogsOverABrokenConnection(t *testing.T) {
 		}
 	}
 	if n := strings.Count(stderr.String(), "The connection to the agent broke, trying again..."); n != 2 {
-		t.Errorf("stderr tells of %d breaks, want 2: %s", n, stderr.String())
+		t.Errorf("stderr reports %d breaks, want 2: %s", n, stderr.String())
 	}
 }
 
-// A deployment that is watched is followed over a broken connection, too.
+// TestWatchOverABrokenConnection: watching a deployment resumes after a broken
+// connection.
 func TestWatchOverABrokenConnection(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Deployment("d1", agent.Application("web", nil), "")

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// namedJSON writes a message as encoding/json writes its generated struct, except
-// that enums are names. An enum number without a name stays a number.
+// namedJSON encodes a message like encoding/json encodes its generated struct, but with
+// the names of enums. An enum number without a name stays a number.
 func namedJSON(m proto.Message) ([]byte, error) {
 	var b bytes.Buffer
 	err := writeMessage(&b, m.ProtoReflect())

@@ -13,8 +13,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Without enums the JSON is that of encoding/json: same fields, same order, same
-// numbers and escapes.
+// TestNamedJSONIsTheSameWithoutEnums: without enums the JSON equals that of
+// encoding/json, including order, numbers and escapes.
 func TestNamedJSONIsTheSameWithoutEnums(t *testing.T) {
 	for _, m := range []proto.Message{
 		&modelv1.Application{
@@ -40,8 +40,8 @@ func TestNamedJSONIsTheSameWithoutEnums(t *testing.T) {
 	}
 }
 
-// Enums are names, also in lists and below; a number that this version has no name
-// for stays a number.
+// TestNamedJSONNamesEnums: enums are names, also in lists and nested messages; a number
+// without a name stays a number.
 func TestNamedJSONNamesEnums(t *testing.T) {
 	got, err := namedJSON(&controlv1.GetPlanRequest{Strategy: modelv1.SyncStrategy_PIPELINE})
 	if want := `{"strategy":"PIPELINE"}`; err != nil || string(got) != want {

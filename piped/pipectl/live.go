@@ -46,7 +46,7 @@ func (p *printer) liveState(s *modelv1.LiveState) error {
 		p.section("Objects", t))
 }
 
-// liveObject adds an object and, indented below it, what it created.
+// liveObject adds an object and, indented, its children.
 func (p *printer) liveObject(t *table, o *modelv1.LiveObject, indent string) {
 	ready := ""
 	if o.GetReplicas() > 0 || o.GetAvailableReplicas() > 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// logging says how messages for a person are written.
+// logging configures the messages for users.
 type logging struct {
 	level    string
 	encoding string
 }
 
-// register adds the real pipectl's flags for telemetry. Those that mean nothing
-// to a client are accepted and hidden.
+// register adds the telemetry flags of PipeCD's pipectl. Flags without effect on a
+// client are hidden.
 func (l *logging) register(flags *pflag.FlagSet) {
 	flags.StringVar(&l.level, "log-level", "info", "The minimum level of messages. (debug|info|warn|error)")
 	flags.StringVar(&l.encoding, "log-encoding", "humanize", "How messages are written. (humanize|console|json)")
@@ -63,15 +63,15 @@ func (l *logger) infof(format string, args ...any) {
 	}
 }
 
-// info and warn write a message with details, keys and values in turn, in the form of the
-// real pipectl: a tab and JSON behind the message.
+// info and warn write a message with details, alternating keys and values, in the
+// format of PipeCD's pipectl: a tab and JSON after the message.
 func (l *logger) info(message string, details ...string) {
 	if !l.quiet {
 		l.write("INFO", message, details...)
 	}
 }
 
-// numbers writes a message with two counts, as numbers.
+// numbers writes a message with two counts.
 func (l *logger) numbers(message, first string, n int, second string, m int) {
 	if l.quiet {
 		return
@@ -98,7 +98,7 @@ func (l *logger) write(severity, message string, details ...string) {
 	fmt.Fprintln(l.out, object(append(head, details...), ":", ","))
 }
 
-// tabbed are details behind a message for a person.
+// tabbed formats details after a message for users.
 func tabbed(details []string) string {
 	if len(details) == 0 {
 		return ""
@@ -106,11 +106,11 @@ func tabbed(details []string) string {
 	return "\t" + object(details, ": ", ", ")
 }
 
-// object writes keys and values in turn as one JSON object, in their order.
+// object encodes alternating keys and values as a JSON object in that order.
 func object(pairs []string, colon, comma string) string {
 	var fields []string
 	for i := 0; i+1 < len(pairs); i += 2 {
-		key, _ := json.Marshal(pairs[i]) // strings always encode
+		key, _ := json.Marshal(pairs[i]) // cannot fail for strings
 		value, _ := json.Marshal(pairs[i+1])
 		fields = append(fields, string(key)+colon+string(value))
 	}

@@ -29,7 +29,7 @@ written until the deployment has ended, also over broken connections.`,
 				return followLogs(cmd, t, req)
 			}
 			if req.StageId != "" {
-				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or leave --stage-id away")
+				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or omit --stage-id")
 			}
 			return showLogs(cmd, t, &req.DeploymentId)
 		},
@@ -66,7 +66,7 @@ func showLogs(cmd *cobra.Command, t *tool, id *string) error {
 	})
 }
 
-// block writes a log entry, each of its lines with the time and the stage.
+// block writes a log entry; each line has the time and the stage.
 func (p *printer) block(stage string, b *modelv1.LogBlock) error {
 	c := plain
 	switch b.GetSeverity() {
@@ -88,8 +88,8 @@ func (p *printer) block(stage string, b *modelv1.LogBlock) error {
 	return nil
 }
 
-// followLogs shows log entries as they come. After a break it asks for what
-// comes after the last ones it has, so that none is lost or shown twice.
+// followLogs shows log entries as they are written. After a broken connection it
+// resumes after the last received entries, without loss or repetition.
 func followLogs(cmd *cobra.Command, t *tool, req *controlv1.FollowStageLogsRequest) error {
 	p, log, c, err := t.live(cmd)
 	if err != nil {
@@ -107,7 +107,7 @@ func followLogs(cmd *cobra.Command, t *tool, req *controlv1.FollowStageLogsReque
 	err = follow(cmd.Context(), following{what: "stage logs", say: log.infof, tick: func() {}, ends: true}, open,
 		func(m *controlv1.FollowStageLogsResponse) error {
 			if names.of(m.GetStageId()) == m.GetStageId() && p.format == formatTable {
-				names = namesFor(cmd.Context(), c, req.DeploymentId) // planned since
+				names = namesFor(cmd.Context(), c, req.DeploymentId) // the deployment was planned meanwhile
 			}
 			for _, b := range m.GetBlocks() {
 				req.AfterIndex[m.GetStageId()] = b.GetIndex()
@@ -126,14 +126,14 @@ func (p *printer) followed(stage string, m *controlv1.FollowStageLogsResponse) e
 	return nil
 }
 
-// names are the names of a deployment's stages by their IDs.
+// names are the display names of a deployment's stages by ID.
 type names struct {
 	order []string
 	byID  map[string]string
 }
 
-// stageNames names stages; of those that share a name, the later ones carry
-// their index.
+// stageNames returns the display names of stages. Stages with the same name get an
+// index.
 func stageNames(d *modelv1.Deployment) names {
 	n, taken := names{byID: map[string]string{}}, map[string]bool{}
 	for _, s := range d.GetStages() {
@@ -148,7 +148,7 @@ func stageNames(d *modelv1.Deployment) names {
 	return n
 }
 
-// of is a stage's name, or its ID where that is not known.
+// of returns a stage's name, or its ID if unknown.
 func (n names) of(id string) string {
 	if name, ok := n.byID[id]; ok {
 		return name
@@ -156,8 +156,8 @@ func (n names) of(id string) string {
 	return id
 }
 
-// ordered are the stages that have a log in the order of the pipeline, those
-// that are not known by their IDs last.
+// ordered returns the IDs of stages with a log in the order of the pipeline, unknown
+// stages last.
 func (n names) ordered(logs map[string]*apiservice.StageLog) []string {
 	var known, others []string
 	for _, id := range n.order {
@@ -173,8 +173,7 @@ func (n names) ordered(logs map[string]*apiservice.StageLog) []string {
 	return append(known, others...)
 }
 
-// namesFor asks for the names of a deployment's stages. Without an answer they
-// go by their IDs.
+// namesFor requests the names of a deployment's stages. On errors it returns none.
 func namesFor(ctx context.Context, c *client, deploymentID string) names {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -75,18 +75,17 @@ func migrateApplication(ctx context.Context, c *client, log *logger, id string) 
 	return nil
 }
 
-// newMigrateApplicationConfig is there for scripts of the real pipectl. It
-// would rewrite configurations into a form for plugins, which this agent does
-// not read.
+// newMigrateApplicationConfig exists for scripts written for PipeCD's pipectl, where it
+// converts configurations to the plugin format. The agent does not read that format.
 func newMigrateApplicationConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "application-config",
 		Short: "Refused: the agent reads kind KubernetesApp as it is.",
 		RunE: func(*cobra.Command, []string) error {
 			return hint(errors.New("nothing was changed: this agent reads kind KubernetesApp as it is, and not what would be written"),
-				"leave the files as they are; 'piped check' tells whether the agent can read them")
+				"leave the files as they are; 'piped check' shows whether the agent can read them")
 		},
 	}
-	cmd.Flags().StringSlice("config-files", nil, "Taken and not used.")
+	cmd.Flags().StringSlice("config-files", nil, "Accepted and ignored.")
 	return required(cmd, "config-files")
 }

@@ -18,11 +18,11 @@ const (
 	formatJSON  = "json"
 	formatYAML  = "yaml"
 
-	// formatTerminal is a table on a terminal, and PipeCD's JSON for everything else.
-	// No user asks for it.
+	// formatTerminal is a table on a terminal, and PipeCD's JSON elsewhere. Users
+	// cannot select it.
 	formatTerminal = "terminal"
 
-	// Only some commands have these.
+	// Formats of some commands only.
 	formatCSV       = "csv"
 	formatJSONLines = "jsonl"
 )
@@ -31,12 +31,12 @@ const (
 type printer struct {
 	*screen
 	format string
-	names  bool // enums are names in JSON and YAML
+	names  bool // encode enums as names in JSON and YAML
 	now    time.Time
-	asked  int // answers written so far
+	asked  int // number of answers written so far
 }
 
-// checkFormat accepts the names of the formats that all commands have, and more.
+// checkFormat accepts the formats of all commands, and more.
 func checkFormat(format string, more ...string) error {
 	names := append([]string{formatTable, formatJSON, formatYAML}, more...)
 	if slices.Contains(names, format) {
@@ -46,10 +46,10 @@ func checkFormat(format string, more ...string) error {
 	return hint(fmt.Errorf("unknown output %q", format), "--output and PIPECTL_OUTPUT are %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
-// print writes a message: as text, or as the real pipectl does, encoding/json
-// of the generated struct, not protojson, on one line. In the answers of our own
-// commands enums are names. YAML is that JSON in other words; its documents are
-// parted by a line of dashes.
+// print writes a message as text, JSON or YAML. Like PipeCD's pipectl it encodes the
+// generated struct with encoding/json (not protojson) on one line. Answers of piped's
+// own commands have the names of enums. YAML is converted from that JSON; "---"
+// separates documents.
 func (p *printer) print(message any, text func(*printer) error) error {
 	if p.format == formatTable {
 		return text(p)
@@ -85,7 +85,7 @@ func (p *printer) linef(format string, args ...any) error {
 	return err
 }
 
-// table writes a table, or a sentence when it is empty, and how to see more when
+// table writes a table, or a sentence if it is empty, and how to get the next page if
 // there is a cursor.
 func (p *printer) table(t *table, empty, cursor string) error {
 	if len(t.rows) == 0 {
@@ -100,12 +100,12 @@ func (p *printer) table(t *table, empty, cursor string) error {
 	return p.linef("\n%s", p.paint(faint, "More with --cursor="+clean(cursor)))
 }
 
-// cutFrom is a size from which on a page may be shorter than asked for because
-// more would not fit in an answer.
+// cutFrom is the size from which a page may be shorter than requested, because of the
+// limit of an answer.
 const cutFrom = 1 << 20
 
-// ifMore is the cursor of a page that may not be the last. PipeCD's lists have one
-// behind the last page, too, where there is nothing more to see.
+// ifMore returns the cursor of a page that may not be the last. PipeCD's lists also
+// have a cursor after the last page.
 func ifMore(t *table, limit int, page interface {
 	proto.Message
 	GetCursor() string
@@ -116,7 +116,7 @@ func ifMore(t *table, limit int, page interface {
 	return page.GetCursor()
 }
 
-// section writes a heading and a table under it; an empty table is left out.
+// section writes a heading and a table; nothing for an empty table.
 func (p *printer) section(title string, t *table) error {
 	if len(t.rows) == 0 {
 		return nil
@@ -124,13 +124,13 @@ func (p *printer) section(title string, t *table) error {
 	return errors.Join(p.linef("\n%s", p.paint(cyan, title)), t.write(p.screen))
 }
 
-// field is a line of what is shown about one thing.
+// field is a line with a name and a value.
 type field struct {
 	name  string
 	value any // a string, a number or a cell
 }
 
-// fields writes names and values below each other; empty values are left out.
+// fields writes lines with names and values; empty values are omitted.
 func (p *printer) fields(fields ...field) error {
 	cells, width := make([]cell, len(fields)), 0
 	for i, f := range fields {

@@ -1,13 +1,12 @@
-// Package pipectl holds the client's commands: one constructor per command,
-// every one a thin layer over one or a few calls of the agent's API.
+// Package pipectl implements the client's commands, each a thin layer over calls of the
+// agent's API.
 //
-// It keeps the real pipectl's flags, output, messages and exit codes, so that a
-// script written for that one goes on working; where that one leaves people
-// alone (an error without a way out, a wait that cannot end), it does better.
-// Data goes to stdout, everything for a person to stderr. It never keeps state
-// and never talks to anything but the agent.
+// It keeps the flags, output, messages and exit codes of PipeCD's pipectl, so that
+// scripts written for that one work. It adds hints to errors and ends waits that cannot
+// succeed. Data is written to stdout, messages for users to stderr. It stores no state
+// and connects to nothing but the agent.
 //
-// To test with it, call Run: it is the whole program.
+// Run is the whole program, for use in tests.
 package pipectl
 
 import (
@@ -26,20 +25,19 @@ import (
 	"github.com/c785c783/piped/piped/config/endpoint"
 )
 
-// Run is Program.Run for a program of which the linker set nothing.
+// Run is Program.Run without values from the linker.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return Program{}.Run(ctx, args, stdin, stdout, stderr)
 }
 
-// Program holds what the linker set of the program: its version and commit. What
-// is "" is as the Go tool recorded it.
+// Program contains the version and commit set by the linker; "" uses the values
+// recorded by the Go tool.
 type Program struct{ Version, Commit string }
 
-// Run runs the command line args (without the program's name) and returns its
-// exit code: ExitSuccess, ExitError or one of the others. An error is on stderr
-// then, with what to do next where that is known. Settings that flags do not
-// give are read from the PIPECTL_* environment variables, and then from the
-// configuration file. The end of ctx ends every command soon.
+// Run executes the command line args (without the program's name) and returns its exit
+// code: ExitSuccess, ExitError or one of the others. Errors are written to stderr with
+// a hint where possible. Flags take precedence over PIPECTL_* environment variables,
+// and these over the configuration file. Every command ends soon after ctx.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot(build.Read(p.Version, p.Commit))
 	root.SetArgs(args)
@@ -140,7 +138,7 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// required makes cmd a command that takes flags only, these of them always.
+// required makes cmd reject arguments and require the given flags.
 func required(cmd *cobra.Command, flags ...string) *cobra.Command {
 	for _, f := range flags {
 		if err := cmd.Flags().SetAnnotation(f, requiredFlag, []string{"true"}); err != nil {
@@ -171,7 +169,7 @@ func required(cmd *cobra.Command, flags ...string) *cobra.Command {
 	return cmd
 }
 
-// hinted is an error with what its reader can do about it.
+// hinted is an error with a hint.
 type hinted struct {
 	err  error
 	hint string

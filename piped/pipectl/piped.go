@@ -23,8 +23,8 @@ func newPiped(t *tool) *cobra.Command {
 	return asGroup(cmd)
 }
 
-// newPipedSwitch makes enable or disable. What became of it is on stdout, also
-// when it failed, as the real pipectl has it.
+// newPipedSwitch returns the command enable or disable. Like PipeCD's pipectl it writes
+// its result to stdout, even on failure.
 func newPipedSwitch(t *tool, use, short string, call func(ctx context.Context, c *client, id string) error) *cobra.Command {
 	var id string
 	cmd := &cobra.Command{

@@ -82,8 +82,7 @@ func (p *printer) plan(plan *controlv1.Plan) error {
 		p.section("Live changes that it undoes", p.driftTable(plan.GetUndoes())), p.changes(plan.GetChanges()))
 }
 
-// changes lists what happens to objects, each with its diff where that was
-// asked for.
+// changes lists the changes to objects, with their diffs if requested.
 func (p *printer) changes(changes []*controlv1.PlannedChange) error {
 	t := newTable(fixed("ACTION"), fixed("KIND"), fixed("OBJECT"))
 	for _, c := range changes {
@@ -104,7 +103,7 @@ func (p *printer) changes(changes []*controlv1.PlannedChange) error {
 	return nil
 }
 
-// stageTable lists stages; those that nobody needs to see are left out.
+// stageTable lists the visible stages.
 func stageTable(p *printer, stages []*modelv1.PipelineStage) *table {
 	t := newTable(fixed("STAGE"), fixed("ID"), fixed("STATUS"), fixed("TOOK"), flexible("REASON"))
 	for _, s := range stages {

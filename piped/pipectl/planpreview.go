@@ -15,7 +15,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// previewInterval is the longest time between two looks for the results.
+// previewInterval is the longest interval of polling for the results.
 const previewInterval = 10 * time.Second
 
 func newPlanPreview(t *tool) *cobra.Command {
@@ -75,8 +75,7 @@ func (p *planPreview) run(cmd *cobra.Command, t *tool) error {
 	return p.write(cmd, readable(results, p.sortKeys))
 }
 
-// wait asks for the results until they are there. The agent answers NotFound
-// before.
+// wait polls for the results. The agent answers NotFound before they are complete.
 func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, commands []string) ([]*modelv1.PlanPreviewCommandResult, error) {
 	req := &apiservice.GetPlanPreviewResultsRequest{Commands: commands, CommandHandleTimeout: int64(p.handleTimeout.Seconds())}
 	out := cmd.OutOrStdout()
@@ -89,7 +88,7 @@ func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, c
 		case err == nil:
 			return resp.GetResults(), nil
 		case ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded:
-			continue // pauseFor sees the end of the time
+			continue // pauseFor detects the end of ctx
 		case status.Code(err) != codes.NotFound:
 			fmt.Fprintf(out, "Failed to retrieve plan-preview results: %v\n", err)
 			return nil, failed("failed to retrieve plan-preview results", err)
@@ -98,7 +97,8 @@ func (p *planPreview) wait(ctx context.Context, cmd *cobra.Command, c *client, c
 	}
 }
 
-// missing is the error for a repository that no agent handles, if that is one.
+// missing returns the error for a repository that no agent handles, if that is an
+// error.
 func (p *planPreview) missing() error {
 	if !p.failOnMissing {
 		return nil
@@ -114,7 +114,7 @@ func (p *planPreview) stopped(ctx context.Context) error {
 	return hint(fmt.Errorf("waited %s for the plan-preview: %w", p.timeout, context.DeadlineExceeded), "wait longer with --timeout; 'pipectl status' shows whether the agent is busy")
 }
 
-// write prints the result, and writes it into the file if there is one.
+// write prints the result, and writes it to the file if configured.
 func (p *planPreview) write(cmd *cobra.Command, r *previewResult) error {
 	if _, err := fmt.Fprint(cmd.OutOrStdout(), r.text()); err != nil || p.file == "" {
 		return err

@@ -9,8 +9,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// previewResult is a plan preview in the shape that the real pipectl writes it
-// in; tools read that file.
+// previewResult is a plan preview in the file format of PipeCD's pipectl, which other
+// tools read.
 type previewResult struct {
 	Applications        []previewedApplication
 	FailureApplications []failedApplication
@@ -59,8 +59,7 @@ type pluginResult struct {
 	DiffLanguage string `json:"diff_language"`
 }
 
-// readable sorts results by agent, then by the given labels, then by the name of
-// the application.
+// readable sorts results by agent, then by the given labels, then by application name.
 func readable(results []*modelv1.PlanPreviewCommandResult, sortKeys []string) *previewResult {
 	out := &previewResult{}
 	results = slices.SortedStableFunc(slices.Values(results), func(a, b *modelv1.PlanPreviewCommandResult) int {
@@ -117,7 +116,7 @@ func (r *previewResult) add(a *modelv1.ApplicationPlanPreviewResult) {
 	})
 }
 
-// text is the result as the real pipectl prints it.
+// text formats the result like PipeCD's pipectl.
 func (r *previewResult) text() string {
 	var b strings.Builder
 	if len(r.Applications)+len(r.FailureApplications)+len(r.FailurePipeds) == 0 {
@@ -185,7 +184,7 @@ func (p *failedPiped) title() string {
 	return fmt.Sprintf("%s (%s)", clean(p.PipedName), p.PipedID)
 }
 
-// several is a thing, with their number where there is more than one.
+// several formats a noun, with its number if above one.
 func several(n int, thing string) string {
 	if n == 1 {
 		return thing

@@ -10,23 +10,23 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// progress shows a deployment while it goes on: a line for each change, and on
-// a terminal one more below them that moves.
+// progress shows an active deployment: a line for each change, and on a terminal a
+// status line below them.
 type progress struct {
 	screen *screen
-	moving bool              // there is a line that moves
-	line   func(line string) // writes a line that stays
+	moving bool              // there is a status line
+	line   func(line string) // writes a permanent line
 	now    func() time.Time
 
 	last  *modelv1.Deployment
-	drawn bool // the moving line is on the screen
+	drawn bool // the status line is on the screen
 	frame int
-	shown []string // reasons that lines hold, so that each is written once
+	shown []string // reasons already written, to write each once
 	logs  lastLines
 }
 
-// lastLines holds the last log line of each stage by its ID. It is safe for
-// concurrent use.
+// lastLines maps stage IDs to the last line of their log. It is safe for concurrent
+// use.
 type lastLines struct {
 	mu      sync.Mutex
 	byStage map[string]string
@@ -47,8 +47,7 @@ func (l *lastLines) of(stageID string) string {
 	return l.byStage[stageID]
 }
 
-// update shows what has changed since the last state. An older state than that
-// is passed over.
+// update shows what has changed since the last state. It ignores older states.
 func (p *progress) update(d *modelv1.Deployment) {
 	if p.last != nil && d.GetRevision() < p.last.GetRevision() {
 		return
@@ -56,7 +55,7 @@ func (p *progress) update(d *modelv1.Deployment) {
 	before := p.last
 	p.last = d
 	p.clear()
-	// Stages run because the deployment does, and it ends because they did.
+	// The deployment starts before its stages, and ends after them.
 	if end := ended(d.GetStatus()) || d.GetStatus() == modelv1.DeploymentStatus_DEPLOYMENT_ROLLING_BACK; end {
 		p.stages(before)
 		p.whole(before)
@@ -67,7 +66,7 @@ func (p *progress) update(d *modelv1.Deployment) {
 	p.draw()
 }
 
-// whole shows what has changed of the deployment itself.
+// whole shows changes of the deployment itself.
 func (p *progress) whole(before *modelv1.Deployment) {
 	d := p.last
 	if before == nil || before.GetStatus() != d.GetStatus() {
@@ -75,14 +74,14 @@ func (p *progress) whole(before *modelv1.Deployment) {
 	}
 }
 
-// because is a reason behind what it explains, without what earlier lines hold.
+// because formats a reason without what earlier lines contain.
 func (p *progress) because(reason string) string {
 	full := reason
 	for _, s := range p.shown {
 		if reason == s {
 			return ""
 		}
-		reason = without(reason, s)
+		reason = trimCause(reason, s)
 	}
 	if full != "" && !slices.Contains(p.shown, full) {
 		p.shown = append(p.shown, full)
@@ -90,8 +89,8 @@ func (p *progress) because(reason string) string {
 	return because(reason)
 }
 
-// without cuts ": cause" out of a reason where it ends there, or its sentence does.
-func without(reason, cause string) string {
+// trimCause removes ": cause" from a reason if the reason or its clause ends there.
+func trimCause(reason, cause string) string {
 	before, after, found := strings.Cut(reason, ": "+cause)
 	if !found || after != "" && !strings.HasPrefix(after, ";") {
 		return reason
@@ -99,19 +98,19 @@ func without(reason, cause string) string {
 	return before + after
 }
 
-// stages shows what has changed of the stages.
+// stages shows changes of the stages.
 func (p *progress) stages(before *modelv1.Deployment) {
 	for i, s := range shownStages(p.last) {
 		if now, was := s.GetStatus(), statusIn(before, s.GetId()); now != was {
 			p.say("  %s %s %s%s", place(i, p.last), clean(s.GetName()), p.status(stageStatus(now)), p.details(s))
 		}
 		if waits(s) && !waits(stageIn(before, s.GetId())) {
-			p.say("  %s", p.screen.paint(yellow, fmt.Sprintf("It waits for people: pipectl deployment approve --deployment-id=%s --stage-id=%s", p.last.GetId(), s.GetId())))
+			p.say("  %s", p.screen.paint(yellow, fmt.Sprintf("It waits for approval: pipectl deployment approve --deployment-id=%s --stage-id=%s", p.last.GetId(), s.GetId())))
 		}
 	}
 }
 
-// tick moves the line that moves.
+// tick updates the status line.
 func (p *progress) tick() {
 	if p.last != nil {
 		p.frame++
@@ -119,8 +118,8 @@ func (p *progress) tick() {
 	}
 }
 
-// tell writes a line that is not about the deployment.
-func (p *progress) tell(format string, args ...any) {
+// notice writes a line that is not about the deployment.
+func (p *progress) notice(format string, args ...any) {
 	p.clear()
 	p.say(format, args...)
 	p.draw()
@@ -130,7 +129,7 @@ func (p *progress) say(format string, args ...any) { p.line(fmt.Sprintf(format, 
 
 func (p *progress) status(c cell) string { return p.screen.paint(c.color, c.text) }
 
-// details are how long an ended stage took, and why it is as it is.
+// details returns how long a completed stage took, and its reason.
 func (p *progress) details(s *modelv1.PipelineStage) string {
 	out := ""
 	if s.GetCompletedAtMs() != 0 {
@@ -139,12 +138,12 @@ func (p *progress) details(s *modelv1.PipelineStage) string {
 	return strings.TrimRight(out, " ") + p.because(s.GetStatusReason())
 }
 
-// draw puts the moving line below the others, no wider than the terminal.
+// draw writes the status line, truncated to the width of the terminal.
 func (p *progress) draw() {
 	if !p.moving || p.last == nil || ended(p.last.GetStatus()) {
 		return
 	}
-	text := string(`|/-\`[p.frame%4]) + " " + p.doing()
+	text := string(`|/-\`[p.frame%4]) + " " + p.activity()
 	if width := p.screen.width(); width > 0 {
 		text = cut(text, width-1)
 	}
@@ -152,7 +151,7 @@ func (p *progress) draw() {
 	p.drawn = true
 }
 
-// clear takes the moving line away.
+// clear removes the status line.
 func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.screen.out, "\r\x1b[K")
@@ -160,8 +159,8 @@ func (p *progress) clear() {
 	}
 }
 
-// doing says in one line what happens now.
-func (p *progress) doing() string {
+// activity describes the current activity in one line.
+func (p *progress) activity() string {
 	for i, s := range shownStages(p.last) {
 		if s.GetStatus() == modelv1.StageStatus_STAGE_RUNNING {
 			state := p.logs.of(s.GetId())
@@ -174,7 +173,7 @@ func (p *progress) doing() string {
 	return word(p.last.GetStatus(), "DEPLOYMENT_") + because(p.last.GetStatusReason())
 }
 
-// because puts a reason behind what it is the reason of.
+// because formats a reason after a status.
 func because(reason string) string {
 	if reason = clean(firstLine(reason)); reason == "" {
 		return ""
@@ -182,12 +181,12 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// place is a stage's place among those that are shown.
+// place formats the position of a stage among the visible ones.
 func place(i int, d *modelv1.Deployment) string {
 	return fmt.Sprintf("[%d/%d]", i+1, len(shownStages(d)))
 }
 
-// shownStages are those that a person wants to see.
+// shownStages returns the visible stages.
 func shownStages(d *modelv1.Deployment) []*modelv1.PipelineStage {
 	var out []*modelv1.PipelineStage
 	for _, s := range d.GetStages() {
@@ -211,12 +210,12 @@ func statusIn(d *modelv1.Deployment, id string) modelv1.StageStatus {
 	return stageIn(d, id).GetStatus()
 }
 
-// waits reports whether a stage goes on when people approve it.
+// waits reports whether a stage waits for approval.
 func waits(s *modelv1.PipelineStage) bool {
 	return s.GetStatus() == modelv1.StageStatus_STAGE_RUNNING && s.GetAvailableOperation() == modelv1.ManualOperation_MANUAL_OPERATION_APPROVE
 }
 
-// took is how long a stage took, or takes so far; it is empty before it runs.
+// took formats the duration of a stage, so far or in total; "" before its start.
 func took(s *modelv1.PipelineStage, now time.Time) string {
 	if s.GetStartedAtMs() == 0 {
 		return ""

@@ -10,8 +10,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Each reason stands in one line: that of the stage, not again in those of the
-// deployment that names the stage.
+// TestReasonsAreShownOnce: a stage's reason is shown with the stage, and not again with
+// the deployment.
 func TestReasonsAreShownOnce(t *testing.T) {
 	var lines []string
 	p := &progress{screen: &screen{}, now: func() time.Time { return time.UnixMilli(3000) }, line: func(line string) { lines = append(lines, line) }}

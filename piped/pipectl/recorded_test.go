@@ -28,11 +28,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// recorded is a server that answers every call with what was recorded for its
-// method, and keeps the requests.
+// recorded is a server that answers every call with the recorded answer of its method,
+// and stores the requests.
 type recorded struct {
 	address string
-	answers map[string][]any // by method: messages and errors, the last one again and again
+	answers map[string][]any // by method: messages and errors; the last one is repeated
 
 	mu       gosync.Mutex
 	requests []proto.Message
@@ -64,7 +64,7 @@ func answering(t *testing.T, answers map[string][]any) *recorded {
 func (r *recorded) answer(ctx context.Context, req any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, resolves := req.(*controlv1.ResolveRequest); !resolves { // IDs stay as they are: nothing is recorded for it
+	if _, resolves := req.(*controlv1.ResolveRequest); !resolves { // names are not resolved: no answer is recorded
 		r.requests = append(r.requests, req.(proto.Message))
 	}
 	r.key = metadata.ValueFromIncomingContext(ctx, "authorization")
@@ -88,7 +88,7 @@ func (r *recorded) run(t *testing.T, args ...string) (code int, stdout, stderr s
 	return run(t.Context(), append(args, "--insecure", "--api-key=id.secret", "--address="+r.address)...)
 }
 
-// golden compares a text with the file that its case names.
+// golden compares a text with the golden file of a case.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", "golden", name)
@@ -106,7 +106,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// previews are the results that the real pipectl was recorded with.
+// previews are the results recorded with PipeCD's pipectl.
 func previews() *apiservice.GetPlanPreviewResultsResponse {
 	return &apiservice.GetPlanPreviewResultsResponse{Results: []*modelv1.PlanPreviewCommandResult{
 		{CommandId: "pp-full", PipedId: "piped-1", PipedName: "p1", Results: []*modelv1.ApplicationPlanPreviewResult{
@@ -140,15 +140,15 @@ func exampleApplication() *modelv1.Application {
 	}
 }
 
-// What the real pipectl writes is written alike: the files hold what that one
-// was seen to write for the same answers.
+// TestShapesOfTheRealOne: the output equals the recorded output of PipeCD's pipectl for
+// the same answers.
 func TestShapesOfTheRealOne(t *testing.T) {
 	notFound := status.Error(codes.NotFound, "Waiting for result of command pp-full from piped piped-1")
 	preview := []string{"plan-preview", "--repo-remote-url=git@example.com:apps.git", "--head-branch=change", "--head-commit=0123456", "--base-branch=main"}
 	tests := map[string]struct {
 		args    []string
 		answers map[string][]any
-		request proto.Message // the first
+		request proto.Message // the first request
 		code    int
 	}{
 		"application-get": {
@@ -278,7 +278,7 @@ func TestShapesOfTheRealOne(t *testing.T) {
 	}
 }
 
-// withoutTime takes the time away that an error's line begins with.
+// withoutTime removes the time at the begin of an error line.
 func withoutTime(stderr string) string {
 	lines := strings.Split(stderr, "\n")
 	for i, line := range lines {
@@ -291,8 +291,8 @@ func withoutTime(stderr string) string {
 	return strings.Join(lines, "\n")
 }
 
-// The file of a plan preview is read by tools: its keys, its nulls and its
-// order are those of the real one.
+// TestPlanPreviewFile: the keys, nulls and order of the plan preview file are those of
+// PipeCD's pipectl, since other tools read it.
 func TestPlanPreviewFile(t *testing.T) {
 	server := answering(t, map[string][]any{
 		"RequestPlanPreview":    {&apiservice.RequestPlanPreviewResponse{Commands: []string{"pp-full"}}},
@@ -310,8 +310,7 @@ func TestPlanPreviewFile(t *testing.T) {
 	golden(t, "plan-preview-out.json", string(got))
 }
 
-// A call that is refused because the key makes too many is made again, one
-// whose answer is too large is not.
+// TestRateLimit: a rate-limited call is repeated, one with a too large answer is not.
 func TestRateLimit(t *testing.T) {
 	server := answering(t, map[string][]any{"ListApplications": {
 		status.Error(codes.ResourceExhausted, "too many calls"), status.Error(codes.ResourceExhausted, "too many calls"), &apiservice.ListApplicationsResponse{},

@@ -29,7 +29,7 @@ PipeCD gave it.`,
 				return hint(fmt.Errorf("unsupported application kind %s", kind), "the kinds are: %s; this agent runs KUBERNETES", strings.Join(kindNames(), ", "))
 			}
 			req.Kind = modelv1.ApplicationKind(number)
-			return tell(cmd, t, "Successfully added application id = %s", func(ctx context.Context, c *client) (string, error) {
+			return callAndReport(cmd, t, "Successfully added application id = %s", func(ctx context.Context, c *client) (string, error) {
 				resp, err := c.AddApplication(ctx, req)
 				if err != nil {
 					return "", unknown(failed("failed to add application", err),
@@ -49,12 +49,12 @@ PipeCD gave it.`,
 	flags.StringVar(&path.ConfigFilename, "config-file-name", "app.pipecd.yaml", "The name of the configuration file.")
 	flags.StringToStringVar(&req.Labels, "labels", nil, "The labels of the application, as key=value,key2=value2.")
 	flags.StringVar(&req.Description, "description", "", "The description of the application.")
-	flags.StringVar(&req.ApplicationId, "id", "", "The ID that the application keeps, such as PipeCD gave it. Empty means the one that follows from the place.")
+	flags.StringVar(&req.ApplicationId, "id", "", "The application's ID, such as the one from PipeCD. Empty derives it from the location.")
 	return required(cmd, "app-name", "app-kind", "piped-id", "platform-provider", "repo-id", "app-dir")
 }
 
-// tell makes one call and tells, on stderr, of the ID that it answers.
-func tell(cmd *cobra.Command, t *tool, message string, call func(context.Context, *client) (id string, err error)) error {
+// callAndReport makes one call and reports the returned ID on stderr.
+func callAndReport(cmd *cobra.Command, t *tool, message string, call func(context.Context, *client) (id string, err error)) error {
 	log, err := t.logs.logger(cmd)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func newApplicationDisable(t *tool) *cobra.Command {
 		Use:   "disable",
 		Short: "Disable an application: no new deployment of it starts, a running one continues.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return tell(cmd, t, "Successfully disable application id = %s", func(ctx context.Context, c *client) (string, error) {
+			return callAndReport(cmd, t, "Successfully disable application id = %s", func(ctx context.Context, c *client) (string, error) {
 				resp, err := c.DisableApplication(ctx, req)
 				if err != nil {
 					return "", unknownApplication(failed("failed to disable application", err))
@@ -92,7 +92,7 @@ func newApplicationEnable(t *tool) *cobra.Command {
 		Use:   "enable",
 		Short: "Enable an application that was disabled.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return tell(cmd, t, "Successfully enabled application id = %s", func(ctx context.Context, c *client) (string, error) {
+			return callAndReport(cmd, t, "Successfully enabled application id = %s", func(ctx context.Context, c *client) (string, error) {
 				resp, err := c.EnableApplication(ctx, req)
 				if err != nil {
 					return "", unknownApplication(failed("failed to enable application", err))
@@ -118,9 +118,9 @@ it.`,
 				return d.cascading(cmd, t)
 			}
 			if d.dryRun {
-				return hint(errors.New("dry-run shows what --cascade would delete"), "add --cascade, or leave --dry-run away")
+				return hint(errors.New("dry-run shows what --cascade would delete"), "add --cascade, or omit --dry-run")
 			}
-			return tell(cmd, t, "Successfully deleted application id = %s", func(ctx context.Context, c *client) (string, error) {
+			return callAndReport(cmd, t, "Successfully deleted application id = %s", func(ctx context.Context, c *client) (string, error) {
 				resp, err := c.DeleteApplication(ctx, &apiservice.DeleteApplicationRequest{ApplicationId: d.id})
 				if err != nil {
 					return "", unknownApplication(failed("failed to delete application", err))
@@ -138,14 +138,15 @@ it.`,
 	return required(cmd, "app-id")
 }
 
-// deletion deletes an application with what was applied for it.
+// deletion deletes an application with its applied objects.
 type deletion struct {
 	wait
 	id                   string
 	cascade, dryRun, yes bool
 }
 
-// cascading shows what would be deleted, asks, and waits until it is gone.
+// cascading shows the objects to delete, asks for confirmation, and waits until they
+// are deleted.
 func (d *deletion) cascading(cmd *cobra.Command, t *tool) error {
 	p, err := t.printer(cmd, formatTable)
 	if err != nil {
@@ -190,7 +191,7 @@ func (p *printer) objects(refs []*modelv1.ObjectRef) error {
 	return p.table(t, "No objects.", "")
 }
 
-// count is a number of things in words.
+// count formats a number of things.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

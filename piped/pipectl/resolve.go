@@ -13,8 +13,8 @@ import (
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 )
 
-// referenceFlags returns the flags whose values are IDs of applications or deployments, with
-// the request that resolves a name in place of such an ID.
+// referenceFlags returns the flags whose values are IDs of applications or deployments,
+// with the request that resolves a name to such an ID.
 func referenceFlags() map[string]func(name string) *controlv1.ResolveRequest {
 	application := func(name string) *controlv1.ResolveRequest { return &controlv1.ResolveRequest{Application: name} }
 	deployment := func(name string) *controlv1.ResolveRequest { return &controlv1.ResolveRequest{Deployment: name} }
@@ -23,7 +23,7 @@ func referenceFlags() map[string]func(name string) *controlv1.ResolveRequest {
 	}
 }
 
-// resolve replaces the names that a command's flags have in place of IDs.
+// resolve replaces names in a command's flags by IDs.
 func resolve(ctx context.Context, c *client, flags *pflag.FlagSet) (err error) {
 	requests := referenceFlags()
 	flags.Visit(func(f *pflag.Flag) {
@@ -55,8 +55,8 @@ func resolveFlag(ctx context.Context, c *client, f *pflag.Flag, request func(str
 	return list.Replace(ids)
 }
 
-// idOf returns the ID that a name means. What nothing is called so, or what the agent cannot
-// resolve, stays as it is: the call that follows says what is wrong with it.
+// idOf returns the ID for a name. An unknown name is returned as it is: the following
+// call reports the error.
 func idOf(ctx context.Context, c *client, name string, request func(string) *controlv1.ResolveRequest) (string, error) {
 	if uuid.Validate(name) == nil || name == "" {
 		return name, nil
@@ -74,16 +74,16 @@ func idOf(ctx context.Context, c *client, name string, request func(string) *con
 	for _, m := range resp.GetMatches() {
 		all = append(all, fmt.Sprintf("%s (%s, %s)", m.GetId(), clean(m.GetApplicationName()), clean(m.GetPath())))
 	}
-	return "", hint(fmt.Errorf("%q means several: %s", name, strings.Join(all, ", ")), "give the ID, more of its beginning, or the repository and path")
+	return "", hint(fmt.Errorf("%q is ambiguous: %s", name, strings.Join(all, ", ")), "give the ID, more of its beginning, or the repository and path")
 }
 
-// completeReferences lets the shell complete the flags of all commands below cmd that take IDs.
+// completeReferences adds shell completion to all flags below cmd that take IDs.
 func completeReferences(t *tool, cmd *cobra.Command) {
 	for flag, values := range map[string]func(context.Context, *client) ([]cobra.Completion, error){
 		"app-id": applicationNames, "applications": applicationNames, "deployment-id": deploymentIDs,
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, t.complete(values)) // the flag exists, once
+			_ = cmd.RegisterFlagCompletionFunc(flag, t.complete(values)) // the flag exists and is registered once
 		}
 	}
 	for _, sub := range cmd.Commands() {
@@ -91,7 +91,7 @@ func completeReferences(t *tool, cmd *cobra.Command) {
 	}
 }
 
-// complete asks the agent for values; without an answer there are none.
+// complete requests completions from the agent; on errors there are none.
 func (t *tool) complete(values func(context.Context, *client) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
@@ -115,11 +115,11 @@ func (t *tool) complete(values func(context.Context, *client) ([]cobra.Completio
 	}
 }
 
-// completed is how many applications and deployments are completed: the last updated ones.
+// completed bounds the completed applications and deployments: the last updated ones.
 const completed = 500
 
-// applicationNames are the names of enabled applications, with their paths, and the IDs
-// of those that share a name.
+// applicationNames returns the names of enabled applications with their paths, and the
+// IDs of those with a common name.
 func applicationNames(ctx context.Context, c *client) ([]cobra.Completion, error) {
 	resp, err := c.ListApplications(ctx, &apiservice.ListApplicationsRequest{Limit: completed})
 	if err != nil {
@@ -140,7 +140,7 @@ func applicationNames(ctx context.Context, c *client) ([]cobra.Completion, error
 	return out, nil
 }
 
-// deploymentIDs are the IDs of deployments, with the application and the status.
+// deploymentIDs returns the IDs of deployments, with their application and status.
 func deploymentIDs(ctx context.Context, c *client) ([]cobra.Completion, error) {
 	resp, err := c.ListDeployments(ctx, &apiservice.ListDeploymentsRequest{Limit: completed})
 	var out []cobra.Completion

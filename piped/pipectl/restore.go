@@ -22,7 +22,7 @@ const (
 	byRestorePiped = "pipectl transfer restore piped"
 )
 
-// pipedMapping says which agent takes the place of another.
+// pipedMapping maps an agent of a backup to its replacement.
 type pipedMapping struct {
 	OldPipedID   string `json:"old_piped_id"`
 	NewPipedID   string `json:"new_piped_id"`
@@ -31,7 +31,7 @@ type pipedMapping struct {
 	PipedName    string `json:"piped_name"`
 }
 
-// restoreResult is what restoring agents answers.
+// restoreResult is the result of restoring agents.
 type restoreResult struct {
 	PipedMappings            []pipedMapping `json:"piped_mappings"`
 	RestoredApplicationCount int            `json:"restored_application_count"`
@@ -84,7 +84,8 @@ file become this agent, which registers no other.`,
 	return required(cmd, "input-file")
 }
 
-// nextStep says how to go on. An agent without a new key has its own configuration.
+// nextStep describes the next step. An agent without a new key uses its own
+// configuration.
 func nextStep(mappings []pipedMapping) string {
 	if slices.ContainsFunc(mappings, func(m pipedMapping) bool { return m.NewKey != "" }) {
 		return "Piped restore completed. Update each piped config with the new ID and key, then restart the piped agents before running 'restore application'."
@@ -98,7 +99,7 @@ func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*model
 		resp, err := c.RegisterPiped(ctx, &apiservice.RegisterPipedRequest{Name: p.GetName(), Desc: p.GetDesc()})
 		switch status.Code(err) {
 		case codes.OK:
-		case codes.FailedPrecondition, codes.AlreadyExists: // an agent that registers no other than itself
+		case codes.FailedPrecondition, codes.AlreadyExists: // an agent that registers no other agents
 			m, err := thisAgent(ctx, c, p)
 			if err != nil {
 				return nil, err
@@ -118,12 +119,12 @@ func registerPipeds(ctx context.Context, c *client, log *logger, pipeds []*model
 	return out, nil
 }
 
-// thisAgent maps an agent of a backup to the one that answers, which keeps its own
+// thisAgent maps an agent of a backup to the called one, which retains its own
 // configuration and needs no key.
 func thisAgent(ctx context.Context, c *client, p *modelv1.Piped) (pipedMapping, error) {
 	resp, err := c.control.GetStatus(ctx, &controlv1.GetStatusRequest{})
 	if err != nil {
-		return pipedMapping{}, failed(fmt.Sprintf("failed to find the agent that takes the place of piped %q (%s)", p.GetName(), p.GetId()), err)
+		return pipedMapping{}, failed(fmt.Sprintf("failed to find the agent that replaces piped %q (%s)", p.GetName(), p.GetId()), err)
 	}
 	return pipedMapping{OldPipedID: p.GetId(), NewPipedID: resp.GetAgent().GetPipedId(), PipedName: p.GetName()}, nil
 }
@@ -181,8 +182,8 @@ discover has added before is deleted first.`,
 	return required(cmd, "input-file", "piped-id-mapping-file")
 }
 
-// restoreApplications adds what it can and fails in the end if there is one that
-// it could not.
+// restoreApplications adds all applications that it can, and returns an error if any
+// failed.
 func restoreApplications(ctx context.Context, c *client, log *logger, apps []*modelv1.Application, mappings []pipedMapping) error {
 	pipeds := map[string]string{}
 	for _, m := range mappings {
@@ -205,12 +206,12 @@ func restoreApplications(ctx context.Context, c *client, log *logger, apps []*mo
 	}
 	log.numbers("Application restore completed", "restored", restored, "failed", lost)
 	if lost > 0 {
-		return hint(fmt.Errorf("%d application(s) failed to restore", lost), "the messages above say why; adding those again that were restored changes nothing")
+		return hint(fmt.Errorf("%d application(s) failed to restore", lost), "the messages above say why; restored applications can be added again without effect")
 	}
 	return nil
 }
 
-// restoreApplication adds one, and disables it again if it was.
+// restoreApplication adds an application, and disables it if it was disabled.
 func restoreApplication(ctx context.Context, c *client, log *logger, app *modelv1.Application, pipedID string) error {
 	resp, err := c.AddApplication(ctx, &apiservice.AddApplicationRequest{
 		Name: app.GetName(), PipedId: pipedID, GitPath: app.GetGitPath(), Kind: app.GetKind(),

@@ -13,11 +13,10 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// exportPage is how many rollouts are asked for at once.
+// exportPage is the page size of an export.
 const exportPage = 1000
 
-// exportRollouts writes what req asks for page by page, each as it comes; as many as
-// its limit says, or all.
+// exportRollouts requests and writes pages until the limit of req, or all.
 func exportRollouts(cmd *cobra.Command, t *tool, p *printer, req *controlv1.ListRolloutsRequest) error {
 	c, err := t.dial(cmd.Context())
 	if err != nil {
@@ -58,8 +57,8 @@ func rolloutPage(ctx context.Context, c *client, req *controlv1.ListRolloutsRequ
 	return listRollouts(ctx, c, req)
 }
 
-// rolloutWriter returns what writes rollouts in a format, as RFC 4180 has it after a
-// line of the columns' names, or as one JSON object a line.
+// rolloutWriter returns the writer of a format: CSV (RFC 4180) with a header line, or
+// one JSON object per line.
 func rolloutWriter(out io.Writer, format string) (func([]*modelv1.Rollout) error, error) {
 	if format == formatJSONLines {
 		encoder := json.NewEncoder(out)

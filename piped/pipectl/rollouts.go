@@ -12,7 +12,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// Prefixes that enum names of rollouts carry and people need not type.
+// Prefixes of the enum names of rollouts, optional for users.
 const (
 	rolloutKindPrefix    = "ROLLOUT_KIND_"
 	rolloutOutcomePrefix = "ROLLOUT_OUTCOME_"
@@ -68,15 +68,15 @@ line for each as it comes; docs/concepts/rollouts.md lists their columns.`,
 	flags.StringVar(&req.DeploymentId, "deployment-id", "", "Only rollouts that this deployment caused.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
 	flags.StringVar(&kind, "kind", "", fmt.Sprintf("Only rollouts of this kind. (%s)", strings.Join(unprefixed(modelv1.RolloutKind_name, rolloutKindPrefix), "|")))
-	flags.StringSliceVar(&outcomes, "outcome", nil, fmt.Sprintf("Only rollouts that ended so. (%s)", strings.Join(unprefixed(modelv1.RolloutOutcome_name, rolloutOutcomePrefix), "|")))
-	flags.StringVar(&since, "since", "", "Only those that started then or later: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")
-	flags.StringVar(&until, "until", "", "Only those that started before then, in the same ways.")
+	flags.StringSliceVar(&outcomes, "outcome", nil, fmt.Sprintf("Only rollouts with these outcomes. (%s)", strings.Join(unprefixed(modelv1.RolloutOutcome_name, rolloutOutcomePrefix), "|")))
+	flags.StringVar(&since, "since", "", "Only rollouts that started at or after this time: how long ago (such as 12h, 30d or 4w), or a time such as 2026-01-31 or 2026-01-31T12:00:00Z.")
+	flags.StringVar(&until, "until", "", "Only rollouts that started before this time, in the same formats.")
 	flags.Int32Var(&req.Limit, "limit", 30, "The most rollouts to show.")
-	flags.StringVar(&req.Cursor, "cursor", "", "The cursor that the list before ended with.")
+	flags.StringVar(&req.Cursor, "cursor", "", "The cursor from the end of the previous list.")
 	return required(cmd)
 }
 
-// rolloutsWhen reads the range of time; what is empty is no bound.
+// rolloutsWhen parses the range of time; "" is unbounded.
 func rolloutsWhen(req *controlv1.ListRolloutsRequest, since, until string, now time.Time) error {
 	for flag, bound := range map[string]struct {
 		text string
@@ -85,7 +85,7 @@ func rolloutsWhen(req *controlv1.ListRolloutsRequest, since, until string, now t
 		if bound.text == "" {
 			continue
 		}
-		at, err := moment(flag, bound.text, now)
+		at, err := parseTime(flag, bound.text, now)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func listRollouts(ctx context.Context, c *client, req *controlv1.ListRolloutsReq
 	return resp, nil
 }
 
-// rolloutFilter reads the names of kinds and outcomes.
+// rolloutFilter parses the names of kinds and outcomes.
 func rolloutFilter(req *controlv1.ListRolloutsRequest, kind string, outcomes []string) error {
 	if kind != "" {
 		number, err := number(kind, "kind", modelv1.RolloutKind_value, modelv1.RolloutKind_name, rolloutKindPrefix)
@@ -121,8 +121,8 @@ func rolloutFilter(req *controlv1.ListRolloutsRequest, kind string, outcomes []s
 	return nil
 }
 
-// unprefixed are an enum's names without their prefix and without number 0,
-// which says nothing.
+// unprefixed returns an enum's names without prefix and without number 0, the
+// unspecified value.
 func unprefixed(enum map[int32]string, prefix string) []string {
 	var out []string
 	for _, name := range namesOf(enum)[1:] {
@@ -131,7 +131,7 @@ func unprefixed(enum map[int32]string, prefix string) []string {
 	return out
 }
 
-// number reads an enum's name in any case, with or without its prefix.
+// number parses an enum's name, case-insensitive, with or without prefix.
 func number(name, what string, values map[string]int32, names map[int32]string, prefix string) (int32, error) {
 	n, ok := values[prefix+strings.TrimPrefix(strings.ToUpper(name), prefix)]
 	if !ok || n == 0 {
@@ -160,7 +160,7 @@ func (p *printer) rollouts(resp *controlv1.ListRolloutsResponse) error {
 	return p.table(t, "No rollouts.", resp.GetCursor())
 }
 
-// wholeSeconds writes a part of a rollout; nothing for one that was not measured.
+// wholeSeconds formats a step of a rollout; "" for nil.
 func wholeSeconds(ms *int64) string {
 	if ms == nil {
 		return ""
@@ -168,7 +168,7 @@ func wholeSeconds(ms *int64) string {
 	return inSeconds(ms) + "s"
 }
 
-// unprefix is an enum's name without its prefix.
+// unprefix returns an enum's name without its prefix.
 func unprefix(value fmt.Stringer, prefix string) string {
 	return strings.TrimPrefix(value.String(), prefix)
 }

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is where text for a person goes: a terminal, or a file that takes
-// plain lines of any length.
+// screen is the output for users: a terminal, or a file with plain lines of any length.
 type screen struct {
 	out   io.Writer
 	tty   bool
@@ -19,8 +18,8 @@ type screen struct {
 	fd    int
 }
 
-// newScreen finds out what out is. Colours are for terminals that can show them
-// and whose owner did not refuse them with NO_COLOR.
+// newScreen detects a terminal. It enables colours unless the terminal lacks them or
+// NO_COLOR is set.
 func newScreen(out io.Writer) *screen {
 	s := &screen{out: out}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -30,7 +29,7 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// width is the terminal's at this moment, and 0 for no limit.
+// width returns the current width of the terminal, 0 for no limit.
 func (s *screen) width() int {
 	if !s.tty {
 		return 0
@@ -42,7 +41,7 @@ func (s *screen) width() int {
 	return width
 }
 
-// color is the number of a foreground colour; 0 leaves the terminal's own.
+// color is the SGR number of a foreground colour; 0 is the terminal's default.
 type color string
 
 const (
@@ -54,7 +53,7 @@ const (
 	faint  color = "2"
 )
 
-// paint colours text where colours are shown.
+// paint colours text if colours are enabled.
 func (s *screen) paint(c color, text string) string {
 	if !s.color || c == plain || text == "" {
 		return text
@@ -62,8 +61,8 @@ func (s *screen) paint(c color, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// clean makes text from elsewhere fit for one line of a terminal: what could
-// move its cursor or change its state is left out.
+// clean makes external text safe for one line of a terminal: it removes characters that
+// move the cursor or change the terminal's state.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -73,7 +72,7 @@ func clean(text string) string {
 	}, text)
 }
 
-// cleanLines does the same for text of several lines, whose tabs stay.
+// cleanLines does the same for text of several lines, and retains tabs.
 func cleanLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -83,7 +82,7 @@ func cleanLines(text string) string {
 	}, text)
 }
 
-// printable is r, or -1 for what is no text but an order to the terminal.
+// printable returns r, or -1 for control characters.
 func printable(r rune) rune {
 	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 		return -1
@@ -91,7 +90,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// cut shortens text to a width in terminal cells; the ellipsis is part of it.
+// cut truncates text to a width in terminal cells, including the ellipsis.
 func cut(text string, width int) string {
 	if uniseg.StringWidth(text) <= width {
 		return text

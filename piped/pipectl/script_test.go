@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// leakChecked runs the tests and then looks for goroutines left behind.
+// leakChecked runs the tests and then detects leaked goroutines.
 type leakChecked struct{ m *testing.M }
 
 func (l leakChecked) Run() int {
@@ -43,9 +43,9 @@ func (l leakChecked) Run() int {
 	return code
 }
 
-// Each script drives the real command against a control API of its own, with
-// PIPECTL_ADDRESS, PIPECTL_INSECURE and PIPECTL_API_KEY_FILE set for it. The
-// commands below play the agent.
+// TestScripts runs each script with a control API of its own, and with PIPECTL_ADDRESS,
+// PIPECTL_INSECURE and PIPECTL_API_KEY_FILE set for it. The commands below simulate the
+// agent.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
@@ -78,18 +78,18 @@ func TestScripts(t *testing.T) {
 			"log": play("id stage line ...", 3, func(a *controltest.Agent, args []string) {
 				a.Log(args[0], args[1], args[2:]...)
 			}),
-			// announce says where the agent is, as a running one does.
+			// announce publishes the agent's address, like a running agent.
 			"announce": func(ts *testscript.TestScript, neg bool, args []string) {
 				text := fmt.Sprintf(`{"address": %q, "ownerKeyFile": %q}`, ts.Getenv("ADDRESS"), ts.MkAbs("owner.key"))
 				ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 			},
-			// config puts the agent's address into a file of settings.
+			// config writes the agent's address into a configuration file.
 			"config": func(ts *testscript.TestScript, neg bool, args []string) {
 				file := ts.MkAbs(filepath.Join("settings", args[0]))
 				text := strings.ReplaceAll(ts.ReadFile(file), "$ADDRESS", ts.Getenv("ADDRESS"))
 				ts.Check(os.WriteFile(file, []byte(text), 0o600))
 			},
-			// status runs pipectl, which must end with an exit code.
+			// status runs pipectl, which must end with the exit code.
 			"status": func(ts *testscript.TestScript, neg bool, args []string) {
 				err := ts.Exec("pipectl", args[1:]...)
 				var exit *exec.ExitError
@@ -98,7 +98,7 @@ func TestScripts(t *testing.T) {
 				}
 			},
 			// accept answers the open command with a new deployment, answer with
-			// success alone, refuse with a reason.
+			// success, refuse with a reason.
 			"accept": act("id", 1, func(a *controltest.Agent, args []string) error {
 				command := a.OpenCommand()
 				app, err := a.Store.Application(context.Background(), command.ApplicationID)
@@ -117,7 +117,7 @@ func TestScripts(t *testing.T) {
 				})
 				return err
 			}),
-			// preview answers the open command with what it would do to an application.
+			// preview answers the open command with an application preview.
 			"preview": act("application summary", 2, func(a *controltest.Agent, args []string) error {
 				return a.Store.AnswerPlanPreview(context.Background(), deploy.PlanPreview{
 					CommandID: a.OpenCommand().ID, At: controltest.Epoch,
@@ -127,8 +127,8 @@ func TestScripts(t *testing.T) {
 					}},
 				}, deploy.CommandSucceeded)
 			}),
-			// drift stores a report of an application, of a period with that ID; end ends
-			// the period.
+			// drift stores a report of an application with that ID; end ends the
+			// period.
 			"drift": act("application id [end]", 2, func(a *controltest.Agent, args []string) error {
 				ctx := context.Background()
 				app, err := a.Store.Application(ctx, "app-"+args[0])
@@ -155,11 +155,11 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// agentKey is where a script's environment keeps its agent.
+// agentKey is the key of the agent in a script's environment.
 type agentKey struct{}
 
 func startAgent(env *testscript.Env) error {
-	agent := controltest.Start(scriptTB{env}, env.WorkDir, withParts)
+	agent := controltest.Start(scriptTB{env}, env.WorkDir, withComponents)
 	env.Values[agentKey{}] = agent
 	owner, watcher := filepath.Join(env.WorkDir, "owner.key"), filepath.Join(env.WorkDir, "watcher.key")
 	for file, key := range map[string]string{owner: agent.ReadWrite, watcher: agent.ReadOnly} {
@@ -175,7 +175,7 @@ func startAgent(env *testscript.Env) error {
 	return nil
 }
 
-// act makes a script command of f, which needs at least n arguments.
+// act returns a script command that calls f with at least n arguments.
 func act(usage string, n int, f func(*controltest.Agent, []string) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) < n {
@@ -192,7 +192,7 @@ func play(usage string, n int, f func(*controltest.Agent, []string)) func(*tests
 	})
 }
 
-// scriptTB lets an agent end with its script.
+// scriptTB ends an agent with its script.
 type scriptTB struct{ env *testscript.Env }
 
 func (s scriptTB) Fatal(args ...any) { s.env.T().Fatal(args...) }

@@ -14,12 +14,12 @@ import (
 	"github.com/c785c783/piped/piped/config/endpoint"
 )
 
-// setting is a flag that an environment variable and the configuration file can
-// give, too. The flag comes first, then the variable, then the file.
+// setting is a flag that an environment variable or the configuration file can also
+// set. The flag takes precedence, then the variable.
 type setting struct {
 	flag string
-	path bool // in the file, relative to it
-	only bool // from flag and variable only: it is a secret
+	path bool // in the file: relative to the file's directory
+	only bool // only from flag and variable: a secret
 }
 
 func settings() []setting {
@@ -35,15 +35,15 @@ func settings() []setting {
 	}
 }
 
-// variable is the name of the environment variable of a flag.
+// variable returns the name of a flag's environment variable.
 func variable(flag string) string {
 	return "PIPECTL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// settle fills in, once, what no flag gave. A key that is given in one way is
-// not mixed with one given in another.
-func (t *tool) settle() error {
-	if t.settled {
+// applySettings fills in the values that no flag has set. API keys from different
+// sources are not mixed.
+func (t *tool) applySettings() error {
+	if t.settingsApplied {
 		return nil
 	}
 	file, err := readSettings()
@@ -67,15 +67,15 @@ func (t *tool) settle() error {
 			}
 		}
 		if err := t.flags.Lookup(s.flag).Value.Set(value); err != nil {
-			return hint(fmt.Errorf("%s is %q", from, value), "set it to true or false, or leave it away")
+			return hint(fmt.Errorf("%s is %q", from, value), "set it to true or false, or remove it")
 		}
 	}
-	t.settled = true
+	t.settingsApplied = true
 	return t.findAgent()
 }
 
-// findAgent fills in where an agent on this machine is, and its owner's key, when no
-// setting says where the agent is. The key is for that agent alone.
+// findAgent sets the address and owner key of an agent on this machine, unless an
+// address is configured. It does not use the key for another agent.
 func (t *tool) findAgent() error {
 	if t.conn.address != "" {
 		return nil
@@ -83,7 +83,7 @@ func (t *tool) findAgent() error {
 	found, file, err := endpoint.Find(t.dirs)
 	if err != nil {
 		t.conn.notFound = err
-		return nil // the error of a missing address says so
+		return nil // the error of the missing address explains it
 	}
 	t.conn.address, t.conn.found = found.Address, file
 	t.conn.insecure = t.conn.insecure || found.CertFile == ""
@@ -96,14 +96,14 @@ func (t *tool) findAgent() error {
 	return nil
 }
 
-// settingsFile is what the configuration file holds, by flag.
+// settingsFile is the content of the configuration file, by flag.
 type settingsFile struct {
 	path   string
 	values map[string]string
 }
 
-// readSettings reads the file that PIPECTL_CONFIG names, which must be there,
-// or the one at its usual place, which need not.
+// readSettings reads the file named by PIPECTL_CONFIG, which must exist, or the default
+// one, which may be missing.
 func readSettings() (settingsFile, error) {
 	file := settingsFile{path: os.Getenv("PIPECTL_CONFIG"), values: map[string]string{}}
 	named := file.path != ""
@@ -120,8 +120,8 @@ func readSettings() (settingsFile, error) {
 	return file, file.parse(data)
 }
 
-// usualSettings is $XDG_CONFIG_HOME/pipectl/config.yaml, with ~/.config for the
-// variable unless it is set. It is empty without a home.
+// usualSettings returns the default file, $XDG_CONFIG_HOME/pipectl/config.yaml, or
+// below ~/.config; "" without a home directory.
 func usualSettings() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if dir == "" {
@@ -134,7 +134,7 @@ func usualSettings() string {
 	return filepath.Join(dir, "pipectl", "config.yaml")
 }
 
-// parse reads keys that are named as the flags are.
+// parse decodes keys named like the flags.
 func (f *settingsFile) parse(data []byte) error {
 	var known []string
 	for _, s := range settings() {
@@ -163,7 +163,7 @@ func (f *settingsFile) parse(data []byte) error {
 		case !slices.Contains(known, key.Value):
 			return bad(key.Line, "unknown key %q", key.Value)
 		case twice:
-			return bad(key.Line, "key %q stands there twice", key.Value)
+			return bad(key.Line, "key %q occurs twice", key.Value)
 		case value.Kind != yaml.ScalarNode || value.Tag == "!!null":
 			return bad(value.Line, "key %q has no single value", key.Value)
 		}
@@ -173,7 +173,7 @@ func (f *settingsFile) parse(data []byte) error {
 	return nil
 }
 
-// resolvePaths makes paths that are not absolute relative to the file.
+// resolvePaths makes relative paths relative to the file.
 func (f *settingsFile) resolvePaths() {
 	for _, s := range settings() {
 		if v := f.values[s.flag]; s.path && v != "" && !filepath.IsAbs(v) {
@@ -182,8 +182,8 @@ func (f *settingsFile) resolvePaths() {
 	}
 }
 
-// checkPrivate refuses a key that others than its owner can read. One that is
-// missing is told of where it is read.
+// checkPrivate rejects a key file that other users can read. A missing file is reported
+// when it is read.
 func checkPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {

@@ -50,18 +50,18 @@ func (p *printer) status(s *controlv1.GetStatusResponse) error {
 			field{"Scripts", scripts(s.GetScripts())},
 			field{"Applications", syncStates(s.GetSyncStates())},
 		),
-		p.section("Deployments that wait for people", p.approvals(s)),
+		p.section("Deployments that wait for approval", p.approvals(s)),
 		p.section("Queues", p.queues(s)),
 		p.section("Repositories", p.repositories(s)),
 		p.section("Clusters", p.clusters(s)),
 		p.section("Kinds that cannot be watched", p.watchProblems(s)),
 		p.section("Store", p.store(s.GetStore())),
 		p.section("Receivers of notifications", p.receivers(s)),
-		p.section("Notifications that were given up", p.deadLetters(s)),
+		p.section("Abandoned notifications", p.deadLetters(s)),
 	)
 }
 
-// state is a green word, or a red error.
+// state is "good" in green, or a problem in red.
 func state(good, problem string) cell {
 	if problem != "" {
 		return cell{text: problem, color: red}
@@ -69,7 +69,7 @@ func state(good, problem string) cell {
 	return cell{text: good, color: green}
 }
 
-// scripts says how scripts are isolated; "" for an agent that does not say it.
+// scripts describes the isolation of scripts; "" for an older agent.
 func scripts(s *controlv1.ScriptsStatus) cell {
 	switch {
 	case s.GetError() != "":
@@ -124,8 +124,7 @@ func (p *printer) clusters(s *controlv1.GetStatusResponse) *table {
 	return t
 }
 
-// watchProblems is a row for each kind of which nobody knows whether its objects
-// drift.
+// watchProblems returns a row for each kind that cannot be watched.
 func (p *printer) watchProblems(s *controlv1.GetStatusResponse) *table {
 	t := newTable(fixed("CLUSTER"), fixed("KIND"), fixed("SINCE"), flexible("WHY"))
 	for _, c := range s.GetClusters() {
@@ -136,8 +135,7 @@ func (p *printer) watchProblems(s *controlv1.GetStatusResponse) *table {
 	return t
 }
 
-// syncStates tells how many applications are in which state, such as "3 SYNCED, 1
-// OUT_OF_SYNC".
+// syncStates counts applications by sync state, such as "3 SYNCED, 1 OUT_OF_SYNC".
 func syncStates(counts []*controlv1.SyncStateCount) string {
 	var out []string
 	for _, c := range counts {
@@ -162,7 +160,7 @@ func (p *printer) receivers(s *controlv1.GetStatusResponse) *table {
 	return t
 }
 
-// deadLetters is a row for each notification that nobody will be told any more.
+// deadLetters returns a row for each abandoned notification.
 func (p *printer) deadLetters(s *controlv1.GetStatusResponse) *table {
 	t := newTable(fixed("RECEIVER"), fixed("EVENT"), fixed("DEPLOYMENT"), fixed("ATTEMPTS"), fixed("GIVEN UP"), flexible("WHY"))
 	for _, r := range s.GetReceivers() {
@@ -173,7 +171,7 @@ func (p *printer) deadLetters(s *controlv1.GetStatusResponse) *table {
 	return t
 }
 
-// size writes a number of bytes in MiB; 0 is nothing.
+// size formats bytes in MiB; "" for 0.
 func size(bytes int64) string {
 	if bytes == 0 {
 		return ""

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// patience is how long an agent that went away is waited for.
+	// patience bounds the wait for an agent after a broken connection.
 	patience = 5 * time.Minute
-	// tickInterval is how often something that is shown moves.
+	// tickInterval is the interval of updates of the status line.
 	tickInterval = time.Second
 )
 
 // errDone ends a stream from the client's side.
 var errDone = errors.New("done")
 
-// opener opens a stream, each time where the last one broke off.
+// opener opens a stream, resuming where the last one broke.
 type opener[M any] func(ctx context.Context) (grpc.ServerStreamingClient[M], error)
 
-// following says how streams are kept going.
+// following configures follow.
 type following struct {
-	what string                           // is read, for messages
-	say  func(format string, args ...any) // tells a person that a stream broke
-	tick func()                           // is called now and then between messages
-	ends bool                             // the agent ends the stream when all is said; otherwise its end is a break
+	what string                           // what is read, for messages
+	say  func(format string, args ...any) // reports a broken stream to the user
+	tick func()                           // called periodically between messages
+	ends bool                             // the agent ends the stream when complete; otherwise its end is a broken stream
 }
 
-// follow reads messages across broken streams, until take returns errDone, the
-// agent has said all, or something fails that will not pass. take and tick are
-// never called at once.
+// follow reads messages and reopens broken streams, until take returns errDone, the
+// stream is complete, or a permanent error occurs. It never calls take and tick
+// concurrently.
 func follow[M any](ctx context.Context, f following, open opener[M], take func(*M) error) error {
 	const least, most = 100 * time.Millisecond, 5 * time.Second
 	pause, since := least, time.Time{}
@@ -46,7 +46,7 @@ func follow[M any](ctx context.Context, f following, open opener[M], take func(*
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped reading %s: %w", f.what, ctx.Err())
-		case !errors.Is(err, io.EOF) && !passes(err):
+		case !errors.Is(err, io.EOF) && !isTransient(err):
 			return failed("failed to read "+f.what, err)
 		}
 		if came || since.IsZero() {
@@ -61,8 +61,8 @@ func follow[M any](ctx context.Context, f following, open opener[M], take func(*
 	}
 }
 
-// passes reports whether it helps to open a broken stream again.
-func passes(err error) bool {
+// isTransient reports whether a broken stream can be reopened.
+func isTransient(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled, codes.Aborted:
 		return true
@@ -70,8 +70,8 @@ func passes(err error) bool {
 	return false
 }
 
-// receive reads one stream until it ends, and reports whether anything came. It
-// waits for the goroutine that it starts.
+// receive reads one stream to its end, and reports whether it received a message. It
+// waits for its goroutine.
 func receive[M any](ctx context.Context, open opener[M], take func(*M) error, tick func()) (came bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +80,7 @@ func receive[M any](ctx context.Context, open opener[M], take func(*M) error, ti
 		return false, err
 	}
 	messages := make(chan *M)
-	var ended error // belongs to the reader until messages is closed
+	var ended error // owned by the reader until messages is closed
 	go func() {
 		defer close(messages)
 		for {
@@ -98,7 +98,7 @@ func receive[M any](ctx context.Context, open opener[M], take func(*M) error, ti
 	}()
 	defer func() {
 		cancel()
-		for range messages { // what nobody wants any more
+		for range messages { // discard the rest
 		}
 	}()
 	ticker := time.NewTicker(tickInterval)

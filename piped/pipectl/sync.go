@@ -58,7 +58,7 @@ have deleted too much, and permits it.`,
 	flags.StringVar(&id, "app-id", "", "The application ID.")
 	flags.StringVar(&commit, "commit", "", "The commit to deploy: at least 7 digits of its hash. Empty means the branch's head.")
 	registerStrategy(flags, &strategy)
-	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds syncs by hand.")
+	flags.BoolVar(&override, "override-sync-windows", false, "Deploy even while a sync window holds manual syncs.")
 	flags.BoolVar(&confirmPrune, "confirm-prune", false,
 		"Repeat the newest deployment, which failed because it would have deleted too much, and permit that.")
 	flags.StringSliceVar(&statuses, "wait-status", nil,
@@ -72,8 +72,8 @@ have deleted too much, and permits it.`,
 	return required(cmd, "app-id")
 }
 
-// confirmPrune repeats a deployment with the permission to delete what it failed
-// for, and names that.
+// confirmPrune repeats a deployment with the permission to delete the objects that it
+// failed for, and lists them.
 func (w *wait) confirmPrune(ctx context.Context, app string) error {
 	return w.sync(ctx, func(ctx context.Context) (string, error) {
 		resp, err := w.client.control.ConfirmPrune(ctx, &controlv1.ConfirmPruneRequest{ApplicationId: app})
@@ -84,7 +84,7 @@ func (w *wait) confirmPrune(ctx context.Context, app string) error {
 	})
 }
 
-// syncFailed and rollbackFailed say what could not be asked for; nil stays nil.
+// syncFailed and rollbackFailed describe a failed request; nil stays nil.
 func syncFailed(err error) error {
 	if err == nil {
 		return nil
@@ -110,11 +110,11 @@ func newApplicationRollback(t *tool) *cobra.Command {
 	w := wait{}
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Deploy again what an application ran before, and hold the application there.",
-		Long: `Deploy again what an application ran before. The rollback goes first: deployments
-of the application that wait or run are cancelled for it, unless --wait-for-running
-is given. The application is then held at the commit: self-healing restores that
-commit, until a new commit changes the application or it is synced.`,
+		Short: "Deploy an earlier state of an application, and hold the application there.",
+		Long: `Deploy an earlier state of an application again. The rollback cancels pending and
+running deployments of the application, unless --wait-for-running is given. The
+application is then held at the commit: self-healing restores that commit, until a
+new commit changes the application or it is synced.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.with(cmd, t, func(ctx context.Context) error {
 				if isHash(to) {
@@ -136,15 +136,15 @@ commit, until a new commit changes the application or it is synced.`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.ApplicationId, "app-id", "", "The application ID.")
 	flags.StringVar(&to, "to", "", "The deployment ID, or the commit: at least 7 digits of its hash. Empty means the newest success of another commit than the last one's.")
-	flags.StringVar(&req.Reason, "reason", "", "Why, for the people who see that the application is held at the commit.")
+	flags.StringVar(&req.Reason, "reason", "", "The reason of the rollback, shown while the application is held.")
 	flags.BoolVar(&req.WaitForRunning, "wait-for-running", false, "Wait for the deployments of the application that wait or run instead of cancelling them.")
 	w.register(flags, 5*time.Minute)
 	w.registerWhole(cmd)
 	return required(cmd, "app-id")
 }
 
-// rollback asks for a rollback. What is the beginning of no commit may be that of a
-// deployment's ID.
+// rollback requests a rollback. A value that matches no commit is tried as a deployment
+// ID.
 func (w *wait) rollback(ctx context.Context, req *controlv1.RollbackApplicationRequest) (*controlv1.RollbackApplicationResponse, error) {
 	resp, err := w.client.control.RollbackApplication(ctx, req)
 	if status.Code(err) != codes.NotFound || req.GetCommit() == "" {
@@ -158,7 +158,7 @@ func (w *wait) rollback(ctx context.Context, req *controlv1.RollbackApplicationR
 	return w.client.control.RollbackApplication(ctx, req)
 }
 
-// sayOpen reports what becomes of the deployments that are in the way of a rollback.
+// sayOpen reports what happens to the deployments that precede a rollback.
 func (w *wait) sayOpen(open []*modelv1.Deployment, waits bool) {
 	for _, d := range open {
 		what := "Cancelling"
@@ -170,6 +170,5 @@ func (w *wait) sayOpen(open []*modelv1.Deployment, waits bool) {
 	}
 }
 
-// isHash reports whether s is a hash or a beginning of one; deployment IDs have
-// dashes.
+// isHash reports whether s is a hash or a prefix of one; deployment IDs contain dashes.
 func isHash(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

@@ -8,27 +8,27 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// column is one column of a table. Those that may be cut are shortened when the
-// table is wider than the terminal; IDs and what a next command needs never are.
+// column is one column of a table. Columns with cut are truncated when the table is
+// wider than the terminal; IDs and values for other commands never are.
 type column struct {
 	title    string
 	cut      bool
 	optional bool
 }
 
-// fixed and flexible make columns that are never cut, and that may be; optional ones that
-// may be cut and are left out while every row is empty there.
+// fixed returns a column that is never truncated, flexible one that may be, optional
+// one that is also omitted if all its cells are empty.
 func fixed(title string) column    { return column{title: title} }
 func flexible(title string) column { return column{title: title, cut: true} }
 func optional(title string) column { return column{title: title, cut: true, optional: true} }
 
-// cell is a text in a table, in a colour.
+// cell is a coloured text in a table.
 type cell struct {
 	text  string
 	color color
 }
 
-// table is a list of rows under titles.
+// table is a list of rows with column titles.
 type table struct {
 	columns []column
 	rows    [][]cell
@@ -36,8 +36,7 @@ type table struct {
 
 func newTable(columns ...column) *table { return &table{columns: columns} }
 
-// add appends a row: strings, numbers and cells, one for each column. A dash
-// stands for what is empty.
+// add appends a row of strings, numbers and cells. Empty values are shown as a dash.
 func (t *table) add(values ...any) {
 	row := make([]cell, len(values))
 	for i, v := range values {
@@ -53,10 +52,10 @@ func (t *table) add(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// nothing stands in a table for what is empty.
+// nothing is shown for empty values.
 const nothing = "-"
 
-// shown returns the table without the optional columns that are empty.
+// shown returns the table without empty optional columns.
 func (t *table) shown() *table {
 	out := &table{rows: make([][]cell, len(t.rows))}
 	for i, c := range t.columns {
@@ -72,12 +71,12 @@ func (t *table) shown() *table {
 }
 
 const (
-	gap      = 2 // cells between two columns
-	leastCut = 8 // a column is not cut to fewer cells
+	gap      = 2 // cells between columns
+	leastCut = 8 // minimum width of a truncated column
 )
 
-// widths are those of the columns in a terminal of the given width, 0 for no
-// limit: what they need, and then less for the widest that may be cut.
+// widths returns the column widths for a terminal of the given width, 0 for no limit.
+// It reduces the widest columns that may be truncated.
 func (t *table) widths(limit int) []int {
 	widths := make([]int, len(t.columns))
 	total := gap * (len(t.columns) - 1)
@@ -104,7 +103,7 @@ func (t *table) widths(limit int) []int {
 	return widths
 }
 
-// write prints the table; one without rows has no titles either.
+// write prints the table; nothing if it has no rows.
 func (t *table) write(s *screen) error {
 	if len(t.rows) == 0 {
 		return nil

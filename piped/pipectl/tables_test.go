@@ -15,7 +15,7 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// ago is a time so long ago in unix milliseconds; tables show how long.
+// ago returns the time d before now in unix milliseconds.
 func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMilli() }
 
 func object(kind, name string) *modelv1.ObjectRef {
@@ -55,13 +55,13 @@ func exampleFigures() *controlv1.GetDeliveryFiguresResponse {
 	}
 }
 
-// at is a fixed time, so long before another.
+// at returns the time d before a fixed time.
 func at(d time.Duration) int64 {
 	return time.Date(2026, time.January, 31, 12, 0, 0, int(7*time.Millisecond), time.UTC).Add(-d).UnixMilli()
 }
 
-// exampleRollouts are a rollout of a deployment, one of somebody else, and a scaling
-// that goes on.
+// exampleRollouts are a rollout by a deployment, an external one, and an active
+// scaling.
 func exampleRollouts(ago func(time.Duration) int64) *controlv1.ListRolloutsResponse {
 	object := func(kind string) *modelv1.ObjectRef {
 		return &modelv1.ObjectRef{Cluster: "dev", Kind: kind, Namespace: "shop", Name: "web", Uid: "u1"}
@@ -90,7 +90,7 @@ func held() *modelv1.ApplicationHold {
 	return &modelv1.ApplicationHold{Commit: "0123456789abcdef", HeldBy: "jane", SinceMs: ago(5 * time.Minute), Reason: "broken"}
 }
 
-// waiting is a deployment that waits for an approval, failure one that failed.
+// waiting is a deployment that waits for approval, failure one that failed.
 func waiting() *modelv1.ApplicationDeployment {
 	return &modelv1.ApplicationDeployment{
 		DeploymentId: "d2", Status: modelv1.DeploymentStatus_DEPLOYMENT_RUNNING, Commit: "fedcba9876543210", CreatedAtMs: ago(5 * time.Minute),
@@ -105,7 +105,8 @@ func failure() *modelv1.ApplicationDeployment {
 	}
 }
 
-// An application is shown with what is live of it, or with why that is not known.
+// TestApplicationWithItsHealth: an application is shown with its live state, or with
+// the reason why that is unknown.
 func TestApplicationWithItsHealth(t *testing.T) {
 	tests := map[string]struct {
 		live any
@@ -129,8 +130,7 @@ func TestApplicationWithItsHealth(t *testing.T) {
 	}
 }
 
-// Tables tell what messages hold in the words of people, each command's in a
-// file of its own.
+// TestTables compares the tables of all commands with golden files.
 func TestTables(t *testing.T) {
 	tests := map[string]struct {
 		args   []string
@@ -154,7 +154,7 @@ func TestTables(t *testing.T) {
 				{Id: "app-3", Name: "db"},
 			}},
 		},
-		"application-list-cut": { // more does not fit in an answer
+		"application-list-cut": { // the answer is limited in size
 			[]string{"application", "list", "--output=table"}, "ListApplications",
 			&apiservice.ListApplicationsResponse{Cursor: "next", Applications: []*modelv1.Application{{Id: "app-1", Name: "web", Description: strings.Repeat("d", 1<<20)}}},
 		},
@@ -332,10 +332,10 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// moment is a time that is told beside how long ago it is.
+// moment matches an absolute time after a relative one.
 var moment = regexp.MustCompile(`\(\d{4}-[^)]*Z\)`)
 
-// withoutUpdate leaves the one time away that is told with its distance.
+// withoutUpdate removes the time that is shown relative to now.
 func withoutUpdate(a *modelv1.Application) *modelv1.Application {
 	a.UpdatedAt = 0
 	return a

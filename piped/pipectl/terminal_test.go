@@ -20,8 +20,7 @@ import (
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
-// terminal is a program that runs in a terminal of its own, and what is on its
-// screen.
+// terminal is a program in a pseudo terminal, with the content of its screen.
 type terminal struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -41,7 +40,7 @@ func inTerminal(t *testing.T, width uint16, agent *controltest.Agent, env []stri
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Args = append([]string{"pipectl"}, args...) // the name makes the test's program pipectl
+	cmd.Args = append([]string{"pipectl"}, args...) // the name makes the test program run pipectl
 	cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "HOME="+t.TempDir(), "PIPECTL_ADDRESS="+agent.Server.Addr(),
 		"PIPECTL_INSECURE=true", "PIPECTL_API_KEY="+agent.ReadWrite)
 	cmd.Env = append(cmd.Env, env...)
@@ -59,7 +58,7 @@ func inTerminal(t *testing.T, width uint16, agent *controltest.Agent, env []stri
 	return term
 }
 
-// copy reads what the program writes until its terminal is closed.
+// copy reads the program's output until its terminal is closed.
 func (term *terminal) copy() {
 	defer close(term.read)
 	buffer := make([]byte, 4096)
@@ -110,16 +109,16 @@ func (term *terminal) typed(text string) {
 func (term *terminal) ends() int {
 	term.t.Helper()
 	<-term.read
-	_ = term.cmd.Wait() // the code says it
+	_ = term.cmd.Wait() // the exit code has the result
 	return term.cmd.ProcessState.ExitCode()
 }
 
-// screen is what a terminal shows of text, line feeds, carriage returns and the
-// order to clear the rest of a line. Colours change nothing that is shown.
+// screen is what a terminal displays for text, line feeds, carriage returns and the
+// sequence that clears the rest of a line. It ignores colours.
 type screen struct {
 	lines   [][]rune
 	column  int
-	pending string // the beginning of an order or of a character
+	pending string // the begin of an escape sequence or of a character
 }
 
 func (s *screen) write(text string) {
@@ -179,8 +178,8 @@ func (s *screen) String() string {
 	return b.String()
 }
 
-// A sync that is waited for shows its stages, with one line that moves and is
-// gone in the end, and ends with the code for how the deployment ended.
+// TestSyncInATerminal: a sync that waits shows its stages and a status line that
+// disappears at the end. Its exit code is that of the deployment.
 func TestSyncInATerminal(t *testing.T) {
 	tests := map[string]struct {
 		end  deploy.Status
@@ -217,8 +216,7 @@ func TestSyncInATerminal(t *testing.T) {
 	}
 }
 
-// A line that moves is no longer than the terminal is wide, so that it stays one
-// line.
+// TestNarrowTerminal: the status line is truncated to the width of the terminal.
 func TestNarrowTerminal(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Deployment("d1", agent.Application("web", nil), "")
@@ -236,7 +234,7 @@ func TestNarrowTerminal(t *testing.T) {
 	}
 }
 
-// Tables are as wide as the terminal: texts are cut, IDs are not.
+// TestTableInATerminal: tables fit the terminal: texts are truncated, IDs are not.
 func TestTableInATerminal(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	app := agent.Application("an-application-with-a-very-long-name", nil)
@@ -255,8 +253,8 @@ func TestTableInATerminal(t *testing.T) {
 	}
 }
 
-// TestJSONOfPipeCDInATerminal: what PipeCD's commands write as JSON is the same in a
-// terminal as in a pipe.
+// TestJSONOfPipeCDInATerminal: the JSON of PipeCD's commands is the same in a terminal
+// and in a pipe.
 func TestJSONOfPipeCDInATerminal(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Application("web", nil)
@@ -268,8 +266,8 @@ func TestJSONOfPipeCDInATerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a wait at once, with the code that shells know, and leaves nothing
-// of the moving line.
+// TestInterruptedInATerminal: Ctrl-C ends a wait at once, with the usual exit code, and
+// removes the status line.
 func TestInterruptedInATerminal(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Deployment("d1", agent.Application("web", nil), "")
@@ -284,7 +282,7 @@ func TestInterruptedInATerminal(t *testing.T) {
 	}
 }
 
-// Signals end the program as Ctrl-C does.
+// TestSignalled: signals end the program like Ctrl-C.
 func TestSignalled(t *testing.T) {
 	agent := controltest.Start(t, t.TempDir())
 	agent.Deployment("d1", agent.Application("web", nil), "")
@@ -298,12 +296,12 @@ func TestSignalled(t *testing.T) {
 	}
 }
 
-// What cannot be undone is asked for: only a yes does it.
+// TestConfirmation: irreversible operations require a confirmation.
 func TestConfirmation(t *testing.T) {
 	tests := map[string]struct {
 		answer, want string
 		code         int
-		asked        bool // of the agent
+		asked        bool // the agent received the request
 	}{
 		"yes":    {"yes\r", `Successfully deleted application id = app-web`, 0, true},
 		"y":      {"Y\r", `Successfully deleted application id = app-web`, 0, true},
@@ -314,7 +312,7 @@ func TestConfirmation(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := controltest.Start(t, t.TempDir(), withParts)
+			agent := controltest.Start(t, t.TempDir(), withComponents)
 			agent.Application("web", nil)
 			term := inTerminal(t, 100, agent, nil, "application", "delete", "--app-id=app-web", "--cascade", "--check-interval=100ms")
 			term.shows(`KIND +NAMESPACE +NAME +CLUSTER\nDeployment +shop +web +dev\n`)
@@ -333,7 +331,7 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// answer finishes the open command as the agent would.
+// answer completes the open command like the agent.
 func answer(t *testing.T, agent *controltest.Agent) {
 	t.Helper()
 	if err := agent.Store.FinishCommand(context.Background(), agent.OpenCommand().ID, deploy.CommandSucceeded, nil); err != nil {

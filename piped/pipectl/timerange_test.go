@@ -21,12 +21,12 @@ func TestTimeRange(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ since, until, want string }{
-		{"", "", `--since is "", which is no time`},
-		{"yesterday", "", `--since is "yesterday", which is no time`},
-		{"-1h", "", `--since is "-1h", which is no time`},
-		{"1.5d", "", `--since is "1.5d", which is no time`},
-		{"999999999999d", "", `--since is "999999999999d", which is no time`},
-		{"1d", "tomorrow", `--until is "tomorrow", which is no time`},
+		{"", "", `--since is "", which is not a time`},
+		{"yesterday", "", `--since is "yesterday", which is not a time`},
+		{"-1h", "", `--since is "-1h", which is not a time`},
+		{"1.5d", "", `--since is "1.5d", which is not a time`},
+		{"999999999999d", "", `--since is "999999999999d", which is not a time`},
+		{"1d", "tomorrow", `--until is "tomorrow", which is not a time`},
 		{"1d", "2d", "the range of time begins at 2026-03-30T12:00:00Z, which is not before its end, 2026-03-29T12:00:00Z"},
 	} {
 		if s, err := timeRange(c.since, c.until, now); err == nil || err.Error() != c.want {

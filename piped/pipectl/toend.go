@@ -12,8 +12,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// toTheEnd shows a deployment until it has ended, and returns an error with the
-// exit code for any end but success.
+// toTheEnd shows a deployment until it has ended, and returns an error with an exit
+// code for every end but success.
 func (w *wait) toTheEnd(ctx context.Context, id string) error {
 	timeout := wholeTimeout
 	if w.patient {
@@ -36,24 +36,24 @@ func (w *wait) toTheEnd(ctx context.Context, id string) error {
 	return unknownDeployment(err)
 }
 
-// watch shows a deployment until it has ended and returns its last state. Where a
-// line moves, the line holds the last log line of the stage that runs.
+// watch shows a deployment until it has ended and returns its last state. The status
+// line contains the last log line of the running stage.
 func (p *progress) watch(ctx context.Context, c *client, id string) (*modelv1.Deployment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var logs sync.WaitGroup
 	if p.moving {
 		logs.Go(func() { readLastLines(ctx, c, id, p.logs.set) })
 	}
-	end, err := watchOne(ctx, c, id, p.tell, p.tick, p.update)
+	end, err := watchOne(ctx, c, id, p.notice, p.tick, p.update)
 	cancel()
 	logs.Wait()
 	p.clear()
 	return end, err
 }
 
-// readLastLines calls set with the last line of each log entry of a deployment's
-// stages until the deployment or ctx ends. Without logs the deployment is shown
-// all the same, so an error only ends it.
+// readLastLines calls set with the last line of each log entry of a deployment's stages
+// until the deployment or ctx ends. Errors only end it, since the deployment is shown
+// without logs as well.
 func readLastLines(ctx context.Context, c *client, id string, set func(stageID, line string)) {
 	req := &controlv1.FollowStageLogsRequest{DeploymentId: id, AfterIndex: map[string]int64{}}
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[controlv1.FollowStageLogsResponse], error) {
@@ -71,7 +71,7 @@ func readLastLines(ctx context.Context, c *client, id string, set func(stageID, 
 	})
 }
 
-// lastLine is the last line of a text that is not blank.
+// lastLine returns the last non-blank line of a text.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndex(text, "\n")+1:]
@@ -86,7 +86,7 @@ func watchOne(ctx context.Context, c *client, id string, say func(string, ...any
 	err := follow(ctx, following{what: "deployment " + id, say: say, tick: tick}, open, func(m *controlv1.WatchDeploymentsResponse) error {
 		d := m.GetDeployment()
 		switch {
-		case d == nil && last == nil: // caught up, and it was not among them
+		case d == nil && last == nil: // all current deployments were sent without it
 			return hint(fmt.Errorf("deployment %q not found", id), "'pipectl deployment list' shows the IDs")
 		case d == nil:
 			return nil
@@ -101,8 +101,8 @@ func watchOne(ctx context.Context, c *client, id string, say func(string, ...any
 	return last, err
 }
 
-// endedWith is the error for a deployment that has ended otherwise than well. The
-// reason is not in it: the lines before it hold the reason.
+// endedWith returns the error for a deployment that has not succeeded, without its
+// reason, which was shown before.
 func endedWith(d *modelv1.Deployment) error {
 	code := codeOf(d.GetStatus())
 	if code == ExitSuccess {
@@ -112,7 +112,7 @@ func endedWith(d *modelv1.Deployment) error {
 		"'pipectl deployment logs --follow --deployment-id=%s' shows what its stages wrote", d.GetId()), code)
 }
 
-// withReasonOf adds the reason of a deployment of which no line was shown.
+// withReasonOf adds the reason of a deployment that was not shown.
 func withReasonOf(d *modelv1.Deployment, err error) error {
 	if err == nil {
 		return nil

@@ -8,17 +8,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tool is what all commands share: where the agent is, and how answers and
-// messages are written.
+// tool is the shared configuration of all commands: the connection and the output.
 type tool struct {
-	conn    connection
-	logs    logging
-	output  string
-	now     func() time.Time
-	flags   *pflag.FlagSet
-	dirs    []string       // where a running agent may have said where it is
-	given   *pflag.FlagSet // the flags of the command that runs; nil while the shell completes
-	settled bool
+	conn            connection
+	logs            logging
+	output          string
+	now             func() time.Time
+	flags           *pflag.FlagSet
+	dirs            []string       // where a running agent may have published its address
+	given           *pflag.FlagSet // flags of the running command; nil during shell completion
+	settingsApplied bool
 }
 
 func (t *tool) register(flags *pflag.FlagSet) {
@@ -32,7 +31,7 @@ func (t *tool) register(flags *pflag.FlagSet) {
 // dial connects to the agent and replaces names in the command's flags by IDs. The
 // caller closes the client.
 func (t *tool) dial(ctx context.Context) (*client, error) {
-	if err := t.settle(); err != nil {
+	if err := t.applySettings(); err != nil {
 		return nil, err
 	}
 	c, err := t.conn.dial(ctx)
@@ -46,11 +45,11 @@ func (t *tool) dial(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-// printer writes cmd's answers in the format asked for, else in the given one: JSON
-// or formatTerminal for PipeCD's commands, whose enums are numbers, and a table for our
-// own, whose enums are names. More are formats that cmd has in addition to those of all commands.
+// printer returns the printer for cmd's answers with the selected format, else with
+// otherwise: JSON or formatTerminal for PipeCD's commands, whose enums are numbers, and
+// a table for piped's own, whose enums are names. more are additional formats of cmd.
 func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*printer, error) {
-	if err := t.settle(); err != nil {
+	if err := t.applySettings(); err != nil {
 		return nil, err
 	}
 	names := otherwise == formatTable
@@ -70,7 +69,8 @@ func (t *tool) printer(cmd *cobra.Command, otherwise string, more ...string) (*p
 	return &printer{screen: newScreen(cmd.OutOrStdout()), format: format, names: names, now: t.now()}, nil
 }
 
-// live is what a command needs that shows things as they come, until it is closed.
+// live returns what a command needs to show continuous updates; the caller closes the
+// client.
 func (t *tool) live(cmd *cobra.Command) (p *printer, log *logger, c *client, err error) {
 	if p, err = t.printer(cmd, formatTable); err != nil {
 		return nil, nil, nil, err
@@ -82,8 +82,8 @@ func (t *tool) live(cmd *cobra.Command) (p *printer, log *logger, c *client, err
 	return p, log, c, err
 }
 
-// query connects, makes one call and prints what it answers, in the given
-// format unless another was asked for.
+// query connects, makes one call and prints the answer, in the given format unless the
+// user selects another.
 func query[R any](cmd *cobra.Command, t *tool, format string, call func(context.Context, *client) (R, error), text func(*printer, R) error) error {
 	p, err := t.printer(cmd, format)
 	if err != nil {

@@ -20,7 +20,7 @@ func newTransfer(t *tool) *cobra.Command {
 	return asGroup(cmd)
 }
 
-// backup is the file of the real pipectl's transfer, version 1.
+// backup is the file format of transfer in PipeCD's pipectl, version 1.
 type backup struct {
 	Version      string                 `json:"version"`
 	CreatedAt    string                 `json:"created_at"`
@@ -60,7 +60,7 @@ func newTransferBackup(t *tool) *cobra.Command {
 	return required(cmd, "output-file")
 }
 
-// collect reads all applications, and the agents that they name.
+// collect reads all applications, and their agents.
 func collect(ctx context.Context, c *client, log *logger) (*backup, error) {
 	data := &backup{}
 	for _, disabled := range []bool{false, true} {
@@ -94,8 +94,7 @@ func collect(ctx context.Context, c *client, log *logger) (*backup, error) {
 	return data, nil
 }
 
-// allApplications reads a list page by page; it ends with an empty page or
-// without a cursor.
+// allApplications reads all pages of a list, until an empty page or a missing cursor.
 func allApplications(ctx context.Context, c *client, disabled bool) ([]*modelv1.Application, error) {
 	var all []*modelv1.Application
 	req := &apiservice.ListApplicationsRequest{Disabled: disabled, Limit: 500}
@@ -122,7 +121,7 @@ func writeJSON(file string, v any) error {
 	return os.WriteFile(file, data, 0o600)
 }
 
-// readJSON reads a file that was written by a command named how.
+// readJSON reads a file written by the command how.
 func readJSON(file, how string, v any) error {
 	data, err := os.ReadFile(file)
 	if err == nil {

@@ -20,7 +20,7 @@ func newVersion(b build.Info) *cobra.Command {
 	return required(cmd)
 }
 
-// versionLine is what the real pipectl writes of itself.
+// versionLine formats the version like PipeCD's pipectl.
 func versionLine(b build.Info) string {
 	return fmt.Sprintf("Version: %s, GitCommit: %s, BuildDate: %s", b.Version, b.Commit, b.Date)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
-// The flag and the command say what the linker set.
+// TestVersion: the flag and the command show the linker's values.
 func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		var stdout, stderr bytes.Buffer

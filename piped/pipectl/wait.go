@@ -18,17 +18,17 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// firstDelay is the pause after the first look. It doubles up to the check
-// interval: most things that are waited for happen soon.
+// firstDelay is the delay after the first check. It doubles up to the check interval,
+// since most awaited changes happen soon.
 const firstDelay = 250 * time.Millisecond
 
-// wait is what the commands that wait have in common.
+// wait is the common part of commands that wait.
 type wait struct {
 	statuses []modelv1.DeploymentStatus
 	interval time.Duration
 	timeout  time.Duration
-	whole    bool // until the deployment has ended, showing its stages
-	patient  bool // timeout was given: it holds for the deployment, too
+	whole    bool // wait until the deployment has ended, showing its stages
+	patient  bool // --timeout is set: it also applies to the deployment
 
 	client *client
 	log    *logger
@@ -44,11 +44,11 @@ func (w *wait) register(flags *pflag.FlagSet, timeout time.Duration) {
 // registerWhole adds the flag that shows the deployment until it has ended.
 func (w *wait) registerWhole(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.whole, "wait", false, fmt.Sprintf(
-		"Show the deployment's stages until it has ended, at most %s unless --timeout says otherwise. Exits with %d when it failed, %d when it was cancelled, %d when it was refused, %d when it is not over in time.",
+		"Show the deployment's stages until it has ended, at most %s without --timeout. Exits with %d when it failed, %d when it was cancelled, %d when it was refused, %d when it is not over in time.",
 		wholeTimeout, ExitFailure, ExitCancelled, ExitRefused, ExitTimeout))
 }
 
-// wholeTimeout is how long a deployment that is shown to its end may take.
+// wholeTimeout bounds the duration of a deployment shown until its end.
 const wholeTimeout = time.Hour
 
 // with connects and runs f.
@@ -67,8 +67,8 @@ func (w *wait) with(cmd *cobra.Command, t *tool, f func(context.Context) error) 
 	return f(cmd.Context())
 }
 
-// sync asks for a deployment, with an error that is complete, and waits until it is triggered, then for the
-// statuses, if any, or for its end, with the timeout starting anew.
+// sync requests a deployment and waits until it is triggered, then for the statuses or
+// for its end, with a new timeout. The error of request must be complete.
 func (w *wait) sync(ctx context.Context, request func(context.Context) (commandID string, err error)) error {
 	id, err := w.trigger(ctx, request)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *wait) sync(ctx context.Context, request func(context.Context) (commandI
 	return w.deployment(ctx, id)
 }
 
-// trigger returns the ID of the deployment that a sync made.
+// trigger returns the ID of the deployment created by a sync.
 func (w *wait) trigger(ctx context.Context, request func(context.Context) (string, error)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -102,8 +102,8 @@ func (w *wait) trigger(ctx context.Context, request func(context.Context) (strin
 	return id, err
 }
 
-// refused gives an error the code for a request that was refused, for those who
-// wait for the whole deployment.
+// refused adds the exit code of a rejected request, for commands that wait for the
+// whole deployment.
 func (w *wait) refused(err error) error {
 	if w.whole && (errors.Is(err, errNoDeployment) || status.Code(err) == codes.FailedPrecondition) {
 		return withCode(err, ExitRefused)
@@ -111,7 +111,7 @@ func (w *wait) refused(err error) error {
 	return err
 }
 
-// triggered looks at a sync command once.
+// triggered checks a sync command once.
 func (w *wait) triggered(ctx context.Context, commandID string) (id string, done bool, err error) {
 	resp, err := w.client.GetCommand(ctx, &apiservice.GetCommandRequest{CommandId: commandID})
 	if status.Code(err) == codes.NotFound {
@@ -135,7 +135,7 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 		}
 		return "", false, errNoDeployment
 	case modelv1.CommandStatus_COMMAND_FAILED:
-		if !w.whole { // then the error alone says so
+		if !w.whole { // otherwise the error is sufficient
 			w.log.errorf("The request was unable to handle")
 		}
 		return "", false, withReason(errNoDeployment, command.GetMetadata()[deploy.MetaReason])
@@ -146,7 +146,7 @@ func (w *wait) triggered(ctx context.Context, commandID string) (id string, done
 	return "", false, nil
 }
 
-// triggers reports whether commands of a type make a deployment.
+// triggers reports whether commands of a type create a deployment.
 func triggers(t modelv1.Command_Type) bool {
 	switch t {
 	case modelv1.Command_SYNC_APPLICATION, modelv1.Command_RETRY_DEPLOYMENT, modelv1.Command_ROLLBACK_APPLICATION:
@@ -164,8 +164,8 @@ func withReason(err error, reason string) error {
 	return fmt.Errorf("%w: %s", err, reason)
 }
 
-// deployment waits until a deployment is at one of the statuses. One that has
-// ended otherwise will not get there, so the wait ends with an error.
+// deployment waits until a deployment has one of the statuses. A deployment that ends
+// with another status is an error.
 func (w *wait) deployment(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -208,24 +208,23 @@ func ended(s modelv1.DeploymentStatus) bool {
 	return false
 }
 
-// transient logs an error that may pass and returns nil, so that the wait goes
-// on; one that cannot pass is returned.
+// transient logs a temporary error and returns nil to continue the wait; it returns
+// permanent errors.
 func (w *wait) transient(what string, err error) error {
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented:
 		return failed(what, err)
 	case codes.Canceled, codes.DeadlineExceeded:
-		return nil // poll sees the end of its own time
+		return nil // poll detects the end of ctx
 	}
 	w.log.errorf("%s, trying again: %v", what, err)
 	return nil
 }
 
-// poll calls look at once and then again and again until it is done, fails or
-// ctx ends.
-func (w *wait) poll(ctx context.Context, what string, look func() (done bool, err error)) error {
+// poll calls check with growing intervals until it is done, fails or ctx ends.
+func (w *wait) poll(ctx context.Context, what string, check func() (done bool, err error)) error {
 	for delay := min(firstDelay, w.interval); ; delay = min(2*delay, w.interval) {
-		done, err := look()
+		done, err := check()
 		if done || err != nil {
 			return err
 		}
@@ -246,7 +245,7 @@ func (w *wait) stopped(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("stopped waiting for %s: %w", what, ctx.Err())
 	}
-	err := hint(fmt.Errorf("waited %s for %s: %w", w.timeout, what, ctx.Err()), "wait longer with --timeout, or look at what it is doing with 'pipectl deployment get'")
+	err := hint(fmt.Errorf("waited %s for %s: %w", w.timeout, what, ctx.Err()), "wait longer with --timeout, or check its progress with 'pipectl deployment get'")
 	if w.whole {
 		return withCode(err, ExitTimeout)
 	}

@@ -14,7 +14,8 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// result is how a deployment is, its commit and how long ago it ended, or was created.
+// result describes the status of a deployment, its commit and how long ago it ended or
+// was created.
 func (p *printer) result(d *modelv1.ApplicationDeployment) cell {
 	if d == nil {
 		return cell{}
@@ -24,8 +25,8 @@ func (p *printer) result(d *modelv1.ApplicationDeployment) cell {
 	return c
 }
 
-// waits says what a deployment waits for and since when, such as "1 approval of jane,
-// since 22s"; "" if it does not.
+// waits describes what a deployment waits for and since when, such as "1 approval of
+// jane, since 22s"; "" for nothing.
 func (p *printer) waits(w *modelv1.DeploymentWait) cell {
 	if w == nil {
 		return cell{}
@@ -40,15 +41,15 @@ func (p *printer) waits(w *modelv1.DeploymentWait) cell {
 	return c
 }
 
-// lastDeployment is the ID of an application's last deployment and how that is.
+// lastDeployment describes the ID and result of an application's last deployment.
 func (p *printer) lastDeployment(a *modelv1.Application) cell {
 	c := p.result(a.GetLastDeployment())
 	c.text = strings.TrimSpace(a.GetMostRecentlyTriggeredDeployment().GetDeploymentId() + " " + c.text)
 	return c
 }
 
-// lastFailure is an application's last deployment that failed, and why. One that was
-// followed by a success is no alarm.
+// lastFailure describes an application's last failed deployment and its reason, without
+// alarm if a success followed.
 func (p *printer) lastFailure(a *modelv1.Application) cell {
 	f := a.GetLastFailure()
 	if f == nil {
@@ -62,8 +63,8 @@ func (p *printer) lastFailure(a *modelv1.Application) cell {
 	return c
 }
 
-// liveOf returns the live state of an application; one that cannot be read has no health
-// and says why. It is nil if the agent does not have it.
+// liveOf returns the live state of an application. If it cannot be read, it has no
+// health and explains why. It is nil if the agent does not have it.
 func (c *client) liveOf(ctx context.Context, id string) *modelv1.LiveState {
 	resp, err := c.control.GetLiveState(ctx, &controlv1.GetLiveStateRequest{ApplicationId: id})
 	switch {
@@ -75,7 +76,8 @@ func (c *client) liveOf(ctx context.Context, id string) *modelv1.LiveState {
 	return resp.GetLiveState()
 }
 
-// health is that of an application, with the first object that is as bad and why.
+// health describes the health of an application, with the first object that has it and
+// the reason.
 func health(s *modelv1.LiveState) cell {
 	if s == nil || len(s.GetObjects()) == 0 && s.GetIncompleteReason() == "" {
 		return cell{}
@@ -93,7 +95,7 @@ func health(s *modelv1.LiveState) cell {
 	return c
 }
 
-// images are those of the live objects, each once.
+// images returns the distinct images of the live objects.
 func images(s *modelv1.LiveState) string {
 	var out []string
 	for _, o := range s.GetObjects() {

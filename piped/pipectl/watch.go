@@ -38,18 +38,18 @@ until all have ended, others until Ctrl-C.`,
 	flags.StringSliceVar(&req.DeploymentIds, "deployment-id", nil, "The deployment IDs. Empty means all.")
 	flags.StringSliceVar(&req.ApplicationIds, "app-id", nil, "The application IDs. Empty means all.")
 	flags.StringSliceVar(&labels, "label", nil, "A label that must match, as KEY:VALUE. Can be given several times.")
-	flags.Int32Var(&req.CompletedLimit, "completed-limit", 0, "Begin with so many deployments that have ended.")
+	flags.Int32Var(&req.CompletedLimit, "completed-limit", 0, "The number of completed deployments to begin with.")
 	return required(cmd)
 }
 
-// watcher shows the deployments that its request names.
+// watcher shows the deployments selected by its request.
 type watcher struct {
 	p      *printer
 	client *client
 	req    *controlv1.WatchDeploymentsRequest
 	log    *logger
 	now    func() time.Time
-	states map[string]*modelv1.Deployment // as shown last
+	states map[string]*modelv1.Deployment // last shown states
 }
 
 func (w *watcher) run(ctx context.Context) error {
@@ -76,8 +76,8 @@ func (w *watcher) one(ctx context.Context, id string) error {
 	return endedWith(end)
 }
 
-// take shows a state that was not shown yet; after a break the agent sends all
-// of them again.
+// take shows a state that was not shown yet; after a broken connection the agent sends
+// all states again.
 func (w *watcher) take(m *controlv1.WatchDeploymentsResponse) error {
 	d := m.GetDeployment()
 	if d == nil {
@@ -89,7 +89,7 @@ func (w *watcher) take(m *controlv1.WatchDeploymentsResponse) error {
 	}
 	w.states[d.GetId()] = d
 	if w.p.format == formatTable && before.GetStatus() == d.GetStatus() && before != nil {
-		return nil // a line tells of the whole, not of stages
+		return nil // the line describes the deployment, not its stages
 	}
 	if err := w.p.print(d, func(p *printer) error { return p.change(d) }); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (w *watcher) take(m *controlv1.WatchDeploymentsResponse) error {
 	return nil
 }
 
-// caughtUp finds the deployments that were named and are not there.
+// caughtUp reports requested deployments that do not exist.
 func (w *watcher) caughtUp() error {
 	for _, id := range w.req.GetDeploymentIds() {
 		if w.states[id] == nil {
@@ -110,26 +110,26 @@ func (w *watcher) caughtUp() error {
 	return nil
 }
 
-// change is one line for one change of one deployment.
+// change writes one line for a change of a deployment.
 func (p *printer) change(d *modelv1.Deployment) error {
 	s := deploymentStatus(d.GetStatus())
 	head := fmt.Sprintf("%s  %s  %s  ", time.UnixMilli(changedAt(d)).UTC().Format(time.TimeOnly), d.GetId(), clean(d.GetApplicationName()))
 	return p.linef("%s%s%s", head, p.paint(s.color, s.text), because(d.GetStatusReason()))
 }
 
-// changedAt is when a deployment changed last, unix milliseconds.
+// changedAt returns the last change of a deployment, in unix milliseconds.
 func changedAt(d *modelv1.Deployment) int64 {
 	return max(d.GetCreatedAtMs(), d.GetStartedAtMs(), d.GetCompletedAtMs(), d.GetUpdatedAt()*1000)
 }
 
-// over reports whether all deployments that were named have ended; where none
-// was named, there is no end.
+// over reports whether all requested deployments have ended; without requested ones
+// there is no end.
 func (w *watcher) over() bool {
 	ids := w.req.GetDeploymentIds()
 	return len(ids) > 0 && !slices.ContainsFunc(ids, func(id string) bool { return !ended(w.states[id].GetStatus()) })
 }
 
-// end is the error for the first deployment that did not end well.
+// end returns the error for the first deployment that did not succeed.
 func (w *watcher) end() error {
 	for _, id := range w.req.GetDeploymentIds() {
 		if err := endedWith(w.states[id]); err != nil {

@@ -10,10 +10,9 @@ import (
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 
-// This file holds the words in which tables tell what messages hold.
+// This file contains the formatting of values in tables.
 
-// age tells how long ago a time in unix milliseconds is, in one unit; 0 is
-// nothing.
+// age formats how long ago a time in unix milliseconds is, in one unit; "" for 0.
 func (p *printer) age(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -24,7 +23,7 @@ func (p *printer) age(ms int64) string {
 // ageSeconds does the same for PipeCD's unix seconds.
 func (p *printer) ageSeconds(s int64) string { return p.age(s * 1000) }
 
-// when tells a time in unix milliseconds and how long ago it is; 0 is nothing.
+// when formats a time in unix milliseconds and how long ago it is; "" for 0.
 func (p *printer) when(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -32,7 +31,7 @@ func (p *printer) when(ms int64) string {
 	return fmt.Sprintf("%s ago (%s)", p.age(ms), time.UnixMilli(ms).UTC().Format(time.RFC3339))
 }
 
-// short writes a duration in one unit, such as 42s, 5m, 3h or 12d.
+// short formats a duration in one unit, such as 42s, 5m, 3h or 12d.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -47,7 +46,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// word is an enum's name without its prefix; what is not said is nothing.
+// word returns an enum's name without its prefix; "" for the unspecified value.
 func word(value fmt.Stringer, prefix string) string {
 	name := strings.TrimPrefix(value.String(), prefix)
 	if name == "UNSPECIFIED" {
@@ -56,7 +55,7 @@ func word(value fmt.Stringer, prefix string) string {
 	return name
 }
 
-// colored says how good a status is by its colour.
+// colored colours a status by its severity.
 func colored(status string) cell {
 	c := yellow
 	switch status {
@@ -73,10 +72,10 @@ func colored(status string) cell {
 func deploymentStatus(s modelv1.DeploymentStatus) cell { return colored(word(s, "DEPLOYMENT_")) }
 func stageStatus(s modelv1.StageStatus) cell           { return colored(word(s, "STAGE_")) }
 
-// shortHash is the beginning of a commit's hash that people use.
+// shortHash returns the short form of a commit's hash.
 func shortHash(hash string) string { return hash[:min(len(hash), 7)] }
 
-// pairs writes labels in order.
+// pairs formats labels in order.
 func pairs(labels map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -85,12 +84,12 @@ func pairs(labels map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// objectName is a live object's namespace and name.
+// objectName returns a live object's namespace and name.
 func objectName(o *modelv1.ObjectRef) string {
 	return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }
 
-// named is a name with its ID, or the ID of what has no name.
+// named formats a name with its ID, or the ID alone.
 func named(name, id string) string {
 	if name == "" {
 		return id
@@ -98,7 +97,7 @@ func named(name, id string) string {
 	return name + " (" + id + ")"
 }
 
-// firstLine is the first line of a text.
+// firstLine returns the first line of a text.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

@@ -1,9 +1,9 @@
-// Package retention removes what is over for longer than it is to be kept: the logs of
-// deployments, later the deployments themselves, and commands that were answered.
+// Package retention deletes old data: the logs of ended deployments, later the
+// deployments themselves, and answered commands.
 //
-// It decides when, and how much at a time; what may go is the store's to say. It removes in
-// batches with pauses between them, so that nobody who writes waits long, and goes on where
-// it was after a restart. Only one agent of a store needs to run it, several do no harm.
+// It decides when to delete and in which batches; the store decides what may be deleted.
+// It pauses between batches, so that other writers are not delayed, and needs no state to
+// continue after a restart. One agent per store is enough; several do no harm.
 //
-// To test with it, run it in a bubble of testing/synctest.
+// Tests run it in a testing/synctest bubble.
 package retention

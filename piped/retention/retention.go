@@ -11,46 +11,46 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Times of the component.
+// Timing.
 const (
-	defaultFirst = 5 * time.Minute // what is due after a start comes before
-	every        = time.Hour
+	defaultFirst = 5 * time.Minute // leaves the start of the agent to more urgent work
+	interval     = time.Hour
 	pause        = 200 * time.Millisecond // between two batches
 )
 
-// Sizes of a batch: what one transaction removes.
+// Batch sizes: rows that one transaction deletes.
 const (
-	deploymentsAtOnce = 50
-	commandsAtOnce    = 500
-	blocksAtOnce      = 2000 // of stage logs
+	deploymentBatch = 50
+	commandBatch    = 500
+	logBlockBatch   = 2000 // of stage logs
 )
 
-// Store is what the component works on; *store.Store is one.
+// Store deletes old data; *store.Store implements it.
 type Store interface {
 	RemoveStageLogs(ctx context.Context, before time.Time, instead string, limit int) (removed int, more bool, err error)
 	RemoveDeployments(ctx context.Context, q store.OldDeployments) (removed int, next string, err error)
 	RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error)
 }
 
-// Observer is told of what was removed.
-type Observer interface {
+// Metrics counts deleted deployments.
+type Metrics interface {
 	Removed(deployments int)
 }
 
-// Config is what New needs. First, Logger and Now may be left out.
+// Config holds the dependencies of New. First, Logger and Now are optional.
 type Config struct {
 	Store    Store
-	Settings func() config.Retention // those in effect
-	Observer Observer
-	First    time.Duration // from the start to the first run; default 5 minutes
+	Settings func() config.Retention // the current settings
+	Metrics  Metrics
+	First    time.Duration // delay of the first run; default 5 minutes
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
 
-// Remover is the component that removes what is old.
+// Remover deletes old data periodically.
 type Remover struct{ Config }
 
-// New makes a Remover.
+// New returns a Remover.
 func New(c Config) *Remover {
 	c.First = cmp.Or(c.First, defaultFirst)
 	if c.Logger == nil {
@@ -62,8 +62,8 @@ func New(c Config) *Remover {
 	return &Remover{c}
 }
 
-// Run removes what is old, soon after the start and then every hour, until ctx ends. What
-// fails is tried again in an hour.
+// Run deletes old data soon after the start and then every hour, until ctx ends. After
+// an error it waits for the next run.
 func (r *Remover) Run(ctx context.Context) error {
 	timer := time.NewTimer(r.First)
 	defer timer.Stop()
@@ -74,51 +74,52 @@ func (r *Remover) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if err := r.clean(ctx); err != nil && ctx.Err() == nil {
-			r.Logger.Warn("cannot remove what is old; trying again in an hour", "error", err)
+			r.Logger.Warn("cannot remove old data; retrying in an hour", "error", err)
 		}
-		timer.Reset(every)
+		timer.Reset(interval)
 	}
 }
 
-// clean removes all that is old now: logs first, so that a deployment that goes is small.
-// When the settings change it ends, and they count from the next run on.
+// clean deletes everything that is old now. It deletes logs first, so that a deployment
+// is small when it is deleted. It ends early when the settings change; the next run uses
+// the new ones.
 func (r *Remover) clean(ctx context.Context) error {
 	keep, began := r.Settings(), r.Now()
 	if keep.Disabled {
 		return nil
 	}
 	logs, before := began.Add(-keep.StageLogs), began.Add(-keep.Deployments)
-	instead := fmt.Sprintf("The log was removed: logs are kept for %s after the end of their deployment (retention.stageLogs)", inDays(keep.StageLogs))
-	old := store.OldDeployments{Before: before, Keep: keep.KeepPerApplication, Limit: deploymentsAtOnce}
+	instead := fmt.Sprintf("The log was removed: logs are retained for %s after the end of their deployment (retention.stageLogs)", formatDays(keep.StageLogs))
+	old := store.OldDeployments{Before: before, Keep: keep.KeepPerApplication, Limit: deploymentBatch}
 
 	drain := func(batch func() (removed int, more bool, err error)) (total int, err error) {
 		return drain(ctx, func() bool { return r.Settings() == keep }, batch)
 	}
 	lines, err := drain(func() (removed int, more bool, err error) {
-		return r.Store.RemoveStageLogs(ctx, logs, instead, blocksAtOnce)
+		return r.Store.RemoveStageLogs(ctx, logs, instead, logBlockBatch)
 	})
 	var deployments, commands int
 	if err == nil {
 		deployments, err = drain(func() (removed int, more bool, err error) {
 			removed, old.Cursor, err = r.Store.RemoveDeployments(ctx, old)
-			r.Observer.Removed(removed)
+			r.Metrics.Removed(removed)
 			return removed, old.Cursor != "", err
 		})
 	}
 	if err == nil {
 		commands, err = drain(func() (removed int, more bool, err error) {
-			removed, err = r.Store.RemoveCommands(ctx, before, commandsAtOnce)
-			return removed, removed == commandsAtOnce, err
+			removed, err = r.Store.RemoveCommands(ctx, before, commandBatch)
+			return removed, removed == commandBatch, err
 		})
 	}
 	if cmp.Or(lines, deployments, commands) > 0 {
-		r.Logger.Info("removed what is older than it is kept", "deployments", deployments, "commands", commands, "lines", lines, "took", r.Now().Sub(began))
+		r.Logger.Info("removed old data", "deployments", deployments, "commands", commands, "lines", lines, "took", r.Now().Sub(began))
 	}
 	return err
 }
 
-// drain removes batch after batch as long as it may and until there is no more, and
-// returns how much that was.
+// drain deletes batches, with pauses, until none is left or may returns false. It returns
+// the number of deleted rows.
 func drain(ctx context.Context, may func() bool, batch func() (removed int, more bool, err error)) (total int, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -140,8 +141,8 @@ func drain(ctx context.Context, may func() bool, batch func() (removed int, more
 	}
 }
 
-// inDays writes a duration in days if it is some.
-func inDays(d time.Duration) string {
+// formatDays formats d, in days if it is a whole number of them.
+func formatDays(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d == day:

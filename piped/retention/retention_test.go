@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// heap is a Store that has so many batches of everything, and notes what it is asked.
+// heap is a Store with a number of batches of everything; it records its calls.
 type heap struct {
 	began                       time.Time
 	logs, deployments, commands int
@@ -63,16 +63,16 @@ func (h *heap) RemoveCommands(_ context.Context, before time.Time, limit int) (i
 	return limit, nil
 }
 
-// counted is an Observer.
+// counted implements Metrics.
 type counted int
 
 func (c *counted) Removed(deployments int) { *c += counted(deployments) }
 
-// run runs the component on a store for a time, and returns what was counted and said.
-func run(t *testing.T, st Store, settings func() config.Retention, lasting time.Duration) (removed counted, said string) {
+// run runs the component for a time and returns the metrics and the log.
+func run(t *testing.T, st Store, settings func() config.Retention, lasting time.Duration) (removed counted, logged string) {
 	t.Helper()
 	var log bytes.Buffer
-	r := New(Config{Store: st, Settings: settings, Observer: &removed, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+	r := New(Config{Store: st, Settings: settings, Metrics: &removed, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -92,13 +92,13 @@ func settings() config.Retention {
 	return config.Retention{Deployments: 8760 * time.Hour, KeepPerApplication: 20, StageLogs: 2160 * time.Hour}
 }
 
-// TestOrderAndPauses: logs, deployments and commands go one after the other, with a pause
-// between two batches, soon after the start and then every hour.
+// TestOrderAndPauses: logs, deployments and commands are deleted in this order, with a
+// pause between batches, soon after the start and then every hour.
 func TestOrderAndPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heap{began: time.Now(), logs: 2, deployments: 3, commands: 1}
-		removed, said := run(t, h, settings, 90*time.Minute)
-		const instead = "The log was removed: logs are kept for 90 days after the end of their deployment (retention.stageLogs)"
+		removed, log := run(t, h, settings, 90*time.Minute)
+		const instead = "The log was removed: logs are retained for 90 days after the end of their deployment (retention.stageLogs)"
 		want := []string{
 			"5m0s logs of 2160h0m0s ago: " + instead,
 			"5m0.2s logs of 2160h0m0.2s ago: " + instead,
@@ -117,39 +117,39 @@ func TestOrderAndPauses(t *testing.T) {
 		if removed != 150 {
 			t.Errorf("%d deployments were counted", removed)
 		}
-		lines := `level=INFO msg="removed what is older than it is kept" deployments=150 commands=503 lines=4000 took=800ms
-level=INFO msg="removed what is older than it is kept" deployments=0 commands=3 lines=0 took=0s
+		lines := `level=INFO msg="removed old data" deployments=150 commands=503 lines=4000 took=800ms
+level=INFO msg="removed old data" deployments=0 commands=3 lines=0 took=0s
 `
-		if diff := cmp.Diff(lines, said); diff != "" {
-			t.Errorf("said (-want +got):\n%s", diff)
+		if diff := cmp.Diff(lines, log); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestSettingsOfTheMoment: each run asks how long things are kept by then.
+// TestSettingsOfTheMoment: each run uses the current settings.
 func TestSettingsOfTheMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heap{began: time.Now()}
-		_, said := run(t, h, func() config.Retention {
+		_, log := run(t, h, func() config.Retention {
 			s := settings()
 			s.Disabled = time.Since(h.began) < time.Hour
 			s.StageLogs = 36 * time.Hour
 			return s
 		}, 90*time.Minute)
-		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are kept for 36h0m0s") {
+		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "1h5m0s logs of 36h0m0s ago: The log was removed: logs are retained for 36h0m0s") {
 			t.Errorf("asked: %q", h.asked)
 		}
-		if strings.Count(said, "\n") != 1 {
-			t.Errorf("said: %s", said)
+		if strings.Count(log, "\n") != 1 {
+			t.Errorf("log: %s", log)
 		}
 	})
 }
 
-// TestChangedSettingsEndARun: who has everything kept does not wait for what was begun.
+// TestChangedSettingsEndARun: a user who disables retention stops the current run.
 func TestChangedSettingsEndARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heap{began: time.Now(), logs: 1, deployments: 1000, commands: 1}
-		removed, said := run(t, h, func() config.Retention {
+		removed, log := run(t, h, func() config.Retention {
 			s := settings()
 			s.Disabled = h.deployments < 998
 			return s
@@ -157,42 +157,42 @@ func TestChangedSettingsEndARun(t *testing.T) {
 		if h.deployments != 997 || h.commands != 1 || removed != 150 {
 			t.Errorf("%d batches of deployments and %d of commands are left, %d deployments were counted", h.deployments, h.commands, removed)
 		}
-		if !strings.Contains(said, "deployments=150 commands=0 lines=2000") {
-			t.Errorf("said: %s", said)
+		if !strings.Contains(log, "deployments=150 commands=0 lines=2000") {
+			t.Errorf("log: %s", log)
 		}
 	})
 }
 
-// TestFailure: what fails is said, ends the run, and is tried again.
+// TestFailure: an error is logged, ends the run, and is retried in the next one.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heap{began: time.Now(), fails: errors.New("the disk is full")}
-		_, said := run(t, h, settings, 90*time.Minute)
+		_, log := run(t, h, settings, 90*time.Minute)
 		if len(h.asked) != 2 || !strings.HasPrefix(h.asked[1], "1h5m0s logs") {
 			t.Errorf("asked: %q", h.asked)
 		}
-		want := `level=WARN msg="cannot remove what is old; trying again in an hour" error="the disk is full"` + "\n"
-		if said != want+want {
-			t.Errorf("said: %s", said)
+		want := `level=WARN msg="cannot remove old data; retrying in an hour" error="the disk is full"` + "\n"
+		if log != want+want {
+			t.Errorf("log: %s", log)
 		}
 	})
 }
 
-// TestStopsBetweenBatches: an end that comes in a pause is not waited for.
+// TestStopsBetweenBatches: the end of the context interrupts a pause.
 func TestStopsBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heap{began: time.Now(), logs: 1000}
-		_, said := run(t, h, settings, defaultFirst+time.Second+pause/2)
+		_, log := run(t, h, settings, defaultFirst+time.Second+pause/2)
 		if len(h.asked) != 6 || time.Since(h.began) != defaultFirst+time.Second+pause/2 {
 			t.Errorf("asked %d times, ended after %s", len(h.asked), time.Since(h.began))
 		}
-		if strings.Count(said, "\n") != 1 || !strings.Contains(said, "lines=12000") {
-			t.Errorf("said: %s", said)
+		if strings.Count(log, "\n") != 1 || !strings.Contains(log, "lines=12000") {
+			t.Errorf("log: %s", log)
 		}
 	})
 }
 
-// TestOnAStore removes what a store holds.
+// TestOnAStore deletes the data of a real store.
 func TestOnAStore(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now()
@@ -224,7 +224,7 @@ func TestOnAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	var removed counted
-	r := New(Config{Store: st, Settings: settings, Observer: &removed, Now: func() time.Time { return now.Add(8761 * time.Hour) }})
+	r := New(Config{Store: st, Settings: settings, Metrics: &removed, Now: func() time.Time { return now.Add(8761 * time.Hour) }})
 	if err := r.clean(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -355,7 +355,7 @@ func TestWarnings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{`apps/web/a.yaml:1: Secret web: the annotation pipecd.dev/order is "[redacted]", which counts as 0; expected an integer, such as "1"`}
+		want := []string{`apps/web/a.yaml:1: Secret web: the annotation pipecd.dev/order is "[redacted]", which is treated as 0; expected an integer, such as "1"`}
 		if diff := cmp.Diff(want, s.Warnings); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}

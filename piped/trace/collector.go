@@ -22,7 +22,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// sendTimeout bounds one request to the collector.
+// sendTimeout limits one request to the collector.
 const sendTimeout = 10 * time.Second
 
 // exporter sends spans to a collector.
@@ -41,7 +41,7 @@ func newExporter(c Config) (*exporter, error) {
 	}
 	conn, err := grpc.NewClient(c.Endpoint, grpc.WithTransportCredentials(creds))
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Invalid, "prepare to send traces to %q (telemetry.otlpEndpoint): %w", c.Endpoint, err)
+		return nil, deploy.Errorf(deploy.Invalid, "create the client for traces to %q (telemetry.otlpEndpoint): %w", c.Endpoint, err)
 	}
 	return &exporter{
 		endpoint: c.Endpoint, conn: conn, client: collector.NewTraceServiceClient(conn), headers: metadata.New(c.Headers),
@@ -53,8 +53,8 @@ func newExporter(c Config) (*exporter, error) {
 
 func (e *exporter) close() error { return e.conn.Close() }
 
-// send sends spans, which are few enough for one request. An error of kind Invalid says
-// that the collector will never take them, one of kind Unavailable that it may later.
+// send sends spans in one request and returns how many the collector rejected. An error
+// of kind Invalid is permanent, one of kind Unavailable is worth a retry.
 func (e *exporter) send(ctx context.Context, spans []*otlp.Span) (rejected int64, err error) {
 	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(ctx, e.headers), sendTimeout)
 	defer cancel()
@@ -69,13 +69,13 @@ func (e *exporter) send(ctx context.Context, spans []*otlp.Span) (rejected int64
 	if retryable(status.Convert(err)) {
 		kind = deploy.Unavailable
 	}
-	return 0, deploy.Errorf(kind, "send traces to %s: %w: check telemetry.otlpEndpoint, .insecure and .headers, and that the collector takes OTLP over gRPC", e.endpoint, err)
+	return 0, deploy.Errorf(kind, "send traces to %s: %w: check telemetry.otlpEndpoint, .insecure and .headers, and that the collector accepts OTLP over gRPC", e.endpoint, err)
 }
 
-// retryable reports whether what was refused so may be taken later: what the
-// specification of OTLP (OTLP/gRPC, Failures) calls retryable, RESOURCE_EXHAUSTED only
-// if the collector says when. Refusals that are about the configuration and not about
-// these spans are, too, other than there: they end when it is corrected.
+// retryable reports whether a failed request is worth a retry: the codes that the OTLP
+// specification (OTLP/gRPC, Failures) calls retryable, RESOURCE_EXHAUSTED only with a
+// RetryInfo. Unlike the specification it also retries errors caused by configuration
+// rather than by the spans, since they end when a user corrects it.
 func retryable(s *status.Status) bool {
 	switch s.Code() {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss,
@@ -90,11 +90,11 @@ func retryable(s *status.Status) bool {
 	return false
 }
 
-// maxRequest bounds the spans of a request in bytes: receivers of gRPC take 4 MiB
-// unless they are told otherwise.
+// maxRequest limits the spans of a request, in bytes. gRPC servers accept 4 MiB by
+// default.
 const maxRequest = 1 << 20
 
-// requests divides spans among requests, in their order.
+// requests splits spans into requests, in order.
 func requests(spans []*otlp.Span) [][]*otlp.Span {
 	var out [][]*otlp.Span
 	begin, size := 0, 0

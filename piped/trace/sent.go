@@ -9,23 +9,24 @@ import (
 	"time"
 )
 
-// Times of what is looked back at.
+// How far back to search for ended deployments.
 const (
-	// overlap is how long a write may take: a deployment may be committed after one that
-	// ended so much later.
+	// overlap is the longest expected time of a write: a deployment can be committed
+	// after one that ended that much later.
 	overlap = 30 * time.Second
-	// maxBehind is how old a deployment's end may be to be told.
+	// maxBehind is the age of the oldest deployment that is still exported.
 	maxBehind = 24 * time.Hour
 )
 
-// sent is what was sent: everything that ended before a time, but for what was
-// committed late, and of what ended shortly before that time these deployments.
+// sent records which traces were sent: those of all deployments that ended before Until minus
+// overlap, and those of the listed deployments, which ended after that.
 type sent struct {
 	Until       time.Time            `json:"until"`
-	Deployments map[string]time.Time `json:"deployments"` // when they ended
+	Deployments map[string]time.Time `json:"deployments"` // ID to end time
 }
 
-// readSent reads it from a file. Without one, what ends from now on is to be sent.
+// readSent reads the record from a file. Without a file, deployments that end from now
+// on are to be sent.
 func readSent(path string, now time.Time) (sent, error) {
 	s := sent{Until: now, Deployments: map[string]time.Time{}}
 	data, err := os.ReadFile(path)
@@ -36,7 +37,7 @@ func readSent(path string, now time.Time) (sent, error) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("read which traces were sent: %w: remove %s, and those of what ends from then on are sent", err, path)
+		return s, fmt.Errorf("read which traces were sent: %w: remove %s to start over with deployments that end from then on", err, path)
 	}
 	if s.Deployments == nil {
 		s.Deployments = map[string]time.Time{}
@@ -44,7 +45,7 @@ func readSent(path string, now time.Time) (sent, error) {
 	return s, nil
 }
 
-// since is from when on there may be deployments to be sent.
+// since returns the end time of the oldest deployment that may still have to be sent.
 func (s sent) since(now time.Time) time.Time {
 	since, oldest := s.Until.Add(-overlap), now.Add(-maxBehind)
 	if since.Before(oldest) {
@@ -53,7 +54,7 @@ func (s sent) since(now time.Time) time.Time {
 	return since
 }
 
-// add notes that a deployment was sent.
+// add records that a deployment was sent.
 func (s *sent) add(id string, ended time.Time) {
 	s.Deployments[id] = ended
 	if ended.After(s.Until) {
@@ -66,7 +67,7 @@ func (s *sent) add(id string, ended time.Time) {
 	}
 }
 
-// write replaces the file.
+// write replaces the file atomically.
 func (s sent) write(path string) error {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s sent) write(path string) error {
 	return nil
 }
 
-// writeSynced writes a file that is whole also after a loss of power: a damaged one keeps
+// writeSynced writes and syncs a file, since a file damaged by a power loss would keep
 // the agent from starting.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -12,14 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// record is all that the store keeps of a deployment that has ended.
+// record is the stored data of an ended deployment.
 type record struct {
 	deployment  deploy.Deployment
 	transitions []deploy.Transition
 	rollouts    []deploy.Rollout
 }
 
-// spans returns the trace of a deployment that has ended, the root first.
+// spans returns the trace of the deployment, the root span first.
 func (r record) spans() []*otlp.Span {
 	d := r.deployment
 	root := r.span(nil, "deploy "+d.ApplicationName, "deployment", d.CreatedAt, r.end())
@@ -30,8 +30,8 @@ func (r record) spans() []*otlp.Span {
 	return append([]*otlp.Span{root}, r.phases(root)...)
 }
 
-// end is when the deployment ended. Times are those of the transition log throughout: a
-// span then lies within its parent.
+// end returns when the deployment ended. All times come from the transition log, so that
+// each span lies within its parent.
 func (r record) end() time.Time {
 	if n := len(r.transitions); n > 0 {
 		return r.transitions[n-1].At
@@ -39,7 +39,7 @@ func (r record) end() time.Time {
 	return r.deployment.CompletedAt
 }
 
-// ran returns when a stage began to run and when it ended; ok is false when it never ran.
+// ran returns when a stage started and ended; ok is false if it never ran.
 func (r record) ran(stage string) (from, to time.Time, ok bool) {
 	to = r.end()
 	for _, t := range r.transitions {
@@ -54,11 +54,11 @@ func (r record) ran(stage string) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// phases returns a span for each status that the deployment went through, each followed
-// by those of the stages that began in it.
+// phases returns a span for each status of the deployment, each followed by the spans of
+// the stages that started in it.
 func (r record) phases(root *otlp.Span) (out []*otlp.Span) {
 	own := slices.DeleteFunc(slices.Clone(r.transitions), func(t deploy.Transition) bool { return t.StageID != "" })
-	for i, t := range own[:max(0, len(own)-1)] { // the last is the end
+	for i, t := range own[:max(0, len(own)-1)] { // the last entry is the end
 		phase := r.span(root, t.To, "status/"+t.To, t.At, own[i+1].At)
 		phase.Attributes = append(phase.Attributes, text("piped.status", t.To))
 		out = append(out, phase)
@@ -67,8 +67,8 @@ func (r record) phases(root *otlp.Span) (out []*otlp.Span) {
 	return out
 }
 
-// stages returns the spans of the stages that ran while the deployment was in a status,
-// each followed by those of its rollouts.
+// stages returns the spans of the stages that ran in a status, each followed by the spans
+// of its rollouts.
 func (r record) stages(phase *otlp.Span, status deploy.Status) (out []*otlp.Span) {
 	for _, s := range r.deployment.Stages {
 		from, to, ok := r.ran(s.ID)
@@ -99,7 +99,7 @@ func (r record) stageRollouts(stage *otlp.Span, id string) (out []*otlp.Span) {
 	return out
 }
 
-// span returns a span of the trace; key tells it from all others of the trace.
+// span returns a span; key is unique within the trace.
 func (r record) span(parent *otlp.Span, name, key string, from, to time.Time) *otlp.Span {
 	d := r.deployment
 	s := &otlp.Span{
@@ -115,7 +115,7 @@ func (r record) span(parent *otlp.Span, name, key string, from, to time.Time) *o
 	return s
 }
 
-// traceID is the deployment's ID, if that is a UUID.
+// traceID returns the deployment's ID if it is a UUID, else a hash of it.
 func traceID(deployment string) []byte {
 	if id, err := uuid.Parse(deployment); err == nil {
 		return id[:]

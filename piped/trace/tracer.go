@@ -14,31 +14,32 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Config is what New needs. Headers, Version, Logger and Now may be left out.
+// Config holds the settings and dependencies of New. Headers, Version, Logger and Now are
+// optional.
 type Config struct {
 	Endpoint    string            // host:port of the collector
 	Insecure    bool              // no TLS
-	Headers     map[string]string // go with each request; never logged
+	Headers     map[string]string // of each request; never logged
 	SampleRatio float64           // share of the deployments that are traced, 0 to 1
-	// File remembers what was sent; its folder exists.
+	// File records which traces were sent; its directory must exist.
 	File string
 
 	Store            *store.Store
-	Version, PipedID string // name the agent in its traces
+	Version, PipedID string // identify the agent in its traces
 	Logger           *slog.Logger
 	Now              func() time.Time
 }
 
-// Tracer is the component that sends the traces.
+// Tracer exports traces.
 type Tracer struct {
 	Config
 	exporter *exporter
 	sent     sent
-	failing  bool // said in the log
+	failing  bool // the last failure was logged
 }
 
-// New prepares to send traces; the collector is not asked for anything yet. Whoever does
-// not come to call Run calls Close.
+// New returns a tracer. It does not connect yet. A caller that does not call Run must call
+// Close.
 func New(c Config) (*Tracer, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -57,27 +58,27 @@ func New(c Config) (*Tracer, error) {
 	return &Tracer{Config: c, exporter: e, sent: done}, nil
 }
 
-// Close ends the connection to the collector. It may be called after Run.
+// Close closes the connection to the collector. It may be called after Run.
 func (t *Tracer) Close() error { return t.exporter.close() }
 
-// Times of the component.
+// Timing and batch size.
 const (
-	lookEvery  = 30 * time.Second // although nothing was heard
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-	perLook    = 50 // deployments that are read at once
+	pollInterval = 30 * time.Second // poll interval, in case the change feed misses an event
+	firstRetry   = time.Second
+	lastRetry    = time.Minute
+	batchSize    = 50 // deployments per batch
 )
 
-// Run sends the trace of each deployment that ends, until ctx ends. What could not be
-// sent by then is sent after the next start.
+// Run exports the trace of each deployment that ends, until ctx ends. Traces that are
+// left are sent after the next start.
 func (t *Tracer) Run(ctx context.Context) error {
 	changes := t.Store.Watch(deploy.TopicDeployment)
 	defer changes.Close()
 	retry := firstRetry
 	for {
-		heard, wait := changes.C(), lookEvery
+		heard, wait := changes.C(), pollInterval
 		if err := t.catchUp(ctx); err != nil {
-			t.say(ctx, err)
+			t.logFailure(ctx, err)
 			heard, wait, retry = nil, retry, min(2*retry, lastRetry)
 		} else {
 			retry = firstRetry
@@ -88,8 +89,8 @@ func (t *Tracer) Run(ctx context.Context) error {
 	}
 }
 
-// await waits until a deployment has ended, if that is to be heard of, or for a time. It
-// reports whether ctx goes on.
+// await waits for wait, or until heard signals that a deployment has ended. It returns
+// false when ctx has ended.
 func await(ctx context.Context, changes *store.Watch, heard <-chan struct{}, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -101,7 +102,7 @@ func await(ctx context.Context, changes *store.Watch, heard <-chan struct{}, wai
 			return true
 		case <-heard:
 			for _, c := range changes.Take() {
-				if c.Status.Completed() { // or not known
+				if c.Status.Completed() { // also true if the status is unknown
 					return true
 				}
 			}
@@ -109,19 +110,19 @@ func await(ctx context.Context, changes *store.Watch, heard <-chan struct{}, wai
 	}
 }
 
-// say tells of a failure once, until it is over.
-func (t *Tracer) say(ctx context.Context, err error) {
+// logFailure logs the first of a series of failures.
+func (t *Tracer) logFailure(ctx context.Context, err error) {
 	if ctx.Err() != nil || t.failing {
 		return
 	}
 	t.failing = true
-	t.Logger.Warn("traces cannot be sent; trying again, deployments are not held up", "error", err)
+	t.Logger.Warn("cannot send traces; retrying (deployments are not affected)", "error", err)
 }
 
-// catchUp sends the traces of all deployments that have ended and were not sent.
+// catchUp sends the traces of all ended deployments that were not sent yet.
 func (t *Tracer) catchUp(ctx context.Context) error {
 	for {
-		ended, err := t.Store.EndedDeployments(ctx, t.sent.since(t.Now()), len(t.sent.Deployments)+perLook)
+		ended, err := t.Store.EndedDeployments(ctx, t.sent.since(t.Now()), len(t.sent.Deployments)+batchSize)
 		if err != nil {
 			return err
 		}
@@ -134,15 +135,15 @@ func (t *Tracer) catchUp(ctx context.Context) error {
 		if len(todo) == 0 {
 			return nil
 		}
-		if err := t.tell(ctx, todo); err != nil {
+		if err := t.export(ctx, todo); err != nil {
 			return err
 		}
 	}
 }
 
-// tell sends the traces of some deployments, those that are to be traced, and notes that
-// all of them are done with.
-func (t *Tracer) tell(ctx context.Context, ended []deploy.Deployment) error {
+// export sends the traces of those of the deployments that are sampled and records all
+// of them as sent.
+func (t *Tracer) export(ctx context.Context, ended []deploy.Deployment) error {
 	var spans []*otlp.Span
 	for _, d := range ended {
 		if !t.sampled(d.ID) {
@@ -158,13 +159,13 @@ func (t *Tracer) tell(ctx context.Context, ended []deploy.Deployment) error {
 		rejected, err := t.exporter.send(ctx, request)
 		switch {
 		case deploy.IsKind(err, deploy.Invalid) || rejected > 0:
-			t.Logger.Error("the collector refuses traces, which are lost", "spans", len(request), "rejected", rejected, "error", err)
+			t.Logger.Error("the collector rejected traces; they are lost", "spans", len(request), "rejected", rejected, "error", err)
 		case err != nil:
 			return err
 		}
 		if t.failing {
 			t.failing = false
-			t.Logger.Info("traces are sent again")
+			t.Logger.Info("sending traces works again")
 		}
 	}
 	for _, d := range ended {
@@ -173,7 +174,7 @@ func (t *Tracer) tell(ctx context.Context, ended []deploy.Deployment) error {
 	return t.sent.write(t.File)
 }
 
-// read reads all that is kept of a deployment.
+// read returns the stored data of a deployment.
 func (t *Tracer) read(ctx context.Context, d deploy.Deployment) (r record, err error) {
 	r.deployment = d
 	if r.transitions, err = t.Store.Transitions(ctx, d.ID); err == nil {
@@ -182,7 +183,7 @@ func (t *Tracer) read(ctx context.Context, d deploy.Deployment) (r record, err e
 	return r, err
 }
 
-// sampled decides by the deployment's ID: again and elsewhere alike.
+// sampled decides by the deployment's ID, hence the same way every time.
 func (t *Tracer) sampled(id string) bool {
 	sum := sha256.Sum256([]byte("sample " + id))
 	return float64(binary.BigEndian.Uint64(sum[:8])) < t.SampleRatio*math.MaxUint64

@@ -47,7 +47,7 @@ type receiver struct {
 	asked  int
 }
 
-// receive serves a collector on an address until the test ends.
+// receive runs a collector on an address until the test ends.
 func receive(t *testing.T, addr string) *receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -59,7 +59,7 @@ func receive(t *testing.T, addr string) *receiver {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(l) // it is stopped
+		_ = server.Serve(l) // ends with Stop
 	}()
 	r.stop = sync.OnceFunc(func() { server.Stop(); <-done })
 	t.Cleanup(r.stop)
@@ -93,7 +93,7 @@ func words(attributes []*common.KeyValue) string {
 	return strings.Join(out, " ")
 }
 
-// got returns the spans that have come, once there are so many.
+// got returns the received spans once there are at least that many.
 func (r *receiver) got(t *testing.T, atLeast int) []*otlp.Span {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -109,7 +109,7 @@ func (r *receiver) got(t *testing.T, atLeast int) []*otlp.Span {
 	}
 }
 
-// tree writes spans as a tree, one a line, and checks that they are one.
+// tree formats spans as a tree, one per line, and checks that they form one.
 func tree(t *testing.T, spans []*otlp.Span) string {
 	t.Helper()
 	children, roots := map[string][]*otlp.Span{}, 0
@@ -144,17 +144,17 @@ func tree(t *testing.T, spans []*otlp.Span) string {
 	return out.String()
 }
 
-// lab is a store and a tracer that can be restarted.
-type lab struct {
+// env is a store and a tracer that can be restarted.
+type env struct {
 	t     *testing.T
 	store *store.Store
 	cfg   Config
 	stop  func()
 }
 
-func newLab(t *testing.T, endpoint string) *lab {
+func newEnv(t *testing.T, endpoint string) *env {
 	t.Helper()
-	l := &lab{t: t, store: storetest.New(t, nil), stop: func() {}}
+	l := &env{t: t, store: storetest.New(t, nil), stop: func() {}}
 	l.cfg = Config{
 		Endpoint: endpoint, Insecure: true, Headers: map[string]string{"x-team": "shop"}, SampleRatio: 1, File: filepath.Join(t.TempDir(), "traces.json"),
 		Store: l.store, Version: "v1", PipedID: "local", Logger: slog.New(slog.DiscardHandler),
@@ -165,8 +165,8 @@ func newLab(t *testing.T, endpoint string) *lab {
 	return l
 }
 
-// start starts the tracer, which stops with the test at the latest.
-func (l *lab) start() {
+// start starts the tracer, until stop or the end of the test.
+func (l *env) start() {
 	l.t.Helper()
 	tracer, err := New(l.cfg)
 	if err != nil {
@@ -187,8 +187,8 @@ func (l *lab) start() {
 	l.t.Cleanup(l.stop)
 }
 
-// begin makes a deployment and runs it into its first stage.
-func (l *lab) begin() (id string) {
+// begin creates a deployment and runs it into its first stage.
+func (l *env) begin() (id string) {
 	l.t.Helper()
 	id = uuid.NewString()
 	_, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
@@ -208,14 +208,14 @@ func (l *lab) begin() (id string) {
 	return id
 }
 
-func (l *lab) move(id string, fn func(*deploy.Deployment, time.Time) error) {
+func (l *env) move(id string, fn func(*deploy.Deployment, time.Time) error) {
 	l.t.Helper()
 	if _, err := l.store.UpdateDeployment(l.t.Context(), id, func(d *deploy.Deployment) error { return fn(d, time.Now()) }); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *lab) succeed(id string) {
+func (l *env) succeed(id string) {
 	l.t.Helper()
 	l.move(id, func(d *deploy.Deployment, now time.Time) error {
 		return d.FinishStage("sync", deploy.StageSuccess, "", now)
@@ -225,8 +225,8 @@ func (l *lab) succeed(id string) {
 	})
 }
 
-// fail lets the rollout of the first stage fail, and rolls back.
-func (l *lab) fail(id string) {
+// fail fails the rollout of the first stage and rolls back.
+func (l *env) fail(id string) {
 	l.t.Helper()
 	workload := deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	rec := deploy.Rollout{
@@ -256,10 +256,10 @@ func (l *lab) fail(id string) {
 	})
 }
 
-// TestTrace: a deployment that fails is one tree with everything that happened in it.
+// TestTrace: a failed deployment is one tree with all its statuses, stages and rollouts.
 func TestTrace(t *testing.T) {
 	r := receive(t, "127.0.0.1:0")
-	l := newLab(t, r.addr)
+	l := newEnv(t, r.addr)
 	l.start()
 	id := l.begin()
 	l.fail(id)
@@ -289,11 +289,11 @@ ROLLBACK OK
 	}
 }
 
-// TestRestart: a deployment that was running when the agent ended, one that has ended
-// while it was away and one that was sent make one tree each, once.
+// TestRestart: deployments that end before, during and after an outage of the agent are
+// exported once each.
 func TestRestart(t *testing.T) {
 	r := receive(t, "127.0.0.1:0")
-	l := newLab(t, r.addr)
+	l := newEnv(t, r.addr)
 	l.start()
 	first := l.begin()
 	l.succeed(first)
@@ -318,10 +318,10 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestCollectorAway: what ends while nobody takes it is sent once somebody does.
+// TestCollectorAway: traces of an outage of the collector are sent after it.
 func TestCollectorAway(t *testing.T) {
 	r := receive(t, "127.0.0.1:0")
-	l := newLab(t, r.addr)
+	l := newEnv(t, r.addr)
 	l.start()
 	r.stop()
 	l.succeed(l.begin())
@@ -330,14 +330,14 @@ func TestCollectorAway(t *testing.T) {
 	back.got(t, 10)
 }
 
-// TestCollectorRefuses: what a collector will never take is not tried for ever.
+// TestCollectorRefuses: rejected traces are not retried.
 func TestCollectorRefuses(t *testing.T) {
 	for _, code := range []codes.Code{codes.InvalidArgument, codes.ResourceExhausted} {
 		t.Run(code.String(), func(t *testing.T) { testRefused(t, code) })
 	}
 }
 
-// TestRetryable: what OTLP says that is to be tried again is, and what is wrong in the
+// TestRetryable: the codes that OTLP calls retryable are retried, and errors of
 // configuration.
 func TestRetryable(t *testing.T) {
 	again, err := status.New(codes.ResourceExhausted, "").WithDetails(&errdetails.RetryInfo{})
@@ -354,7 +354,7 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
-// TestRequests: no request is too large, and each span is in one, in their order.
+// TestRequests: requests respect the size limit and contain each span once, in order.
 func TestRequests(t *testing.T) {
 	var spans []*otlp.Span
 	var want []string
@@ -362,7 +362,7 @@ func TestRequests(t *testing.T) {
 		want = append(want, fmt.Sprint(i, strings.Repeat("x", maxRequest/10)))
 		spans = append(spans, &otlp.Span{Name: want[i]})
 	}
-	spans[7].Name += strings.Repeat("y", maxRequest) // too large by itself
+	spans[7].Name += strings.Repeat("y", maxRequest) // exceeds the limit by itself
 	want[7] = spans[7].Name
 	var got []string
 	for _, request := range requests(spans) {
@@ -382,7 +382,7 @@ func TestRequests(t *testing.T) {
 func testRefused(t *testing.T, code codes.Code) {
 	r := receive(t, "127.0.0.1:0")
 	r.refuse = status.Error(code, "no such thing")
-	l := newLab(t, r.addr)
+	l := newEnv(t, r.addr)
 	l.start()
 	refused := l.begin()
 	l.succeed(refused)
@@ -410,7 +410,7 @@ func testRefused(t *testing.T, code codes.Code) {
 	}
 }
 
-// TestSampling: about the share that is asked for is traced, always the same ones.
+// TestSampling: about the configured share is exported, the same deployments every time.
 func TestSampling(t *testing.T) {
 	for _, ratio := range []float64{0, 0.25, 1} {
 		tracer, n := Tracer{Config: Config{SampleRatio: ratio}}, 0
@@ -430,7 +430,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestSent: what was sent long before is forgotten, what is a day old is not told.
+// TestSent: old entries are dropped, and deployments that ended over a day ago are skipped.
 func TestSent(t *testing.T) {
 	now := time.Now()
 	file := filepath.Join(t.TempDir(), "traces.json")

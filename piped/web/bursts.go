@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// burstPause is how long nothing comes between two bursts.
+// burstPause is the minimal time without events between two bursts.
 const burstPause = 10 * time.Second
 
-// bursts tells the first event of a burst, by key, from those that follow.
+// bursts distinguishes the first event of a burst from later ones, by key.
 type bursts struct {
 	pause time.Duration
 
@@ -21,11 +21,11 @@ type burst struct {
 	n  int // events after the first
 }
 
-// maxBursts bounds the keys that are remembered.
+// maxBursts limits the number of keys.
 const maxBursts = 1000
 
-// begins counts an event, and reports whether it begins a burst and how many events
-// followed the first one of the burst before.
+// begins counts an event. It reports whether the event starts a burst, and how many events
+// followed the first one of the previous burst.
 func (b *bursts) begins(key string, now time.Time) (begins bool, before int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 func TestDeliveryTooLarge(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.body = 1000 })
+	b := newEnv(t, func(l *limits) { l.body = 1000 })
 	fits := pushOf("shop/config", "main")
 	fits += strings.Repeat(" ", 1000-len(fits))
 	for name, tc := range map[string]struct {
@@ -24,16 +24,16 @@ func TestDeliveryTooLarge(t *testing.T) {
 		as   func(string) io.Reader
 		code int
 	}{
-		"just fits":                 {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
-		"one byte more":             {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
-		"one byte more, not told":   {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
-		"unsigned is not even read": {strings.Repeat("x", 1<<20), func(s string) io.Reader { return strings.NewReader(s) }, 401},
+		"just fits":                   {fits, func(s string) io.Reader { return strings.NewReader(s) }, 202},
+		"one byte more":               {fits + " ", func(s string) io.Reader { return strings.NewReader(s) }, 413},
+		"one byte more, not recorder": {fits + " ", func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }, 413},
+		"unsigned is not even read":   {strings.Repeat("x", 1<<20), func(s string) io.Reader { return strings.NewReader(s) }, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := header(secret, tc.body)
 			if tc.code == 401 {
 				h.Del("X-Hub-Signature-256")
-				h.Set("Expect", "100-continue") // the body is sent only when the server asks for it
+				h.Set("Expect", "100-continue") // the client sends the body only when the server asks for it
 			}
 			if code, answer := b.send("POST", "/webhooks/github", h, tc.as(tc.body)); code != tc.code {
 				t.Errorf("answer %d %q, want %d", code, answer, tc.code)
@@ -42,14 +42,14 @@ func TestDeliveryTooLarge(t *testing.T) {
 	}
 }
 
-// slow is a delivery whose header is sent and whose body is awaited.
+// slow is a delivery whose header was sent and whose body is awaited.
 type slow struct {
 	conn  net.Conn
 	reply *bufio.Reader
 }
 
-// beginDelivery returns when the server has begun to read the body.
-func (b *lab) beginDelivery(body string) slow {
+// beginDelivery returns once the server reads the body.
+func (b *env) beginDelivery(body string) slow {
 	b.t.Helper()
 	conn, err := net.Dial("tcp", b.server.Addr())
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *lab) beginDelivery(body string) slow {
 	return s
 }
 
-// response reads the answer.
+// response reads the response.
 func (s slow) response(t *testing.T) *http.Response {
 	t.Helper()
 	resp, err := http.ReadResponse(s.reply, nil)
@@ -84,7 +84,7 @@ func (s slow) response(t *testing.T) *http.Response {
 }
 
 func TestTooManyDeliveries(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.deliveries = 3 })
+	b := newEnv(t, func(l *limits) { l.deliveries = 3 })
 	body := pushOf("shop/config", "main")
 	var open []slow
 	for range 3 {
@@ -120,13 +120,13 @@ func TestTooManyDeliveries(t *testing.T) {
 	if resp := post(); resp.StatusCode != 202 {
 		t.Errorf("after they ended: code %d, want 202", resp.StatusCode)
 	}
-	if want := 4 * 2; len(b.takeLooked()) != want {
+	if want := 4 * 2; len(b.takePolled()) != want {
 		t.Errorf("not every accepted delivery was announced, want %d looks", want)
 	}
 }
 
 func TestSlowDelivery(t *testing.T) {
-	b := newLab(t, func(l *limits) { l.read, l.deliveries = 300*time.Millisecond, 1 })
+	b := newEnv(t, func(l *limits) { l.read, l.deliveries = 300*time.Millisecond, 1 })
 	body := pushOf("shop/config", "main")
 	s := b.beginDelivery(body)
 	if _, err := io.WriteString(s.conn, body[:10]); err != nil {
@@ -147,14 +147,14 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*limits)
 		send   string
-		want   string // what the answer begins with
+		want   string // prefix of the response
 	}{
 		"header never ends":   {func(l *limits) { l.header = 200 * time.Millisecond }, "GET /healthz HTTP/1.1\r\nHost: piped\r\nX-A: ", ""},
 		"no second request":   {func(l *limits) { l.idle = 200 * time.Millisecond }, "GET /healthz HTTP/1.1\r\nHost: piped\r\n\r\n", "HTTP/1.1 200 OK\r\n"},
 		"header has no bound": {func(l *limits) { l.headerBytes = 1 << 10 }, "GET /healthz HTTP/1.1\r\nHost: piped\r\nX-A: " + strings.Repeat("a", 8<<10) + "\r\n\r\n", "HTTP/1.1 431 "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newLab(t, tc.change)
+			b := newEnv(t, tc.change)
 			conn, err := net.Dial("tcp", b.server.Addr())
 			if err != nil {
 				t.Fatal(err)
@@ -177,7 +177,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-// TestDefaultLimits holds what the others rely on with limits of their own.
+// TestDefaultLimits covers the default values; the other tests set their own limits.
 func TestDefaultLimits(t *testing.T) {
 	s, err := New(Config{Address: "127.0.0.1:0"})
 	if err != nil {
@@ -197,10 +197,10 @@ func TestDefaultLimits(t *testing.T) {
 	}
 }
 
-// TestShutdownWaitsForDeliveries: what was begun within the grace ends.
+// TestShutdownWaitsForDeliveries: a running delivery is handled within the grace period.
 func TestShutdownWaitsForDeliveries(t *testing.T) {
-	b := newLab(t, func(*limits) {})
-	s, err := New(Config{Address: "127.0.0.1:0", Look: b.server.hooks.look})
+	b := newEnv(t, func(*limits) {})
+	s, err := New(Config{Address: "127.0.0.1:0", Poll: b.server.hooks.poll})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestShutdownWaitsForDeliveries(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	body := pushOf("shop/infra", "main")
-	d := (&lab{t: t, server: s}).beginDelivery(body)
+	d := (&env{t: t, server: s}).beginDelivery(body)
 	cancel()
 	if _, err := io.WriteString(d.conn, body); err != nil {
 		t.Fatal(err)
@@ -220,15 +220,15 @@ func TestShutdownWaitsForDeliveries(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run returned %v", err)
 	}
-	if diff := cmp.Diff([]string{"infra"}, b.takeLooked()); diff != "" {
-		t.Errorf("looked at (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"infra"}, b.takePolled()); diff != "" {
+		t.Errorf("polled (-want +got):\n%s", diff)
 	}
 }
 
-// TestSlowSendersKeepNoneOut: those that claim a signature and send nothing are cut off
-// soon, and hold not all slots before.
-func TestSlowSendersKeepNoneOut(t *testing.T) {
-	b := newLab(t, func(l *limits) {
+// TestSlowSendersBlockNoOthers: senders of a signature without a body are disconnected soon
+// and cannot take all slots.
+func TestSlowSendersBlockNoOthers(t *testing.T) {
+	b := newEnv(t, func(l *limits) {
 		l.deliveries, l.perAddress, l.slack, l.read = 3, 2, 300*time.Millisecond, 20*time.Second
 	})
 	body := pushOf("shop/config", "main")
@@ -255,28 +255,28 @@ func TestSlowSendersKeepNoneOut(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("they were cut off after %s", took)
+		t.Errorf("disconnected after %s", took)
 	}
 	if code, _ := b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body)); code != 202 {
-		t.Errorf("after they were cut off: code %d, want 202", code)
+		t.Errorf("after the disconnection: code %d, want 202", code)
 	}
 }
 
-// TestMinimumRate: a sender that is slow all the time is cut off, one that is quick
-// enough is not, however long it takes.
+// TestMinimumRate: a sender below the minimal rate is disconnected; one above it is not,
+// however long it takes.
 func TestMinimumRate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		piece int // bytes every 50 ms
 		code  int
 	}{"too slow": {20, 408}, "quick enough": {200, 202}} {
 		t.Run(name, func(t *testing.T) {
-			b := newLab(t, func(l *limits) { l.rate, l.slack = 1000, 400*time.Millisecond })
+			b := newEnv(t, func(l *limits) { l.rate, l.slack = 1000, 400*time.Millisecond })
 			body := pushOf("shop/config", "main")
 			body += strings.Repeat(" ", 3000-len(body))
 			s := b.beginDelivery(body)
 			for at := 0; at < len(body); at += tc.piece {
 				if _, err := io.WriteString(s.conn, body[at:min(at+tc.piece, len(body))]); err != nil {
-					break // it was cut off
+					break // disconnected
 				}
 				time.Sleep(50 * time.Millisecond)
 			}

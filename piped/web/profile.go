@@ -14,23 +14,23 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Profiler serves Go's profiles of the process below /debug/pprof/, to this machine
-// only: a profile shows what the process holds. Nothing else is served there.
+// Profiler serves Go's profiles of the process below /debug/pprof/, only to clients on
+// this machine, since a profile reveals the content of the process.
 type Profiler struct {
 	listener net.Listener
 	http     *http.Server
 	log      *slog.Logger
 }
 
-// Limits of the profiler. A profile may be asked for over minutes.
+// Limits of the profiler's server. There is no write timeout: a profile can take minutes.
 const (
 	profilerHeader = 5 * time.Second
 	profilerIdle   = time.Minute
 	profilerHeld   = 64 << 10 // bytes of a header
 )
 
-// NewProfiler binds an address, which must be of loopback: the error is of kind Invalid
-// otherwise. Whoever does not come to call Run calls Close.
+// NewProfiler binds an address, which must be a loopback address; else the error is of kind
+// Invalid. A caller that does not call Run must call Close.
 func NewProfiler(address string, log *slog.Logger) (*Profiler, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -53,8 +53,8 @@ func NewProfiler(address string, log *slog.Logger) (*Profiler, error) {
 	}}, nil
 }
 
-// local refuses what a browser was led to ask by another site: such requests name
-// another host.
+// local rejects requests for another host name, which a browser sends if a web site
+// exploits DNS rebinding.
 func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -63,7 +63,7 @@ func local(next http.Handler) http.Handler {
 		}
 		address, err := netip.ParseAddr(host)
 		if host != "localhost" && (err != nil || !address.IsLoopback()) {
-			answer(w, http.StatusForbidden, "profiles are for this machine only: ask for localhost")
+			answer(w, http.StatusForbidden, "profiles are served on localhost only")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -73,8 +73,7 @@ func local(next http.Handler) http.Handler {
 // Addr returns the address the profiler listens on.
 func (p *Profiler) Addr() string { return p.listener.Addr().String() }
 
-// Close releases the address of a profiler that was never run; after Run it does
-// nothing.
+// Close releases the address of a profiler that was not run; after Run it has no effect.
 func (p *Profiler) Close() error {
 	if err := p.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -82,10 +81,10 @@ func (p *Profiler) Close() error {
 	return nil
 }
 
-// Run serves until ctx ends, then cuts off what is being asked and returns nil. It
-// returns an error if serving fails before.
+// Run serves until ctx ends, then aborts requests and returns nil. It returns an error if
+// serving fails before.
 func (p *Profiler) Run(ctx context.Context) error {
-	p.log.Info("profiles are served", "address", p.Addr())
+	p.log.Info("serving profiles", "address", p.Addr())
 	served := make(chan error, 1)
 	go func() { served <- p.http.Serve(p.listener) }()
 	select {
@@ -94,7 +93,7 @@ func (p *Profiler) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	if err := p.http.Close(); err != nil {
-		p.log.Warn("profiles were cut off", "error", err)
+		p.log.Warn("profile requests were aborted", "error", err)
 	}
 	<-served
 	return nil

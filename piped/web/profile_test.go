@@ -10,8 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestProfiler: profiles are served to who asks on this machine for this machine, and
-// nothing else is.
+// TestProfiler: only profiles are served, and only to local requests.
 func TestProfiler(t *testing.T) {
 	p, err := NewProfiler("127.0.0.1:0", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -55,12 +54,12 @@ func TestProfiler(t *testing.T) {
 	}
 }
 
-// TestProfilerBeyondLoopback: it is refused wherever other machines could come from.
+// TestProfilerBeyondLoopback: other addresses are rejected.
 func TestProfilerBeyondLoopback(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
 		p, err := NewProfiler(address, slog.New(slog.DiscardHandler))
 		if err == nil {
-			_ = p.Close() // the test has failed
+			_ = p.Close() // the test has already failed
 		}
 		if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), "use 127.0.0.1:<port>") {
 			t.Errorf("%q: %v", address, err)

@@ -1,12 +1,9 @@
-// Package web is the agent's HTTP server: whether the process is alive, whether
-// it is ready for work, its metrics, and the webhooks by which Git hosts announce
-// pushes. It owns the web address and nothing behind it: what ready means is asked
-// of a function it is given, what the metrics are of a handler, and what was pushed
-// is looked up by whoever watches the repository. It never shows or logs what a
-// sender sent.
+// Package web is the agent's HTTP server. It serves liveness, readiness, metrics, and the
+// webhooks by which Git hosts announce pushes. Readiness, metrics and the handling of
+// announced repositories are functions of other packages, passed in Config. Neither
+// responses nor logs contain what a sender sent.
 //
-// To test with it, give New the address 127.0.0.1:0 and ask Addr where it
-// listens.
+// Tests pass the address 127.0.0.1:0 to New and get the bound one from Addr.
 package web
 
 import (
@@ -25,24 +22,24 @@ import (
 	"github.com/c785c783/piped/piped/githost"
 )
 
-// limits bound what a client can hold of the agent.
+// limits restrict the resources that clients can occupy.
 type limits struct {
-	header      time.Duration // to send the header in
-	read        time.Duration // to send the whole request in
-	write       time.Duration // to be answered in, counted from the header's end
-	idle        time.Duration // between two requests of a connection
+	header      time.Duration // to receive the header
+	read        time.Duration // to receive the whole request
+	write       time.Duration // from the end of the header to the end of the response
+	idle        time.Duration // between two requests on a connection
 	headerBytes int
 	body        int64 // bytes of a webhook delivery
-	deliveries  int   // webhook deliveries being read at once
-	perAddress  int   // and of those, from one address
+	deliveries  int   // webhook deliveries read concurrently
+	perAddress  int   // of these, from one address
 
-	// A delivery must arrive at this rate, in bytes a second, but for the slack.
+	// Minimal rate of a delivery, in bytes per second, after the slack.
 	rate  int64
 	slack time.Duration
 }
 
-// defaultLimits are made for deliveries of 25 MiB, the most GitHub sends. No
-// host waits longer than 30 s for an answer, most wait 10 s.
+// defaultLimits allows deliveries of 25 MiB, GitHub's maximum. Hosts wait at most 30 s for
+// a response, most of them 10 s.
 func defaultLimits() limits {
 	return limits{
 		header: 5 * time.Second, read: 30 * time.Second, write: 40 * time.Second, idle: time.Minute,
@@ -50,30 +47,29 @@ func defaultLimits() limits {
 	}
 }
 
-// Config is what New needs.
+// Config holds the settings and dependencies of New.
 type Config struct {
-	// Address is where to listen, as host:port. Port 0 picks a free one.
+	// Address is the host:port to listen on. Port 0 picks a free one.
 	Address string
-	// Certificate is that of TLS, and of clients that it is asked for; nothing is
-	// named for plain HTTP.
+	// Certificate holds the files for TLS and for client certificates; without
+	// files the server speaks plain HTTP.
 	Certificate certificate.Files
-	// Ready returns nil while the agent is ready for work, and otherwise why it
-	// is not, without secrets. It must be quick and safe for concurrent use;
-	// nil means always ready.
+	// Ready returns nil if the agent is ready, else the reason without secrets. It
+	// must be fast and safe for concurrent use; nil means always ready.
 	Ready func() error
-	// Metrics answers GET /metrics; nil means that there are none.
+	// Metrics serves GET /metrics; nil means there are none.
 	Metrics http.Handler
-	// Look has the repository of that ID looked at soon. It must return at once
-	// and be safe for concurrent use; nil means that nobody looks.
-	Look func(repoID string)
-	// Preview has it told what a pull request of the repository of that ID would
-	// deploy. It must not wait for that and be safe for concurrent use; an error makes
-	// the sender come again. Nil means that nobody is told.
+	// Poll schedules a fetch of the repository. It must not block and be safe for
+	// concurrent use. Optional.
+	Poll func(repoID string)
+	// Preview requests a plan preview of a pull request. It must not wait for the
+	// result and be safe for concurrent use; on an error the sender is asked to
+	// retry. Optional.
 	Preview func(ctx context.Context, repoID string, p githost.Proposal) error
-	// Observer is told of deliveries to webhooks; nil: nobody is.
-	Observer Observer
-	Logger   *slog.Logger
-	// Grace bounds how long Run waits for requests to end; default 5 s.
+	// Deliveries counts deliveries to webhooks. Optional.
+	Deliveries DeliveryMetrics
+	Logger     *slog.Logger
+	// Grace limits how long Run waits for running requests; default 5 s.
 	Grace time.Duration
 }
 
@@ -85,25 +81,26 @@ type Server struct {
 	log      *slog.Logger
 	grace    time.Duration
 	secure   bool
-	identity certificate.Holder // empty without TLS
+	identity certificate.Holder // only with TLS
 }
 
-// New binds the address, so that a port in use and a certificate that cannot be read
-// are known at once. A caller that does not call Run calls Close. There are no webhooks until SetWebhooks.
+// New binds the address, so that a used port or an unreadable certificate is reported at
+// once. A caller that does not call Run must call Close. There are no webhooks until
+// SetWebhooks is called.
 func New(cfg Config) (*Server, error) { return newServer(cfg, defaultLimits()) }
 
 func newServer(cfg Config, l limits) (*Server, error) {
 	if cfg.Ready == nil {
 		cfg.Ready = func() error { return nil }
 	}
-	if cfg.Look == nil {
-		cfg.Look = func(string) {}
+	if cfg.Poll == nil {
+		cfg.Poll = func(string) {}
 	}
 	if cfg.Preview == nil {
 		cfg.Preview = func(context.Context, string, githost.Proposal) error { return nil }
 	}
-	if cfg.Observer == nil {
-		cfg.Observer = silent{}
+	if cfg.Deliveries == nil {
+		cfg.Deliveries = noMetrics{}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -130,7 +127,7 @@ func newServer(cfg Config, l limits) (*Server, error) {
 			ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		},
 	}
-	if s.secure { // HTTP/1.1 within TLS, too: the limits of connections are those of requests
+	if s.secure { // no HTTP/2, so that the limits on connections apply to requests
 		s.identity.Set(identity)
 		s.listener = tls.NewListener(listener, s.identity.Config())
 	}
@@ -156,7 +153,7 @@ func routes(ready func() error, metrics, hooks http.Handler) http.Handler {
 	return mux
 }
 
-// answer writes one line of text. A client that is gone cannot be told.
+// answer writes one line of text. Write errors are ignored: the client is gone.
 func answer(w http.ResponseWriter, code int, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -170,12 +167,11 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Secure reports whether the server speaks TLS.
 func (s *Server) Secure() bool { return s.secure }
 
-// SetIdentity replaces the identity for the connections that come from now on;
-// those that are open stay. A server without TLS ignores it.
+// SetIdentity replaces the certificate for new connections. A server without TLS ignores
+// it.
 func (s *Server) SetIdentity(i *certificate.Identity) { s.identity.Set(i) }
 
-// Close releases the address of a server that was never run; after Run it does
-// nothing.
+// Close releases the address of a server that was not run; after Run it has no effect.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -183,11 +179,10 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Run serves until ctx ends, then lets requests end within the grace period,
-// cuts off the rest and returns nil. It returns an error if serving fails
-// before.
+// Run serves until ctx ends, then waits for running requests within the grace period,
+// aborts the rest and returns nil. It returns an error if serving fails before.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.Info("HTTP is served", "address", s.Addr(), "tls", s.secure)
+	s.log.Info("serving HTTP", "address", s.Addr(), "tls", s.secure)
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {
@@ -199,7 +194,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	if err := s.http.Shutdown(end); err != nil {
 		err = errors.Join(err, s.http.Close())
-		s.log.Warn("HTTP requests were cut off", "error", err)
+		s.log.Warn("HTTP requests were aborted", "error", err)
 	}
 	<-served
 	return nil

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a server until the test ends and returns where.
+// start runs a server until the test ends and returns its URL.
 func start(t *testing.T, ready func() error) (url string) {
 	t.Helper()
 	s, err := New(Config{Address: "127.0.0.1:0", Ready: ready})
@@ -28,7 +28,7 @@ func start(t *testing.T, ready func() error) (url string) {
 	return "http://" + s.Addr()
 }
 
-// run runs a server until the test ends and checks that it ends well.
+// run runs a server until the test ends and checks that Run returns nil.
 func run(t *testing.T, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

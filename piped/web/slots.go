@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// slots bound how many deliveries are read at once, in all and of one address, so that
-// one sender cannot keep the others out.
+// slots limit how many deliveries are read concurrently, in total and per address, so that
+// one sender cannot block the others.
 type slots struct {
 	most, perAddress int
 
@@ -20,7 +20,7 @@ type slots struct {
 	all   int
 }
 
-// take takes a slot for an address; ok is false when there is none.
+// take takes a slot for an address; ok is false if none is free.
 func (s *slots) take(address string) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *slots) release(address string) {
 	}
 }
 
-// addressOf returns what counts as one address: of IPv6 the network of 64 bits, of which
-// one sender has all.
+// addressOf returns the address to count by: for IPv6 the /64 network, since one sender
+// usually has all of it.
 func addressOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -64,15 +64,15 @@ func addressOf(remote string) string {
 
 var errBusy = errors.New("too many deliveries are being read")
 
-// delivery is the body of a request. It takes a slot when it is read for the first time,
-// which is after the header was found good, and must then arrive at a rate.
+// delivery is the body of a request. It takes a slot at the first read, hence after the
+// header was verified, and must then arrive at the minimal rate.
 type delivery struct {
 	io.ReadCloser
 	slots   *slots
 	address string
 	control *http.ResponseController
 	limits  limits
-	until   time.Time // when all of it must be here
+	until   time.Time // deadline of the whole body
 
 	began time.Time // zero until the first read
 	n     int64
@@ -85,7 +85,7 @@ func (h *hooks) newDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	}
 }
 
-// Read implements io.Reader. It fails with errBusy when there is no slot.
+// Read implements io.Reader. It returns errBusy if no slot is free.
 func (d *delivery) Read(p []byte) (int, error) {
 	if d.began.IsZero() {
 		if !d.slots.take(d.address) {
@@ -105,14 +105,14 @@ func (d *delivery) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end gives the slot back. What is done with a delivery that was read has the time of a
-// request; the rest of another is not waited for.
+// end releases the slot. After a complete read it resets the read deadline to that of the
+// request, for the time that handling takes.
 func (d *delivery) end(read bool) {
 	if d.began.IsZero() {
 		return
 	}
 	d.slots.release(d.address)
 	if read {
-		_ = d.control.SetReadDeadline(d.until) // a connection that is gone needs none
+		_ = d.control.SetReadDeadline(d.until) // fails only for a closed connection
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/c785c783/piped/piped/githost"
 )
 
-// files makes a certificate that vouches for itself.
+// files creates a self-signed certificate.
 func files(t *testing.T) certificate.Files {
 	cert, key := certificatetest.Write(t, t.TempDir())
 	return certificate.Files{Section: "web", Cert: cert, Key: key}
 }
 
-// trusting returns the TLS of a client that trusts one certificate and shows own,
-// if there is one.
+// trusting returns the TLS configuration of a client that trusts one certificate and
+// presents own, if given.
 func trusting(t *testing.T, trusted certificate.Files, own ...certificate.Files) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(trusted.Cert)
@@ -56,7 +56,7 @@ func startTLS(t *testing.T, f certificate.Files) *Server {
 	return s
 }
 
-// ask returns the status code of GET /healthz, or why there is none.
+// ask returns the status code or error of GET /healthz.
 func ask(t *testing.T, s *Server, config *tls.Config) (int, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.Addr()+"/healthz", nil)
@@ -84,8 +84,7 @@ func TestPlainHTTPIsNotAnsweredWithTLS(t *testing.T) {
 	}
 }
 
-// TestCertificateIsReplaced: connections that come after SetIdentity are shown the
-// new certificate.
+// TestCertificateIsReplaced: connections after SetIdentity get the new certificate.
 func TestCertificateIsReplaced(t *testing.T) {
 	first, second := files(t), files(t)
 	s := startTLS(t, first)
@@ -122,8 +121,8 @@ func TestVersionsOfTLS(t *testing.T) {
 
 func TestWebhookThroughTLS(t *testing.T) {
 	server := files(t)
-	looked := make(chan string, 1)
-	s, err := New(Config{Address: "127.0.0.1:0", Certificate: server, Look: func(id string) { looked <- id }})
+	polled := make(chan string, 1)
+	s, err := New(Config{Address: "127.0.0.1:0", Certificate: server, Poll: func(id string) { polled <- id }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +151,8 @@ func TestWebhookThroughTLS(t *testing.T) {
 	if resp.StatusCode != http.StatusAccepted {
 		t.Fatalf("code %d, want 202", resp.StatusCode)
 	}
-	if id := <-looked; id != "apps" {
-		t.Errorf("repository %q is looked at, want apps", id)
+	if id := <-polled; id != "apps" {
+		t.Errorf("repository %q is polled, want apps", id)
 	}
 }
 

@@ -15,54 +15,53 @@ import (
 	"github.com/c785c783/piped/piped/githost"
 )
 
-// Webhooks is what POST /webhooks/<name> knows.
+// Webhooks configures POST /webhooks/<name>.
 type Webhooks struct {
-	// Receivers reads the deliveries, by the name of the webhook.
+	// Receivers parse the deliveries, by name of the webhook.
 	Receivers map[string]*githost.Receiver
-	// Repositories are the watched ones; any receiver may announce a push to
-	// any of them.
+	// Repositories are the configured ones. Any receiver may announce pushes to any
+	// of them.
 	Repositories []Repository
 }
 
-// Repository is a branch that the agent watches.
+// Repository is a tracked branch.
 type Repository struct {
-	ID     string // what Config.Look is called with
-	Remote string // where it is fetched from, in any form that Git takes
+	ID     string // argument of Config.Poll
+	Remote string // fetch URL, in any form that Git accepts
 	Branch string
 }
 
-// SetWebhooks replaces the webhooks that are served, all at once; requests that
-// are under way end with those they began with. The server keeps w: do not
-// change it afterwards.
+// SetWebhooks replaces all webhooks atomically; running requests end with the previous
+// ones. The caller must not change w afterwards.
 func (s *Server) SetWebhooks(w Webhooks) { s.hooks.current.Store(&w) }
 
-// retryAfter is when a sender that found the server busy may come again.
+// retryAfter is the Retry-After of a busy server.
 const retryAfter = 5 * time.Second
 
-// hooks answers deliveries. What it says to a sender that has not proved itself
-// does not depend on what the agent knows.
+// hooks handles deliveries. Responses to unauthenticated senders do not depend on what is
+// configured.
 type hooks struct {
-	look    func(repoID string)
+	poll    func(repoID string)
 	preview func(ctx context.Context, repoID string, p githost.Proposal) error
 	log     *slog.Logger
-	told    Observer
+	counts  DeliveryMetrics
 	limits  limits
 	slots   slots
-	bursts  bursts // of what is logged
+	bursts  bursts // of log lines
 	current atomic.Pointer[Webhooks]
 }
 
 func newHooks(cfg Config, l limits) *hooks {
 	h := &hooks{
-		look: cfg.Look, preview: cfg.Preview, log: cfg.Logger, told: cfg.Observer, limits: l,
+		poll: cfg.Poll, preview: cfg.Preview, log: cfg.Logger, counts: cfg.Deliveries, limits: l,
 		slots: slots{most: l.deliveries, perAddress: l.perAddress}, bursts: bursts{pause: burstPause},
 	}
 	h.current.Store(&Webhooks{})
 	return h
 }
 
-// ServeHTTP reads a delivery and has the repositories it concerns looked at. The header
-// is checked first: what is not signed is refused before it takes a slot.
+// ServeHTTP parses a delivery and polls the repositories it concerns. The header is
+// checked first: an unsigned delivery is rejected without taking a slot.
 func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	known, name := h.current.Load(), r.PathValue("name")
 	receiver := known.Receivers[name]
@@ -82,7 +81,7 @@ func (h *hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, code, line)
 }
 
-// announce wakes whoever watches what was pushed, and returns the answer.
+// announce polls the repositories that a push concerns and returns the response.
 func (h *hooks) announce(ctx context.Context, name string, push githost.Push, watched []Repository) (code int, line string) {
 	if push.Ping {
 		return http.StatusOK, "the webhook works"
@@ -93,21 +92,21 @@ func (h *hooks) announce(ctx context.Context, name string, push githost.Push, wa
 	if len(push.Branches) == 0 {
 		return http.StatusAccepted, "nothing to do: this is no push to a branch"
 	}
-	var looking []string
+	var polled []string
 	for _, repo := range watched {
 		if push.Concerns(repo.Remote, repo.Branch) {
-			h.look(repo.ID)
-			looking = append(looking, repo.ID)
+			h.poll(repo.ID)
+			polled = append(polled, repo.ID)
 		}
 	}
-	if len(looking) == 0 {
-		return http.StatusAccepted, "nothing to do: nothing here watches this repository and branch"
+	if len(polled) == 0 {
+		return http.StatusAccepted, "nothing to do: the agent does not watch this repository and branch"
 	}
-	h.say(name, "push announced", "repo", strings.Join(looking, ","))
-	return http.StatusAccepted, "looking"
+	h.logEvent(name, "push announced", "repo", strings.Join(polled, ","))
+	return http.StatusAccepted, "accepted: the repository is fetched"
 }
 
-// propose has a pull request previewed, for every repository whose branch it is to
+// propose requests a preview of a pull request for every repository whose branch it is to
 // be merged into.
 func (h *hooks) propose(ctx context.Context, name string, push githost.Push, watched []Repository) (code int, line string) {
 	previewing := 0
@@ -115,22 +114,22 @@ func (h *hooks) propose(ctx context.Context, name string, push githost.Push, wat
 		if !push.Proposes(repo.Remote, repo.Branch) {
 			continue
 		}
-		h.say(name, "pull request announced", "repo", repo.ID, "pullRequest", push.Proposal.Number)
+		h.logEvent(name, "pull request announced", "repo", repo.ID, "pullRequest", push.Proposal.Number)
 		if err := h.preview(ctx, repo.ID, *push.Proposal); err != nil {
-			h.log.Warn("a pull request cannot be previewed", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number, "error", err)
-			return http.StatusServiceUnavailable, "the pull request cannot be previewed now: send it again later"
+			h.log.Warn("cannot request the preview of a pull request", "webhook", name, "repo", repo.ID, "pullRequest", push.Proposal.Number, "error", err)
+			return http.StatusServiceUnavailable, "the preview cannot be requested now: retry later"
 		}
 		previewing++
 	}
 	if previewing == 0 {
-		return http.StatusAccepted, "nothing to do: nothing here watches the branch that the pull request is for"
+		return http.StatusAccepted, "nothing to do: the agent does not watch the base branch of the pull request"
 	}
-	return http.StatusAccepted, "the pull request was announced"
+	return http.StatusAccepted, "accepted: the pull request is previewed"
 }
 
-// say logs an event of a webhook, the first one of a burst: what follows within
-// burstPause is counted, and the count is in the line of the next burst.
-func (h *hooks) say(webhook, event string, details ...any) {
+// logEvent logs the first event of a burst. Later events within burstPause are counted, and the
+// count is logged with the next burst.
+func (h *hooks) logEvent(webhook, event string, details ...any) {
 	begins, before := h.bursts.begins(webhook+"/"+event, time.Now())
 	if !begins {
 		return
@@ -141,20 +140,20 @@ func (h *hooks) say(webhook, event string, details ...any) {
 	h.log.Info(event, append([]any{"webhook", webhook}, details...)...)
 }
 
-// answer answers a delivery, and tells what became of it.
+// answer responds to a delivery and counts it.
 func (h *hooks) answer(w http.ResponseWriter, r *http.Request, code int, line string) {
-	h.told.Delivered(r.PathValue("name"), deliveryOf(code))
+	h.counts.Delivered(r.PathValue("name"), deliveryOf(code))
 	answer(w, code, line)
 }
 
-// refuse answers a delivery that could not be read.
+// refuse responds to a delivery that could not be parsed.
 func (h *hooks) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h.say(r.PathValue("name"), "webhook delivery refused", "from", r.RemoteAddr, "error", err)
+	h.logEvent(r.PathValue("name"), "webhook delivery refused", "from", r.RemoteAddr, "error", err)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, errBusy):
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
-		h.answer(w, r, http.StatusServiceUnavailable, "too many deliveries at once: send it again later")
+		h.answer(w, r, http.StatusServiceUnavailable, "too many concurrent deliveries: retry later")
 	case errors.As(err, &tooLarge):
 		h.answer(w, r, http.StatusRequestEntityTooLarge, "the delivery is too large: at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes are read")
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -29,7 +29,7 @@ const (
 	another = "what another webhook is signed with"
 )
 
-// pushOf is a payload as GitHub sends it.
+// pushOf returns a push as sent by GitHub.
 func pushOf(repo, branch string) string {
 	return fmt.Sprintf(`{"ref": "refs/heads/%s", "repository": {"clone_url": "https://github.com/%s.git"}}`, branch, repo)
 }
@@ -40,27 +40,27 @@ func signed(secret, body string) string {
 	return "sha256=" + hex.EncodeToString(h.Sum(nil))
 }
 
-// lab is a running server with two webhooks and four watched branches, and what
-// it was asked to look at.
-type lab struct {
+// env is a running server with two webhooks and four tracked branches; it records polls and
+// previews.
+type env struct {
 	t      *testing.T
 	server *Server
 	mu     sync.Mutex
-	looked []string
+	polled []string
 	out    bytes.Buffer
 }
 
-func newLab(t *testing.T, change func(*limits)) *lab {
+func newEnv(t *testing.T, change func(*limits)) *env {
 	t.Helper()
-	b, l := &lab{t: t}, defaultLimits()
+	b, l := &env{t: t}, defaultLimits()
 	change(&l)
 	var err error
 	b.server, err = newServer(Config{
 		Address: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(b, nil)),
-		Look: func(repoID string) {
+		Poll: func(repoID string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.looked = append(b.looked, repoID)
+			b.polled = append(b.polled, repoID)
 		},
 		Preview: func(_ context.Context, repoID string, p githost.Proposal) error {
 			b.mu.Lock()
@@ -68,7 +68,7 @@ func newLab(t *testing.T, change func(*limits)) *lab {
 			if p.Number == 13 {
 				return errors.New("the store is away")
 			}
-			b.looked = append(b.looked, fmt.Sprintf("%s#%d %s %s", repoID, p.Number, p.Head, p.Commit[:7]))
+			b.polled = append(b.polled, fmt.Sprintf("%s#%d %s %s", repoID, p.Number, p.Head, p.Commit[:7]))
 			return nil
 		},
 	}, l)
@@ -88,26 +88,26 @@ func newLab(t *testing.T, change func(*limits)) *lab {
 	return b
 }
 
-// Write takes what the server logs.
-func (b *lab) Write(p []byte) (int, error) {
+// Write collects the server's log.
+func (b *env) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.out.Write(p)
 }
 
-func (b *lab) log() string {
+func (b *env) log() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.out.String()
 }
 
-// takeLooked returns what was looked at since the last call.
-func (b *lab) takeLooked() []string {
+// takePolled returns the polls and previews since the last call.
+func (b *env) takePolled() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	looked := b.looked
-	b.looked = nil
-	return looked
+	polled := b.polled
+	b.polled = nil
+	return polled
 }
 
 func receiver(t *testing.T, secret string) *githost.Receiver {
@@ -119,12 +119,12 @@ func receiver(t *testing.T, secret string) *githost.Receiver {
 	return r
 }
 
-// header of a signed push.
+// header returns the headers of a signed push.
 func header(secret, body string) http.Header {
 	return http.Header{"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "X-Hub-Signature-256": {signed(secret, body)}}
 }
 
-func (b *lab) send(method, path string, h http.Header, body io.Reader) (code int, answer string) {
+func (b *env) send(method, path string, h http.Header, body io.Reader) (code int, answer string) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, "http://"+b.server.Addr()+path, body)
 	if err != nil {
@@ -144,10 +144,10 @@ func (b *lab) send(method, path string, h http.Header, body io.Reader) (code int
 	return resp.StatusCode, string(data)
 }
 
-// TestPullRequests: a pull request is previewed for each watched branch that it is for,
-// and sent again when that cannot be asked for.
+// TestPullRequests: a pull request is previewed for each repository with its base branch;
+// if that cannot be requested, the sender is asked to retry.
 func TestPullRequests(t *testing.T) {
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	for name, c := range map[string]struct {
 		number     int
 		base, from string
@@ -155,17 +155,17 @@ func TestPullRequests(t *testing.T) {
 		answer     string
 		previewed  []string
 	}{
-		"for a watched branch":     {7, "main", "shop/config", http.StatusAccepted, "the pull request was announced\n", []string{"config#7 more a6ae82c", "config-again#7 more a6ae82c"}},
-		"for another branch":       {7, "old", "shop/config", http.StatusAccepted, "nothing to do: nothing here watches the branch that the pull request is for\n", nil},
+		"for a watched branch":     {7, "main", "shop/config", http.StatusAccepted, "accepted: the pull request is previewed\n", []string{"config#7 more a6ae82c", "config-again#7 more a6ae82c"}},
+		"for another branch":       {7, "old", "shop/config", http.StatusAccepted, "nothing to do: the agent does not watch the base branch of the pull request\n", nil},
 		"from a fork":              {7, "main", "ann/config", http.StatusAccepted, "nothing to do: this is no push to a branch\n", nil},
-		"that cannot be asked for": {13, "main", "shop/config", http.StatusServiceUnavailable, "the pull request cannot be previewed now: send it again later\n", nil},
+		"that cannot be asked for": {13, "main", "shop/config", http.StatusServiceUnavailable, "the preview cannot be requested now: retry later\n", nil},
 	} {
 		body := fmt.Sprintf(`{"action": "opened", "number": %d, "pull_request": {"head": {"ref": "more", "sha": "a6ae82c7b1a177c8d03f9e96e0adf2466113728f", "repo": {"full_name": %q}}, "base": {"ref": %q}},
 			"repository": {"full_name": "shop/config", "clone_url": "https://github.com/shop/config.git"}}`, c.number, c.from, c.base)
 		h := header(secret, body)
 		h.Set("X-GitHub-Event", "pull_request")
 		code, answer := b.send(http.MethodPost, "/webhooks/github", h, strings.NewReader(body))
-		if got := b.takeLooked(); code != c.code || answer != c.answer || !slices.Equal(got, c.previewed) {
+		if got := b.takePolled(); code != c.code || answer != c.answer || !slices.Equal(got, c.previewed) {
 			t.Errorf("%s: %d %q, previewed %q", name, code, answer, got)
 		}
 	}
@@ -176,7 +176,7 @@ func TestPullRequests(t *testing.T) {
 
 func TestWebhook(t *testing.T) {
 	const wrong = "the signature or token is missing or wrong: set the same secret at both ends\n"
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
 	with := func(name, value string) http.Header {
 		h := header(secret, body)
@@ -189,15 +189,15 @@ func TestWebhook(t *testing.T) {
 		body         string
 		code         int
 		answer       string
-		looked       []string
+		polled       []string
 	}{
-		"push wakes all who watch it": {"POST", "/webhooks/github", header(secret, body), body, 202, "looking\n", []string{"config", "config-again"}},
+		"push polls all its clones": {"POST", "/webhooks/github", header(secret, body), body, 202, "accepted: the repository is fetched\n", []string{"config", "config-again"}},
 		"push to another branch": {"POST", "/webhooks/github", header(secret, pushOf("shop/config", "next")), pushOf("shop/config", "next"),
-			202, "looking\n", []string{"config-next"}},
+			202, "accepted: the repository is fetched\n", []string{"config-next"}},
 		"unwatched branch": {"POST", "/webhooks/github", header(secret, pushOf("shop/config", "old")), pushOf("shop/config", "old"),
-			202, "nothing to do: nothing here watches this repository and branch\n", nil},
+			202, "nothing to do: the agent does not watch this repository and branch\n", nil},
 		"unwatched repository": {"POST", "/webhooks/github", header(secret, pushOf("shop/other", "main")), pushOf("shop/other", "main"),
-			202, "nothing to do: nothing here watches this repository and branch\n", nil},
+			202, "nothing to do: the agent does not watch this repository and branch\n", nil},
 		"ping":                       {"POST", "/webhooks/github", with("X-Github-Event", "ping"), body, 200, "the webhook works\n", nil},
 		"another event":              {"POST", "/webhooks/github", with("X-Github-Event", "issues"), body, 202, "nothing to do: this is no push to a branch\n", nil},
 		"wrong signature":            {"POST", "/webhooks/github", with("X-Hub-Signature-256", signed("guess", body)), body, 401, wrong, nil},
@@ -218,15 +218,15 @@ func TestWebhook(t *testing.T) {
 			if code != tc.code || answer != tc.answer {
 				t.Errorf("answer %d %q, want %d %q", code, answer, tc.code, tc.answer)
 			}
-			if diff := cmp.Diff(tc.looked, b.takeLooked()); diff != "" {
-				t.Errorf("looked at (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.polled, b.takePolled()); diff != "" {
+				t.Errorf("polled (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 func TestWebhooksAreReplacedWhileRunning(t *testing.T) {
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
 	post := func(path string) int {
 		code, _ := b.send("POST", path, header(secret, body), strings.NewReader(body))
@@ -235,7 +235,7 @@ func TestWebhooksAreReplacedWhileRunning(t *testing.T) {
 	if code := post("/webhooks/github"); code != 202 {
 		t.Fatalf("before: code %d, want 202", code)
 	}
-	b.takeLooked()
+	b.takePolled()
 	b.server.SetWebhooks(Webhooks{
 		Receivers:    map[string]*githost.Receiver{"renamed": receiver(t, secret)},
 		Repositories: []Repository{{ID: "moved", Remote: "https://github.com/shop/config", Branch: "main"}},
@@ -246,8 +246,8 @@ func TestWebhooksAreReplacedWhileRunning(t *testing.T) {
 	if code := post("/webhooks/renamed"); code != 202 {
 		t.Errorf("the new name: code %d, want 202", code)
 	}
-	if diff := cmp.Diff([]string{"moved"}, b.takeLooked()); diff != "" {
-		t.Errorf("looked at (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"moved"}, b.takePolled()); diff != "" {
+		t.Errorf("polled (-want +got):\n%s", diff)
 	}
 }
 
@@ -258,9 +258,9 @@ func TestNoWebhooksUntilSet(t *testing.T) {
 	}
 }
 
-// TestABurstIsOneLine: however many deliveries come at once, one line says so.
+// TestABurstIsOneLine: a burst of deliveries is logged in one line.
 func TestABurstIsOneLine(t *testing.T) {
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
 	for range 40 {
 		if code, _ := b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body)); code != 202 {
@@ -270,7 +270,7 @@ func TestABurstIsOneLine(t *testing.T) {
 	if n := strings.Count(b.log(), "push announced"); n != 1 {
 		t.Errorf("%d lines for 40 pushes, want one:\n%s", n, b.log())
 	}
-	if n := len(b.takeLooked()); n != 80 {
+	if n := len(b.takePolled()); n != 80 {
 		t.Errorf("%d looks, want one for each delivery and repository", n)
 	}
 }
@@ -278,7 +278,7 @@ func TestABurstIsOneLine(t *testing.T) {
 func TestBursts(t *testing.T) {
 	type event struct {
 		key    string
-		after  time.Duration // after the event before
+		after  time.Duration // since the previous event
 		begins bool
 		before int
 	}
@@ -295,7 +295,7 @@ func TestBursts(t *testing.T) {
 }
 
 func TestRefusalsAreLoggedSparingly(t *testing.T) {
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
 	for range 40 {
 		b.send("POST", "/webhooks/github", header("guess", body), strings.NewReader(body))
@@ -312,7 +312,7 @@ func TestRefusalsAreLoggedSparingly(t *testing.T) {
 }
 
 func TestNothingSentIsLogged(t *testing.T) {
-	b := newLab(t, func(*limits) {})
+	b := newEnv(t, func(*limits) {})
 	body := pushOf("shop/config", "main")
 	odd := `{"ref": "a-payload-word", "repository": "a-payload-word"}`
 	b.send("POST", "/webhooks/github", header(secret, body), strings.NewReader(body))

@@ -11,10 +11,9 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// Changes returns what a deployment that is planned, or would be, does to each object
-// whose rendering differs: target is what it brings out, running what ran before, nil
-// for a first deployment. They are ordered by kind, namespace and name. What the
-// cluster holds is not asked.
+// Changes returns the effect of a planned or previewed deployment on each object whose
+// rendering differs between running, the state before (nil for a first deployment), and
+// target. They are ordered by kind, namespace and name. It does not read the cluster.
 func Changes(d deploy.Deployment, running, target *source.Source) []deploy.PlannedChange {
 	var before []manifest.Object
 	if running != nil {
@@ -42,15 +41,15 @@ func actionOf(diff manifest.Difference, pruning bool, cfg *config.Application) d
 	return deploy.PlannedDelete
 }
 
-// kept reports whether pruning leaves an object alone.
+// kept reports whether an object is excluded from pruning.
 func kept(o manifest.Object, cfg *config.Application) bool {
 	kind := o.GetKind()
 	return o.GetAnnotations()[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep ||
 		slices.Contains(kubernetes.PrunableKinds(), kind) && !slices.Contains(cfg.Kubernetes.PruneKinds, kind)
 }
 
-// prunes reports whether a stage of the deployment deletes what Git has no more. One
-// that is not planned yet is taken for a quick sync.
+// prunes reports whether a stage of the deployment prunes. An unplanned deployment
+// counts as a quick sync.
 func prunes(d deploy.Deployment, cfg *config.Application) bool {
 	if len(d.Stages) == 0 {
 		return cfg.Kubernetes.QuickSync.Prune

@@ -11,8 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// TestChanges states what a deployment does to objects that are not the same, by
-// what it may prune.
+// TestChanges: the effect on changed objects by the prune settings.
 func TestChanges(t *testing.T) {
 	load := func(spec, objects string) *source.Source {
 		cfg, err := config.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, "+spec+"}\n"))

@@ -11,15 +11,15 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// comparison is what runs and what is to run, paired.
+// comparison pairs the running objects with the target objects.
 type comparison struct {
 	workloads []pair // ordered by key
-	configs   []pair // ConfigMaps and Secrets that count, likewise
-	// hide takes the secrets of both out of a text; nil is for none.
-	hide func(string) string
+	configs   []pair // relevant ConfigMaps and Secrets, ordered by key
+	// redact removes the secrets of both sides from a text; nil removes none.
+	redact func(string) string
 }
 
-// pair is one object before and after; one of them may be missing.
+// pair is one object before and after the change; either may be nil.
 type pair struct {
 	name          string // such as "Deployment web"
 	before, after *manifest.Object
@@ -29,10 +29,10 @@ func (p pair) changes() []manifest.Change {
 	return manifest.Diff(p.before.Unstructured, p.after.Unstructured)
 }
 
-// comparisonOf pairs the workloads that refs name, every Deployment if there are
-// none, and the ConfigMaps and Secrets their pods use, by name: the namespaces that
-// manifests say are not always those they are applied to. In an application without
-// workloads all ConfigMaps and Secrets count: they are what is deployed.
+// comparisonOf pairs the workloads named by refs, every Deployment if there are none,
+// and the ConfigMaps and Secrets that their pods use. These are matched by name only,
+// since a manifest's namespace can differ from the one it is applied to. Without any
+// workload all ConfigMaps and Secrets count.
 func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) comparison {
 	isWorkload := func(o manifest.Object) bool {
 		return slices.ContainsFunc(refs, func(r kubernetes.Reference) bool {
@@ -40,7 +40,7 @@ func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) 
 		}) || len(refs) == 0 && o.GetKind() == "Deployment"
 	}
 	used := map[manifest.Reference]bool{}
-	for _, o := range after { // what only ran before has left a pod template
+	for _, o := range after { // objects missing in the target were removed from a pod template
 		if isWorkload(o) {
 			for _, r := range manifest.References(o.Unstructured) {
 				used[r] = true
@@ -57,8 +57,7 @@ func comparisonOf(refs []kubernetes.Reference, before, after []manifest.Object) 
 	return c
 }
 
-// pairs pairs the objects that are asked for by kind, namespace and name, ordered
-// by these.
+// pairs pairs the wanted objects by kind, namespace and name, in that order.
 func pairs(before, after []manifest.Object, wanted func(manifest.Object) bool) []pair {
 	byKey := map[string]*pair{}
 	at := func(o manifest.Object) *pair {
@@ -85,12 +84,12 @@ func pairs(before, after []manifest.Object, wanted func(manifest.Object) bool) [
 	return out
 }
 
-func workloadsCameOrWent(c comparison) choice {
-	return cameOrWent(c.workloads)
+func workloadsAddedOrRemoved(c comparison) choice {
+	return addedOrRemoved(c.workloads)
 }
 
-// cameOrWent answers for what was added and what was removed.
-func cameOrWent(list []pair) choice {
+// addedOrRemoved returns a pipeline decision if objects were added or removed.
+func addedOrRemoved(list []pair) choice {
 	var added, removed []string
 	for _, p := range list {
 		switch {
@@ -102,10 +101,10 @@ func cameOrWent(list []pair) choice {
 	}
 	var parts []string
 	if len(added) > 0 {
-		parts = append(parts, few(added)+verb(added, " is", " are")+" added")
+		parts = append(parts, listNames(added)+verb(added, " is", " are")+" added")
 	}
 	if len(removed) > 0 {
-		parts = append(parts, few(removed)+verb(removed, " is", " are")+" removed")
+		parts = append(parts, listNames(removed)+verb(removed, " is", " are")+" removed")
 	}
 	if len(parts) == 0 {
 		return choice{}
@@ -113,17 +112,17 @@ func cameOrWent(list []pair) choice {
 	return pipeline("%s", strings.Join(parts, "; "))
 }
 
-// maxNamed is how many things a sentence names.
+// maxNamed bounds the number of names in a reason.
 const maxNamed = 3
 
-func few(names []string) string {
+func listNames(names []string) string {
 	if more := len(names) - maxNamed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }
 
-// verb returns the form that goes with the number of things.
+// verb returns one for a single name, else many.
 func verb(names []string, one, many string) string {
 	if len(names) == 1 {
 		return one
@@ -131,8 +130,8 @@ func verb(names []string, one, many string) string {
 	return many
 }
 
-// templateChanged answers for a change of what a workload says about its pods.
-// New images are named, else the first workload that differs and where.
+// templateChanged returns a pipeline decision if a pod template changed. The reason
+// names new images, or else the first changed workload and field.
 func templateChanged(c comparison) choice {
 	var images []string
 	var first string
@@ -146,20 +145,20 @@ func templateChanged(c comparison) choice {
 				first = fmt.Sprintf("the pod template of %s has changed (%s)", p.name, change.Path)
 			}
 		}
-		images = append(images, imageChanges(p, c.hide)...)
+		images = append(images, imageChanges(p, c.redact)...)
 	}
 	slices.Sort(images)
 	switch images = slices.Compact(images); {
 	case first == "":
 		return choice{}
 	case len(images) > 0:
-		return pipeline("%s", few(images))
+		return pipeline("%s", listNames(images))
 	}
 	return pipeline("%s", first)
 }
 
-// imageChanges says which containers of a workload get another image.
-func imageChanges(p pair, hide func(string) string) []string {
+// imageChanges describes the changed images of a workload's containers.
+func imageChanges(p pair, redact func(string) string) []string {
 	running := map[string]string{}
 	for _, c := range manifest.Containers(p.before.Unstructured) {
 		running[c.Name] = c.Image
@@ -167,14 +166,14 @@ func imageChanges(p pair, hide func(string) string) []string {
 	var out []string
 	for _, c := range manifest.Containers(p.after.Unstructured) {
 		if old, ok := running[c.Name]; ok && old != c.Image && old != "" && c.Image != "" {
-			out = append(out, imageChange(manifest.ShownImage(old, hide), manifest.ShownImage(c.Image, hide)))
+			out = append(out, imageChange(manifest.ShownImage(old, redact), manifest.ShownImage(c.Image, redact)))
 		}
 	}
 	return out
 }
 
-// imageChange names an image and its versions; where these are the same, what
-// else differs.
+// imageChange describes the change of an image: its version, or else its digest, name
+// or repository.
 func imageChange(before, after manifest.Image) string {
 	switch {
 	case before.Repository == after.Repository && before.Tag != after.Tag:
@@ -182,13 +181,13 @@ func imageChange(before, after manifest.Image) string {
 	case before.Repository == after.Repository:
 		return fmt.Sprintf("image %s is updated from %s to %s", after.Name(), cmp.Or(before.Digest, before.Version()), cmp.Or(after.Digest, after.Version()))
 	case before.Name() != after.Name() || before.Version() != after.Version():
-		return fmt.Sprintf("image %s %s takes the place of %s %s", after.Name(), after.Version(), before.Name(), before.Version())
+		return fmt.Sprintf("image %s %s replaces %s %s", after.Name(), after.Version(), before.Name(), before.Version())
 	}
-	return fmt.Sprintf("image %s comes from %s in place of %s", after.Name(), after.Repository, before.Repository)
+	return fmt.Sprintf("image %s now comes from %s instead of %s", after.Name(), after.Repository, before.Repository)
 }
 
 func configChanged(c comparison) choice {
-	if c := cameOrWent(c.configs); c != (choice{}) {
+	if c := addedOrRemoved(c.configs); c != (choice{}) {
 		return c
 	}
 	var names []string
@@ -200,12 +199,12 @@ func configChanged(c comparison) choice {
 	if len(names) == 0 {
 		return choice{}
 	}
-	return pipeline("%s%s changed", few(names), verb(names, " has", " have"))
+	return pipeline("%s%s changed", listNames(names), verb(names, " has", " have"))
 }
 
 func noWorkloads(c comparison) choice {
 	if len(c.workloads) == 0 {
-		return quick("the application has no workloads that a pipeline could bring out step by step")
+		return quick("the application has no workloads that a pipeline could roll out step by step")
 	}
 	return choice{}
 }
@@ -222,7 +221,7 @@ func scaled(c comparison) choice {
 	if len(names) == 0 {
 		return choice{}
 	}
-	return quick("scales %s", few(names))
+	return quick("scales %s", listNames(names))
 }
 
 func count(v any) string {

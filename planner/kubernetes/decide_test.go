@@ -33,13 +33,13 @@ var update = flag.Bool("update", false, "rewrite what the cases want")
 //	              the root are in both
 //	trigger       fields of the trigger, as YAML
 //	gone          why the commit of the last success cannot be opened
-//	want          the decision, its reason, and whether what runs was looked at
+//	want          the decision, its reason, and whether the running state was loaded
 func TestDecisions(t *testing.T) {
 	eachCase(t, "decide", func(t *testing.T, c decisionCase) string { return c.decide(t) })
 }
 
-// eachCase holds what answer makes of the cases of a directory of testdata against
-// what they want, or rewrites that.
+// eachCase compares the answers for the cases of a testdata directory with their want
+// files, or rewrites these.
 func eachCase(t *testing.T, dir string, answer func(t *testing.T, c decisionCase) string) {
 	files, err := filepath.Glob("testdata/" + dir + "/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -64,8 +64,7 @@ func eachCase(t *testing.T, dir string, answer func(t *testing.T, c decisionCase
 	}
 }
 
-// TestOrderOfManifests: a decision does not depend on the order in which objects
-// are declared, on either side.
+// TestOrderOfManifests: a decision does not depend on the order of the manifests.
 func TestOrderOfManifests(t *testing.T) {
 	files, err := filepath.Glob("testdata/decide/*.txtar")
 	if err != nil {
@@ -86,8 +85,8 @@ func TestOrderOfManifests(t *testing.T) {
 	})
 }
 
-// TestRunningThatCannotBeReadNow: what runs may be readable later, so nothing is
-// decided without it.
+// TestRunningThatCannotBeReadNow: a temporary error of the running state delays the
+// decision.
 func TestRunningThatCannotBeReadNow(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/decide/10-image-updated.txtar")
 	if err != nil {
@@ -154,22 +153,22 @@ func readTrigger(t *testing.T, data []byte) deploy.Trigger {
 	return deploy.Trigger{Strategy: in.Strategy, StrategySummary: in.Summary, Commander: in.Commander, Commit: deploy.Commit{Message: in.Message}}
 }
 
-// decide returns the decision as the case states it.
+// decide returns the decision on the case.
 func (c decisionCase) decide(t *testing.T) string {
 	t.Helper()
 	plan, compared, err := c.plan(t, func([]manifest.Object) {})
-	looked := "what runs is not looked at"
+	loaded := "the running state is not loaded"
 	if compared {
-		looked = "what runs is looked at"
+		loaded = "the running state is loaded"
 	}
 	if err != nil {
-		return fmt.Sprintf("%s error\n%s\n%s\n", deploy.KindOf(err), err, looked)
+		return fmt.Sprintf("%s error\n%s\n%s\n", deploy.KindOf(err), err, loaded)
 	}
-	return fmt.Sprintf("%s\n%s\n%s\n", plan.Strategy, plan.Summary, looked)
+	return fmt.Sprintf("%s\n%s\n%s\n", plan.Strategy, plan.Summary, loaded)
 }
 
-// plan plans the case's deployment after the objects of either commit went
-// through arrange; compared is whether what runs was looked at.
+// plan plans the case's deployment with the objects of both commits reordered by
+// arrange. compared reports whether the running state was loaded.
 func (c decisionCase) plan(t *testing.T, arrange func([]manifest.Object)) (plan deploy.Plan, compared bool, err error) {
 	t.Helper()
 	loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) {
@@ -200,7 +199,7 @@ func (c decisionCase) plan(t *testing.T, arrange func([]manifest.Object)) (plan 
 	return plan, compared, err
 }
 
-// rewrite makes want what the case at file wants.
+// rewrite updates the want file of a case.
 func rewrite(t *testing.T, file string, archive *txtar.Archive, want string) {
 	t.Helper()
 	kept := archive.Files[:0]

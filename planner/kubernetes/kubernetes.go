@@ -1,11 +1,11 @@
-// Package kubernetes decides how Kubernetes applications are deployed: at once
-// (quick sync) or by the stages of their pipeline. It decides from configuration
-// and rendered manifests alone and never talks to a cluster.
+// Package kubernetes decides how Kubernetes applications are deployed: at once (quick
+// sync) or by the stages of their pipeline. It decides from configuration and rendered
+// manifests alone and never accesses a cluster.
 //
-//	rules.go    the rules, in the order in which they are asked
-//	compare.go  what differs between what runs and what is to run
-//	stages.go   the stages of either way, and those of a rollback
-//	undo.go     which stages undo what scripts did
+//	rules.go    the rules and their order
+//	compare.go  compares running and target objects
+//	stages.go   the stages of a quick sync, a pipeline and a rollback
+//	undo.go     the stages that undo the effects of scripts
 package kubernetes
 
 import (
@@ -19,14 +19,14 @@ import (
 // Decider implements planner.Decider. Its zero value is ready to use.
 type Decider struct{}
 
-// Running loads the application as it was at its last success. The error is of
-// kind NotFound when the commit is gone.
+// Running loads the application as of its last success. The error is NotFound when the
+// commit is missing.
 type Running = func(context.Context) (*source.Source, error)
 
-// Decide plans a deployment of target. Running is asked only if the decision
-// depends on what runs, and never for an application without a last success.
+// Decide plans a deployment of target. It calls running only if the decision depends on
+// it, and never for an application without a last success.
 func (Decider) Decide(ctx context.Context, app deploy.Application, d deploy.Deployment, target *source.Source, running Running) (deploy.Plan, error) {
-	q := question{app: app, deployment: d, target: target, running: running}
+	q := input{app: app, deployment: d, target: target, running: running}
 	c, err := choose(ctx, q)
 	if err != nil {
 		return deploy.Plan{}, err

@@ -10,8 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// TestPlans states whole plans: the cases are those of TestDecisions, but want
-// is everything that the plan holds.
+// TestPlans compares whole plans for the cases of TestDecisions.
 func TestPlans(t *testing.T) {
 	eachCase(t, "plan", func(t *testing.T, c decisionCase) string {
 		plan, _, err := c.plan(t, func([]manifest.Object) {})
@@ -23,7 +22,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// describe says everything a plan holds but its summary.
+// describe formats all fields of a plan but its summary.
 func describe(t *testing.T, p deploy.Plan) string {
 	t.Helper()
 	var b strings.Builder
@@ -65,7 +64,7 @@ func describe(t *testing.T, p deploy.Plan) string {
 	return b.String()
 }
 
-// checkLegal: the deployment accepts the plan, so its stages have IDs of their own.
+// checkLegal fails unless the deployment accepts the plan.
 func checkLegal(t *testing.T, p deploy.Plan) {
 	t.Helper()
 	before := deploy.Deployment{ID: "d", Status: deploy.Pending}

@@ -12,8 +12,8 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// TestNoSecretOfAnImageIsInAPlan: what runs and what is to run have other secrets, and
-// the images hold them as a whole, as a tag and over several parts.
+// TestNoSecretOfAnImageIsInAPlan: no plan shows a secret that is a whole image, a tag,
+// or spread over several parts of an image.
 func TestNoSecretOfAnImageIsInAPlan(t *testing.T) {
 	for name, c := range map[string]struct{ before, after, beforeSecret, afterSecret string }{
 		"tag":       {"registry/web:old-s3cret", "registry/web:new-s3cret", "old-s3cret", "new-s3cret"},

@@ -10,19 +10,19 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// question is what a decision is about.
-type question struct {
+// input is the input of the rules.
+type input struct {
 	app        deploy.Application
 	deployment deploy.Deployment
 	target     *source.Source
 	running    Running
 }
 
-func (q question) config() *config.Application { return q.target.Config }
-func (q question) trigger() deploy.Trigger     { return q.deployment.Trigger }
+func (in input) config() *config.Application { return in.target.Config }
+func (in input) trigger() deploy.Trigger     { return in.deployment.Trigger }
 
-// choice is an answer, with its reason as a sentence for a person; the zero
-// choice is none.
+// choice is a rule's decision, with its reason as a sentence; the zero choice leaves
+// the decision to the next rule.
 type choice struct {
 	strategy deploy.Strategy
 	reason   string
@@ -36,90 +36,90 @@ func pipeline(format string, args ...any) choice {
 	return choice{deploy.StrategyPipeline, "Pipeline: " + fmt.Sprintf(format, args...)}
 }
 
-// choose asks the rules in PipeCD's order; the first that has an answer decides.
-// Those after the first deployment compare what runs with what is to run.
-func choose(ctx context.Context, q question) (choice, error) {
-	if err := possible(q); err != nil {
+// choose evaluates the rules in PipeCD's order; the first decision counts. The rules
+// after firstDeployment compare the running state with the target.
+func choose(ctx context.Context, in input) (choice, error) {
+	if err := validate(in); err != nil {
 		return choice{}, err
 	}
-	for _, rule := range []func(question) choice{
-		askedFor, noPipeline, alwaysPipeline, commitForPipeline, commitForQuickSync, firstDeployment,
+	for _, rule := range []func(input) choice{
+		requestedStrategy, noPipeline, alwaysPipeline, commitForPipeline, commitForQuickSync, firstDeployment,
 	} {
-		if c := rule(q); c != (choice{}) {
+		if c := rule(in); c != (choice{}) {
 			return c, nil
 		}
 	}
-	running, c, err := whatRuns(ctx, q)
+	running, c, err := loadRunning(ctx, in)
 	if err != nil || c != (choice{}) {
 		return c, err
 	}
-	changes := comparisonOf(q.config().Kubernetes.Workloads, running.Objects, q.target.Objects)
-	changes.hide = func(text string) string { return running.Redactor.Text(q.target.Redactor.Text(text)) }
+	changes := comparisonOf(in.config().Kubernetes.Workloads, running.Objects, in.target.Objects)
+	changes.redact = func(text string) string { return running.Redactor.Text(in.target.Redactor.Text(text)) }
 	for _, rule := range []func(comparison) choice{
-		workloadsCameOrWent, templateChanged, configChanged, noWorkloads, scaled,
+		workloadsAddedOrRemoved, templateChanged, configChanged, noWorkloads, scaled,
 	} {
 		if c := rule(changes); c != (choice{}) {
-			c.reason = changes.hide(c.reason)
+			c.reason = changes.redact(c.reason)
 			return c, nil
 		}
 	}
 	return quick("no pod template, and no ConfigMap or Secret that pods use, has changed"), nil
 }
 
-// possible refuses what cannot be done.
-func possible(q question) error {
-	if q.trigger().Strategy == deploy.StrategyPipeline && q.config().Pipeline == nil {
-		return deploy.Errorf(deploy.Invalid, "a pipeline was asked for, but %s has no spec.pipeline: add one, or sync with the strategy AUTO or QUICK_SYNC", q.deployment.Git.ConfigPath())
+// validate rejects impossible requests.
+func validate(in input) error {
+	if in.trigger().Strategy == deploy.StrategyPipeline && in.config().Pipeline == nil {
+		return deploy.Errorf(deploy.Invalid, "a pipeline was requested, but %s has no spec.pipeline: add one, or sync with the strategy AUTO or QUICK_SYNC", in.deployment.Git.ConfigPath())
 	}
 	return nil
 }
 
-func askedFor(q question) choice {
-	switch t := q.trigger(); t.Strategy {
+func requestedStrategy(in input) choice {
+	switch t := in.trigger(); t.Strategy {
 	case deploy.StrategyQuickSync, deploy.StrategyPipeline:
 		return choice{t.Strategy, t.StrategySummary}
 	}
 	return choice{}
 }
 
-func noPipeline(q question) choice {
+func noPipeline(in input) choice {
 	switch {
-	case q.config().Pipeline != nil:
+	case in.config().Pipeline != nil:
 		return choice{}
-	case q.app.LastSuccessful == nil:
-		return quick("first deployment of %s", manifests(q.target.Objects))
+	case in.app.LastSuccessful == nil:
+		return quick("first deployment of %s", manifests(in.target.Objects))
 	}
 	return quick("no pipeline is configured")
 }
 
-func alwaysPipeline(q question) choice {
-	if q.config().Planner.AlwaysUsePipeline {
+func alwaysPipeline(in input) choice {
+	if in.config().Planner.AlwaysUsePipeline {
 		return pipeline("planner.alwaysUsePipeline is set")
 	}
 	return choice{}
 }
 
-// commitForPipeline and commitForQuickSync look at the subject of a commit that
-// no person asked to deploy.
-func commitForPipeline(q question) choice {
-	m := q.config().CommitMatcher.Pipeline
-	if q.trigger().Commander == "" && m.MatchString(q.trigger().Commit.Message) {
+// commitForPipeline and commitForQuickSync match the commit message, unless a user
+// requested the deployment.
+func commitForPipeline(in input) choice {
+	m := in.config().CommitMatcher.Pipeline
+	if in.trigger().Commander == "" && m.MatchString(in.trigger().Commit.Message) {
 		return pipeline("the commit message matches commitMatcher.pipeline (%s)", m)
 	}
 	return choice{}
 }
 
-func commitForQuickSync(q question) choice {
-	m := q.config().CommitMatcher.QuickSync
-	if q.trigger().Commander == "" && m.MatchString(q.trigger().Commit.Message) {
+func commitForQuickSync(in input) choice {
+	m := in.config().CommitMatcher.QuickSync
+	if in.trigger().Commander == "" && m.MatchString(in.trigger().Commit.Message) {
 		return quick("the commit message matches commitMatcher.quickSync (%s)", m)
 	}
 	return choice{}
 }
 
-func firstDeployment(q question) choice {
-	if q.app.LastSuccessful == nil {
-		return quick("first deployment of %s, there is nothing to compare with", manifests(q.target.Objects))
+func firstDeployment(in input) choice {
+	if in.app.LastSuccessful == nil {
+		return quick("first deployment of %s, there is nothing to compare with", manifests(in.target.Objects))
 	}
 	return choice{}
 }
@@ -131,16 +131,17 @@ func manifests(objects []manifest.Object) string {
 	return fmt.Sprintf("%d manifests", len(objects))
 }
 
-// whatRuns loads what runs. Where that cannot be done any more, because the commit
-// is gone or this version refuses what it holds, the pipeline is the careful answer.
-func whatRuns(ctx context.Context, q question) (*source.Source, choice, error) {
-	running, err := q.running(ctx)
-	commit := deploy.ShortHash(q.app.LastSuccessful.Trigger.Commit.Hash)
+// loadRunning loads the running state. If it cannot be loaded any more, because the
+// commit is missing or this version rejects its content, the pipeline is the safe
+// choice.
+func loadRunning(ctx context.Context, in input) (*source.Source, choice, error) {
+	running, err := in.running(ctx)
+	commit := deploy.ShortHash(in.app.LastSuccessful.Trigger.Commit.Hash)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), deploy.IsKind(err, deploy.Invalid):
-		return nil, pipeline("what runs, commit %s, cannot be read to compare with it: %v", commit, err), nil
+		return nil, pipeline("the running commit %s cannot be read for comparison: %v", commit, err), nil
 	case err != nil:
-		return nil, choice{}, fmt.Errorf("load what runs, commit %s: %w", commit, err)
+		return nil, choice{}, fmt.Errorf("load the running commit %s: %w", commit, err)
 	}
 	return running, choice{}, nil
 }

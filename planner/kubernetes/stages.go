@@ -14,20 +14,19 @@ import (
 // quickSyncID is the ID of the only stage of a quick sync.
 const quickSyncID = "K8sSync"
 
-// metaApprovers is the key of Stage.Metadata that names the approvers for people to
-// read, as in PipeCD.
+// metaApprovers is the key of Stage.Metadata that lists the approvers for display, as
+// in PipeCD.
 const metaApprovers = "Approvers"
 
-// stagesOf returns the stages of a deployment in the order in which they run, then
-// those of its rollback: what was applied is put back if there was a success
-// before, else only variants are removed, and scripts that have something to undo are undone. Again are the
-// CUSTOM_SYNC stages of that success.
+// stagesOf returns the stages of a deployment in order, then those of its rollback. The
+// rollback restores the last success, or only removes variants without one, and undoes
+// scripts. again are the CUSTOM_SYNC stages of the last success.
 func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
-	stages, err := forward(strategy, cfg)
+	stages, err := forwardStages(strategy, cfg)
 	if err != nil {
 		return nil, err
 	}
-	rollback, err := backward(strategy, cfg, succeeded, again)
+	rollback, err := rollbackStages(strategy, cfg, succeeded, again)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool,
 	return stages, nil
 }
 
-func forward(strategy deploy.Strategy, cfg *config.Application) ([]deploy.Stage, error) {
+func forwardStages(strategy deploy.Strategy, cfg *config.Application) ([]deploy.Stage, error) {
 	if strategy == deploy.StrategyQuickSync {
 		k := cfg.Kubernetes
 		options, err := json.Marshal(kubernetes.SyncStageOptions{SyncOptions: k.QuickSync, ReadyThreshold: k.ReadyThreshold})
@@ -77,7 +76,7 @@ func pipelineStage(s config.Stage) (out deploy.Stage, err error) {
 	return out, nil
 }
 
-func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
+func rollbackStages(strategy deploy.Strategy, cfg *config.Application, succeeded bool, again []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	rollback := deploy.Stage{ID: deploy.RollbackID, Name: deploy.StageRollback, Desc: "Apply the last successful state again and wait for it", Rollback: true}
 	switch {
@@ -94,14 +93,14 @@ func backward(strategy deploy.Strategy, cfg *config.Application, succeeded bool,
 	return append(out, undo...), err
 }
 
-// writesObjects reports whether a pipeline has a stage that writes to a cluster. One
-// of scripts alone leaves nothing there that ROLLBACK could put back.
+// writesObjects reports whether a pipeline has a stage that writes to a cluster.
+// ROLLBACK has nothing to restore after scripts alone.
 func writesObjects(p *config.Pipeline) bool {
 	return slices.ContainsFunc(p.Stages, func(s config.Stage) bool { return strings.HasPrefix(s.Name, "K8S_") })
 }
 
-// makesVariants reports whether a pipeline has a stage that rolls out a canary or a
-// baseline: ROLLBACK removes them even where there is no success to go back to.
+// makesVariants reports whether a pipeline rolls out a canary or a baseline. ROLLBACK
+// removes them even without an earlier success.
 func makesVariants(p *config.Pipeline) bool {
 	return slices.ContainsFunc(p.Stages, func(s config.Stage) bool {
 		return s.Name == kubernetes.StageCanaryRollout || s.Name == kubernetes.StageBaselineRollout

@@ -10,19 +10,20 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// lastCustomSyncs returns the CUSTOM_SYNC stages of what runs, for a deployment that
-// has one itself: to run them again is what undoes it, as in PipeCD. There are none
-// where what runs cannot be read any more; the stage's log says what that means.
-func lastCustomSyncs(ctx context.Context, q question, strategy deploy.Strategy) ([]config.Stage, error) {
-	if strategy == deploy.StrategyQuickSync || q.app.LastSuccessful == nil || len(customSyncs(q.config())) == 0 {
+// lastCustomSyncs returns the CUSTOM_SYNC stages of the running state, if the
+// deployment itself has one: as in PipeCD, running them again undoes it. It returns
+// none if the running state cannot be read any more; the stage's log explains the
+// consequence.
+func lastCustomSyncs(ctx context.Context, in input, strategy deploy.Strategy) ([]config.Stage, error) {
+	if strategy == deploy.StrategyQuickSync || in.app.LastSuccessful == nil || len(customSyncs(in.config())) == 0 {
 		return nil, nil
 	}
-	running, err := q.running(ctx)
+	running, err := in.running(ctx)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound), deploy.IsKind(err, deploy.Invalid):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("load what runs, commit %s: %w", deploy.ShortHash(q.app.LastSuccessful.Trigger.Commit.Hash), err)
+		return nil, fmt.Errorf("load the running commit %s: %w", deploy.ShortHash(in.app.LastSuccessful.Trigger.Commit.Hash), err)
 	}
 	return customSyncs(running.Config), nil
 }
@@ -34,9 +35,9 @@ func customSyncs(cfg *config.Application) []config.Stage {
 	return slices.DeleteFunc(slices.Clone(cfg.Pipeline.Stages), func(s config.Stage) bool { return s.Name != deploy.StageCustomSync })
 }
 
-// undoScripts returns the stages that undo what the scripts of a pipeline did, in
-// the pipeline's order. All CUSTOM_SYNC stages together are undone by those of the
-// last success.
+// undoScripts returns the stages that undo the scripts of a pipeline, in the pipeline's
+// order. The CUSTOM_SYNC stages of the last success undo all CUSTOM_SYNC stages
+// together.
 func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	for _, s := range p.Stages {
@@ -51,7 +52,7 @@ func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, erro
 			}
 			out = append(out, undo)
 		case *config.CustomSyncOptions:
-			undo, err := syncAgain(s, again)
+			undo, err := repeatSyncs(s, again)
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +62,7 @@ func undoScripts(p *config.Pipeline, again []config.Stage) ([]deploy.Stage, erro
 	return out, nil
 }
 
-// undoScript returns the stage that undoes what a SCRIPT_RUN did.
+// undoScript returns the stage that undoes a SCRIPT_RUN.
 func undoScript(s config.Stage, o *config.ScriptRunOptions) (deploy.Stage, error) {
 	metadata, err := undoMetadata(s, o.OnRollback, o.Env)
 	if err != nil {
@@ -74,12 +75,12 @@ func undoScript(s config.Stage, o *config.ScriptRunOptions) (deploy.Stage, error
 	}, nil
 }
 
-// syncAgain returns the stages that run the scripts of again, the CUSTOM_SYNC stages
-// of the last success, in place of what stage s did.
-func syncAgain(s config.Stage, again []config.Stage) ([]deploy.Stage, error) {
+// repeatSyncs returns the stages that repeat again, the CUSTOM_SYNC stages of the last
+// success, to undo stage s.
+func repeatSyncs(s config.Stage, again []config.Stage) ([]deploy.Stage, error) {
 	var out []deploy.Stage
 	for _, last := range again {
-		o := last.With.(*config.CustomSyncOptions) // by its name
+		o := last.With.(*config.CustomSyncOptions) // the option type follows from the stage name
 		metadata, err := undoMetadata(s, o.Run, o.Envs)
 		if err != nil {
 			return nil, err
@@ -92,7 +93,7 @@ func syncAgain(s config.Stage, again []config.Stage) ([]deploy.Stage, error) {
 	return out, nil
 }
 
-// undoMetadata is what tells a stage to run a script that undoes stage s.
+// undoMetadata returns the metadata of a stage whose script undoes stage s.
 func undoMetadata(s config.Stage, script string, env map[string]string) (map[string]string, error) {
 	metadata := map[string]string{deploy.MetaBaseStage: s.ID, deploy.MetaOnRollback: script}
 	if len(env) > 0 {

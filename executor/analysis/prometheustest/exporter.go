@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Exporter shows metrics, as tests set them, to a Prometheus.
+// Exporter exposes metrics, set by tests, to Prometheus.
 type Exporter struct {
 	Addr string // host:port
 
@@ -28,14 +28,14 @@ func NewExporter(t testing.TB) *Exporter {
 	return e
 }
 
-// Set gives a series, such as errors{variant="canary"}, its value.
+// Set sets the value of a series, such as errors{variant="canary"}.
 func (e *Exporter) Set(series string, value float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.values[series] = value
 }
 
-// Asked returns how often the metrics were read.
+// Asked returns how often the metrics were scraped.
 func (e *Exporter) Asked() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

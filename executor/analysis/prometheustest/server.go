@@ -1,9 +1,9 @@
-// Package prometheustest gives tests a real Prometheus, and an exporter for it to
-// scrape whose metrics tests set.
+// Package prometheustest starts a Prometheus server for tests, with an exporter whose
+// metrics tests set.
 //
-// It owns the server's process, which ends with the test, and its files. It needs
-// the program prometheus on the machine (Debian package prometheus; its service
-// need not run) and never touches a server that runs already.
+// The server's process ends with the test. The package needs the program prometheus on
+// the machine (Debian package prometheus; its service need not run) and never accesses
+// other running servers.
 package prometheustest
 
 import (
@@ -26,7 +26,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// Scrape is how often a server asks its exporter, and how long that may take.
+// Scrape is the default scrape interval and timeout.
 const Scrape = 500 * time.Millisecond
 
 const (
@@ -37,11 +37,11 @@ const (
 // Server is a Prometheus that scrapes one exporter.
 type Server struct {
 	URL string
-	// UsernameFile and PasswordFile hold the credentials that it asks for.
+	// UsernameFile and PasswordFile contain the required credentials.
 	UsernameFile, PasswordFile string
 }
 
-// Username and Password are those of every server.
+// Username and Password are the credentials of every server.
 const (
 	Username = "analyst"
 	Password = "hunter2-of-prometheus"
@@ -54,15 +54,15 @@ func Start(t testing.TB, target *Exporter) *Server {
 	return StartFor(t, Job{Name: "test", Target: target.Addr})
 }
 
-// Job is what a server scrapes.
+// Job is a scrape job.
 type Job struct {
 	Name   string
 	Target string        // host:port
-	Rules  []string      // files with rules, which it evaluates as often as it scrapes
-	Every  time.Duration // between scrapes, and at most for one; 0 is Scrape
+	Rules  []string      // rule files, evaluated at the scrape interval
+	Every  time.Duration // scrape interval and timeout; 0 is Scrape
 }
 
-// StartFor is Start for a target that need be no exporter of this package.
+// StartFor is Start for any target.
 func StartFor(t testing.TB, job Job) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,8 +131,8 @@ func (s *Server) start(t testing.TB, dir string) error {
 	}
 }
 
-// run starts a command that ends with this process at the latest: the kernel
-// kills it with the thread that started it, which waits for it.
+// run starts a command that ends with this process at the latest: the kernel kills it
+// with the thread that started it, which waits for it.
 func run(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, done := make(chan error), make(chan struct{})
@@ -171,7 +171,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// lockedBuffer takes what a process writes while others read it.
+// lockedBuffer is a buffer for concurrent writes and reads.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

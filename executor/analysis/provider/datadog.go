@@ -13,13 +13,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// datadog asks Datadog's HTTP API, version 1.
+// datadog queries Datadog's HTTP API, version 1.
 type datadog struct {
 	config.Datadog
 	http *http.Client
 }
 
-// datadogAnswer is that of /api/v1/query. A value that is missing is null.
+// datadogAnswer is the response of /api/v1/query. Missing values are null.
 type datadogAnswer struct {
 	Status string `json:"status"`
 	Error  string `json:"error"`
@@ -80,8 +80,8 @@ func (a *datadogAnswer) warnings() []string {
 	return []string{oneLine(a.Message)}
 }
 
-// base returns where the API is: address is a site such as datadoghq.eu, or the
-// URL of something that stands in between.
+// base returns the URL of the API: address is a site such as datadoghq.eu, or the URL
+// of a proxy.
 func (d *datadog) base() string {
 	if strings.Contains(d.Address, "://") {
 		return strings.TrimRight(d.Address, "/")
@@ -89,7 +89,7 @@ func (d *datadog) base() string {
 	return "https://api." + d.Address
 }
 
-// datadogErrors returns what Datadog says is wrong.
+// datadogErrors returns the error messages of a response.
 func datadogErrors(body []byte) string {
 	var answer struct {
 		Errors []string `json:"errors"`
@@ -100,7 +100,7 @@ func datadogErrors(body []byte) string {
 	return strings.Join(answer.Errors, "; ")
 }
 
-// withoutKeys takes the keys out of a text.
+// withoutKeys redacts the keys in a text.
 func withoutKeys(text string, keys map[string]string) string {
 	for _, key := range keys {
 		if key != "" {

@@ -1,7 +1,6 @@
-// Package provider asks the places that an agent's analysisProviders name:
-// Prometheus and Datadog for numbers, Loki for lines of logs.
+// Package provider queries the analysisProviders of the agent's configuration:
+// Prometheus and Datadog for metrics, Loki for log lines.
 //
-// It owns their wire formats and the credentials, which it reads from their files
-// at each question and shows to nobody. It judges nothing: what an answer means is
-// package analysis' to say.
+// It implements their wire formats and authentication. It reads credentials from their
+// files at each query and never exposes them. Package analysis evaluates the results.
 package provider

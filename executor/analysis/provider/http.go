@@ -16,10 +16,10 @@ import (
 
 const (
 	maxAnswer = 16 << 20 // bytes
-	maxShown  = 300      // characters of what a server says is wrong
+	maxShown  = 300      // displayed characters of a server's error message
 )
 
-// bounded ends answers that are too large.
+// bounded limits the size of responses.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -31,7 +31,7 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections is called by http.Client.
+// CloseIdleConnections forwards the call of http.Client.
 func (b bounded) CloseIdleConnections() {
 	if t, ok := b.next.(*http.Transport); ok {
 		t.CloseIdleConnections()
@@ -51,13 +51,14 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// noRedirect keeps credentials at the address they are configured for.
+// noRedirect rejects redirects, so that credentials are only sent to the configured
+// address.
 func noRedirect(next *http.Request, _ []*http.Request) error {
 	return fmt.Errorf("it redirects to %s: write that address into analysisProviders if it is the right one", next.URL.Host)
 }
 
-// get asks with GET and decodes a JSON answer of status 200 into out. Another
-// status is an error that shows what explain finds in the body.
+// get sends a GET request and decodes a JSON response of status 200 into out. For
+// another status the error contains what explain extracts from the body.
 func get(ctx context.Context, client *http.Client, req *http.Request, out any, explain func(body []byte) string) error {
 	resp, err := client.Do(req.WithContext(ctx))
 	if err != nil {
@@ -76,7 +77,7 @@ func get(ctx context.Context, client *http.Client, req *http.Request, out any, e
 	return nil
 }
 
-// unreachable is the error of a question that was not answered.
+// unreachable returns the error of a failed request.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -84,7 +85,7 @@ func unreachable(ctx context.Context, err error) error {
 	return deploy.Errorf(deploy.Unavailable, "no answer: %w", err)
 }
 
-// refused is the error of an answer of another status than 200.
+// refused returns the error of a response with another status than 200.
 func refused(status int, why string) error {
 	kind, todo := deploy.Invalid, ""
 	switch {
@@ -99,7 +100,7 @@ func refused(status int, why string) error {
 	return deploy.Errorf(kind, "it answers %d %s%s%s", status, http.StatusText(status), why, todo)
 }
 
-// oneLine makes a short line of what a server says.
+// oneLine shortens a server's message to one line.
 func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if runes := []rune(text); len(runes) > maxShown {
@@ -108,10 +109,10 @@ func oneLine(text string) string {
 	return text
 }
 
-// plain explains an answer by its beginning.
+// plain extracts the beginning of a response.
 func plain(body []byte) string { return string(body[:min(len(body), 4*maxShown)]) }
 
-// fromFile reads a credential, without the white space around it.
+// fromFile reads a credential and trims white space.
 func fromFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -120,8 +121,7 @@ func fromFile(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// authorise gives a request the user name and password of two files, if there
-// are any.
+// authorise adds basic authentication from the two files, if configured.
 func authorise(req *http.Request, usernameFile, passwordFile string) error {
 	if usernameFile == "" {
 		return nil

@@ -13,16 +13,16 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxLines is how many lines are asked for.
+// maxLines bounds the number of requested lines.
 const maxLines = 100
 
-// loki asks Grafana Loki, or what speaks its query API.
+// loki queries Grafana Loki or a compatible API.
 type loki struct {
 	config.Loki
 	http *http.Client
 }
 
-// lokiAnswer is that of /loki/api/v1/query_range.
+// lokiAnswer is the response of /loki/api/v1/query_range.
 type lokiAnswer struct {
 	Data struct {
 		Type   string          `json:"resultType"`
@@ -77,7 +77,7 @@ func (a *lokiAnswer) lines() ([]string, error) {
 			if len(value) < 2 || json.Unmarshal(value[0], &at) != nil || json.Unmarshal(value[1], &line) != nil {
 				return nil, deploy.Errorf(deploy.Unavailable, "the answer cannot be read: expected pairs of a time and a line")
 			}
-			ns, _ := strconv.ParseInt(at, 10, 64) // only the order depends on it
+			ns, _ := strconv.ParseInt(at, 10, 64) // used for sorting only
 			entries = append(entries, entry{ns, line})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// prometheus asks a Prometheus server, or what speaks its API.
+// prometheus queries a Prometheus server or a compatible API.
 type prometheus struct {
 	config.Prometheus
 	transport http.RoundTripper
@@ -33,7 +33,7 @@ func (p *prometheus) Query(ctx context.Context, query string, over Window) (Numb
 	return Numbers{Points: numbers(points), Warnings: warnings}, err
 }
 
-// explain classes what the client returns.
+// explain classifies an error of the client.
 func (p *prometheus) explain(ctx context.Context, err error) error {
 	var answered *v1.Error
 	var own *deploy.Error
@@ -52,7 +52,7 @@ func (p *prometheus) explain(ctx context.Context, err error) error {
 	return deploy.Errorf(deploy.Unavailable, "Prometheus cannot answer now: %s", oneLine(answered.Msg+" "+answered.Detail))
 }
 
-// pointsOf returns the points of an answer, series after series.
+// pointsOf returns the points of all series in a response.
 func pointsOf(value model.Value) (points []float64, err error) {
 	switch v := value.(type) {
 	case nil:
@@ -82,7 +82,7 @@ func pointsOf(value model.Value) (points []float64, err error) {
 
 var errHistogram = deploy.Errorf(deploy.Invalid, "the query is answered with native histograms; expected numbers, such as histogram_quantile makes of them")
 
-// authorised adds the credentials, as their files hold them now.
+// authorised adds the credentials, which it reads from their files for each request.
 type authorised struct{ p *prometheus }
 
 // RoundTrip implements http.RoundTripper.

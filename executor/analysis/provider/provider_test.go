@@ -22,17 +22,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// The credentials, which no error may show.
+// The credentials, which must not appear in errors.
 const (
 	apiKey         = "0123456789abcdef-api"
 	applicationKey = "fedcba9876543210-app"
 	password       = "hunter2-of-the-provider"
 )
 
-// over is what the tests ask about.
+// over is the queried window.
 var over = Window{From: time.Unix(1700000000, 0), To: time.Unix(1700000600, 0), Step: time.Minute}
 
-// answering starts a server that gives one answer, and remembers what it was asked.
+// answering starts a server with one answer, and records the request.
 func answering(t *testing.T, status int, body string) (address string, asked *http.Request) {
 	asked = &http.Request{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +123,7 @@ func TestDatadogSite(t *testing.T) {
 	}
 }
 
-// TestRefusals: what goes wrong is classed, says what to do, and shows no secret.
+// TestRefusals: errors are classified, explain what to do, and contain no secret.
 func TestRefusals(t *testing.T) {
 	ask := map[string]func(t *testing.T, address string) error{
 		"Datadog": func(t *testing.T, address string) error {
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	for who, ask := range ask {
-		t.Run(who+", nobody there", func(t *testing.T) {
+		t.Run(who+", no server", func(t *testing.T) {
 			wantError(t, ask(t, "http://127.0.0.1:1"), deploy.Unavailable, "connection refused")
 		})
 	}
@@ -177,11 +177,11 @@ func TestRefusals(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the end of the connection is noticed
+		_, _ = io.Copy(io.Discard, r.Body) // required to detect the end of the connection
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	slow := errors.New("nothing within the timeout of 50ms")
+	slow := errors.New("no answer within the timeout of 50ms")
 	for _, c := range []any{&config.Prometheus{Address: server.URL}, &config.Datadog{Address: server.URL, APIKeyData: strict.NewSecret(apiKey)}} {
 		ctx, stop := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, slow)
 		_, err := metricsOf(t, c).Query(ctx, "q", over)
@@ -190,7 +190,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatAreGone: a file is read at each question.
+// TestCredentialsThatAreGone: credential files are read at each query.
 func TestCredentialsThatAreGone(t *testing.T) {
 	address, asked := answering(t, 200, `{"status": "success", "data": {"resultType": "matrix", "result": []}}`)
 	name := file(t, password)
@@ -235,7 +235,7 @@ func TestLoki(t *testing.T) {
 	}
 }
 
-// TestPoints: every form of answer of Prometheus.
+// TestPoints: all result types of Prometheus.
 func TestPoints(t *testing.T) {
 	nan := model.SampleValue(math.NaN())
 	histogram := &model.SampleHistogram{}
@@ -264,21 +264,21 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// TestProviderThatCannotBeAsked: a provider of a type that this version has not is
-// refused where it is used, by name.
+// TestProviderThatCannotBeAsked: a provider of an unsupported type is rejected by name
+// where it is used.
 func TestProviderThatCannotBeAsked(t *testing.T) {
 	s := only(t, &config.Prometheus{Address: "http://p"})
 	s.Use([]config.AnalysisProvider{
 		{Name: "google", Type: config.AnalysisStackdriver, Config: &config.Stackdriver{}}, {Name: "q", Config: &config.Prometheus{}},
 	})
 	_, err := s.Metrics("google")
-	wantError(t, err, deploy.Invalid, `provider "google" of metrics is of type STACKDRIVER, which this version of piped cannot ask: use a provider of type PROMETHEUS or DATADOG`)
+	wantError(t, err, deploy.Invalid, `provider "google" of metrics is of type STACKDRIVER, which this version of piped does not support: use a provider of type PROMETHEUS or DATADOG`)
 	if _, err := s.Metrics("q"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSet: names are found by what a provider can answer, and follow a reload.
+// TestSet: providers are found by name and capability, and replaced by a reload.
 func TestSet(t *testing.T) {
 	s := only(t, &config.Prometheus{Address: "http://p"})
 	if _, err := s.Metrics("p"); err != nil {

@@ -14,57 +14,56 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Metrics answers queries with numbers.
+// Metrics queries metrics.
 type Metrics interface {
-	// Query returns the numbers of a time. It ends when ctx does. Its error is of
-	// kind deploy.Invalid if the question or the credentials are wrong, else of kind
+	// Query returns the points within a window. It stops when ctx ends. Errors are of
+	// kind deploy.Invalid for wrong queries and credentials, else of kind
 	// deploy.Unavailable.
 	Query(ctx context.Context, query string, over Window) (Numbers, error)
 }
 
-// Window is the time that a query is about, both ends included.
+// Window is a time window, both ends included.
 type Window struct {
 	From, To time.Time
-	Step     time.Duration // between two points, where the provider lets one choose
+	Step     time.Duration // between two points, for providers with a choice
 }
 
-// Numbers are the points of all series of an answer. What is no number (NaN) is
-// left out, so that there may be none.
+// Numbers are the points of all series of a response, without NaN values. There may be
+// none.
 type Numbers struct {
 	Points   []float64
 	Warnings []string
 }
 
-// Logs answers queries with lines of logs.
+// Logs queries log lines.
 type Logs interface {
-	// Find returns the lines of a time, the latest first, at most 100. Errors are
-	// those of Metrics.
+	// Find returns at most 100 lines within a window, the latest first. Errors are as
+	// for Metrics.
 	Find(ctx context.Context, query string, over Window) (Lines, error)
 }
 
-// Lines are what a query found.
+// Lines are the result of a log query.
 type Lines struct {
 	Lines    []string
 	More     bool // there may be more
 	Warnings []string
 }
 
-// Set are the analysis providers in effect, by name. It is safe for concurrent
+// Set contains the configured analysis providers by name. It is safe for concurrent
 // use.
 type Set struct {
 	http      *http.Client
 	providers atomic.Pointer[map[string]any]
 }
 
-// NewSet returns a Set of none.
+// NewSet returns an empty Set.
 func NewSet() *Set {
 	s := &Set{http: &http.Client{Transport: bounded{http.DefaultTransport.(*http.Transport).Clone()}, CheckRedirect: noRedirect}}
 	s.Use(nil)
 	return s
 }
 
-// Use makes the configured providers those in effect. Questions that are under
-// way are not disturbed.
+// Use replaces the providers. Running queries are not affected.
 func (s *Set) Use(configured []config.AnalysisProvider) {
 	next := map[string]any{}
 	for _, p := range configured {
@@ -82,7 +81,7 @@ func (s *Set) Use(configured []config.AnalysisProvider) {
 	s.providers.Store(&next)
 }
 
-// Close closes the connections that nobody uses. It returns nil.
+// Close closes idle connections. It returns nil.
 func (s *Set) Close() error {
 	s.http.CloseIdleConnections()
 	return nil
@@ -106,16 +105,15 @@ func (s *Set) Logs(name string) (Logs, error) {
 	return l, nil
 }
 
-// unsupported stands for a provider that is configured and that this version cannot
-// ask: the type it has.
+// unsupported is a configured provider of a type that this version does not support.
 type unsupported config.AnalysisProviderType
 
-// unknown says which providers there are instead.
+// unknown returns an error that lists the available providers.
 func unknown[T any](s *Set, name, what, kinds string) error {
 	var have []string
 	all := *s.providers.Load()
 	if kind, ok := all[name].(unsupported); ok {
-		return deploy.Errorf(deploy.Invalid, "provider %q of %s is of type %s, which this version of piped cannot ask: use a provider of type %s", name, what, kind, kinds)
+		return deploy.Errorf(deploy.Invalid, "provider %q of %s is of type %s, which this version of piped does not support: use a provider of type %s", name, what, kind, kinds)
 	}
 	for _, other := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := all[other].(T); ok {
@@ -130,7 +128,7 @@ func unknown[T any](s *Set, name, what, kinds string) error {
 		what, name, known, kinds)
 }
 
-// numbers leaves out what is none.
+// numbers removes NaN values.
 func numbers(points []float64) []float64 {
 	return slices.DeleteFunc(points, math.IsNaN)
 }

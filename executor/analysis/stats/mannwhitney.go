@@ -1,9 +1,8 @@
-// Package stats holds the statistics by which analyses compare: pure functions
-// of numbers. It knows nothing of metrics.
+// Package stats implements the statistical test for analysis comparisons.
 //
-// It has its own Mann-Whitney test because the known Go libraries lack the exact
-// distribution, or a half step with ties; its tests hold it against published
-// tables and the examples of R and SciPy.
+// It has its own Mann-Whitney test, since known Go libraries lack the exact
+// distribution or the correction for ties. Its tests compare it with published tables
+// and with examples of R and SciPy.
 package stats
 
 import (
@@ -11,8 +10,8 @@ import (
 	"slices"
 )
 
-// Alternative is what a test tries to show of the first sample: against the null
-// hypothesis that both come from one population.
+// Alternative is the alternative hypothesis about the first sample; the null hypothesis
+// is that both samples come from one population.
 type Alternative int
 
 // The alternatives.
@@ -22,16 +21,14 @@ const (
 	Less
 )
 
-// maxExact is the size from which a sample is too large for the exact
-// distribution; R's.
+// maxExact is the sample size from which the normal approximation is used, as in R.
 const maxExact = 50
 
-// MannWhitney returns the U statistic of x, which counts the pairs in which its
-// value is the larger one (ties half), and the p-value of the Mann-Whitney U test
-// against alt. The p-value is exact for samples of less than 50 values without
-// ties; otherwise it is that of the normal approximation, corrected for ties and
-// continuity. It is 1 when a sample is empty or all values are equal: nothing is
-// shown then. No value may be NaN.
+// MannWhitney returns the U statistic of x and the p-value of the Mann-Whitney U test
+// against alt. U counts the pairs with the larger value in x; ties count half. The
+// p-value is exact for samples of less than 50 values without ties. Otherwise it is the
+// normal approximation with corrections for ties and continuity. It is 1 when a sample
+// is empty or all values are equal. No value may be NaN.
 func MannWhitney(x, y []float64, alt Alternative) (u, p float64) {
 	if len(x) == 0 || len(y) == 0 {
 		return 0, 1
@@ -43,9 +40,9 @@ func MannWhitney(x, y []float64, alt Alternative) (u, p float64) {
 	return u, approximate(len(x), len(y), u, ties, alt)
 }
 
-// Least returns the smallest p-value that samples of n and m values without ties can
-// give: 1 of the equally likely orders of all values, and against Differs 2 of them. A
-// test whose limit is not above it cannot show anything.
+// Least returns the smallest p-value possible for samples of n and m values without
+// ties: 1 divided by the number of equally likely orders, and 2 for Differs. With a
+// significance level below it a test can never succeed.
 func Least(n, m int, alt Alternative) float64 {
 	orders := 1.0 // n+m over n
 	for i := range n {
@@ -96,7 +93,7 @@ func rank(x, y []float64) (u, ties float64) {
 	return sum - n*(n+1)/2, ties
 }
 
-// exact returns the p-value by the distribution of U without ties.
+// exact returns the p-value from the exact distribution of U without ties.
 func exact(n, m, u int, alt Alternative) float64 {
 	counts := arrangements(n, m)
 	var total, upTo, from float64
@@ -118,11 +115,11 @@ func exact(n, m, u int, alt Alternative) float64 {
 	return min(1, 2*min(upTo, from)/total)
 }
 
-// arrangements returns, for each U, in how many of the orders of n and m values
-// the first ones have it, by the recurrence of Mann and Whitney (1947):
-// whether the largest value is one of the n or of the m.
+// arrangements counts, for each U, the orders of n and m values with that U, by the
+// recurrence of Mann and Whitney (1947): the largest value belongs either to the n or
+// to the m values.
 func arrangements(n, m int) []float64 {
-	row := make([][]float64, m+1) // by the number of the second values, for 0 first ones
+	row := make([][]float64, m+1) // indexed by the number of second values, without first values
 	for j := range row {
 		row[j] = []float64{1}
 	}
@@ -144,7 +141,7 @@ func arrangements(n, m int) []float64 {
 	return row[m]
 }
 
-// approximate returns the p-value by the normal distribution.
+// approximate returns the p-value by the normal approximation.
 func approximate(n, m int, u, ties float64, alt Alternative) float64 {
 	nm, all := float64(n)*float64(m), float64(n+m)
 	sigma := math.Sqrt(nm / 12 * (all + 1 - ties/(all*(all-1))))
@@ -161,5 +158,5 @@ func approximate(n, m int, u, ties float64, alt Alternative) float64 {
 	return min(1, 2*upper((math.Abs(d)-0.5)/sigma))
 }
 
-// upper returns how probable a value above z is.
+// upper returns the upper tail probability of the normal distribution at z.
 func upper(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDistribution holds the exact distribution against the table of Mann and
-// Whitney (Annals of Mathematical Statistics 18, 1947): P(U <= u) by n, m and u.
+// TestDistribution compares the exact distribution with the table of Mann and Whitney
+// (Annals of Mathematical Statistics 18, 1947): P(U <= u) by n, m and u.
 func TestDistribution(t *testing.T) {
 	for size, want := range map[[2]int][]float64{
 		{3, 3}: {.050, .100, .200, .350, .500, .650},
@@ -26,8 +26,8 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestCriticalValues holds it against the usual tables of critical values: the
-// largest U that is significant at 0.05.
+// TestCriticalValues compares it with the usual tables of critical values: the largest
+// U that is significant at 0.05.
 func TestCriticalValues(t *testing.T) {
 	for _, c := range []struct{ n, m, two, one int }{
 		{4, 4, 0, 1}, {5, 5, 2, 4}, {5, 8, 6, 8}, {6, 6, 5, 7}, {7, 10, 14, 17}, {8, 8, 13, 15}, {10, 10, 23, 27},
@@ -86,8 +86,7 @@ func TestNothingToCompare(t *testing.T) {
 	}
 }
 
-// TestProperties: p is a probability, U counts pairs, and both sides of a test
-// say the same.
+// TestProperties: p is a probability, U counts pairs, and both sides of a test agree.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.IntRange(-9, 60).Draw(t, "v")) }), 1, 60)
@@ -113,7 +112,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// TestLeast: it is what samples give of which one is all above the other.
+// TestLeast compares it with samples whose values are all above the others.
 func TestLeast(t *testing.T) {
 	for n := 1; n <= 8; n++ {
 		for m := 1; m <= 8; m++ {

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the control group (v2) of one script, below that of the agent.
+// group is the control group (v2) of one script, below the agent's.
 type group struct {
 	dir  string
-	home string // of the agent and its launchers
+	home string // group of the agent and its launchers
 }
 
-// groupOf returns the group of the script that a launcher runs.
+// groupOf returns the group for the script of a launcher.
 func groupOf(launcher int) (group, error) {
 	home, err := home()
 	return group{filepath.Join(home, fmt.Sprintf("piped-script-%d", launcher)), home}, err
@@ -47,8 +47,8 @@ func home() (string, error) {
 	return "", errors.New("no control group of version 2 is mounted that holds the agent")
 }
 
-// homes returns where the control group (v2) of a process may be found, from its cgroup
-// and mountinfo files in /proc.
+// homes returns the possible directories of a process's control group (v2), from its
+// cgroup and mountinfo files in /proc.
 func homes(groups, mounts string) (out []string) {
 	path := ""
 	for line := range strings.Lines(groups) {
@@ -69,14 +69,14 @@ func homes(groups, mounts string) (out []string) {
 	return out
 }
 
-// enterGroup makes the group of this launcher's script and moves this process into it,
-// so that what it starts is born there.
+// enterGroup creates the group of this launcher's script and moves this process into
+// it, so that its children start there.
 func enterGroup() (group, error) {
 	g, err := groupOf(os.Getpid())
 	if err != nil {
 		return group{}, err
 	}
-	g.end() // one of a launcher that had this number and was killed
+	g.end() // left by a killed launcher with the same PID
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return group{}, fmt.Errorf("make a control group: %w", err)
 	}
@@ -92,7 +92,7 @@ func enterGroup() (group, error) {
 	return g, nil
 }
 
-// leave moves this process back.
+// leave moves this process back to its former group.
 func (g group) leave() error { return enter(g.home) }
 
 func enter(dir string) error {
@@ -104,10 +104,10 @@ func enter(dir string) error {
 
 // kill kills every process of the group.
 func (g group) kill() {
-	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // it may be gone
+	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0) // the group may be gone
 }
 
-// end removes the group, and kills what is in it first.
+// end kills the processes of the group and removes it.
 func (g group) end() {
 	for {
 		g.kill()
@@ -119,7 +119,7 @@ func (g group) end() {
 	}
 	for limit := time.Now().Add(time.Second); ; time.Sleep(killEvery) {
 		if err := os.Remove(g.dir); err == nil || errors.Is(err, fs.ErrNotExist) || time.Now().After(limit) {
-			return // an empty group that is left does no harm
+			return // an empty group does no harm
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/landlock-lsm/go-landlock/landlock"
 )
 
-// restrict confines this process, and all that it starts, to the files of a command
-// and the machine's programs, and to signals among themselves. It needs Linux 6.12:
-// before, a script could end its supervisor and the agent.
+// restrict confines this process and its children to the files of a command and to
+// system programs, and limits signals to each other. It requires Linux 6.12: without
+// signal scoping a script could end its supervisor and the agent.
 func restrict(c Command) error {
 	rules := []landlock.Rule{
 		landlock.RODirs(append(systemDirs[:len(systemDirs):len(systemDirs)], "/proc")...).IgnoreIfMissing(),
@@ -31,7 +31,7 @@ func restrict(c Command) error {
 	return nil
 }
 
-// ruleOf makes the rule of a path that is a directory, or a file.
+// ruleOf returns the rule for a path, which is a directory or a file.
 func ruleOf(path string, dir, file func(...string) landlock.FSRule) landlock.FSRule {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return dir(path)

@@ -14,23 +14,23 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Launcher starts scripts. The zero value can start none that is isolated; Main
-// returns one that can.
+// Launcher starts scripts. The zero value cannot start isolated ones; Main returns one
+// that can.
 type Launcher struct{ ready bool }
 
-// probeTime bounds the script that a mode is tried with.
+// probeTime bounds the script that probes a mode.
 const probeTime = 20 * time.Second
 
-// Settings say how scripts may be isolated.
+// Settings configure the isolation of scripts.
 type Settings struct {
-	Modes []Mode   // that may be used, the strongest first
+	Modes []Mode   // permitted modes, the strongest first
 	Allow []string // see Command
 	Users Users    // of OtherUser
 }
 
-// Choose returns the first way of the first mode that works on this machine: each is
-// tried with a script in a directory made below dir, and with OtherUser below that of
-// the users. Otherwise the error, of kind deploy.Invalid, says why each does not.
+// Choose returns the first way that works on this machine. It probes each with a script
+// in a directory below dir, or below the users' directory with OtherUser. Otherwise the
+// error, of kind deploy.Invalid, says why each does not work.
 func (l Launcher) Choose(ctx context.Context, dir string, s Settings) (Way, error) {
 	var why []string
 	for _, mode := range s.Modes {
@@ -50,7 +50,7 @@ func (l Launcher) Choose(ctx context.Context, dir string, s Settings) (Way, erro
 		"or as root with scripts.user, or write scripts.isolation: none to let scripts do all that the agent can", strings.Join(why, "; "))
 }
 
-// probe runs a script that needs what a way promises.
+// probe runs a script that exercises what a way must provide.
 func (l Launcher) probe(ctx context.Context, way Way, dir string, s Settings) error {
 	c := Command{Way: way, Script: "exec <&- && : >probe && rm probe", Allow: s.Allow}
 	if way.Mode == OtherUser {
@@ -84,7 +84,7 @@ func (l Launcher) probe(ctx context.Context, way Way, dir string, s Settings) er
 	return p.Wait()
 }
 
-// Process is a script that runs. Its methods are safe for concurrent use.
+// Process is a running script. Its methods are safe for concurrent use.
 type Process struct {
 	command Command
 	cmd     *exec.Cmd
@@ -92,8 +92,8 @@ type Process struct {
 	report  *os.File
 }
 
-// Start starts a script whose output goes to out. The launcher keeps lock, if there
-// is one, open for as long as anything of the script may run.
+// Start starts a script whose output goes to out. The launcher holds lock, if not nil,
+// open while any process of the script may run.
 func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
 	if !l.ready {
 		return nil, errors.New("this program was built without the launcher of scripts; it has to call sandbox.Main first")
@@ -124,18 +124,18 @@ func (l Launcher) Start(c Command, out, lock *os.File) (*Process, error) {
 }
 
 // Terminate sends SIGTERM to every process of the script.
-func (p *Process) Terminate() { _, _ = p.control.Write([]byte{1}) } // one that has ended needs none
+func (p *Process) Terminate() { _, _ = p.control.Write([]byte{1}) } // ignored by a script that has ended
 
 // Kill ends every process of the script at once.
 func (p *Process) Kill() { _ = p.control.Close() } // it may be closed
 
-// Wait returns when every process of the script is gone: nil if it exited with 0,
-// an *Ended if it ended otherwise, and another error if it could not be started.
+// Wait returns after every process of the script has ended: nil if it exited with 0, an
+// *Ended otherwise, and another error if it could not be started.
 func (p *Process) Wait() error {
 	var r report
-	reportErr := json.NewDecoder(p.report).Decode(&r) // the first one says what went wrong
+	reportErr := json.NewDecoder(p.report).Decode(&r) // the first report contains the cause
 	waitErr := p.cmd.Wait()
-	p.Kill() // what a launcher left that was killed itself
+	p.Kill() // leftovers of a killed launcher
 	if reportErr != nil {
 		endLeft(p.command, p.cmd.Process.Pid)
 	}

@@ -15,35 +15,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names under which the program is started again: outside of the sandbox, as
-// the first process of new namespaces, and to restrict itself and become the shell.
+// The names under which the program starts itself: outside of the sandbox, as the first
+// process of new namespaces, and to restrict itself before it becomes the shell.
 const (
 	outerName = "piped-script"
 	innerName = "piped-script-init"
 	shellName = "piped-script-shell"
 )
 
-// What a launcher has open, beside its standard input and outputs.
+// File descriptors of a launcher, in addition to the standard ones.
 const (
 	controlFD = 3
 	reportFD  = 4
 	lockFD    = 5
 )
 
-// Main makes this program the launcher of a script, and does not return, if the
-// agent started it as one. Otherwise it returns what the agent starts scripts with.
-// It is the first statement of main, and of TestMain where tests run scripts.
+// Main turns this program into the launcher of a script if the agent started it as one;
+// then it does not return. Otherwise it returns the Launcher. It must be the first
+// statement of main, and of TestMain where tests run scripts.
 func Main() Launcher {
 	run := map[string]func(Command) error{outerName: outer, innerName: inner, shellName: shell}[os.Args[0]]
 	if run == nil {
 		return Launcher{ready: true}
 	}
-	runtime.LockOSThread()                                                  // privileges are a thread's own
-	_ = unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 the loop has to do
+	runtime.LockOSThread()                                                  // privileges are per thread
+	_ = unix.CloseRange(controlFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 the loop below does this
 	for fd := controlFD; fd <= lockFD; fd++ {
 		syscall.CloseOnExec(fd)
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // the agent decides when it ends
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP) // only the agent ends it
 	var c Command
 	err := json.NewDecoder(os.Stdin).Decode(&c)
 	if err == nil {
@@ -57,8 +57,8 @@ func Main() Launcher {
 	return Launcher{}
 }
 
-// ownEnv is the environment of this program when it starts again: nothing of the agent's
-// but what a program with the race detector is told about its own run.
+// ownEnv is the environment of this program when it starts itself: nothing of the
+// agent's environment except options of the race detector.
 func ownEnv() []string {
 	env := []string{"LANG=C.UTF-8"}
 	if options, ok := os.LookupEnv("GORACE"); ok {
@@ -67,7 +67,7 @@ func ownEnv() []string {
 	return env
 }
 
-// again returns the command that starts this very program under another name.
+// again returns the command that starts this program under another name.
 func again(name string, spec []byte, out *os.File, extra ...*os.File) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.Env = []string{name}, ownEnv()
@@ -76,14 +76,14 @@ func again(name string, spec []byte, out *os.File, extra ...*os.File) *exec.Cmd 
 	return cmd
 }
 
-// send reports the end to the agent. Nobody reads it when the agent is gone.
+// send reports the end to the agent. It ignores errors, since the agent may be gone.
 func send(r report) {
 	if text, err := json.Marshal(r); err == nil {
 		_, _ = os.NewFile(reportFD, "report").Write(text)
 	}
 }
 
-// outer is the launcher that the agent starts.
+// outer is the launcher started by the agent.
 func outer(c Command) error {
 	if c.Mode == Namespaces {
 		return startInit(c)
@@ -113,7 +113,7 @@ func superviseGroup(c Command, f family) error {
 	finish := f.finish
 	f.started, f.kill = g.leave, func() { g.kill(); signalDescendants(syscall.SIGKILL) }
 	f.finish = func() { finish(); g.end() }
-	if err := supervise(c, shellName, f); err != nil { // it could not be started
+	if err := supervise(c, shellName, f); err != nil { // the script could not be started
 		if left := g.leave(); left != nil {
 			return errors.Join(err, left)
 		}
@@ -123,9 +123,8 @@ func superviseGroup(c Command, f family) error {
 	return nil
 }
 
-// startInit starts the first process of new namespaces and waits for it. This
-// process can be dumped until then, unlike the agent: writing the maps of users
-// needs it.
+// startInit starts the first process of new namespaces and waits for it. Until then
+// this process is dumpable, unlike the agent, as required to write the user ID maps.
 func startInit(c Command) error {
 	spec, err := json.Marshal(c)
 	if err != nil {
@@ -137,19 +136,19 @@ func startInit(c Command) error {
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
-		// To mount, and to drop capabilities: without it a user other than root loses
-		// those of the new namespace when the program starts.
+		// For mounts and to drop capabilities. Without it other users than root lose
+		// the capabilities of the new namespace when the program starts.
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
-	_ = cmd.Wait() // it reports the end itself
+	_ = cmd.Wait() // the process reports the end itself
 	return nil
 }
 
-// inner is the first process of the namespaces. When it ends, the kernel kills
-// every other one.
+// inner is the first process of the namespaces. When it ends, the kernel kills all
+// others.
 func inner(c Command) error {
 	if err := buildRoot(c); err != nil {
 		return err
@@ -161,7 +160,7 @@ func inner(c Command) error {
 	return supervise(c, "", family{signal: all, kill: func() { all(syscall.SIGKILL) }, finish: func() {}})
 }
 
-// shell restricts this process and makes it the shell.
+// shell restricts this process and executes the shell.
 func shell(c Command) error {
 	steps := []func(Command) error{func(Command) error { return shed() }, restrict}
 	if c.Mode == OtherUser {

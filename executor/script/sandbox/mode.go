@@ -6,30 +6,30 @@ import (
 	"syscall"
 )
 
-// Mode is how scripts are isolated.
+// Mode is the isolation of scripts.
 type Mode string
 
 // The modes, from the strongest.
 const (
 	Namespaces Mode = "namespaces"
 	Landlock   Mode = "landlock"
-	OtherUser  Mode = "user" // each run as a user of its own
+	OtherUser  Mode = "user" // each script runs as its own user
 	None       Mode = "none"
 )
 
-// EndedBy is what ends every process that a script started.
+// EndedBy is the mechanism that ends all processes of a script.
 type EndedBy string
 
-// The ways to end all processes of a script.
+// The mechanisms.
 const (
 	ByPIDNamespace EndedBy = "PID namespace" // the kernel kills all when the first process ends
 	ByCgroup       EndedBy = "cgroup"        // the kernel kills all at once
-	BySupervisor   EndedBy = "supervisor"    // it kills what descends from it; orphans do
-	ByUser         EndedBy = "user"          // that, and all that runs as the script's user
-	ByProcessGroup EndedBy = "process group" // and marks in the environment: a script can leave both
+	BySupervisor   EndedBy = "supervisor"    // kills its descendants, including orphans
+	ByUser         EndedBy = "user"          // in addition kills all processes of the script's user
+	ByProcessGroup EndedBy = "process group" // and marked processes: a script can evade both
 )
 
-// ways returns how a mode ends scripts, the strongest way first.
+// ways returns the mechanisms available for a mode, the strongest first.
 func (m Mode) ways() []EndedBy {
 	switch m {
 	case Namespaces:
@@ -42,14 +42,14 @@ func (m Mode) ways() []EndedBy {
 	return nil
 }
 
-// Way is how scripts run: how they are isolated, and what ends them. The zero value
-// refuses scripts.
+// Way is the isolation of scripts and the mechanism that ends them. The zero value
+// rejects scripts.
 type Way struct {
 	Mode    Mode    `json:"mode"`
 	EndedBy EndedBy `json:"endedBy"`
 }
 
-// Holds returns what a mode guarantees, in one sentence for people.
+// Holds describes the guarantees of a mode, in one sentence for users.
 func (m Mode) Holds() string {
 	switch m {
 	case Namespaces:
@@ -69,17 +69,17 @@ func (m Mode) Holds() string {
 type Command struct {
 	Way
 	Script string   `json:"script"`
-	Dir    string   `json:"dir"` // where it runs, below Own
+	Dir    string   `json:"dir"` // working directory, below Own
 	Env    []string `json:"env"` // the whole environment
-	Own    string   `json:"own"` // its own directory, read and written
-	Tmp    string   `json:"tmp"` // below Own; its /tmp with Namespaces
-	// Allow are further paths that it reads and writes as their permissions say.
+	Own    string   `json:"own"` // its own directory, readable and writable
+	Tmp    string   `json:"tmp"` // below Own; mounted as /tmp with Namespaces
+	// Allow are additional accessible paths, subject to their permissions.
 	Allow []string `json:"allow"`
-	// Root is an empty directory on which the script's root is built.
+	// Root is an empty directory, the mount point of the script's root directory.
 	Root string `json:"root"`
 
-	// With OtherUser, the script runs with these IDs and no further group, and does not
-	// start where they can open one of Hidden. No other process has the UID.
+	// With OtherUser, the script runs with these IDs and no other group. It is not
+	// started if they can open any of Hidden. No other process has the UID.
 	UID    int      `json:"uid,omitempty"`
 	GID    int      `json:"gid,omitempty"`
 	Hidden []string `json:"hidden,omitempty"`
@@ -88,7 +88,7 @@ type Command struct {
 // Ended is the error of a script that did not exit with 0.
 type Ended struct {
 	Code   int
-	Signal syscall.Signal // 0 when it exited
+	Signal syscall.Signal // 0 if it exited
 }
 
 func (e *Ended) Error() string {
@@ -98,15 +98,15 @@ func (e *Ended) Error() string {
 	return fmt.Sprintf("it exited with code %d", e.Code)
 }
 
-// report is what the launcher says about the end.
+// report is the launcher's report about the end.
 type report struct {
 	Error  string         `json:"error,omitempty"` // why the script could not be started
 	Code   int            `json:"code,omitempty"`
 	Signal syscall.Signal `json:"signal,omitempty"`
 }
 
-// result returns nil for a script that exited with 0, an *Ended for another, and
-// another error for one that could not be started.
+// result returns nil for exit code 0, an *Ended for other ends, and another error if
+// the script could not be started.
 func (r report) result() error {
 	switch {
 	case r.Error != "":

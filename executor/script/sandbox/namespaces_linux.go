@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildRoot makes a root directory that holds what a script may see, and makes it
-// the root of this mount namespace. What it holds of the machine is read-only.
+// buildRoot builds the root directory of a script and switches this mount namespace to
+// it. System paths in it are read-only.
 func buildRoot(c Command) error {
-	// Nothing below reaches the machine's own mounts.
+	// The mounts below must not propagate to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("separate the mounts: %w", err)
 	}
@@ -27,16 +27,16 @@ func buildRoot(c Command) error {
 	return r.enter()
 }
 
-// root is the directory that becomes the root.
+// root is the path of the new root directory.
 type root string
 
-// bind shows a path of the machine at its own place.
+// bind mounts a path of the machine at the same path.
 func (r root) bind(path string, writable bool) error {
 	return r.bindAt(path, path, unix.MS_REC, writable)
 }
 
-// bindAt shows a path of the machine at a place, with MS_REC with all that is
-// mounted below.
+// bindAt mounts a path of the machine at another path; MS_REC in depth includes mounts
+// below it.
 func (r root) bindAt(path, at string, depth uintptr, writable bool) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r root) bindAt(path, at string, depth uintptr, writable bool) error {
 	return nil
 }
 
-// place makes what something is mounted on.
+// place creates a mount point.
 func place(target string, dir bool) error {
 	if dir {
 		return os.MkdirAll(target, 0o755)
@@ -74,8 +74,8 @@ func place(target string, dir bool) error {
 	return file.Close()
 }
 
-// system shows programs, libraries and what they need of /etc. Links are copied:
-// on most machines /bin is one.
+// system mounts programs, libraries and parts of /etc. Symbolic links are copied: on
+// most machines /bin is one.
 func (r root) system(Command) error {
 	for _, path := range append(systemDirs[:len(systemDirs):len(systemDirs)], systemFiles...) {
 		info, err := os.Lstat(path)
@@ -95,14 +95,14 @@ func (r root) system(Command) error {
 			}
 			continue
 		}
-		if err := r.bind(path, false); err != nil && !os.IsNotExist(err) { // a link that leads nowhere
+		if err := r.bind(path, false); err != nil && !os.IsNotExist(err) { // a dangling link
 			return err
 		}
 	}
 	return nil
 }
 
-// devices shows the few devices that programs need.
+// devices mounts the devices that programs need.
 func (r root) devices(Command) error {
 	for _, path := range devices {
 		if _, err := os.Stat(path); err != nil {
@@ -120,8 +120,8 @@ func (r root) devices(Command) error {
 	return r.fresh("/dev/shm", "tmpfs", "mode=1777,size=64m")
 }
 
-// proc shows the processes of this namespace. It is read-only: where the agent is
-// root, the script owns the kernel's settings in /proc/sys.
+// proc mounts the processes of this namespace. It is read-only: with an agent that runs
+// as root, the script would own the kernel settings in /proc/sys.
 func (r root) proc(Command) error {
 	if err := r.fresh("/proc", "proc", ""); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r root) proc(Command) error {
 	return readOnly(filepath.Join(string(r), "proc"))
 }
 
-// readOnly protects what is mounted at a place.
+// readOnly makes a mount read-only.
 func readOnly(at string) error {
 	if err := unix.MountSetattr(unix.AT_FDCWD, at, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return fmt.Errorf("protect %s: %w", at, err)
@@ -137,7 +137,7 @@ func readOnly(at string) error {
 	return nil
 }
 
-// fresh mounts a file system of its own.
+// fresh mounts a new file system.
 func (r root) fresh(at, kind, options string) error {
 	target := filepath.Join(string(r), at)
 	if err := os.MkdirAll(target, 0o755); err != nil {
@@ -149,8 +149,8 @@ func (r root) fresh(at, kind, options string) error {
 	return nil
 }
 
-// own shows the script's own directories, and what the configuration adds: after
-// /tmp, below which they may lie.
+// own mounts the script's directories and the configured paths. It runs after the mount
+// of /tmp, since they may be below it.
 func (r root) own(c Command) error {
 	if err := r.bindAt(c.Tmp, "/tmp", 0, true); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (r root) own(c Command) error {
 	if err := os.Symlink("/tmp", filepath.Join(string(r), "var/tmp")); err != nil {
 		return err
 	}
-	if err := r.bindAt(c.Own, c.Own, 0, true); err != nil { // without this root, which lies in it
+	if err := r.bindAt(c.Own, c.Own, 0, true); err != nil { // without this root, which is inside
 		return err
 	}
 	for _, path := range c.Allow {
@@ -172,7 +172,7 @@ func (r root) own(c Command) error {
 	return nil
 }
 
-// enter makes r the root, from which nothing else can be reached.
+// enter makes r the root directory and makes the old one unreachable.
 func (r root) enter() error {
 	if err := os.Chdir(string(r)); err != nil {
 		return err

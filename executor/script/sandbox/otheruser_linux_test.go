@@ -12,13 +12,13 @@ import (
 	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 )
 
-// users returns the users that scripts of a test may run as.
+// users returns the users for scripts of a test.
 func users(t *testing.T) Users {
 	t.Helper()
 	return Users{UID: testUser(), Count: 2, Dir: filepath.Join(sandboxtest.PublicDir(t), "scripts")}
 }
 
-// choose chooses a way for other users only.
+// choose selects a way among those with other users.
 func choose(t *testing.T, u Users) (Way, error) {
 	t.Helper()
 	return launcher.Choose(t.Context(), t.TempDir(), Settings{Modes: []Mode{OtherUser}, Users: u})
@@ -31,8 +31,8 @@ func wantRefused(t *testing.T, what string, u Users, why string) {
 	}
 }
 
-// asRoot reports whether this user may run scripts as others. It checks that one who may
-// not is refused, and why.
+// asRoot reports whether this user may run scripts as others. If not, it checks that
+// they are rejected with the reason.
 func asRoot(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,8 +41,8 @@ func asRoot(t *testing.T) bool {
 	return os.Geteuid() == 0
 }
 
-// TestOtherUser: a user is used where it can enter its directory and open nothing of the
-// agent, and where nothing else runs as it.
+// TestOtherUser: a user is accepted if it can enter its directory, can open nothing of
+// the agent, and has no other processes.
 func TestOtherUser(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -82,7 +82,7 @@ func TestOtherUser(t *testing.T) {
 	wantRefused(t, "no user", Users{Dir: u.Dir}, "scripts.user.uid names no user")
 }
 
-// TestSharedUser: a user that runs something else is refused, and that is not killed.
+// TestSharedUser: a user with other processes is rejected, and these are not killed.
 func TestSharedUser(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -93,11 +93,11 @@ func TestSharedUser(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	wantRefused(t, "a user that is not the scripts' own", u, "runs processes that are not of this script (["+strconv.Itoa(cmd.Process.Pid)+"])")
+	wantRefused(t, "a user that is not the scripts' own", u, "also runs other processes (["+strconv.Itoa(cmd.Process.Pid)+"])")
 	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the other process: %v", err)
 	}
-	// What runs as the user once a script does ends with the script.
+	// After the start of a script all processes of its user end with it.
 	endUser(u.UID)
 	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("it ended with %v", err)

@@ -1,11 +1,11 @@
 package sandbox
 
-// systemDirs hold programs and libraries, seen and never written.
+// systemDirs contain programs and libraries; scripts can read them.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
-// systemFiles are what programs need of /etc: name resolution, the certificates of
-// public authorities, the names of users, the dynamic linker, and time zones. None
-// of it is secret.
+// systemFiles are the files of /etc that programs need: name resolution, public
+// certificate authorities, user names, the dynamic linker, and time zones. None is
+// secret.
 var systemFiles = []string{
 	"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
 	"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf",
@@ -16,5 +16,5 @@ var systemFiles = []string{
 	"/etc/localtime", "/etc/timezone",
 }
 
-// devices are those that programs need.
+// devices are the available devices.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}

@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/executor/script/sandbox/sandboxtest"
 )
 
-// isolated returns the ways that this machine is expected to offer the tests' user.
+// isolated returns the ways that this machine should offer to the tests' user.
 func isolated(t *testing.T) []Way {
 	t.Helper()
 	ways := []Way{{Namespaces, ByPIDNamespace}, {Landlock, BySupervisor}}
@@ -34,7 +34,7 @@ func isolated(t *testing.T) []Way {
 	return ways
 }
 
-// grouping returns why this user can make no control group that can be killed.
+// grouping returns why this user cannot create control groups.
 func grouping() error {
 	g, err := groupOf(os.Getpid())
 	if err != nil {
@@ -47,11 +47,11 @@ func grouping() error {
 	return errors.Join(err, os.Remove(g.dir))
 }
 
-// testUser is the first of the users that run no process but scripts of this test run.
+// testUser is the first of the users that are reserved for scripts of this test run.
 func testUser() int { return 100_000 + 8*os.Getpid() }
 
-// env is a directory of an agent with its secrets, and a script's, below it or with
-// OtherUser next to it.
+// env is the directory of an agent with secrets, and a script's directory, below it or,
+// with OtherUser, next to it.
 type env struct {
 	t      *testing.T
 	secret string // a file of the agent
@@ -78,7 +78,7 @@ func newEnv(t *testing.T, way Way) *env {
 	return e
 }
 
-// run runs a script to its end and returns its output.
+// run runs a script and returns its output.
 func (e *env) run(script string) (string, error) {
 	e.t.Helper()
 	p, out := e.start(script)
@@ -113,7 +113,7 @@ func inWays(t *testing.T, test func(t *testing.T, e *env)) {
 	}
 }
 
-// TestOrdinaryScripts: what scripts need goes on working.
+// TestOrdinaryScripts: ordinary scripts work in the sandbox.
 func TestOrdinaryScripts(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		allowed := sandboxtest.PublicDir(t)
@@ -143,8 +143,8 @@ func TestOrdinaryScripts(t *testing.T) {
 	})
 }
 
-// TestSecretsAreOutOfReach: no way leads a script to a file, the environment or the
-// memory of the agent.
+// TestSecretsAreOutOfReach: a script cannot access files, the environment or the memory
+// of the agent.
 func TestSecretsAreOutOfReach(t *testing.T) {
 	t.Setenv("GIT_PASSWORD", "hunter2")
 	inWays(t, func(t *testing.T, e *env) {
@@ -171,7 +171,7 @@ func TestSecretsAreOutOfReach(t *testing.T) {
 			"mknod disk b 254 0; head -c 512 disk | base64 -w0 | sed 's/.*/hunter2/;t;d' | head -c 20 && test -s disk && echo hunter2",
 			"chroot / cat " + e.secret,
 		} {
-			out, _ := e.run("exec 2>/dev/null; " + attack) // how it fails differs
+			out, _ := e.run("exec 2>/dev/null; " + attack) // the error differs by attack
 			if strings.Contains(out, "hunter2") || strings.Contains(out, "package sandbox") {
 				t.Errorf("%s: read the secret", attack)
 			}
@@ -182,7 +182,7 @@ func TestSecretsAreOutOfReach(t *testing.T) {
 	})
 }
 
-// TestNothingIsWrittenOutside: a script changes only what is its own.
+// TestNothingIsWrittenOutside: a script can only write to its own directories.
 func TestNothingIsWrittenOutside(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		outside := filepath.Join(filepath.Dir(e.secret), "outside")
@@ -197,13 +197,13 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 			"unshare -Umpf sh -c 'mount -t proc x /proc && : >> /proc/sys/kernel/core_pattern && touch " + outside + "'",
 			"echo x > /tmp/piped-sandbox-outside", "echo x > /var/tmp/piped-sandbox-outside", "echo x > /dev/shm/piped-sandbox-outside",
 		} {
-			_, _ = e.run(attack) // some succeed, in a place of the script's own
+			_, _ = e.run(attack) // some succeed within the script's own directories
 			ours := []string{outside, "/usr/piped-test"}
 			if public := []string{"/tmp/piped-sandbox-outside", "/var/tmp/piped-sandbox-outside", "/dev/shm/piped-sandbox-outside"}; e.cmd.Mode != OtherUser {
 				ours = append(ours, public...)
-			} else { // what all users write to
+			} else { // world-writable directories
 				for _, path := range public {
-					_ = os.Remove(path) // it may not be there
+					_ = os.Remove(path) // it may be missing
 				}
 			}
 			for _, path := range ours {
@@ -218,7 +218,8 @@ func TestNothingIsWrittenOutside(t *testing.T) {
 	})
 }
 
-// TestProcessesAreOutOfReach: a script signals and traces nothing of the agent's.
+// TestProcessesAreOutOfReach: a script can neither signal nor trace processes of the
+// agent.
 func TestProcessesAreOutOfReach(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		agent := os.Getpid()
@@ -238,12 +239,12 @@ func TestProcessesAreOutOfReach(t *testing.T) {
 	})
 }
 
-// TestPrivilegesAreGone: also where the agent runs as root.
+// TestPrivilegesAreGone: scripts have no privileges, even if the agent runs as root.
 func TestPrivilegesAreGone(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		out, err := e.run("grep -E '^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/self/status")
 		want := "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"
-		if os.Geteuid() != 0 && e.cmd.Mode == Landlock { // the set of a user without the right to drop it bounds nothing more
+		if os.Geteuid() != 0 && e.cmd.Mode == Landlock { // without the right to drop it, the set bounds nothing
 			want = strings.Replace(want, "CapBnd:\t0000000000000000\n", "", 1)
 			out = strings.Join(strings.Split(out, "\n")[:2], "\n") + "\n" + strings.Join(strings.Split(out, "\n")[3:], "\n")
 		}
@@ -253,7 +254,7 @@ func TestPrivilegesAreGone(t *testing.T) {
 	})
 }
 
-// TestNothingSurvives: every process ends with the script, whatever it did to leave.
+// TestNothingSurvives: every process ends with the script, whatever it did to escape.
 func TestNothingSurvives(t *testing.T) {
 	children := map[string]string{
 		"in the background":   "%s &",
@@ -269,7 +270,7 @@ func TestNothingSurvives(t *testing.T) {
 		for child, start := range children {
 			for end, stop := range ends {
 				n++
-				mark := fmt.Sprintf("86%d.%d", os.Getpid(), n) // seconds, by which it is found
+				mark := fmt.Sprintf("86%d.%d", os.Getpid(), n) // seconds, used to find the processes
 				script := fmt.Sprintf(start, "sleep "+mark) + "\necho ready\n"
 				if stop != nil {
 					script += "sleep 1000"
@@ -285,10 +286,10 @@ func TestNothingSurvives(t *testing.T) {
 						}
 					}
 					stop(p)
-					timer := time.AfterFunc(300*time.Millisecond, p.Kill) // the deaf
+					timer := time.AfterFunc(300*time.Millisecond, p.Kill) // ignores SIGTERM
 					defer timer.Stop()
 				}
-				_ = p.Wait() // how it ends is tested elsewhere
+				_ = p.Wait() // other tests check the result
 				if left := running(t, mark); len(left) != 0 {
 					t.Errorf("%s, %s: %q is left", child, end, left)
 				}
@@ -312,7 +313,7 @@ func running(t *testing.T, mark string) (out []string) {
 	return out
 }
 
-// TestEnds: the end of a script is reported as it was.
+// TestEnds: the end of a script is reported correctly.
 func TestEnds(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		for script, want := range map[string]Ended{"exit 3": {Code: 3}, "kill -KILL $$": {Signal: syscall.SIGKILL}, "kill -TERM $$": {Signal: syscall.SIGTERM}} {
@@ -332,9 +333,9 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestKilledLauncher: where the launcher of a script is killed, the agent ends what the
-// script started. With namespaces the script goes on, and their first process reports its
-// end; a supervisor of the agent's own user cannot be replaced.
+// TestKilledLauncher: if the launcher of a script is killed, the agent ends the
+// script's processes. With namespaces the script continues, and its first process
+// reports the end. A supervisor of the agent's own user cannot be replaced.
 func TestKilledLauncher(t *testing.T) {
 	inWays(t, func(t *testing.T, e *env) {
 		if e.cmd.EndedBy == BySupervisor || e.cmd.EndedBy == ByPIDNamespace {
@@ -388,8 +389,8 @@ func TestGroupsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestHomes: the control group of a process is found on machines with version 2 alone,
-// with both versions, and in a container.
+// TestHomes: a process's control group is found with version 2 alone, with both
+// versions, and in a container.
 func TestHomes(t *testing.T) {
 	for name, c := range map[string]struct{ groups, mounts, want string }{
 		"version 2":    {"0::/system.slice/piped.service\n", "30 23 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/system.slice/piped.service"},
@@ -404,7 +405,8 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// TestChoose: the strongest way that works is chosen, and none without being asked.
+// TestChoose: the strongest working way is selected, and unisolated scripts only if
+// configured.
 func TestChoose(t *testing.T) {
 	dir := t.TempDir()
 	landlock := Way{Landlock, BySupervisor}

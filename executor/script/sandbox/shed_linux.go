@@ -10,11 +10,11 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// maxCapability is above the number of every capability.
+// maxCapability is above every capability number.
 const maxCapability = 63
 
-// Hide keeps other processes of the same user from reading this one's memory and
-// environment. It is for the whole process, until it starts another program.
+// Hide prevents other processes of the same user from reading the memory and
+// environment of this process, until it executes another program.
 func Hide() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process unreadable for others (PR_SET_DUMPABLE): %w", err)
@@ -22,13 +22,14 @@ func Hide() error {
 	return nil
 }
 
-// dropBounds gives up the right to gain capabilities by starting programs.
+// dropBounds drops the capability bounding set, so that started programs cannot gain
+// capabilities.
 func dropBounds() error {
 	for c := range uintptr(maxCapability) {
 		_, _, e := psx.Syscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
 		switch {
-		case errors.Is(e, syscall.EINVAL): // there is no such capability
-		case errors.Is(e, syscall.EPERM): // without the right to drop it there is none that could be gained: see below
+		case errors.Is(e, syscall.EINVAL): // no such capability
+		case errors.Is(e, syscall.EPERM): // without the right to drop, none can be gained: see shed
 		case e != 0:
 			return fmt.Errorf("drop capability %d: %w", c, e)
 		}
@@ -36,8 +37,8 @@ func dropBounds() error {
 	return nil
 }
 
-// shed gives up every privilege of this process, for good: no program that it
-// starts gets one back, regardless of its owner and of the user that runs it.
+// shed drops every privilege of this process for good. No program that it starts
+// regains one, regardless of set-user-ID bits and of its user.
 func shed() error {
 	if err := dropBounds(); err != nil {
 		return err

@@ -13,28 +13,27 @@ import (
 	"time"
 )
 
-// killEvery is how often what is left of a script is killed again: it may have
+// killEvery is the interval of repeated kills of a script's processes, which may have
 // forked meanwhile.
 const killEvery = 10 * time.Millisecond
 
-// exit is a child that has ended.
+// exit is the end of a child process.
 type exit struct {
 	pid    int
 	status syscall.WaitStatus
 }
 
-// family is how the processes of a script are reached. None of its functions fails
-// where there are none.
+// family reaches the processes of a script. Its functions succeed if there are none.
 type family struct {
-	signal  func(syscall.Signal) // sends to all of them
-	kill    func()               // kills all of them; what forks meanwhile may be missed
-	finish  func()               // ends what is left once no child is
-	started func() error         // is called when the script has started; may be nil
+	signal  func(syscall.Signal) // sends a signal to all
+	kill    func()               // kills all, possibly without those that fork meanwhile
+	finish  func()               // ends the rest after all children have ended
+	started func() error         // called after the script's start; may be nil
 }
 
-// supervise runs the script as a child, directly or through this program under a
-// name that restricts itself. It reports the script's end when no process of it is
-// left. Every orphan of the script is a child of this process.
+// supervise runs the script as a child, directly or through this program under a name
+// that restricts itself. It reports the end after the last process of the script has
+// ended. Orphans of the script become children of this process.
 func supervise(c Command, through string, f family) error {
 	pid, err := start(c, through)
 	if err == nil && f.started != nil {
@@ -51,7 +50,7 @@ func supervise(c Command, through string, f family) error {
 	go reap(exits)
 	go obey(terminate, kill)
 	var status syscall.WaitStatus
-	var again <-chan time.Time // to kill, once that has begun
+	var again <-chan time.Time // next repeated kill; nil before the first
 	for terminating := false; ; {
 		select {
 		case e, ok := <-exits:
@@ -76,7 +75,7 @@ func supervise(c Command, through string, f family) error {
 	}
 }
 
-// start starts the script and returns its process.
+// start starts the script and returns its PID.
 func start(c Command, through string) (pid int, err error) {
 	if through != "" {
 		return startRestricted(c, through)
@@ -95,8 +94,7 @@ func start(c Command, through string) (pid int, err error) {
 	return pid, nil
 }
 
-// startRestricted starts this program under a name, with the command to read and a
-// pipe for its report.
+// startRestricted starts this program under a name, with the command and a report pipe.
 func startRestricted(c Command, name string) (pid int, err error) {
 	spec, err := json.Marshal(c)
 	if err != nil {
@@ -107,8 +105,8 @@ func startRestricted(c Command, name string) (pid int, err error) {
 		return 0, err
 	}
 	defer r.Close()
-	// The report is not inherited by the shell: Main closes it on exec. What stands
-	// at the place of the control pipe is nothing the process may read.
+	// The shell does not inherit the report pipe: Main closes it on exec. The
+	// descriptor in place of the control pipe is not readable.
 	pid, err = syscall.ForkExec("/proc/self/exe", []string{name}, &syscall.ProcAttr{
 		Env: ownEnv(), Files: []uintptr{r.Fd(), 1, 2, 2, reportFD}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -119,7 +117,7 @@ func startRestricted(c Command, name string) (pid int, err error) {
 	return pid, errors.Join(err, w.Close())
 }
 
-// obey reads the agent's orders: a byte to terminate, the end to kill.
+// obey reads the agent's control pipe: a byte to terminate, the end to kill.
 func obey(terminate, kill chan<- struct{}) {
 	control, order := os.NewFile(controlFD, "control"), make([]byte, 1)
 	for first := true; ; first = false {
@@ -133,7 +131,7 @@ func obey(terminate, kill chan<- struct{}) {
 	close(kill)
 }
 
-// reap sends every child that ends, and closes exits when there are no more.
+// reap sends every ended child to exits, and closes exits after the last.
 func reap(exits chan<- exit) {
 	for {
 		var status syscall.WaitStatus
@@ -149,7 +147,7 @@ func reap(exits chan<- exit) {
 	}
 }
 
-// conclude reports how the script ended.
+// conclude reports the end of the script.
 func conclude(status syscall.WaitStatus) error {
 	r := report{Code: status.ExitStatus()}
 	if status.Signaled() {
@@ -159,16 +157,16 @@ func conclude(status syscall.WaitStatus) error {
 	return nil
 }
 
-// signalDescendants sends a signal to all processes that descend from this one.
-// Orphans are its children, so that none escapes by losing its parent.
+// signalDescendants sends a signal to all descendants of this process. Orphans are its
+// children, so none escapes.
 func signalDescendants(sig syscall.Signal) {
 	for _, pid := range descendants(os.Getpid(), parents()) {
 		_ = syscall.Kill(pid, sig) // it may have ended
 	}
 }
 
-// descendants returns those of a process, parents before their children: a shell is
-// to end by the signal, not because its child did.
+// descendants returns the descendants of a process, parents before children: a shell
+// must end by the signal, not because its child ended.
 func descendants(of int, parents map[int]int) []int {
 	var out []int
 	depth := map[int]int{}
@@ -184,10 +182,10 @@ func descendants(of int, parents map[int]int) []int {
 	return out
 }
 
-// parents returns the parent of every process.
+// parents returns the parent of every process by PID.
 func parents() map[int]int {
 	out := map[int]int{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is a good one
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
@@ -205,7 +203,7 @@ func parents() map[int]int {
 	return out
 }
 
-// endLeft ends what is left of a script whose launcher was killed itself.
+// endLeft ends the processes of a script whose launcher was killed.
 func endLeft(c Command, launcher int) {
 	if c.EndedBy == ByCgroup {
 		if g, err := groupOf(launcher); err == nil {

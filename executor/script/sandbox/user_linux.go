@@ -16,8 +16,8 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// needed are the capabilities that a launcher needs to run a script as another user:
-// to give it its files, to become the user, to end it and to remove its files.
+// needed are the capabilities required to run a script as another user: to change the
+// owner of its files, to become the user, to end its processes and to remove its files.
 var needed = []struct {
 	number uint
 	name   string
@@ -26,8 +26,8 @@ var needed = []struct {
 	{unix.CAP_KILL, "CAP_KILL"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_SETUID, "CAP_SETUID"},
 }
 
-// prepareUser gives the script's directory and output to its user, after it has checked
-// that this process may run the script and that the user runs nothing else.
+// prepareUser gives the script's directory and output to its user. It first checks that
+// this process may run the script and that the user has no other processes.
 func prepareUser(c Command) error {
 	if c.UID <= 0 || c.GID <= 0 {
 		return errors.New("scripts.user.uid names no user")
@@ -36,7 +36,7 @@ func prepareUser(c Command) error {
 		return err
 	}
 	if pids := processesOf(c.UID); len(pids) != 0 {
-		return fmt.Errorf("user %d runs processes that are not of this script (%v): end them, or let scripts.user name users that nothing else runs as", c.UID, pids)
+		return fmt.Errorf("user %d also runs other processes (%v): end them, or set scripts.user to users without other processes", c.UID, pids)
 	}
 	err := filepath.WalkDir(c.Own, func(path string, _ fs.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, c.UID, c.GID))
@@ -44,8 +44,8 @@ func prepareUser(c Command) error {
 	if err != nil {
 		return fmt.Errorf("give the script's directory to user %d: %w", c.UID, err)
 	}
-	// So that a script can open /dev/stdout and /dev/stderr. Of another file than a
-	// pipe the owner is not ours to change.
+	// So that a script can open /dev/stdout and /dev/stderr. Only a pipe belongs to
+	// the agent; other files retain their owner.
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		return os.Stdout.Chown(c.UID, c.GID)
 	}
@@ -74,7 +74,7 @@ func mayBecome() error {
 	return nil
 }
 
-// becomeUser changes this process into one of the script's user, for good.
+// becomeUser changes this process permanently to the script's user.
 func becomeUser(c Command) error {
 	if err := dropBounds(); err != nil {
 		return err
@@ -91,13 +91,13 @@ func becomeUser(c Command) error {
 	return shed()
 }
 
-// checkUser returns an error where the user, as whom this process runs, can open what is
-// hidden, or cannot open what is the script's.
+// checkUser returns an error if this process's user can open hidden files, or cannot
+// open the script's files.
 func checkUser(c Command) error {
 	for _, path := range c.Hidden {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // out of reach
+			continue // not accessible
 		}
 		if unix.Access(path, unix.R_OK) == nil || info.IsDir() && unix.Access(path, unix.X_OK) == nil {
 			return fmt.Errorf("user %d can open %s: take that right from other users (chmod o-rwx)", c.UID, path)
@@ -114,8 +114,8 @@ func checkUser(c Command) error {
 	return nil
 }
 
-// endUser returns when no process runs as a user any more. It kills them: also what does
-// not descend from the script.
+// endUser kills all processes of a user and returns after they have ended, including
+// those that do not descend from the script.
 func endUser(uid int) {
 	for pids := processesOf(uid); len(pids) != 0; pids = processesOf(uid) {
 		for _, pid := range pids {
@@ -125,14 +125,14 @@ func endUser(uid int) {
 	}
 }
 
-// processesOf returns the processes of a user that have not ended: with the UID as the
-// real, effective or saved one.
+// processesOf returns the running processes with the UID as real, effective or saved
+// user ID.
 func processesOf(uid int) (out []int) {
 	if uid == 0 {
 		return nil
 	}
 	want := []byte(strconv.Itoa(uid))
-	files, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is a good one
+	files, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is valid
 	for _, file := range files {
 		status, err := os.ReadFile(file)
 		if err != nil {

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// unprivileged is a user who owns nothing on this machine.
+// unprivileged is a user without any files on this machine.
 const unprivileged = 64123
 
-// TestWithoutPrivileges runs the tests of this package again as a user without
-// privileges, whom installations run the agent as.
+// TestWithoutPrivileges runs the tests of this package again as an unprivileged user,
+// like most installed agents.
 func TestWithoutPrivileges(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // all of them run without
+		return // all tests run unprivileged already
 	}
-	// A directory of t may lie in one that only root can enter.
+	// t.TempDir may be below a directory that only root can enter.
 	dir, err := os.MkdirTemp("/tmp", "unprivileged-")
 	if err != nil {
 		t.Fatal(err)

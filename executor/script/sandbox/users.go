@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// Users are whom scripts run as with OtherUser: each run as another of them, so that
-// scripts that run at once cannot reach each other.
+// Users are the users for scripts with OtherUser. Each script runs as a different one,
+// so that concurrent scripts cannot access each other.
 type Users struct {
-	UID   int // of the first, the others follow; 0 offers no users
-	GID   int // of all; 0 means that each has the GID of its UID's number
+	UID   int // of the first user, the others follow; 0 disables OtherUser
+	GID   int // of all users; 0 uses the number of each UID
 	Count int
-	// Dir is the directory for scripts: no other user can list it, all can enter it.
+	// Dir is the directory of scripts: other users can enter but not list it.
 	Dir string
 	// Hidden are files and directories that scripts must not be able to open.
 	Hidden []string
@@ -27,8 +27,8 @@ func (u Users) IDs(n int) (uid, gid int) {
 	return uid, gid
 }
 
-// Open makes Dir where it is missing. A directory that another user made or can write
-// to is refused: Dir may lie in a directory that all users write to.
+// Open creates Dir if missing. It rejects a directory that another user owns or can
+// write to, since Dir may be inside a world-writable directory.
 func (u Users) Open() error {
 	if err := os.Mkdir(u.Dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the directory of scripts: %w", err)
@@ -41,5 +41,5 @@ func (u Users) Open() error {
 	if !ok || !info.IsDir() || int(owner.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("%s is not a directory that only the agent's user writes to: remove it, or set scripts.user.directory", u.Dir)
 	}
-	return os.Chmod(u.Dir, 0o711) // whatever the umask was
+	return os.Chmod(u.Dir, 0o711) // regardless of the umask
 }

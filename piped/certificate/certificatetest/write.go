@@ -1,4 +1,4 @@
-// Package certificatetest makes certificates for tests of servers and clients.
+// Package certificatetest creates certificates for tests of servers and clients.
 package certificatetest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TB is what Write needs of a test.
+// TB is the part of testing.TB that Write needs.
 type TB interface{ Fatal(args ...any) }
 
 // Write writes a self-signed certificate for 127.0.0.1 and its key into

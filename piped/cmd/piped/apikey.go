@@ -11,10 +11,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// apiKeyCommand is for whoever has the files of an agent and no key; everybody
-// else uses pipectl apikey.
+// apiKeyCommand creates API keys from an agent's files, for users without a key. With a
+// key, use pipectl apikey.
 func apiKeyCommand(stdout io.Writer) *cobra.Command {
-	cmd := &cobra.Command{Use: "apikey", Short: "Make a key to the control API when none is left", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "apikey", Short: "Create an API key from the agent's files, without an existing key", Args: cobra.NoArgs}
 	cmd.AddCommand(createAPIKeyCommand(stdout))
 	return cmd
 }
@@ -22,13 +22,13 @@ func apiKeyCommand(stdout io.Writer) *cobra.Command {
 func createAPIKeyCommand(stdout io.Writer) *cobra.Command {
 	var path, name, subject, role string
 	cmd := &cobra.Command{
-		Use: "create --config FILE --name NAME", Short: "Make a key and print it", Args: cobra.NoArgs,
-		Long: `Make a key and print it: it is not stored and cannot be shown again.
+		Use: "create --config FILE --name NAME", Short: "Create an API key and print it", Args: cobra.NoArgs,
+		Long: `Create an API key and print it. The key is not stored and cannot be shown again.
 
-This needs no key, but the data directory and the database of the agent: run it
-as the agent's user, where the agent runs. The agent need not be stopped. Use it
-when owner.key is lost; otherwise use pipectl apikey create, which is recorded in
-the audit log.`,
+The command needs no existing key, but the agent's data directory and database:
+run it as the agent's user on the agent's machine. The agent may be running. Use
+it when owner.key is lost; otherwise use pipectl apikey create, which is recorded
+in the audit log.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := config.LoadPiped(path)
 			if err != nil {
@@ -44,7 +44,7 @@ the audit log.`,
 	}
 	cmd.Flags().StringVar(&path, "config", "", "the agent's configuration file (kind: Piped)")
 	cmd.Flags().StringVar(&name, "name", "", "the key's name, unique among enabled keys")
-	cmd.Flags().StringVar(&subject, "subject", "", "who acts with the key; the name if not set")
+	cmd.Flags().StringVar(&subject, "subject", "", "the subject of the key; default: its name")
 	cmd.Flags().StringVar(&role, "role", string(deploy.ReadWrite), "READ_ONLY or READ_WRITE")
 	_ = cmd.MarkFlagRequired("config") // the flags exist
 	_ = cmd.MarkFlagRequired("name")

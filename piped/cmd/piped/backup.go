@@ -18,18 +18,17 @@ import (
 func backupCommand(stdout, stderr io.Writer) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
-		Use: "backup --config FILE BACKUP", Short: "Write all that an agent keeps into one file", Args: oneFile("BACKUP"),
-		Long: `Write all that an agent keeps into one file, BACKUP, or to the standard output when
-BACKUP is -: what is in its database, as it is at one moment, and the keys in its
-data directory. piped restore brings it back, on SQLite or PostgreSQL, wherever it
-came from. Mirrors and caches are left out: they are made again.
+		Use: "backup --config FILE BACKUP", Short: "Write all stored data of an agent into one file", Args: oneFile("BACKUP"),
+		Long: `Write all stored data of an agent into one file, BACKUP, or to the standard output when
+BACKUP is -: a consistent snapshot of its database, and the keys in its data
+directory. piped restore restores it into SQLite or PostgreSQL, whichever it came
+from. Mirrors and caches are not included: the agent recreates them.
 
-Run it as the agent's user, where the agent's files are and with the agent's version.
-The agent need not be stopped. BACKUP is there when it is whole, and not before; one
-that was there is replaced.
+Run it as the agent's user, on the machine with the agent's files and with the
+agent's version. The agent may be running. BACKUP is replaced atomically when the
+backup is complete.
 
-BACKUP holds the agent's keys, and what is needed to read what the agent keeps
-encrypted.`,
+BACKUP contains the agent's keys, and the key to the encrypted data of the agent.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := config.LoadPiped(path)
 			if err != nil {
@@ -48,7 +47,7 @@ encrypted.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(stderr, "backed up: %d rows, schema %d. It holds the agent's keys: keep it where nobody else can read it\n", c.Total(), c.Schema)
+			fmt.Fprintf(stderr, "backed up: %d rows, schema %d. It contains the agent's keys: store it where no other user can read it\n", c.Total(), c.Schema)
 			return nil
 		},
 	}
@@ -61,14 +60,14 @@ encrypted.`,
 func restoreCommand(stderr io.Writer) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
-		Use: "restore --config FILE BACKUP", Short: "Bring back what piped backup wrote", Args: oneFile("BACKUP"),
-		Long: `Bring back what piped backup wrote into the file BACKUP: into the database that the
-configuration names, which must be empty, and a data directory that has no other
-keys. It may have been of another engine and an older version of piped.
+		Use: "restore --config FILE BACKUP", Short: "Restore a backup of piped backup", Args: oneFile("BACKUP"),
+		Long: `Restore BACKUP, written by piped backup, into the configured database, which must
+be empty, and into a data directory without other keys. The backup may come from
+another database engine or an older version of piped.
 
-Run it as the agent's user, before the agent is started. All of BACKUP is checked
-before anything is changed. When it is interrupted, run it again: until all rows are
-there no agent starts on the database, and from then on it is not empty.`,
+Run it as the agent's user, before the agent is started. The command checks all of
+BACKUP before it changes anything. If it is interrupted, run it again: until the
+restore is complete no agent starts on the database.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := config.LoadPiped(path)
 			if err != nil {
@@ -81,7 +80,7 @@ there no agent starts on the database, and from then on it is not empty.`,
 			if err != nil {
 				return err
 			}
-			defer file.Close() //nolint:errcheck // it was only read
+			defer file.Close() // opened for reading only
 			c, err := app.Restore(cmd.Context(), cfg, file)
 			if err != nil {
 				return err
@@ -96,7 +95,7 @@ there no agent starts on the database, and from then on it is not empty.`,
 	return cmd
 }
 
-// oneFile asks for one argument, the name of a file.
+// oneFile requires one argument, the name of a file.
 func oneFile(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
@@ -106,7 +105,7 @@ func oneFile(name string) cobra.PositionalArgs {
 	}
 }
 
-// writeWhole makes a file that only its owner may read, whole or not at all.
+// writeWhole atomically creates a file that only its owner can read.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file: name another one, or - for the standard output", path)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestWriteWhole: a file is there when it is whole, for its owner alone, and nothing of
-// it before.
+// TestWriteWhole: a file exists only when it is complete, readable by its owner only.
 func TestWriteWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "backup")

@@ -20,23 +20,23 @@ func checkCommand(launcher sandbox.Launcher, stdout, stderr io.Writer) *cobra.Co
 		Use:   "check [PATH...]",
 		Short: "Check configurations and manifests, without an agent or a cluster",
 		Long: `Check files as the agent would read them, and print every problem with its file
-and line. Nothing is asked over the network, and nothing is written but temporary files.
+and line. The command uses no network and writes only temporary files.
 
-PATH is a file, a directory or a Git repository without a work tree, whose HEAD
-is read; the default is the current directory. Of a directory are checked, at any
-depth, app.pipecd.yaml, *.pipecd.yaml and .pipe.yaml with the manifests they
-declare, files of the kinds AnalysisTemplate and EventWatcher in .pipe/, and piped.yaml where it is an agent's
-configuration. When the file of an agent's configuration is a PATH, the
-applications are checked against it: spec.platformProvider, and what the tenancy
-rules allow. How this machine isolates the scripts of stages from an agent that
-runs as the same user is tried, and noted.
+PATH is a file, a directory or a bare Git repository, whose HEAD is read; the
+default is the current directory. In a directory the command checks, at any depth,
+app.pipecd.yaml, *.pipecd.yaml and .pipe.yaml with their manifests, files of the
+kinds AnalysisTemplate and EventWatcher in .pipe/, and piped.yaml if it is an
+agent's configuration. If a PATH is an agent's configuration file, the applications
+are checked against it: spec.platformProvider and the tenancy rules. The command
+also tests how this machine isolates the scripts of an agent that runs as the same
+user.
 
-A key that is not known is not read, which is a warning, and with --strict a
-problem. A typing error of a known key always is one.
+An unknown key is ignored by the agent. It is a warning, and with --strict a
+problem. A likely misspelling of a known key is always a problem.
 
-Problems go to the standard output, warnings to the standard error. The exit code
-is 1 when there are problems, and 2 when the command line is wrong or names
-nothing that could be checked.`,
+Problems are written to the standard output, warnings to the standard error. The
+exit code is 1 when there are problems, and 2 when the command line is wrong or
+contains nothing to check.`,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
 				paths = []string{"."}
@@ -62,13 +62,13 @@ nothing that could be checked.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "Call it a problem, not a warning, that part of a file is not read.")
+	cmd.Flags().BoolVar(&strict, "strict", false, "Report parts of a file that are not read as problems instead of warnings.")
 	cmd.SetFlagErrorFunc(usageError)
 	return cmd
 }
 
-// isolationNote says how this machine isolates the scripts of an agent with that
-// configuration, which is tried.
+// isolationNote describes how this machine isolates scripts with that configuration, by
+// trying it.
 func isolationNote(ctx context.Context, launcher sandbox.Launcher, s sandbox.Settings) string {
 	way, err := chooseIsolation(ctx, launcher, s)
 	if err != nil {
@@ -83,13 +83,13 @@ func chooseIsolation(ctx context.Context, launcher sandbox.Launcher, s sandbox.S
 		return way, fmt.Errorf("make a directory to try it in: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if _, err := os.Stat(s.Users.Dir); s.Users.UID != 0 && errors.Is(err, fs.ErrNotExist) { // else it is the agent's
+	if _, err := os.Stat(s.Users.Dir); s.Users.UID != 0 && errors.Is(err, fs.ErrNotExist) { // an existing directory belongs to the agent
 		defer os.Remove(s.Users.Dir)
 	}
 	return launcher.Choose(ctx, dir, s)
 }
 
-// count returns a number and the noun that goes with it.
+// count formats a number and its noun.
 func count(n int, noun string) string {
 	switch n {
 	case 0:

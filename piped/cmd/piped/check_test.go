@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCheckExitCodes tells problems from mistakes in the command line.
+// TestCheckExitCodes: problems and usage errors have different exit codes.
 func TestCheckExitCodes(t *testing.T) {
 	good := filepath.Join("..", "..", "..", "examples", "apps")
 	pipecd := filepath.Join("..", "..", "..", "examples", "pipecd")
@@ -37,8 +37,8 @@ func TestCheckExitCodes(t *testing.T) {
 	}
 }
 
-// TestRepositoryOfPipeCD: every application in the examples' repository that is written
-// for PipeCD is found and read, and what is not is named.
+// TestRepositoryOfPipeCD: every application of PipeCD's examples repository is found
+// and read, and unsupported ones are named.
 func TestRepositoryOfPipeCD(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "examples", "pipecd")
 	var out, errs strings.Builder

@@ -20,19 +20,19 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// checker reads files as the agent would and collects what is wrong with them.
+// checker reads files like the agent does and collects their problems.
 type checker struct {
-	files    []string // that were checked, as they are shown
+	files    []string // checked files, as displayed
 	problems []string
 	warnings []string
-	agents   []*config.Piped // the valid ones among the paths themselves
-	read     []string        // the files of agents, with the same index
-	strict   bool            // what is not read is a problem
+	agents   []*config.Piped // valid agent configurations among the paths
+	read     []string        // files of agents, with the same index
+	strict   bool            // unread parts of files are problems
 
-	declarations map[deploy.ObjectRef][]declaration // of the tree that is checked
+	declarations map[deploy.ObjectRef][]declaration // of the current tree
 }
 
-// unread notes what of a file is not read, by lines that begin with its name.
+// unread records unread parts of a file, as lines that begin with its name.
 func (c *checker) unread(lines []string) {
 	if c.strict {
 		c.problems = append(c.problems, lines...)
@@ -41,14 +41,14 @@ func (c *checker) unread(lines []string) {
 	}
 }
 
-// check checks what the paths name: agents' configurations first, so that
-// applications can be held against them. An error is about the paths themselves.
+// check checks the paths: agent configurations first, since applications are checked
+// against them. Errors are about the paths themselves.
 func (c *checker) check(ctx context.Context, paths []string) error {
 	var rest []string
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return &failure{exitUsage, fmt.Errorf("look at what to check: %w", err)}
+			return &failure{exitUsage, fmt.Errorf("find the files to check: %w", err)}
 		}
 		if info.IsDir() {
 			rest = append(rest, path)
@@ -57,7 +57,7 @@ func (c *checker) check(ctx context.Context, paths []string) error {
 		data, err := os.ReadFile(path)
 		switch {
 		case err != nil:
-			return &failure{exitUsage, fmt.Errorf("read what to check: %w", err)}
+			return &failure{exitUsage, fmt.Errorf("read the files to check: %w", err)}
 		case isAgent(data):
 			if agent := c.agent(filepath.Clean(path), data); agent != nil {
 				c.agents, c.read = append(c.agents, agent), append(c.read, path)
@@ -79,11 +79,10 @@ func (c *checker) check(ctx context.Context, paths []string) error {
 
 var agentKind = regexp.MustCompile(`(?m)^kind:[ \t]*["']?` + config.KindPiped + `\b`)
 
-// isAgent reports whether a file, which may be broken, is meant as an agent's
-// configuration.
+// isAgent reports whether a file, which may be invalid, is an agent's configuration.
 func isAgent(data []byte) bool { return agentKind.Match(data) }
 
-// agent checks an agent's configuration and returns it, nil when it is not valid.
+// agent checks an agent's configuration and returns it, nil if invalid.
 func (c *checker) agent(name string, data []byte) *config.Piped {
 	if !c.begin(name) {
 		return nil
@@ -99,7 +98,7 @@ func (c *checker) agent(name string, data []byte) *config.Piped {
 	return agent
 }
 
-// begin notes that a file is checked; not ok means that it has been before.
+// begin records that a file is checked; it returns false if it already was.
 func (c *checker) begin(name string) bool {
 	if slices.Contains(c.files, name) {
 		return false
@@ -108,8 +107,8 @@ func (c *checker) begin(name string) bool {
 	return true
 }
 
-// applications checks a file, or everything below a directory or in the HEAD of
-// a repository without a work tree.
+// applications checks a file, or all files below a directory or in the HEAD of a bare
+// repository.
 func (c *checker) applications(ctx context.Context, path string) error {
 	head, err := git.OpenHead(path)
 	switch {
@@ -121,7 +120,7 @@ func (c *checker) applications(ctx context.Context, path string) error {
 	}
 	t, root, err := openTree(path)
 	if err != nil {
-		return &failure{exitUsage, fmt.Errorf("read what to check: %w", err)}
+		return &failure{exitUsage, fmt.Errorf("read the files to check: %w", err)}
 	}
 	return errors.Join(c.tree(ctx, t), root.Close())
 }
@@ -129,7 +128,7 @@ func (c *checker) applications(ctx context.Context, path string) error {
 func (c *checker) tree(ctx context.Context, t tree) error {
 	files, err := t.find()
 	if err != nil {
-		return &failure{exitUsage, fmt.Errorf("look for what to check: %w", err)}
+		return &failure{exitUsage, fmt.Errorf("find the files to check: %w", err)}
 	}
 	for _, name := range files.agents {
 		data, err := fs.ReadFile(t.fsys, name)
@@ -146,7 +145,7 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 	}
 	templates, err := analysis.ReadTemplates(t.fsys)
 	if err != nil {
-		return &failure{exitUsage, fmt.Errorf("look for what to check: %w", err)}
+		return &failure{exitUsage, fmt.Errorf("find the files to check: %w", err)}
 	}
 	for _, name := range files.shared {
 		c.shared(t, name)
@@ -171,7 +170,7 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 	return nil
 }
 
-// shared checks a file that applications share, if it is of a kind that is checked.
+// shared checks a file that applications share, if its kind can be checked.
 func (c *checker) shared(t tree, name string) {
 	data, err := fs.ReadFile(t.fsys, name)
 	shown := t.show(name)
@@ -211,7 +210,7 @@ func (c *checker) templates(shown string, data []byte) error {
 	return err
 }
 
-// application checks one application. An error means that ctx has ended.
+// application checks one application. It returns an error only if ctx has ended.
 func (c *checker) application(ctx context.Context, t tree, loader *source.Loader, templates *config.AnalysisTemplates, name string) error {
 	at := gitPath(name)
 	app, err := loader.Config(ctx, at, "")
@@ -242,7 +241,7 @@ func (c *checker) application(ctx context.Context, t tree, loader *source.Loader
 	return nil
 }
 
-// source checks what an application declares.
+// source checks the manifests of an application.
 func (c *checker) source(ctx context.Context, t tree, loader *source.Loader, name string) error {
 	src, err := loader.Load(ctx, gitPath(name), "")
 	if err != nil {
@@ -263,8 +262,8 @@ func (c *checker) source(ctx context.Context, t tree, loader *source.Loader, nam
 	return nil
 }
 
-// provider says what is wrong with the application's platform provider, if
-// agents are known and none of them could deploy it.
+// provider returns what is wrong with the application's platform provider, if agents
+// are known and none of them can deploy it.
 func (c *checker) provider(t tree, name string, app *config.Application) []string {
 	var all []string
 	for _, agent := range c.agents {
@@ -286,7 +285,7 @@ func (c *checker) provider(t tree, name string, app *config.Application) []strin
 
 var position = regexp.MustCompile(`^(.*?):(\d+): `)
 
-// sorted returns lines by file and line number, each once.
+// sorted returns the distinct lines by file and line number.
 func sorted(lines []string) []string {
 	key := func(line string) (file string, number int) {
 		if m := position.FindStringSubmatch(line); m != nil {

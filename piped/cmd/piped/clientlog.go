@@ -8,8 +8,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// clientLog is where client-go logs. It calls an answer that nobody waits for any
-// more an error; the end of a stage that was told to stop is none.
+// clientLog receives the log of client-go. It lowers the level of errors caused by
+// cancelled requests, such as those of a stopped stage.
 type clientLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -31,8 +31,7 @@ func (h clientLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h clientLog) WithGroup(name string) slog.Handler { return clientLog{h.Handler.WithGroup(name)} }
 
-// cancelled reports whether a record is about an error that comes from a cancelled
-// context.
+// cancelled reports whether a record contains the error of a cancelled context.
 func cancelled(r slog.Record) (yes bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)

@@ -12,12 +12,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestCancelledRequestsAreNoErrors: client-go gives the error as an attribute.
+// TestCancelledRequestsAreNoErrors: client-go logs the error as an attribute.
 func TestCancelledRequestsAreNoErrors(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want string // the level it is logged at
+		want string // the log level
 	}{
 		{"a stage was cancelled", fmt.Errorf("read: %w", deploy.StopCancelled), "DEBUG"},
 		{"the agent ends", deploy.StopShutdown, "DEBUG"},

@@ -13,14 +13,13 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// declaration is where an application declares an object.
+// declaration is the origin of an object: its application and provider.
 type declaration struct{ application, provider string }
 
-// declared finds the objects of an application that another one of the same tree
-// declares, too: on one platform provider the agent refuses the second, unless takeOver
-// permits it. What may be deployed to different providers is a warning. Of a kind that
-// is not Kubernetes' own it is not known whether it has a namespace: what is declared
-// counts.
+// declared finds objects that several applications of the same tree declare. On one
+// platform provider that is a problem, as the agent rejects the second application
+// without takeOver; with possibly different providers it is a warning. Whether kinds of
+// custom resources are namespaced is unknown: their declared namespace counts.
 func (c *checker) declared(t tree, name string, src *source.Source) (problems, warnings []string) {
 	spec := src.Config.Kubernetes
 	if spec.TakeOver {
@@ -32,7 +31,7 @@ func (c *checker) declared(t tree, name string, src *source.Source) (problems, w
 	for _, o := range src.Objects {
 		here := declaration{application: name, provider: c.providerOf(src.Config)}
 		ref := manifest.Ref(o.Unstructured)
-		ref.Version = "" // an object is the same in each
+		ref.Version = "" // versions do not distinguish objects
 		namespaced, known := openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()})
 		switch {
 		case known && !namespaced:
@@ -58,8 +57,8 @@ func (c *checker) declared(t tree, name string, src *source.Source) (problems, w
 	return problems, warnings
 }
 
-// providerOf returns the platform provider of an application: the one it names, else the
-// only one of the agents that are known; "" when it cannot be known.
+// providerOf returns the platform provider of an application: the one it names, else
+// the only one of the known agents; "" if unknown.
 func (c *checker) providerOf(app *config.Application) string {
 	var all []string
 	for _, agent := range c.agents {

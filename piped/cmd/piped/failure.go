@@ -2,14 +2,13 @@ package main
 
 import "github.com/spf13/cobra"
 
-// Exit codes. A command that finds problems has said what they are.
+// Exit codes. A command that finds problems has printed them.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// failure is an error with an exit code of its own. Without err everything has
-// been said already.
+// failure is an error with an exit code. Without err everything was printed already.
 type failure struct {
 	code int
 	err  error
@@ -24,5 +23,5 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
-// usageError classes a mistake in the flags; it is for cobra.Command.SetFlagErrorFunc.
+// usageError converts an error of the flags; it is for cobra.Command.SetFlagErrorFunc.
 func usageError(_ *cobra.Command, err error) error { return &failure{exitUsage, err} }

@@ -17,9 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// fields returns what is wrong with the fields of an object of a kind that Kubernetes
-// has built in, one line each: those that the kind does not have, or values that it
-// cannot hold. Of other kinds nothing is known.
+// fields returns problems of the fields of an object of a built-in kind, one line each:
+// unknown fields and values of the wrong type. It checks no other kinds.
 func (c *checker) fields(t tree, o manifest.Object) []string {
 	typed, err := scheme.Scheme.New(o.GroupVersionKind())
 	if err != nil {
@@ -43,11 +42,11 @@ func (c *checker) fields(t tree, o manifest.Object) []string {
 	return out
 }
 
-// misread is a field whose value is of another type than its kind has there.
+// misread is a field whose value has the wrong type for its kind.
 type misread struct{ path, problem string }
 
-// unreadable returns the innermost fields of a value that read refuses, and makes them
-// null. It reads each one without the others, because the errors do not name fields.
+// unreadable returns the innermost fields of a value that read rejects, and sets them
+// to null. It tests each field alone, because the errors do not name fields.
 func unreadable(value any, path string, read func(any) error) (out []misread) {
 	err := read(value)
 	if err == nil {
@@ -84,7 +83,8 @@ func unreadable(value any, path string, read func(any) error) (out []misread) {
 	return out
 }
 
-// wanted finds in an error of the converter what Go wants, expected are these types in words.
+// wanted extracts the Go type from an error of the converter; expected maps it to
+// words.
 var (
 	wanted   = regexp.MustCompile(`^(?:unrecognized type: |cannot convert \w+ to |cannot restore )(string|int|uint|bool|float|slice|map|struct)`)
 	expected = map[string]string{
@@ -102,8 +102,8 @@ func expectation(err error, found any) string {
 	return fmt.Sprintf("expected %s, found %s", expected[m[1]], text[:min(len(text), 60)])
 }
 
-// placeOf returns the file and line of a field of an object, those of the object where the
-// field's are not known.
+// placeOf returns the file and line of a field of an object, those of the object if the
+// field's line is unknown.
 func placeOf(t tree, o manifest.Object, path string) manifest.Origin {
 	at := o.Origin
 	if data, err := fs.ReadFile(t.fsys, at.File); err == nil && at.Line > 0 {
@@ -116,7 +116,7 @@ func placeOf(t tree, o manifest.Object, path string) manifest.Origin {
 
 var unknownField = regexp.MustCompile(`^unknown field "(.*)"$`)
 
-// unknownLine describes an error about a field that an object's kind does not have.
+// unknownLine formats an error about an unknown field of an object.
 func unknownLine(t tree, o manifest.Object, typed runtime.Object, err error) string {
 	what := fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
 	m := unknownField.FindStringSubmatch(err.Error())
@@ -133,7 +133,7 @@ func unknownLine(t tree, o manifest.Object, typed runtime.Object, err error) str
 
 var index = regexp.MustCompile(`\[[^\]]*\]`)
 
-// fieldsAt returns the names of the fields at a path below a type, sorted.
+// fieldsAt returns the sorted names of the fields at a path below a type.
 func fieldsAt(t reflect.Type, path string) []string {
 	for key := range strings.SplitSeq(index.ReplaceAllString(path, ""), ".") {
 		t = structOf(t)
@@ -154,7 +154,7 @@ func fieldsAt(t reflect.Type, path string) []string {
 	return names
 }
 
-// structOf returns the struct behind pointers, lists and maps, nil when there is none.
+// structOf returns the struct behind pointers, lists and maps, nil if there is none.
 func structOf(t reflect.Type) reflect.Type {
 	for t != nil && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map}, t.Kind()) {
 		t = t.Elem()
@@ -165,8 +165,8 @@ func structOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// jsonFields returns the types of a struct's fields, those of inline ones too, by their
-// names in JSON.
+// jsonFields returns the types of a struct's fields by JSON name, including inline
+// ones.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	if t == nil {

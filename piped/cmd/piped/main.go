@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-	_ "time/tzdata" // sync windows name time zones, whatever the machine knows of them
+	_ "time/tzdata" // time zones of sync windows, independent of the machine
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -28,25 +28,25 @@ var version, commit string
 // built describes this program.
 func built() build.Info { return build.Read(version, commit) }
 
-// versionLine says what this program is in one line.
+// versionLine formats the version in one line.
 func versionLine() string {
 	b := built()
 	return fmt.Sprintf("Version: %s, GitCommit: %s, GoVersion: %s", b.Version, b.Commit, b.Go)
 }
 
-// exitKilled is the exit code after a second signal, as of a shell's command
-// that Ctrl-C ended.
+// exitKilled is the exit code after a second signal, like that of a shell command ended
+// by Ctrl-C.
 const exitKilled = 130
 
 func main() {
-	launcher := sandbox.Main() // which does not return in a process that runs a script
+	launcher := sandbox.Main() // it does not return in a process that runs a script
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		first := <-signals // it asks for an orderly end
+		first := <-signals // a graceful shutdown
 		stop(stopSignal{first})
-		<-signals // the second does not wait for it
+		<-signals // an immediate exit
 		os.Exit(exitKilled)
 	}()
 	stderr := os.Stderr
@@ -54,10 +54,10 @@ func main() {
 	os.Exit(run(ctx, launcher, os.Args[1:], os.Stdout, stderr))
 }
 
-// stopSignal is why the agent stops: a signal asked for it.
+// stopSignal is the signal that stopped the agent.
 type stopSignal struct{ os.Signal }
 
-// Error names the signal as kill does.
+// Error returns the signal's name as in kill.
 func (s stopSignal) Error() string {
 	if s.Signal == syscall.SIGTERM {
 		return "SIGTERM"
@@ -65,9 +65,9 @@ func (s stopSignal) Error() string {
 	return "SIGINT"
 }
 
-// silence takes the standard error from libraries that write to it unasked:
-// Kustomize's warnings name no file. What there is to say is in the agent's log and
-// in those of stages.
+// silence discards the standard error of libraries that write to it, such as
+// Kustomize's warnings without file names. Relevant messages are in the agent's log and
+// in stage logs.
 func silence() {
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stderr = null
@@ -75,7 +75,7 @@ func silence() {
 }
 
 // run executes one command line and returns its exit code. The agent starts scripts
-// with the launcher.
+// with launcher.
 func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use: "piped", Short: "A GitOps agent for progressive delivery on Kubernetes", Version: versionLine(),
@@ -102,15 +102,15 @@ func run(ctx context.Context, launcher sandbox.Launcher, args []string, stdout, 
 func runCommand(launcher sandbox.Launcher, stderr io.Writer) *cobra.Command {
 	var path, level, format string
 	cmd := &cobra.Command{
-		Use: "run --config FILE", Short: "Run the agent until it is told to stop", Args: cobra.NoArgs,
-		Long: `Run the agent until it is told to stop.
+		Use: "run --config FILE", Short: "Run the agent until it is stopped", Args: cobra.NoArgs,
+		Long: `Run the agent until it is stopped.
 
-The configuration file, and the files it names, are followed while the agent runs:
-what changes takes effect within seconds, or at once with SIGHUP. A configuration
-that cannot be used is refused with the reason in the log, and the one before stays.
+The agent watches the configuration file and the files it names: changes take effect
+within seconds, or at once with SIGHUP. An invalid configuration is rejected with
+the reason in the log, and the previous one stays in effect.
 
-SIGINT or SIGTERM stops the agent in order: what was under way goes on after the
-next start. A second one ends it at once.`,
+SIGINT or SIGTERM stops the agent gracefully: active deployments resume after the
+next start. A second signal ends it at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(stderr, level, format)
 			if err != nil {
@@ -127,7 +127,7 @@ next start. A second one ends it at once.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
-			if err := sandbox.Hide(); err != nil { // from processes of the same user
+			if err := sandbox.Hide(); err != nil { // from other processes of the same user
 				return err
 			}
 			b := built()
@@ -155,7 +155,7 @@ next start. A second one ends it at once.`,
 	return cmd
 }
 
-// logStop waits until the agent no longer runs, and logs why where a signal ended it.
+// logStop waits until the agent has stopped, and logs the signal that ended it.
 func logStop(running, command context.Context, log *slog.Logger) {
 	<-running.Done()
 	if cause := context.Cause(command); cause != nil {

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// head begins a configuration; its spec follows.
+// head is the begin of a configuration; its spec follows.
 const head = "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n"
 
-// TestCommandLine states exit codes and what the user is told.
+// TestCommandLine: exit codes and messages of command lines.
 func TestCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -31,7 +31,7 @@ func TestCommandLine(t *testing.T) {
 		args   []string
 		code   int
 		stdout string   // a regular expression
-		stderr []string // each must be there
+		stderr []string // each must be contained
 	}{
 		{"version", []string{"version"}, 0, `^Version: \S+, GitCommit: \S+, GoVersion: go1\.\S+\n$`, nil},
 		{"version as a flag", []string{"--version"}, 0, `^Version: \S+, GitCommit: \S+, GoVersion: go1\.\S+\n$`, nil},
@@ -57,19 +57,19 @@ func TestCommandLine(t *testing.T) {
 			}
 			for _, want := range c.stderr {
 				if !strings.Contains(stderr.String(), want) {
-					t.Errorf("told %q, which lacks %q", stderr.String(), want)
+					t.Errorf("stderr %q lacks %q", stderr.String(), want)
 				}
 			}
 			if c.stderr == nil && stderr.Len() > 0 {
-				t.Errorf("told %q, want nothing", stderr.String())
+				t.Errorf("stderr %q, want nothing", stderr.String())
 			}
 		})
 	}
 }
 
-// TestRunUntilTold: the agent runs, says what of its configuration has no
-// effect, and ends well when it is told to stop.
-func TestRunUntilTold(t *testing.T) {
+// TestRunUntilStopped: the agent runs, reports settings without effect, and exits
+// cleanly when stopped.
+func TestRunUntilStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "piped.yaml")
 	text := head + "  dataDir: data\n  api: {address: 127.0.0.1:0}\n  web: {address: 127.0.0.1:0}\n  webAddress: http://elsewhere\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -92,7 +92,7 @@ func TestRunUntilTold(t *testing.T) {
 	}
 }
 
-// watched keeps what is written and calls seen whenever that holds a text.
+// watched stores what is written and calls seen when it contains a text.
 type watched struct {
 	text string
 	seen func()

@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// memoryInterval is between two looks at the memory.
+	// memoryInterval is the interval of checks.
 	memoryInterval = 15 * time.Second
-	// quietBytes is how little is allocated from one look to the next while the agent
-	// has next to nothing to do.
+	// quietBytes is the maximum allocation in one interval of an idle agent.
 	quietBytes = 4 << 20
-	// worthBytes is how much must have been allocated since memory was given back for
-	// it to be worth the work again.
+	// worthBytes is the minimum allocation since the last release that justifies
+	// another one.
 	worthBytes = 32 << 20
 )
 
-// giveBackMemory returns to the system what is left of the heap after much work, as
-// soon as the agent has little to do, until ctx ends: the runtime itself keeps, for a
-// long time, about twice what is in use.
+// giveBackMemory returns unused heap memory to the system when the agent becomes idle
+// after much work, until ctx ends. The runtime alone retains about twice the used
+// memory for a long time.
 func giveBackMemory(ctx context.Context) {
 	ticker := time.NewTicker(memoryInterval)
 	defer ticker.Stop()
@@ -37,14 +36,13 @@ func giveBackMemory(ctx context.Context) {
 	}
 }
 
-// memory tells when it is worth giving some back.
+// memory decides when to release memory.
 type memory struct {
-	last  uint64 // bytes that had been allocated at the last look
-	since uint64 // and when some was given back last
+	last  uint64 // allocated bytes at the last check
+	since uint64 // allocated bytes at the last release
 }
 
-// due reports whether memory is to be given back, now that so many bytes have been
-// allocated since the start.
+// due reports whether to release memory, given the bytes allocated since the start.
 func (m *memory) due(allocated uint64) bool {
 	quiet := allocated-m.last < quietBytes
 	m.last = allocated
@@ -55,7 +53,7 @@ func (m *memory) due(allocated uint64) bool {
 	return true
 }
 
-// allocated returns how many bytes the program has allocated since it was started.
+// allocated returns the bytes allocated since the start of the program.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)

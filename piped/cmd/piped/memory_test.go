@@ -12,10 +12,10 @@ func TestMemoryIsGivenBackOnceAfterMuchWork(t *testing.T) {
 	var got []bool
 	for _, allocated := range []uint64{
 		10 * mib, 200 * mib, 300 * mib, // busy
-		301 * mib,                       // quiet: now
-		302 * mib, 305 * mib, 308 * mib, // still quiet, with little new
+		301 * mib,                       // idle: release
+		302 * mib, 305 * mib, 308 * mib, // still idle, with little new
 		400 * mib, // busy again
-		401 * mib, // quiet: now
+		401 * mib, // idle: release
 	} {
 		got = append(got, m.due(allocated))
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/c785c783/piped/piped/source/helm"
 )
 
-// errOffline stands in the chain of the error of what would need a server, which
-// piped check asks none.
+// errOffline is the cause of errors for everything that requires a server: piped check
+// works offline.
 var errOffline = errors.New("not checked, which needs the network")
 
-// offline takes the place of every server.
+// offline replaces every server.
 type offline struct{}
 
 // At implements kustomize.Remotes and helm.Trees.
@@ -38,8 +38,8 @@ func newOfflineCharts() (offlineCharts, error) {
 	return offlineCharts{charts}, err
 }
 
-// Render implements source.Charts. Where a chart's repository is, only the
-// configuration of the agent tells, so nothing is said about it.
+// Render implements source.Charts. It skips charts from other repositories, whose
+// location only the agent's configuration contains.
 func (c offlineCharts) Render(ctx context.Context, req helm.Request) (helm.Result, error) {
 	if req.Chart.Repository != "" {
 		return helm.Result{}, deploy.Errorf(deploy.Unavailable, "chart %s of %s: %w", req.Chart.Name, req.Chart.Repository, errOffline)

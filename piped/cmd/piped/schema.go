@@ -17,7 +17,7 @@ func schemaCommand(stdout io.Writer) *cobra.Command {
 		Use:   "schema [application|piped]",
 		Short: "Print the JSON Schema of a configuration file",
 		Long: `Print the JSON Schema (draft 2020-12) of app.pipecd.yaml, or of the agent's own
-configuration, for editors that complete and check what is written.`,
+configuration, for completion and validation in editors.`,
 		ValidArgs: []string{"application", "piped"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch strings.Join(args, " ") {

@@ -15,7 +15,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TestScripts runs the program as people do in their CI.
+// TestScripts runs the program like a CI job.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -28,17 +28,17 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// inScript makes a script a tester.
+// inScript adapts a script to tester.
 type inScript struct{ *testscript.TestScript }
 
 func (inScript) Helper()               {}
 func (s inScript) Fatal(args ...any)   { s.Fatalf("%s", fmt.Sprint(args...)) }
 func (s inScript) Cleanup(then func()) { s.Defer(then) }
 
-// agentKey is where a script keeps the agent that it runs.
+// agentKey is the key of a script's agent.
 type agentKey struct{}
 
-// agent runs an agent beside the script, with its owner's key for pipectl, or kills it:
+// agent starts an agent for the script, with its owner key for pipectl, or kills it:
 // agent start configuration, agent kill.
 func agent(ts *testscript.TestScript, _ bool, args []string) {
 	running := ts.Value(agentKey{}).(**process)
@@ -53,8 +53,8 @@ func agent(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("PIPECTL_INSECURE", "true")
 }
 
-// deployed writes a deployment that has ended into the store of an agent, which may run:
-// deployed configuration id.
+// deployed stores a completed deployment of an agent, which may be running: deployed
+// configuration id.
 func deployed(ts *testscript.TestScript, _ bool, args []string) {
 	cfg, _, err := config.LoadPiped(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -72,7 +72,7 @@ func deployed(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// bare makes a bare repository of files: bare repository file...
+// bare creates a bare repository of files: bare repository file...
 func bare(ts *testscript.TestScript, _ bool, args []string) {
 	repo, err := gittest.NewRepo(ts.MkAbs(args[0]))
 	ts.Check(err)

@@ -22,10 +22,10 @@ import (
 	"github.com/c785c783/piped/piped/pipectl"
 )
 
-// asMain, in the environment of the test program, makes it the agent.
+// asMain is an environment variable that makes the test program run the agent.
 const asMain = "PIPED_TEST_AS_MAIN"
 
-// launcher starts the scripts of tests' agents.
+// launcher starts the scripts of the tests' agents.
 var launcher sandbox.Launcher
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// tester is what a test and a script have in common.
+// tester is the common interface of tests and scripts.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
@@ -46,14 +46,14 @@ type tester interface {
 	Cleanup(func())
 }
 
-// process is the agent as a program of its own.
+// process is an agent in its own process.
 type process struct {
 	t     tester
 	cmd   *exec.Cmd
 	lines chan map[string]any // of its log
 }
 
-// start starts the agent and returns once it runs, with its API's address.
+// start starts the agent and returns its process and API address.
 func start(t tester, config string) (p *process, api string) {
 	t.Helper()
 	p = &process{t: t, cmd: exec.Command(os.Args[0], "run", "--config", config, "--log-format", "json"), lines: make(chan map[string]any, 1000)}
@@ -67,7 +67,7 @@ func start(t tester, config string) (p *process, api string) {
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it may have ended
 	go p.read(stderr)
-	return p, p.await("control API is served")["address"].(string)
+	return p, p.await("serving the control API")["address"].(string)
 }
 
 func (p *process) read(stderr io.Reader) {
@@ -80,7 +80,7 @@ func (p *process) read(stderr io.Reader) {
 	}
 }
 
-// await returns the next line of the log with a message that contains text.
+// await returns the next log line with a message that contains text.
 func (p *process) await(text string) map[string]any {
 	p.t.Helper()
 	for timeout := time.After(3 * time.Minute); ; {
@@ -105,9 +105,9 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// wait returns the exit code once the agent has ended.
+// wait returns the exit code after the agent has ended.
 func (p *process) wait() int {
-	for range p.lines { // to the end, which Wait must not cut off
+	for range p.lines { // until the end: Wait must not cut it off
 	}
 	_ = p.cmd.Wait() // the exit code is in ProcessState
 	return p.cmd.ProcessState.ExitCode()
@@ -121,8 +121,8 @@ func writeConfig(t *testing.T, path, more string) {
 	}
 }
 
-// TestSignals: SIGHUP reloads, the first SIGINT or SIGTERM ends the agent in
-// order, and the second does not wait for what hangs.
+// TestSignals: SIGHUP reloads, the first SIGINT or SIGTERM stops the agent gracefully,
+// and the second one at once.
 func TestSignals(t *testing.T) {
 	t.Run("reload and an orderly end", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "piped.yaml")
@@ -154,11 +154,11 @@ func TestSignals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := health.Recv(); err != nil { // the call goes on, and holds up the orderly end
+		if _, err := health.Recv(); err != nil { // the open call delays the graceful shutdown
 			t.Fatal(err)
 		}
 		p.signal(syscall.SIGINT)
-		if _, err := health.Recv(); err != nil { // not serving: the agent has begun to stop
+		if _, err := health.Recv(); err != nil { // not serving: the agent is stopping
 			t.Fatal(err)
 		}
 		p.signal(syscall.SIGINT)

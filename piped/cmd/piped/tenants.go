@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// tenancy says what the tenancy rules of the agents that are known forbid an
-// application. Which repository its files are of cannot be told here: it is checked
-// as one of each that the agents watch, and what one of them permits is in order.
+// tenancy returns the violations of the known agents' tenancy rules by an application.
+// The repository of the files is unknown here: the application is valid if the rules
+// permit it in any of the watched repositories.
 func (c *checker) tenancy(at deploy.GitPath, src *source.Source) (refused []error) {
 	for _, agent := range c.agents {
 		repositories := agent.Repositories
@@ -35,7 +35,7 @@ func (c *checker) tenancy(at deploy.GitPath, src *source.Source) (refused []erro
 	return refused
 }
 
-// refusals says what an agent's rules forbid an application at a place.
+// refusals returns the violations of an agent's rules by an application at a Git path.
 func refusals(agent *config.Piped, at deploy.GitPath, src *source.Source) (out []error) {
 	tenant := agent.Tenancy.Of(at)
 	refuse := func(err error) {
@@ -47,7 +47,7 @@ func refusals(agent *config.Piped, at deploy.GitPath, src *source.Source) (out [
 	for _, p := range agent.Providers {
 		providers = append(providers, p.Name)
 	}
-	if provider, err := src.Config.Provider(providers); err == nil { // else it is said already
+	if provider, err := src.Config.Provider(providers); err == nil { // otherwise reported already
 		refuse(tenant.CheckProvider(provider))
 	}
 	if src.Config.Pipeline != nil {
@@ -61,9 +61,9 @@ func refusals(agent *config.Piped, at deploy.GitPath, src *source.Source) (out [
 	return out
 }
 
-// forbiddable returns the objects of an application as rules look at them. Whether
-// kinds have a namespace is known of Kubernetes' own: one of another kind is left out
-// unless it is forbidden with a namespace and without.
+// forbiddable returns the objects of an application as input of the rules. Whether
+// custom resources are namespaced is unknown: one is omitted unless it is forbidden
+// both with and without namespace.
 func forbiddable(tenant config.Tenant, src *source.Source) (out []config.TenantObject) {
 	for _, o := range src.Objects {
 		inside := config.TenantObject{Ref: manifest.Ref(o.Unstructured), Origin: o.Origin.String()}

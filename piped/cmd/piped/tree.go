@@ -15,18 +15,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// tree is files of a repository of which some are checked.
+// tree is a set of repository files of which some are checked.
 type tree struct {
 	fsys fs.FS
-	dir  string // where to look, from the root of the files
-	file string // the only one to look at; "" is every one below dir
-	// show returns the name of a file as the user knows it.
+	dir  string // directory to search, from the root of the files
+	file string // the only file to check; "" checks all below dir
+	// show returns the display name of a file.
 	show func(name string) string
 }
 
-// openTree opens the work tree that a file or directory lies in, or its own
-// directory when that is none, so that links inside the work tree can be
-// followed as the agent follows them.
+// openTree opens the work tree of a file or directory, or its own directory outside of
+// one. Links inside the work tree are followed, as by the agent.
 func openTree(given string) (tree, *os.Root, error) {
 	absolute, err := filepath.Abs(given)
 	if err != nil {
@@ -62,8 +61,7 @@ func openTree(given string) (tree, *os.Root, error) {
 	return t, root, nil
 }
 
-// workTree returns the directory at or above dir that holds .git, dir when there
-// is none.
+// workTree returns the nearest directory at or above dir that contains .git, else dir.
 func workTree(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
@@ -75,11 +73,11 @@ func workTree(dir string) string {
 	}
 }
 
-// found are the names of files that may be checked.
+// found are the names of files to check.
 type found struct {
 	applications []string
-	agents       []string // by their name alone: their kind tells
-	shared       []string // what applications share; their kinds tell
+	agents       []string // by name; their kind decides
+	shared       []string // shared by applications; their kinds decide
 }
 
 func (t tree) find() (found, error) {
@@ -109,15 +107,15 @@ func (t tree) find() (found, error) {
 	return out, err
 }
 
-// isShared reports whether a file of that name may be one that applications share, of
-// whatever kind.
+// isShared reports whether a file of that name may be shared by applications, of any
+// kind.
 func isShared(name string) bool {
 	return config.IsShared(name) || strings.HasPrefix(name, config.SharedDir+"/") &&
 		slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) && !config.IsApplicationConfig(path.Base(name))
 }
 
-// lines returns the lines of a text about an application, which may begin with
-// names of its files, with the names the user knows.
+// lines splits a text about an application and replaces file names at the begin of
+// lines by display names.
 func (t tree) lines(application, text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -136,8 +134,8 @@ func (t tree) lines(application, text string) []string {
 	return out
 }
 
-// providerLine returns ":" and the line of spec.platformProvider in a file, or
-// else of spec.
+// providerLine returns ":" and the line of spec.platformProvider in a file, or else of
+// spec.
 func (t tree) providerLine(name string) string {
 	data, err := fs.ReadFile(t.fsys, name)
 	var file struct {
@@ -155,7 +153,7 @@ func (t tree) providerLine(name string) string {
 	return fmt.Sprintf(":%d", file.Spec.Line)
 }
 
-// gitPath is where a file stands for the loader.
+// gitPath returns the Git path of a file for the loader.
 func gitPath(name string) deploy.GitPath {
 	return deploy.GitPath{Dir: path.Dir(name), ConfigFile: path.Base(name)}
 }

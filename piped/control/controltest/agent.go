@@ -1,6 +1,6 @@
-// Package controltest runs the real control API on a real SQLite store, for
-// tests of the API and of its clients. It holds no behaviour of the agent: a
-// test plays the three phases itself, through the store.
+// Package controltest runs the real control API on a real SQLite store, for tests of the API
+// and of its clients. It contains no behaviour of the agent: tests act as its phases through
+// the store.
 package controltest
 
 import (
@@ -18,14 +18,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// TB is what a test of any kind offers: testing.TB has it, and so has the
-// environment of a script.
+// TB is the part of testing.TB that is used; the environment of a test script has it, too.
 type TB interface {
 	Fatal(args ...any)
 	Cleanup(f func())
 }
 
-// PipedID and ProjectID are what the agent calls itself.
+// PipedID and ProjectID identify the agent.
 const (
 	PipedID   = "piped-1"
 	ProjectID = "project-1"
@@ -34,24 +33,23 @@ const (
 // Epoch is the time at which the agent's clock starts: 2026-01-02 03:04:05 UTC.
 var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Agent is a control API that is served, and the store behind it.
+// Agent is a served control API with its store.
 type Agent struct {
 	Store     *store.Store
 	Server    *control.Server
-	ReadWrite string // a key of the subject "owner"
-	ReadOnly  string // a key of the subject "watcher"
+	ReadWrite string // key of the subject "owner"
+	ReadOnly  string // key of the subject "watcher"
 
 	tb    TB
 	clock *clock
 	cfg   control.Config
-	stop  func() // the server, and waits for its end
+	stop  func() // stops the server and waits for its end
 }
 
-// Option changes how the agent is started.
+// Option changes the configuration of the API.
 type Option func(*control.Config)
 
-// Start serves the API on a free loopback port, with a store in dir, until the
-// test ends.
+// Start serves the API on a free loopback port, with a store in dir, until the test ends.
 func Start(tb TB, dir string, options ...Option) *Agent {
 	a := &Agent{tb: tb, clock: &clock{now: Epoch}}
 	var err error
@@ -87,7 +85,7 @@ func (a *Agent) serve() {
 	}
 }
 
-// Restart stops the API and serves it again, on another port and on the same store.
+// Restart stops the API and serves it again on another port with the same store.
 func (a *Agent) Restart() {
 	a.stop()
 	a.serve()
@@ -117,8 +115,8 @@ func (a *Agent) Application(name string, labels map[string]string) deploy.Applic
 	return app
 }
 
-// Deployment stores a PENDING deployment of an application, one that a command
-// asked for if commandID is not empty.
+// Deployment stores a PENDING deployment of an application, requested by a command if
+// commandID is not empty.
 func (a *Agent) Deployment(id string, app deploy.Application, commandID string) deploy.Deployment {
 	a.Tick(time.Second)
 	d, err := a.Store.CreateDeployment(context.Background(), store.NewDeployment{
@@ -144,8 +142,7 @@ const (
 	RollbackStage = "stage-rollback"
 )
 
-// Move brings a deployment along the legal way to the given status, one second
-// a step.
+// Move moves a deployment through legal transitions to a status, one second per step.
 func (a *Agent) Move(id string, to deploy.Status, reason string) deploy.Deployment {
 	d, err := a.Store.Deployment(context.Background(), id)
 	a.check(err)
@@ -159,7 +156,7 @@ func (a *Agent) Move(id string, to deploy.Status, reason string) deploy.Deployme
 	return d
 }
 
-// way returns the statuses between from and to, to included.
+// way returns the statuses after from up to and including to.
 func way(from, to deploy.Status) []deploy.Status {
 	forward := []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running}
 	if to == deploy.Failure {
@@ -209,7 +206,7 @@ func step(d *deploy.Deployment, to deploy.Status, reason string, now time.Time) 
 	return d.Complete(to, reason, now)
 }
 
-// StartRollback begins the rollback stage of a deployment that is rolling back.
+// StartRollback starts the rollback stage of a deployment that is rolling back.
 func (a *Agent) StartRollback(id string) {
 	_, err := a.Store.UpdateDeployment(context.Background(), id, func(d *deploy.Deployment) error {
 		return d.StartStage(RollbackStage, a.clock.read())
@@ -217,7 +214,7 @@ func (a *Agent) StartRollback(id string) {
 	a.check(err)
 }
 
-// RefusePrune notes on a deployment's sync stage that it would delete too much.
+// RefusePrune records on a deployment's sync stage that it exceeded the prune limit.
 func (a *Agent) RefusePrune(id string, refs ...deploy.ObjectRef) {
 	text, err := json.Marshal(refs)
 	a.check(err)
@@ -239,7 +236,7 @@ func (a *Agent) Log(deploymentID, stageID string, lines ...string) {
 	a.check(a.Store.AppendStageLogs(context.Background(), blocks))
 }
 
-// OpenCommand returns the only open command, waiting a few seconds for it.
+// OpenCommand waits a few seconds for an open command and returns the only one.
 func (a *Agent) OpenCommand() deploy.Command {
 	watch := a.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()
@@ -260,7 +257,7 @@ func (a *Agent) OpenCommand() deploy.Command {
 	}
 }
 
-// Tick moves the agent's clock.
+// Tick advances the agent's clock.
 func (a *Agent) Tick(d time.Duration) { a.clock.add(d) }
 
 func (a *Agent) check(err error) {
@@ -269,7 +266,7 @@ func (a *Agent) check(err error) {
 	}
 }
 
-// clock stands still until it is moved.
+// clock is a manual clock.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -6,9 +6,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Self is an agent with the repository "apps" and the platform providers "dev" and
-// "prod". What it encrypts is the base64 of "sealed:" and the plaintext. Without is
-// whether it has no keys.
+// Self is an agent with the repository "apps" and the platform providers "dev" and "prod". It
+// encrypts to the base64 of "sealed:" and the plaintext, or fails if Without keys.
 type Self struct{ Without bool }
 
 // Describe implements control.Agent.

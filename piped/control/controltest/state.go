@@ -8,11 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// status is a control.Status that tells the same of everything but the store.
+// status is a control.Status with a fixed state, except for that of the store.
 type status struct{ store *store.Store }
 
-// State tells of one repository that is read, of one that is not, and the same of
-// clusters.
+// State returns a fixed state with one readable and one unreadable repository.
 func (s status) State(ctx context.Context) deploy.AgentState {
 	return deploy.AgentState{
 		Name: "test agent", Version: "v1.2.3", BuildCommit: "0123456", GoVersion: "go1.26", StartedAt: Epoch, ConfigLoadedAt: Epoch.Add(time.Minute),

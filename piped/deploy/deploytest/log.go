@@ -1,4 +1,4 @@
-// Package deploytest has what tests need of the domain.
+// Package deploytest provides test helpers for package deploy.
 package deploytest
 
 import (
@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Log is a deploy.StageLog kept in memory: lines as they are said, those of success
-// behind "OK ", errors behind "ERROR ". It may be used by several goroutines; its zero
-// value is ready.
+// Log is a deploy.StageLog in memory. Success lines get the prefix "OK ", error lines
+// "ERROR ". It is safe for concurrent use; its zero value is ready.
 type Log struct {
 	mu    sync.Mutex
 	lines []string
@@ -28,7 +27,7 @@ func (l *Log) Successf(format string, args ...any) { l.Infof("OK "+format, args.
 // Errorf implements deploy.StageLog.
 func (l *Log) Errorf(format string, args ...any) { l.Infof("ERROR "+format, args...) }
 
-// Lines returns what was said so far.
+// Lines returns the lines written so far.
 func (l *Log) Lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package rolloutrow is a rollout, or a scaling, as one flat row: the columns of an
-// export, and of the table that the agent streams to. It knows neither of the two.
+// Package rolloutrow defines the flat row of a rollout or scaling: the columns of the
+// export and of the table that the agent streams to. It depends on neither.
 package rolloutrow
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Row is a row by the names of its columns. What is nil is NULL: it has not come to
-// pass, or was not measured. Times are as of At, durations in milliseconds.
+// Row holds one value per column. nil is NULL: not reached, or not measured. Times are
+// formatted by At, durations are milliseconds.
 type Row struct {
 	ID              string   `json:"id"`
 	Kind            string   `json:"kind"`
@@ -26,7 +26,7 @@ type Row struct {
 	Revision        int64    `json:"revision"`
 	RevisionName    string   `json:"revision_name"`
 	Commit          string   `json:"commit"`
-	Images          []string `json:"images"` // never nil: a repeated column takes no NULL
+	Images          []string `json:"images"` // never nil: a repeated column cannot be NULL
 	Outcome         string   `json:"outcome"`
 	Reason          string   `json:"reason"`
 	CausedBy        string   `json:"caused_by"`
@@ -42,8 +42,8 @@ type Row struct {
 	ToReplicas      int32    `json:"to_replicas"`
 }
 
-// At writes a time in unix milliseconds as RFC 3339 has it, in UTC and with
-// milliseconds; nil for 0, a time that has not come.
+// At formats unix milliseconds as RFC 3339 in UTC with milliseconds; nil for 0, a time
+// not reached.
 func At(ms int64) *string {
 	if ms == 0 {
 		return nil
@@ -52,7 +52,7 @@ func At(ms int64) *string {
 	return &text
 }
 
-// Took returns the milliseconds from start to end; nil for an end that has not come.
+// Took returns the milliseconds from start to end; nil for an end not reached.
 func Took(start, end int64) *int64 {
 	if end == 0 {
 		return nil
@@ -61,7 +61,7 @@ func Took(start, end int64) *int64 {
 	return &took
 }
 
-// Columns returns the names of the columns, in their order.
+// Columns returns the column names in order.
 func Columns() []string {
 	var names []string
 	for field := range reflect.TypeFor[Row]().Fields() {
@@ -70,8 +70,8 @@ func Columns() []string {
 	return names
 }
 
-// Values returns the row as text, a value for each of Columns: several of one column
-// parted by spaces, nothing for NULL.
+// Values returns the row as text, one value per column: list items separated by spaces,
+// "" for NULL.
 func (r Row) Values() []string {
 	var values []string
 	for _, value := range reflect.ValueOf(r).Fields() {

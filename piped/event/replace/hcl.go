@@ -13,9 +13,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// inHCL replaces a field of an HCL file. Its path is the types and labels of the
-// blocks around it, its name, and the keys inside it, with dots between:
-// module.web.version, locals.images.web. A $. in front of it means nothing.
+// inHCL replaces a field of an HCL file. The path consists of the types and labels of the
+// enclosing blocks, the field's name, and the keys inside it, separated by dots:
+// module.web.version, locals.images.web. A leading $. is ignored.
 func inHCL(content []byte, field, value string) ([]byte, error) {
 	steps, err := parsePath("$." + strings.TrimPrefix(field, "$."))
 	if err != nil {
@@ -53,7 +53,7 @@ func diagLine(diags hcl.Diagnostics) int {
 	return diags[0].Subject.Start.Line
 }
 
-// inBody returns the expressions that steps lead to in a file or block.
+// inBody returns the expressions at the path in a file or block.
 func inBody(body *hclsyntax.Body, steps []step) (found []hclsyntax.Expression) {
 	if len(steps) == 0 || !steps[0].isName() {
 		return nil
@@ -69,7 +69,7 @@ func inBody(body *hclsyntax.Body, steps []step) (found []hclsyntax.Expression) {
 	return found
 }
 
-// intoBlock returns the steps that are left inside a block of that type and labels.
+// intoBlock returns the remaining steps inside a block with that type and labels.
 func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	if len(steps) <= len(names) {
 		return nil, false
@@ -77,7 +77,7 @@ func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	return steps[len(names):], slices.EqualFunc(names, steps[:len(names)], func(name string, s step) bool { return s.isName() && s.name == name })
 }
 
-// inExpression adds what steps lead to inside a value.
+// inExpression appends the expressions at the path inside a value.
 func inExpression(e hclsyntax.Expression, steps []step, found []hclsyntax.Expression) []hclsyntax.Expression {
 	if len(steps) == 0 {
 		return append(found, e)
@@ -97,7 +97,7 @@ func inExpression(e hclsyntax.Expression, steps []step, found []hclsyntax.Expres
 	return found
 }
 
-// keyOf returns the key of an object's item, if it is written out.
+// keyOf returns the key of an object's item if it is a literal.
 func keyOf(e hclsyntax.Expression) (string, bool) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
@@ -106,7 +106,7 @@ func keyOf(e hclsyntax.Expression) (string, bool) {
 	return v.AsString(), true
 }
 
-// hclForm returns how value is written in place of an expression.
+// hclForm returns the text of value in place of an expression.
 func hclForm(was hclsyntax.Expression, value string) (string, error) {
 	switch was := was.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -122,7 +122,7 @@ func hclForm(was hclsyntax.Expression, value string) (string, error) {
 		}
 	case *hclsyntax.TemplateExpr:
 		if !was.IsStringLiteral() && len(was.Parts) > 0 {
-			return "", errors.New("it is put together of other values; name a field that is written out")
+			return "", errors.New("it is a template of other values; name a field with a literal value")
 		}
 	default:
 		return "", errors.New("it is computed or holds other fields; name one that is a single value")
@@ -130,7 +130,7 @@ func hclForm(was hclsyntax.Expression, value string) (string, error) {
 	return string(hclwrite.TokensForValue(cty.StringVal(value)).Bytes()), nil
 }
 
-// isHCLNumber tells whether value is written as HCL writes numbers.
+// isHCLNumber reports whether value has the syntax of an HCL number.
 func isHCLNumber(value string) bool {
 	e, diags := hclsyntax.ParseExpression([]byte(value), "", hcl.InitialPos)
 	literal, ok := e.(*hclsyntax.LiteralValueExpr)

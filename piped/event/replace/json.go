@@ -20,7 +20,7 @@ func inJSON(content []byte, field, value string) ([]byte, error) {
 	err = w.walk(steps, true)
 	if err == nil {
 		if _, end := w.dec.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("something follows the first value")
+			err = errors.New("there is more than one value")
 		}
 	}
 	if err != nil {
@@ -35,16 +35,16 @@ func inJSON(content []byte, field, value string) ([]byte, error) {
 	return spliced(content, w.splices...), nil
 }
 
-// jsonWalk goes through a JSON text, token by token, and notes what is replaced.
+// jsonWalk reads JSON token by token and records the replacements.
 type jsonWalk struct {
 	content []byte
 	dec     *json.Decoder
 	value   string
 	splices []splice
-	holds   bool // the path leads to an object or array
+	holds   bool // the path ends at an object or array
 }
 
-// walk reads the next value. On the path, steps lead on from it to the field.
+// walk reads the next value. If onPath, steps lead from it to the field.
 func (w *jsonWalk) walk(steps []step, onPath bool) error {
 	before := w.dec.InputOffset()
 	token, err := w.dec.Token()
@@ -64,7 +64,7 @@ func (w *jsonWalk) walk(steps []step, onPath bool) error {
 	return nil
 }
 
-// members reads what an object or array holds, and its end.
+// members reads the content of an object or array and its closing token.
 func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
 	for i := 0; w.dec.More(); i++ {
 		var name string
@@ -84,8 +84,8 @@ func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
 	return noEOF(err)
 }
 
-// follow returns the steps from the member of an index or name on; on is false
-// when they do not lead there.
+// follow returns the steps that remain after the member with that index or name; on is
+// false if the path does not lead there.
 func follow(steps []step, onPath, array bool, index int, name string) (next []step, on bool) {
 	if !onPath || len(steps) == 0 {
 		return nil, false
@@ -105,7 +105,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// jsonForm returns how value is written in place of a token.
+// jsonForm returns the text of value in place of a token.
 func jsonForm(was json.Token, value string) string {
 	var number json.Number
 	switch was.(type) {
@@ -121,6 +121,6 @@ func jsonForm(was json.Token, value string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(value) // a text always encodes
+	_ = e.Encode(value) // encoding a string cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// step is one step of a path: to the member of a name, to the item of an index,
-// or to all members or items.
+// step is one step of a path: to a named member, to an indexed item, or to all members or
+// items.
 type step struct {
 	name  string
-	index int  // of a step without name; every is all of them
-	deep  bool // the name is looked for at any depth
+	index int  // of a step without name; every means all
+	deep  bool // the name matches at any depth
 }
 
 const every = -1
 
-// isName tells whether the step is to the member of a name.
+// isName reports whether the step leads to a named member.
 func (s step) isName() bool { return s.index == named }
 
 const named = -2
 
-// parsePath reads a path such as $.spec.containers[0].image. Names that hold dots
-// or brackets stand in quotes, as .'app.kubernetes.io/version' or
-// ['app.kubernetes.io/version']; [*] is every item, .. any depth.
+// parsePath parses a path such as $.spec.containers[0].image. Names with dots or brackets
+// are quoted, as .'app.kubernetes.io/version' or ['app.kubernetes.io/version']; [*] is
+// every item, .. any depth.
 func parsePath(path string) ([]step, error) {
 	rest, ok := strings.CutPrefix(path, "$")
 	if !ok {
@@ -73,7 +73,7 @@ func nextStep(rest string) (s step, after string, err error) {
 	return s, after, nil
 }
 
-// bracketStep reads what follows a bracket.
+// bracketStep parses the text after a bracket.
 func bracketStep(rest string) (s step, after string, err error) {
 	if strings.HasPrefix(rest, "'") || strings.HasPrefix(rest, `"`) {
 		s.index = named

@@ -13,7 +13,7 @@ func byRegex(content []byte, expression, value string) ([]byte, error) {
 		return nil, fmt.Errorf("regex %s: %w", expression, err)
 	}
 	if re.NumSubexp() == 0 {
-		return nil, fmt.Errorf("regex %s has no group, such as image:(.*), which is what is replaced", expression)
+		return nil, fmt.Errorf("regex %s has no group; put the part to replace into one, as in image:(.*)", expression)
 	}
 	var splices []splice
 	for _, match := range re.FindAllSubmatchIndex(content, -1) {

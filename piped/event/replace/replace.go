@@ -10,13 +10,12 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// Apply returns content with value at the place that r names, content itself when
-// it holds the value there already. The error says what of the place was not found
-// or cannot be replaced; it does not name the file.
+// Apply returns content with value at the place that r names, or content itself if the
+// value is already there. The error says what was not found or cannot be replaced; it
+// does not name the file.
 //
-// A field keeps its quotes. A value that stands without quotes gets them when it
-// would otherwise change its type: what was a text stays one, and what was a
-// number stays one only if value is a number, too.
+// A field keeps its quotes. An unquoted value gets quotes if its type would change
+// otherwise: a string stays a string, and a number stays one only if value is a number.
 func Apply(content []byte, r config.Replacement, value string) ([]byte, error) {
 	if !utf8.Valid(content) || !utf8.ValidString(value) {
 		return nil, errors.New("the file and the value must be UTF-8")
@@ -31,16 +30,16 @@ func Apply(content []byte, r config.Replacement, value string) ([]byte, error) {
 	case r.Regex != "":
 		return byRegex(content, r.Regex, value)
 	}
-	return nil, errors.New("the replacement names no place: give one of yamlField, jsonField, HCLField and regex")
+	return nil, errors.New("the replacement names no place: set one of yamlField, jsonField, HCLField and regex")
 }
 
-// splice is a part of a text and what stands there instead.
+// splice replaces the bytes from from to to by text.
 type splice struct {
 	from, to int
 	text     string
 }
 
-// spliced returns content with every splice done; they do not overlap.
+// spliced returns content with all splices applied; they must not overlap.
 func spliced(content []byte, splices ...splice) []byte {
 	slices.SortFunc(splices, func(a, b splice) int { return a.from - b.from })
 	var out bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// Each case holds a replacement, the value, the file before, and the file after
-// or the error.
+// TestApply: each case holds a replacement, the value, the file before, and the file
+// after or the error.
 func TestApply(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 30 {
@@ -56,7 +56,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// What txtar cannot hold: line ends of Windows, a byte order mark, no end of line.
+// TestApplyKeepsBytes covers what txtar cannot represent: CRLF, a byte order mark, no
+// final line break.
 func TestApplyKeepsBytes(t *testing.T) {
 	for name, c := range map[string]struct{ before, after string }{
 		"CRLF":             {"a: 1\r\nb:\r\n  tag: v1 # c\r\nc: 2\r\n", "a: 1\r\nb:\r\n  tag: v2 # c\r\nc: 2\r\n"},
@@ -77,8 +78,8 @@ func TestApplyKeepsBytes(t *testing.T) {
 	}
 }
 
-// Many places are replaced at once; where that would change types, not beyond a
-// hundred.
+// TestApplyToManyPlaces: any number of places is replaced at once, but only a hundred if
+// their types would change.
 func TestApplyToManyPlaces(t *testing.T) {
 	const n = 1000
 	before := strings.Repeat("- {tag: v1}\n", n)
@@ -115,9 +116,9 @@ func FuzzApply(f *testing.F) {
 		r := config.Replacement{YAMLField: yamlField, JSONField: jsonField, HCLField: hclField, Regex: regex}
 		got, err := Apply([]byte(before), r, value)
 		if err != nil || yamlField == "" && jsonField == "" && hclField == "" {
-			return // what a regular expression leaves need not match again
+			return // the result need not match the regular expression again
 		}
-		// What was written is found, and holds the value.
+		// The written value is found again.
 		again, err := Apply(got, r, value)
 		if err != nil || string(again) != string(got) {
 			t.Errorf("%q in %q gives %q, and then %q, %v", value, before, got, again, err)

@@ -56,7 +56,7 @@ func parseYAML(text []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// selectAll returns what steps lead to, in the order of the file.
+// selectAll returns the nodes at the path, in file order.
 func selectAll(docs []*yaml.Node, steps []step) []*yaml.Node {
 	var out []*yaml.Node
 	for _, doc := range docs {
@@ -67,8 +67,8 @@ func selectAll(docs []*yaml.Node, steps []step) []*yaml.Node {
 	return out
 }
 
-// selectYAML adds what steps lead to from n. It does not follow aliases: what
-// stands elsewhere is replaced there.
+// selectYAML appends the nodes at the path below n. It does not follow aliases; their
+// anchor is replaced at its own place.
 func selectYAML(n *yaml.Node, steps []step, out []*yaml.Node) []*yaml.Node {
 	if len(steps) == 0 {
 		return append(out, n)
@@ -97,11 +97,11 @@ func selectYAML(n *yaml.Node, steps []step, out []*yaml.Node) []*yaml.Node {
 	return out
 }
 
-// maxEach bounds the fields that are replaced one by one, which is slow.
+// maxEach limits how many fields are replaced one by one, which is slow.
 const maxEach = 100
 
-// replaceAll writes value in its best form at the places of all of found; ok is
-// false when that is not possible.
+// replaceAll writes value in its preferred form at all places; ok is false if that is
+// not possible.
 func replaceAll(text []byte, found []*yaml.Node, steps []step, value string) (out []byte, ok bool) {
 	var splices []splice
 	places := map[int]*yaml.Node{}
@@ -122,9 +122,9 @@ func replaceAll(text []byte, found []*yaml.Node, steps []step, value string) (ou
 // replaceEach writes value at one place after another.
 func replaceEach(text []byte, found []*yaml.Node, steps []step, value string) (_ []byte, err error) {
 	if len(found) > maxEach {
-		return nil, fmt.Errorf("line %d: the value cannot be written at all of %d places; write it into one of them and use its alias, or name fewer", found[0].Line, len(found))
+		return nil, fmt.Errorf("line %d: the value cannot be written at all %d places; write it at one of them and use an alias elsewhere, or name fewer", found[0].Line, len(found))
 	}
-	// The last first, so that the places of the others stay.
+	// From the last to the first, so that the other offsets stay valid.
 	for i := len(found) - 1; i >= 0; i-- {
 		if text, err = replaceScalar(text, found[i], i, steps, value); err != nil {
 			return nil, fmt.Errorf("line %d: %w", found[i].Line, err)
@@ -133,13 +133,12 @@ func replaceEach(text []byte, found []*yaml.Node, steps []step, value string) (_
 	return text, nil
 }
 
-// holds tells whether a field has the value already.
+// holds reports whether a field has the value already.
 func holds(n *yaml.Node, value string) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == value && n.Tag != "!!null"
 }
 
-// spaced returns form with a space before it, if nothing stands after the colon or
-// dash that it comes after.
+// spaced returns form with a leading space if no text follows the colon or dash before it.
 func spaced(form string, empty bool) string {
 	if empty {
 		return " " + form
@@ -147,9 +146,8 @@ func spaced(form string, empty bool) string {
 	return form
 }
 
-// replaceScalar writes value at the place of n, which is the nth of those that
-// steps lead to. Of the forms in which it can be written the first counts that is
-// read as the value and changes nothing else.
+// replaceScalar writes value at n, the nth node at the path. It uses the first form that
+// parses to the value and changes no other node.
 func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value string) ([]byte, error) {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -172,8 +170,8 @@ func replaceScalar(text []byte, n *yaml.Node, nth int, steps []step, value strin
 	return nil, errors.New("the value cannot be written there without changing other fields")
 }
 
-// onlyChanged tells whether text and out hold the same but for some of what steps
-// lead to: those at the given places in their order, which are value.
+// onlyChanged reports whether text and out differ only in the nodes at the path given by
+// places, by position, which have value.
 func onlyChanged(text, out []byte, places map[int]*yaml.Node, steps []step, value string) bool {
 	before, err := parseYAML(text)
 	if err != nil {
@@ -196,8 +194,8 @@ func onlyChanged(text, out []byte, places map[int]*yaml.Node, steps []step, valu
 	return sameDocuments(before, after)
 }
 
-// keepsType tells whether the new value is of a type that the old one lets it
-// have: numbers and booleans stay such where they can, all else is a text.
+// keepsType reports whether the new value has the type that the old one requires: numbers
+// and booleans keep their type if possible, all others are strings.
 func keepsType(was, is *yaml.Node) bool {
 	switch was.Tag {
 	case "!!int", "!!float":
@@ -210,7 +208,7 @@ func keepsType(was, is *yaml.Node) bool {
 	return is.Tag == was.Tag
 }
 
-// forms are the ways to write value in place of n, the best first.
+// forms returns the ways to write value in place of n, the preferred first.
 func forms(n *yaml.Node, value string) []string {
 	single := "'" + strings.ReplaceAll(value, "'", "''") + "'"
 	double := doubleQuoted(value)
@@ -223,7 +221,7 @@ func forms(n *yaml.Node, value string) []string {
 	return []string{value, double}
 }
 
-// doubleQuoted returns value as a YAML text in double quotes, on one line.
+// doubleQuoted returns value as a double-quoted YAML string on one line.
 func doubleQuoted(value string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -247,7 +245,7 @@ func doubleQuoted(value string) string {
 	return b.String()
 }
 
-// sameDocuments tells whether a and b hold the same values.
+// sameDocuments reports whether a and b have the same values.
 func sameDocuments(a, b []*yaml.Node) bool {
 	if len(a) != len(b) {
 		return false
@@ -265,10 +263,10 @@ func sameNode(a, b *yaml.Node) bool {
 		a.LineComment == b.LineComment && a.FootComment == b.FootComment && sameDocuments(a.Content, b.Content)
 }
 
-// properties are the anchor and the tag in front of a value.
+// properties matches the anchor and the tag before a value.
 var properties = regexp.MustCompile(`^(?:[&!][^\s]*[ \t]+)+`)
 
-// extent returns where the text of a scalar stands, without its anchor and tag.
+// extent returns the byte range of a scalar, without its anchor and tag.
 func extent(text []byte, n *yaml.Node) (from, to int, err error) {
 	from, ok := offset(text, n.Line, n.Column)
 	if !ok {
@@ -288,12 +286,12 @@ func extent(text []byte, n *yaml.Node) (from, to int, err error) {
 	case bytes.HasPrefix(rest, []byte(n.Value)):
 		to = len(n.Value)
 	default:
-		return 0, 0, errors.New("it is a text without quotes over several lines; write it on one line or in quotes")
+		return 0, 0, errors.New("it is an unquoted string over several lines; write it on one line or in quotes")
 	}
 	return from, from + to, nil
 }
 
-// offset returns where a line and column, counted from 1 as yaml.v3 does, begin.
+// offset returns the byte offset of a line and column, counted from 1 as in yaml.v3.
 func offset(text []byte, line, column int) (at int, ok bool) {
 	for ; line > 1; line-- {
 		n := nextLine(text[at:])
@@ -309,8 +307,7 @@ func offset(text []byte, line, column int) (at int, ok bool) {
 	return at, column <= 1
 }
 
-// nextLine returns where the next line begins, -1 if there is none. The ends of
-// lines are those of YAML 1.1.
+// nextLine returns the offset of the next line, or -1. Line breaks are those of YAML 1.1.
 func nextLine(text []byte) int {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
@@ -328,8 +325,8 @@ func nextLine(text []byte) int {
 	return -1
 }
 
-// endOfQuotes returns the length of a text in quotes, in which escape takes the
-// next character out of its meaning; the closing quote may be its own escape.
+// endOfQuotes returns the length of a quoted text. The byte escape makes the next one
+// literal; a doubled quote is literal if escape is the quote itself.
 func endOfQuotes(text []byte, quote, escape byte) int {
 	for i := 1; i < len(text); i++ {
 		switch {
@@ -342,8 +339,8 @@ func endOfQuotes(text []byte, quote, escape byte) int {
 	return len(text)
 }
 
-// blockLength returns the length of a block of text that begins with | or >,
-// without the end of its last line.
+// blockLength returns the length of a block scalar that starts with | or >, without its
+// last line break.
 func blockLength(text []byte) int {
 	end, indent, at := lineLength(text), -1, nextLine(text)
 	for at >= 0 && at < len(text) {
@@ -367,7 +364,7 @@ func blockLength(text []byte) int {
 	return end
 }
 
-// lineLength returns the length of the first line without its end.
+// lineLength returns the length of the first line without its line break.
 func lineLength(text []byte) int {
 	n := nextLine(text)
 	if n < 0 {

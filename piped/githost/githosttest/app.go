@@ -16,26 +16,26 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// The App that a GitHub of NewGitHubApp accepts, and its installation.
+// ID and installation of the App that a GitHub of NewGitHubApp accepts.
 const (
 	AppID          = 4711
 	InstallationID = 815
 	appSlug        = "piped-app"
 )
 
-// app is the App: it gives tokens to who has its key.
+// app is a GitHub App: it issues tokens to holders of its private key.
 type app struct {
 	public    *rsa.PublicKey
 	installed string // the repository, owner/name
 
 	mu     sync.Mutex
-	life   time.Duration // of tokens
+	life   time.Duration // lifetime of tokens
 	tokens map[string]time.Time
 	given  int
 }
 
-// NewGitHubApp starts a GitHub that accepts nobody but the App AppID, which is
-// installed for one repository, owner/name. It returns the App's private key, too.
+// NewGitHubApp starts a GitHub that accepts only the App AppID, installed for one
+// repository, owner/name. It also returns the App's private key.
 func NewGitHubApp(t testing.TB, repository string) (g *GitHub, privateKey string) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -46,14 +46,14 @@ func NewGitHubApp(t testing.TB, repository string) (g *GitHub, privateKey string
 	return g, string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
-// Tokens returns how many tokens the App was given.
+// Tokens returns the number of issued tokens.
 func (g *GitHub) Tokens() int {
 	g.app.mu.Lock()
 	defer g.app.mu.Unlock()
 	return g.app.given
 }
 
-// Revoke ends all tokens, and has those that are given from now on live for a time.
+// Revoke revokes all tokens and sets the lifetime of new ones.
 func (g *GitHub) Revoke(life time.Duration) {
 	g.app.mu.Lock()
 	defer g.app.mu.Unlock()
@@ -86,8 +86,8 @@ func (a *app) serve(mux *http.ServeMux) {
 	}))
 }
 
-// signed lets pass who has the App's key, as GitHub asks for it: RS256, issued by the
-// App, for at most ten minutes.
+// signed requires a JWT signed with the App's key, as GitHub does: RS256, issued by the
+// App, valid for at most ten minutes.
 func (a *app) signed(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -101,7 +101,7 @@ func (a *app) signed(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// accepts reports whether a token was given and has not ended.
+// accepts reports whether a token was issued and is valid.
 func (a *app) accepts(header string) bool {
 	token, _ := strings.CutPrefix(header, "token ")
 	a.mu.Lock()

@@ -1,4 +1,3 @@
-// Package githosttest is a Git host for tests: a server that answers the part of
-// GitHub's REST API that package githost asks, over HTTP, as docs.github.com says. It
-// owns what it was told and shows it to the test.
+// Package githosttest is a fake Git host for tests: an HTTP server with the part of
+// GitHub's REST API that package githost uses. Tests read what it received.
 package githosttest

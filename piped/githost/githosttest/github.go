@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Token is what a GitHub without an App accepts, Login whose it is.
+// Token is the token that a GitHub without an App accepts; Login is its account.
 const (
 	Token = "s3cr3t-token"
 	Login = "robot"
@@ -27,7 +27,7 @@ type Status struct {
 	TargetURL   string `json:"target_url"`
 }
 
-// User is who wrote something.
+// User is an author.
 type User struct {
 	Login string `json:"login"`
 }
@@ -35,19 +35,19 @@ type User struct {
 // Comment is a comment of a pull request.
 type Comment struct {
 	ID     int64  `json:"id"`
-	Number int    `json:"-"` // of the pull request
+	Number int    `json:"-"` // of its pull request
 	Body   string `json:"body"`
 	User   User   `json:"user"`
 	Edits  int    `json:"-"`
 }
 
-// Ref is one end of a pull request.
+// Ref is the head or base of a pull request.
 type Ref struct {
 	Ref string `json:"ref"`
 	SHA string `json:"sha"`
 }
 
-// PullRequest is a pull request; Brought are the commits that its merge brought.
+// PullRequest is a pull request; Brought are the commits that its merge added.
 type PullRequest struct {
 	Number   int        `json:"number"`
 	State    string     `json:"state"`
@@ -57,7 +57,7 @@ type PullRequest struct {
 	Brought  []string   `json:"-"`
 }
 
-// Deployment is a deployment with the states that it was in.
+// Deployment is a deployment with its states, the oldest first.
 type Deployment struct {
 	ID               int64             `json:"id"`
 	Ref              string            `json:"ref"`
@@ -68,19 +68,19 @@ type Deployment struct {
 	Statuses         []DeploymentState `json:"-"`
 }
 
-// DeploymentState is one state of a deployment.
+// DeploymentState is a state of a deployment.
 type DeploymentState struct {
 	State          string `json:"state"`
 	Description    string `json:"description"`
 	EnvironmentURL string `json:"environment_url"`
 }
 
-// GitHub is the host. Its methods are safe for concurrent use.
+// GitHub is the fake host. Its methods are safe for concurrent use.
 type GitHub struct {
 	URL string
 
 	server *httptest.Server
-	app    *app // nil when it accepts Token
+	app    *app // nil: Token is accepted
 
 	mu          sync.Mutex
 	fault       func(w http.ResponseWriter, r *http.Request, next http.Handler)
@@ -91,7 +91,7 @@ type GitHub struct {
 	deployments []Deployment
 }
 
-// NewGitHub starts a GitHub that accepts Token. It ends with the test.
+// NewGitHub starts a GitHub that accepts Token, until the test ends.
 func NewGitHub(t testing.TB) *GitHub {
 	g := &GitHub{}
 	g.serve(t)
@@ -120,7 +120,7 @@ func (g *GitHub) serve(t testing.TB) {
 	t.Cleanup(g.server.Close)
 }
 
-// watched notes calls, and lets the test answer in place of the host.
+// watched records calls and applies the fault of the test.
 func (g *GitHub) watched(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
@@ -146,14 +146,14 @@ func (g *GitHub) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// SetFault has requests answered by fault, which may pass them on; nil ends that.
+// SetFault passes requests to fault, which may call next; nil ends that.
 func (g *GitHub) SetFault(fault func(w http.ResponseWriter, r *http.Request, next http.Handler)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.fault = fault
 }
 
-// Calls returns the method and path of every request so far.
+// Calls returns the method and path of every request.
 func (g *GitHub) Calls() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,15 +181,15 @@ func (g *GitHub) Deployments() []Deployment {
 	return slices.Clone(g.deployments)
 }
 
-// SetPull adds a pull request or replaces that of its number.
+// SetPull adds or replaces a pull request by its number.
 func (g *GitHub) SetPull(p PullRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pulls = append(slices.DeleteFunc(g.pulls, func(o PullRequest) bool { return o.Number == p.Number }), p)
 }
 
-// Say adds a comment of somebody.
-func (g *GitHub) Say(number int, login, body string) {
+// CommentAs adds a comment by login.
+func (g *GitHub) CommentAs(number int, login, body string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.comments = append(g.comments, Comment{ID: int64(len(g.comments) + 1), Number: number, Body: body, User: User{login}})
@@ -332,7 +332,7 @@ func (g *GitHub) addDeploymentStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := &g.deployments[at]
-	if s.State == "success" { // as auto_inactive has it
+	if s.State == "success" { // GitHub's auto_inactive
 		for i, o := range g.deployments {
 			if n := len(o.Statuses); i != at && o.Environment == d.Environment && n > 0 && o.Statuses[n-1].State == "success" {
 				g.deployments[i].Statuses = append(slices.Clone(o.Statuses), DeploymentState{State: "inactive"})
@@ -350,7 +350,7 @@ func number(r *http.Request, name string, otherwise int) int {
 	return otherwise
 }
 
-// value returns a number in the path, 0 when it is none.
+// value returns a numeric path parameter, 0 if it is no number.
 func value(r *http.Request, name string) int {
 	n, _ := strconv.Atoi(r.PathValue(name))
 	return n
@@ -371,5 +371,5 @@ func notFound(w http.ResponseWriter) {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // who went away does not read it
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }

@@ -1,6 +1,6 @@
-// Package bigquery streams the ends of rollouts and scalings into a table of BigQuery,
-// one row for each: tabledata.insertAll, with the record's ID as insert ID, so that a
-// row that is sent again is not there twice as long as BigQuery remembers it.
+// Package bigquery streams ended rollouts and scalings into a BigQuery table, one row
+// per record, with tabledata.insertAll. The record's ID is the insert ID, so that BigQuery
+// deduplicates a row that is sent again.
 //
-// It makes no table and changes no schema, and never shows what proves who it is.
+// It neither creates the table nor changes its schema. Errors contain no credentials.
 package bigquery

@@ -21,40 +21,40 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// DefaultEndpoint is BigQuery's.
+// DefaultEndpoint is the address of BigQuery's API.
 const DefaultEndpoint = "https://bigquery.googleapis.com"
 
 const (
-	scope      = "https://www.googleapis.com/auth/bigquery.insertdata"
-	timeout    = 20 * time.Second // of a request
-	mostAnswer = 64 << 10         // bytes that are read of an answer
+	scope     = "https://www.googleapis.com/auth/bigquery.insertdata"
+	timeout   = 20 * time.Second // of a request
+	maxAnswer = 64 << 10         // maximal bytes read of a response
 )
 
-// Config says which table, and who writes into it.
+// Config holds the destination table and the credentials.
 type Config struct {
 	Project, Dataset, Table string
-	Endpoint                string // "" is DefaultEndpoint
+	Endpoint                string // default DefaultEndpoint
 
-	// Credentials is the content of a file of Google credentials; "" are those of the
-	// environment: a workload identity, or the machine's metadata server.
+	// Credentials is the content of a Google credentials file. "" uses the default
+	// credentials of the environment: a workload identity or the metadata server.
 	Credentials string
 	Now         func() time.Time
 }
 
-// Receiver is a notify.Receiver: it is told of all rollouts and scalings that have
-// ended.
+// Receiver inserts the records of ended rollouts and scalings. It implements
+// notify.Receiver.
 type Receiver struct {
 	cfg  Config
 	url  string
 	base *http.Client
 
 	mu     sync.Mutex
-	client *http.Client // with the credentials; nil before they were found
+	client *http.Client // authorized; nil until the first delivery
 }
 
 var _ notify.Receiver = (*Receiver)(nil)
 
-// New returns a receiver. Credentials are looked for at the first row.
+// New returns a receiver. Credentials are resolved at the first delivery.
 func New(c Config) *Receiver {
 	if c.Endpoint == "" {
 		c.Endpoint = DefaultEndpoint
@@ -66,7 +66,7 @@ func New(c Config) *Receiver {
 		"/datasets/" + url.PathEscape(c.Dataset) + "/tables/" + url.PathEscape(c.Table) + "/insertAll"}
 }
 
-// Name names the table.
+// Name returns a name that contains the table.
 func (r *Receiver) Name() string {
 	return "bigquery/" + r.cfg.Project + "." + r.cfg.Dataset + "." + r.cfg.Table
 }
@@ -76,10 +76,10 @@ func (r *Receiver) Wants(_ context.Context, n notify.Notice) bool {
 	return (n.Event.Type == deploy.EventRolloutEnded || n.Event.Type == deploy.EventScalingEnded) && n.Details.Rollout != nil
 }
 
-// Order implements notify.Receiver: rows have no order.
+// Order implements notify.Receiver; rows have no order.
 func (r *Receiver) Order(notify.Notice) string { return "" }
 
-// request and response are those of tabledata.insertAll.
+// request is the body of tabledata.insertAll; response, below, is its result.
 type request struct {
 	Kind string    `json:"kind"`
 	Rows []element `json:"rows"`
@@ -106,8 +106,8 @@ type response struct {
 	} `json:"error"`
 }
 
-// Deliver inserts the row of a record. What BigQuery refuses because of the table or of
-// who writes is tried again: somebody can mend both, and nothing is lost.
+// Deliver inserts the row of a record. Rejections because of the table or of permissions
+// are retried, since a user can fix both and no row is lost.
 func (r *Receiver) Deliver(ctx context.Context, n notify.Notice) error {
 	if n.Details.Rollout == nil {
 		return deploy.Errorf(deploy.Invalid, "the event holds no record to insert into BigQuery")
@@ -124,29 +124,29 @@ func (r *Receiver) Deliver(ctx context.Context, n notify.Notice) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(string(body)))
 	if err != nil {
-		return deploy.Errorf(deploy.Denied, "the endpoint of BigQuery cannot be used: correct rolloutExport.bigquery.endpoint")
+		return deploy.Errorf(deploy.Denied, "the endpoint of BigQuery is not a valid URL: correct rolloutExport.bigquery.endpoint")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return unanswered(err)
+		return requestError(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return notify.Unreachable(err)
 	}
-	return r.judge(resp, text)
+	return r.checkResponse(resp, text)
 }
 
-// authorized returns the client that shows the credentials.
+// authorized returns the HTTP client that sends the credentials.
 func (r *Receiver) authorized() (*http.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.client != nil {
 		return r.client, nil
 	}
-	// Tokens are asked for as long as the receiver is there, not only by this row.
+	// Not the delivery's context: tokens are refreshed for as long as the receiver exists.
 	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, r.base)
 	found, err := credentials(ctx, r.cfg.Credentials)
 	if err != nil {
@@ -156,13 +156,13 @@ func (r *Receiver) authorized() (*http.Client, error) {
 	return r.client, nil
 }
 
-// credentials reads those of a file, or finds those of the environment. Errors do not
-// show what the file holds.
+// credentials returns those of a file's content, or those of the environment if text is
+// empty. Errors do not contain the file's content.
 func credentials(ctx context.Context, text string) (*google.Credentials, error) {
 	if text == "" {
 		found, err := google.FindDefaultCredentials(ctx, scope)
 		if err != nil {
-			return nil, deploy.Errorf(deploy.Denied, "there are no Google credentials where the agent runs: give it a workload identity, or rolloutExport.bigquery.credentialsFile")
+			return nil, deploy.Errorf(deploy.Denied, "the agent has no Google credentials: give it a workload identity, or set rolloutExport.bigquery.credentialsFile")
 		}
 		return found, nil
 	}
@@ -179,14 +179,14 @@ func credentials(ctx context.Context, text string) (*google.Credentials, error) 
 		found, err = google.CredentialsFromJSONWithType(ctx, []byte(text), file.Type, scope)
 	}
 	if err != nil {
-		return nil, deploy.Errorf(deploy.Denied, "rolloutExport.bigquery.credentialsFile holds no Google credentials that can be used: write the JSON key of a service account, or a configuration of workload identity federation into it")
+		return nil, deploy.Errorf(deploy.Denied, "rolloutExport.bigquery.credentialsFile holds no usable Google credentials: write the JSON key of a service account or a workload identity federation configuration into it")
 	}
 	return found, nil
 }
 
-// unanswered is the error of a request that was not answered, or for which there was no
-// token: who asks for one is told why.
-func unanswered(err error) error {
+// requestError returns the error of a request without a response: no connection, or no
+// token for the credentials.
+func requestError(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) {
 		status := 0
@@ -197,40 +197,39 @@ func unanswered(err error) error {
 		if status == http.StatusTooManyRequests || status >= 500 {
 			kind = deploy.Unavailable
 		}
-		return deploy.Errorf(kind, "Google gives no token for the credentials (%d %s): see whether the account is there, and enabled", status, http.StatusText(status))
+		return deploy.Errorf(kind, "Google issues no token for the credentials (%d %s): check that the account exists and is enabled", status, http.StatusText(status))
 	}
 	return notify.Unreachable(err)
 }
 
-// judge reads an answer.
-func (r *Receiver) judge(resp *http.Response, text []byte) error {
+// checkResponse returns the error of a response, nil when the row was inserted.
+func (r *Receiver) checkResponse(resp *http.Response, text []byte) error {
 	var answer response
 	parsed := json.Unmarshal(text, &answer)
 	code := resp.StatusCode
 	switch {
 	case code >= 200 && code <= 299 && parsed != nil:
-		return deploy.Errorf(deploy.Unavailable, "what answers is not BigQuery: check rolloutExport.bigquery.endpoint")
+		return deploy.Errorf(deploy.Unavailable, "the answer is not from BigQuery: check rolloutExport.bigquery.endpoint")
 	case code >= 200 && code <= 299:
-		return refusedRow(answer)
+		return insertError(answer)
 	case code == http.StatusRequestEntityTooLarge:
-		return deploy.Errorf(deploy.Invalid, "BigQuery takes no row that large")
+		return deploy.Errorf(deploy.Invalid, "the row is too large for BigQuery")
 	case code == http.StatusTooManyRequests || code >= 500 || limited(answer.Error.Errors):
-		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "BigQuery answers %d: %s", code, said(answer.Error.Message, resp)), retryAfter(resp, r.cfg.Now()))
+		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "BigQuery answers %d: %s", code, messageOf(answer.Error.Message, resp)), retryAfter(resp, r.cfg.Now()))
 	case code == http.StatusNotFound:
-		return deploy.Errorf(deploy.Denied, "there is no table %s: make it with the columns that docs/concepts/rollouts.md lists, or correct rolloutExport.bigquery", r.Name())
+		return deploy.Errorf(deploy.Denied, "there is no table %s: create it with the columns of docs/concepts/rollouts.md, or correct rolloutExport.bigquery", r.Name())
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s: give the account the role BigQuery Data Editor on the table", code, said(answer.Error.Message, resp))
+		return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s: grant the account the role BigQuery Data Editor on the table", code, messageOf(answer.Error.Message, resp))
 	}
-	return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s", code, said(answer.Error.Message, resp))
+	return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s", code, messageOf(answer.Error.Message, resp))
 }
 
-// refusedRow is the error of an answer that lists what was not inserted; nil when all
-// was.
-func refusedRow(answer response) error {
+// insertError returns the error of the rows that were not inserted, nil when all were.
+func insertError(answer response) error {
 	for _, e := range answer.InsertErrors {
 		for _, p := range e.Errors {
 			if p.Reason == "invalid" {
-				return deploy.Errorf(deploy.Denied, "the table does not take the row: %s: give it the columns that docs/concepts/rollouts.md lists", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
+				return deploy.Errorf(deploy.Denied, "the table rejects the row: %s: give it the columns of docs/concepts/rollouts.md", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
 			}
 		}
 	}
@@ -244,14 +243,14 @@ func refusedRow(answer response) error {
 	return deploy.Errorf(deploy.Unavailable, "BigQuery did not insert the row: %s", strings.TrimSpace(why))
 }
 
-// limited reports whether BigQuery refuses because there was too much.
+// limited reports whether a rate limit or quota was exceeded.
 func limited(problems []problem) bool {
 	return slices.ContainsFunc(problems, func(p problem) bool {
 		return p.Reason == "rateLimitExceeded" || p.Reason == "quotaExceeded"
 	})
 }
 
-func said(message string, resp *http.Response) string {
+func messageOf(message string, resp *http.Response) string {
 	if message == "" {
 		return http.StatusText(resp.StatusCode)
 	}
@@ -259,7 +258,7 @@ func said(message string, resp *http.Response) string {
 	return message[:min(most, len(message))]
 }
 
-// retryAfter reads the answer's Retry-After.
+// retryAfter returns the time of the Retry-After header, or the zero time.
 func retryAfter(resp *http.Response, now time.Time) time.Time {
 	seconds, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s")
 	if err != nil || seconds < 0 {

@@ -27,22 +27,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answer is one answer of the fake.
+// answer is one response of the fake.
 type answer struct {
 	status int
 	body   string
 	header http.Header
 }
 
-// fake is Google at the level of HTTP: it gives tokens for the key of a service
-// account, and takes rows as its answers say, the last one again and again.
+// fake is an HTTP server that issues tokens for a service account key and answers
+// inserts with its answers, the last one repeatedly.
 type fake struct {
 	*httptest.Server
 	key *rsa.PrivateKey
 
 	mu      sync.Mutex
 	tokens  int
-	refuse  int // status of requests for a token; 0: they are answered
+	refuse  int // status of token requests; 0: success
 	answers []answer
 	paths   []string
 	bodies  []map[string]any
@@ -107,7 +107,7 @@ func (f *fake) insert(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// credentials is the key file of a service account whose tokens the fake gives.
+// credentials returns the key file of a service account that the fake accepts.
 func (f *fake) credentials(t *testing.T) string {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(f.key)
@@ -151,11 +151,11 @@ func example() deploy.Rollout {
 	}
 }
 
-// TestRow: a row has every column, and its insert ID is the record's.
+// TestRow: a row has every column, and the record's ID as insert ID.
 func TestRow(t *testing.T) {
 	f := newFake(t, answer{status: 200, body: `{"kind": "bigquery#tableDataInsertAllResponse"}`})
 	r := f.receiver(t)
-	for range 2 { // the second needs no further token
+	for range 2 { // the second reuses the token
 		if err := r.Deliver(t.Context(), notice(example())); err != nil {
 			t.Fatal(err)
 		}
@@ -186,14 +186,14 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// TestRefusals: what BigQuery answers decides whether and when to try again.
+// TestRefusals: BigQuery's response decides whether and when to retry.
 func TestRefusals(t *testing.T) {
 	tooMuch := `{"error": {"code": 403, "message": "Exceeded rate limits", "errors": [{"reason": "rateLimitExceeded"}]}}`
 	for name, c := range map[string]struct {
 		answer answer
 		kind   deploy.Kind
 		says   string
-		after  time.Duration // since now; 0: not said
+		after  time.Duration // from now; 0: no time given
 	}{
 		"a row that does not fit":      {answer{status: 200, body: `{"insertErrors": [{"index": 0, "errors": [{"reason": "invalid", "location": "pull_ms", "message": "no such field"}]}]}`}, deploy.Denied, "pull_ms: no such field", 0},
 		"a row that was stopped":       {answer{status: 200, body: `{"insertErrors": [{"index": 0, "errors": [{"reason": "stopped"}]}]}`}, deploy.Unavailable, "stopped", 0},
@@ -203,7 +203,7 @@ func TestRefusals(t *testing.T) {
 		"too much":                     {answer{status: 403, body: tooMuch}, deploy.Unavailable, "Exceeded rate limits", 0},
 		"too much, and when to return": {answer{status: 429, body: tooMuch, header: http.Header{"Retry-After": {"17"}}}, deploy.Unavailable, "429", 17 * time.Second},
 		"a fault of theirs":            {answer{status: 503, body: "upstream"}, deploy.Unavailable, "Service Unavailable", 0},
-		"somebody else":                {answer{status: 200, body: "<html>"}, deploy.Unavailable, "endpoint", 0},
+		"another server":               {answer{status: 200, body: "<html>"}, deploy.Unavailable, "endpoint", 0},
 		"a redirect":                   {answer{status: 307, header: http.Header{"Location": {"/elsewhere"}}}, deploy.Denied, "307", 0},
 		"too large":                    {answer{status: 413}, deploy.Invalid, "large", 0},
 	} {
@@ -214,7 +214,7 @@ func TestRefusals(t *testing.T) {
 				t.Fatalf("error %v, want one of kind %v that says %q", err, c.kind, c.says)
 			}
 			if strings.Contains(err.Error(), "let-me-in") || strings.Contains(err.Error(), f.URL) {
-				t.Errorf("the error tells too much: %v", err)
+				t.Errorf("the error reveals too much: %v", err)
 			}
 			var later interface{ RetryAt() time.Time }
 			if found := errors.As(err, &later); found != (c.after > 0) || found && !later.RetryAt().Equal(time.Unix(1000, 0).Add(c.after)) {
@@ -245,8 +245,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// TestCredentials: nothing is sent without a token, and what is wrong with the
-// credentials is told without showing them.
+// TestCredentials: without a token nothing is sent, and the error does not contain the
+// credentials.
 func TestCredentials(t *testing.T) {
 	f := newFake(t, answer{status: 200, body: "{}"})
 	for name, c := range map[string]struct {
@@ -272,11 +272,11 @@ func TestCredentials(t *testing.T) {
 	f.Close()
 	err := New(Config{Project: "p", Dataset: "d", Table: "t", Endpoint: f.URL, Credentials: f.credentials(t)}).Deliver(t.Context(), notice(example()))
 	if !deploy.IsKind(err, deploy.Unavailable) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }
 
-// TestWants: rollouts and scalings that have ended, and nothing else, in no order.
+// TestWants: the receiver wants ended rollouts and scalings only, in no order.
 func TestWants(t *testing.T) {
 	r := New(Config{Project: "p", Dataset: "d", Table: "t"})
 	end := deploy.RolloutEnd{ID: "x"}

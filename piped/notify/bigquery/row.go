@@ -8,7 +8,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy/rolloutrow"
 )
 
-// outcomes are the phases in which records end, as the API names them.
+// outcomes maps the final phases of records to the API's names.
 var outcomes = map[deploy.RolloutPhase]string{
 	deploy.RolloutNoRollout: "NO_ROLLOUT", deploy.RolloutComplete: "COMPLETE", deploy.RolloutFailed: "FAILED",
 	deploy.RolloutSuperseded: "SUPERSEDED", deploy.RolloutGone: "GONE", deploy.RolloutTimedOut: "TIMED_OUT",
@@ -29,10 +29,10 @@ func rowOf(r deploy.RolloutEnd) rolloutrow.Row {
 	}
 }
 
-// longestInsertID is how long BigQuery lets an insert ID be.
+// longestInsertID is BigQuery's limit on the length of an insert ID.
 const longestInsertID = 128
 
-// insertID is the record's ID, or what stands for one that is too long.
+// insertID returns id, or its SHA-256 sum if id is too long.
 func insertID(id string) string {
 	if len(id) <= longestInsertID {
 		return id

@@ -11,21 +11,21 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// comments keeps one comment in each pull request: what it would deploy, and once it
-// is merged where it is live.
+// comments maintains one comment in each pull request: the plan preview while it is
+// open, and where its commit is live once it is merged.
 type comments struct{ Config }
 
 // Name returns the name of the host and "comments".
 func (c comments) Name() string { return c.name("comments") }
 
-// Wants takes the beginnings and ends of deployments that a commit led to, and
-// previews of pull requests. Undoing drift and taking over what runs bring nothing new.
+// Wants accepts plan previews, and the start and end of deployments that a commit
+// triggered. Self-healing and takeovers deploy nothing new and are not reported.
 func (c comments) Wants(_ context.Context, n notify.Notice) bool {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		remote := c.Remote(previewed(n).Request.RepoID)
 		return remote != "" && c.API.Serves(remote)
 	}
-	_, ours := c.about(n)
+	_, ours := c.location(n)
 	d := n.Deployment
 	return ours && d != nil && d.Trigger.Kind != deploy.OnOutOfSync && !d.Trigger.TakeOver &&
 		oneOf(n, deploy.EventTriggered, deploy.EventSucceeded, deploy.EventFailed, deploy.EventCancelled)
@@ -38,14 +38,13 @@ func previewed(n notify.Notice) (p deploy.PlanPreviewed) {
 	return p
 }
 
-// Order keeps what is told of one repository in its order: only the host knows which
-// pull request brought a commit, and two that look for its comment at once would make
-// two.
+// Order returns the repository. Only the host knows which pull request brought a commit,
+// and two concurrent deliveries that search for its comment would each create one.
 func (c comments) Order(n notify.Notice) string {
 	if n.Event.Type == deploy.EventPlanPreviewed {
 		return previewed(n).Request.RepoID
 	}
-	at, _ := c.about(n)
+	at, _ := c.location(n)
 	return at.RepoID
 }
 
@@ -58,18 +57,18 @@ func (c comments) Deliver(ctx context.Context, n notify.Notice) error {
 	if deploy.IsKind(err, deploy.NotFound) {
 		return nil
 	}
-	if err != nil || d.Status.Completed() && n.Event.Type == deploy.EventTriggered { // its end is told, too
+	if err != nil || d.Status.Completed() && n.Event.Type == deploy.EventTriggered { // the end of the deployment is reported by its own event
 		return err
 	}
-	return c.live(ctx, &d, n.Attempt >= lastAsked)
+	return c.live(ctx, &d, n.Attempt >= maxWaits)
 }
 
-// preview tells an open pull request what it would deploy, unless it has a newer head
-// by now, which is previewed, too.
+// preview writes the plan preview into an open pull request, unless the pull request has
+// a newer head, for which another preview is built.
 func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	remote := c.Remote(p.Request.RepoID)
 	if remote == "" {
-		return nil // not watched any more
+		return nil // no longer configured
 	}
 	now, err := c.API.PullRequest(ctx, remote, p.Request.PullRequest)
 	if err != nil || !now.Open || now.Head != p.Request.HeadCommit {
@@ -77,7 +76,7 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	}
 	found, err := c.Store.PlanPreview(ctx, p.CommandID)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return nil // too old to be of use
+		return nil // deleted, hence outdated
 	}
 	if err != nil {
 		return err
@@ -85,15 +84,16 @@ func (c comments) preview(ctx context.Context, p deploy.PlanPreviewed) error {
 	return c.API.UpsertComment(ctx, remote, p.Request.PullRequest, c.marker(), previewText(c.marker(), p.Request, found))
 }
 
-// live tells the pull requests that brought a commit how its deployments ended, once
-// all have and nothing more is to come. When one of them begins anew the comment says
-// so. With final nothing is waited for that has no deployment yet: it is named.
+// live comments the merged pull requests of d's commit with the result of all its
+// deployments, once all have ended and no more are to come. When one of them is deployed
+// again, it updates the comment. If final, it does not wait for applications without a
+// deployment but lists them.
 func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) error {
 	if early, err := c.early(ctx, d); err != nil || early {
 		return err
 	}
 	of, ended, err := c.deploymentsOf(ctx, d)
-	if err != nil || len(of) == 0 || !ended && (d.Status.Completed() || !told(of, d)) {
+	if err != nil || len(of) == 0 || !ended && (d.Status.Completed() || !mayHaveComment(of, d)) {
 		return err
 	}
 	without, err := c.missing(ctx, d, of)
@@ -101,7 +101,7 @@ func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) er
 		return err
 	}
 	if n := awaited(without); n > 0 && ended && !final {
-		return deploy.Errorf(deploy.Unavailable, "it is not decided yet whether commit %s deploys %d more applications: the comment is written once it is",
+		return deploy.Errorf(deploy.Unavailable, "the trigger has not decided yet whether commit %s deploys %d more applications; the comment follows its decision",
 			d.Trigger.Commit.Short(), n)
 	}
 	merged, err := c.API.MergedBy(ctx, d.Git.Remote, d.Git.Branch, d.Trigger.Commit.Hash)
@@ -123,9 +123,10 @@ func (c comments) live(ctx context.Context, d *deploy.Deployment, final bool) er
 	return errors.Join(errs...)
 }
 
-// early reports whether there is nothing to be said of d's commit before another of its
-// deployments ends, whose event tells it then: so that a commit of many applications
-// costs one comment, and a list of them only then.
+// early reports whether there is nothing to write at this event. For the end of d that is
+// the case if another deployment of the commit is open or ended later, whose event then
+// reports the result, so that a commit of many applications costs one comment. For the start
+// of d it is the case if no deployment of the commit has ended, so there is no comment yet.
 func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error) {
 	ended, err := c.lastOf(ctx, d, deploy.Success, deploy.Failure, deploy.Cancelled)
 	if err != nil || !d.Status.Completed() {
@@ -138,8 +139,7 @@ func (c comments) early(ctx context.Context, d *deploy.Deployment) (bool, error)
 	return open != nil && sameCommit(open, d), err
 }
 
-// lastOf returns the deployment of d's commit that entered one of these statuses last;
-// nil if there is none.
+// lastOf returns the deployment of d's commit that entered one of statuses last, or nil.
 func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...deploy.Status) (*deploy.Deployment, error) {
 	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash, Statuses: statuses, Limit: 1})
 	if err != nil || len(found) == 0 {
@@ -148,13 +148,14 @@ func (c comments) lastOf(ctx context.Context, d *deploy.Deployment, statuses ...
 	return &found[0], nil
 }
 
-// sameCommit reports whether f brings the commit of d, in the same repository.
+// sameCommit reports whether f deploys its commit into the repository's applications like
+// d does, and not as self-healing or takeover.
 func sameCommit(f, d *deploy.Deployment) bool {
 	return f.Git.RepoID == d.Git.RepoID && f.Trigger.Kind != deploy.OnOutOfSync && !f.Trigger.TakeOver
 }
 
-// deploymentsOf returns all deployments of the repository's commit that d deploys, and
-// whether each application's newest has ended.
+// deploymentsOf returns all deployments of d's commit and repository, and whether the
+// newest of each application has ended.
 func (c comments) deploymentsOf(ctx context.Context, d *deploy.Deployment) (of []deploy.Deployment, ended bool, err error) {
 	found, _, err := c.Store.ListDeployments(ctx, store.DeploymentQuery{Commit: d.Trigger.Commit.Hash})
 	for _, f := range found {
@@ -169,9 +170,9 @@ func (c comments) deploymentsOf(ctx context.Context, d *deploy.Deployment) (of [
 	return of, ended, err
 }
 
-// told reports whether the comment may be there already: a deployment of the commit
-// had ended before d was made.
-func told(of []deploy.Deployment, d *deploy.Deployment) bool {
+// mayHaveComment reports whether the comment may exist already: a deployment of the
+// commit had ended before d was created.
+func mayHaveComment(of []deploy.Deployment, d *deploy.Deployment) bool {
 	for _, f := range of {
 		if f.Status.Completed() && !f.CompletedAt.After(d.CreatedAt) {
 			return true
@@ -180,7 +181,7 @@ func told(of []deploy.Deployment, d *deploy.Deployment) bool {
 	return false
 }
 
-// marker is what the agent's comments are found by. It is not shown.
+// marker returns the invisible text that identifies this agent's comments.
 func (c Config) marker() string {
 	return "<!-- piped " + strings.ReplaceAll(c.Agent, "--", "- -") + " -->"
 }

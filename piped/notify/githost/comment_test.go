@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden compares a text with the file of that name.
+// golden compares got with the golden file of the given name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".md")
@@ -40,15 +40,15 @@ func golden(t *testing.T, name, got string) {
 }
 
 // merged adds a pull request whose merge brought a commit.
-func (l *lab) merged(number int, commit string) {
+func (l *env) merged(number int, commit string) {
 	now := time.Now()
 	l.github.SetPull(githosttest.PullRequest{Number: number, State: "closed", MergedAt: &now, Base: githosttest.Ref{Ref: "main"}, Brought: []string{commit}})
 }
 
-// TestLiveComment: a merged pull request is told once all that its commit led to has
-// ended, and then once more when something of it is done again.
+// TestLiveComment: a merged pull request gets its comment once all deployments of the
+// commit have ended, and the comment is updated when one of them is deployed again.
 func TestLiveComment(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	stop := l.run()
 	l.merged(7, commitA)
 	web, api, db := l.app("web", "web", map[string]string{"env": "production"}), l.app("api", "api", nil), l.app("db", "db", nil)
@@ -60,12 +60,12 @@ func TestLiveComment(t *testing.T) {
 	l.rolled("d-web", web, "web", ended.Add(-42*time.Second), ended)
 	l.move("d-web", end(deploy.Success, ""))
 	l.create("d-db-2", db, commitB) // supersedes
-	l.told()
+	l.waitDelivered()
 	if got := l.github.Comments(7); len(got) != 0 {
-		t.Fatalf("told before all has ended: %v", got)
+		t.Fatalf("commented before all deployments have ended: %v", got)
 	}
 	l.move("d-api", plan(""), start, end(deploy.Failure, "stage sync: `kubectl` | @ann"))
-	l.told()
+	l.waitDelivered()
 	got := l.github.Comments(7)
 	if len(got) != 1 {
 		t.Fatalf("comments: %v", got)
@@ -75,19 +75,19 @@ func TestLiveComment(t *testing.T) {
 	stop() // as another run of the agent
 	l.run()
 	l.create("d-api-2", api, commitA)
-	l.told()
+	l.waitDelivered()
 	if got := l.github.Comments(7); len(got) != 1 || !strings.Contains(got[0].Body, "is being rolled out: 2 of 3 applications are done") {
 		t.Errorf("while it is done again: %v", got)
 	}
 	l.move("d-api-2", plan(""), start, end(deploy.Success, ""))
-	l.told()
+	l.waitDelivered()
 	if got := l.github.Comments(7); len(got) != 1 || !strings.Contains(got[0].Body, "is live in 2 of 3 applications") || got[0].Edits != 2 {
 		t.Errorf("after it was done again: %v", got)
 	}
 }
 
 func TestLiveCommentOfAll(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	l.merged(7, commitA)
 	l.merged(8, commitA)
@@ -96,7 +96,7 @@ func TestLiveCommentOfAll(t *testing.T) {
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
 	l.move("d2", plan(""), start, end(deploy.Success, ""))
 	l.evaluated(commitB, "web")
-	l.told()
+	l.waitDelivered()
 	for _, number := range []int{7, 8} {
 		if got := l.github.Comments(number); len(got) != 1 {
 			t.Fatalf("comments: %v", got)
@@ -105,9 +105,10 @@ func TestLiveCommentOfAll(t *testing.T) {
 	golden(t, "live", l.github.Comments(7)[0].Body)
 }
 
-// TestACommitOfManyApplications costs a few questions at the host, not some for each.
+// TestACommitOfManyApplications: the number of API calls does not grow with the
+// applications.
 func TestACommitOfManyApplications(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.host.CommitStatus, l.host.Deployments = false, false
 	l.run()
 	l.merged(7, commitA)
@@ -119,7 +120,7 @@ func TestACommitOfManyApplications(t *testing.T) {
 	for i := range many {
 		l.move(fmt.Sprintf("d%02d", i), plan(""), start, end(deploy.Success, ""))
 	}
-	l.told()
+	l.waitDelivered()
 	if got := l.github.Comments(7); len(got) != 1 || !strings.Contains(got[0].Body, "is live\n") || got[0].Edits != 0 {
 		t.Errorf("comments: %v", got)
 	}
@@ -128,16 +129,16 @@ func TestACommitOfManyApplications(t *testing.T) {
 	}
 }
 
-// TestACommentWhoseAnswerWasLost is not made twice, also by another run of the agent.
+// TestACommentWhoseAnswerWasLost is not created twice, also after a restart of the agent.
 func TestACommentWhoseAnswerWasLost(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.merged(7, commitA)
 	var lost atomic.Bool
 	l.github.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/comments") {
 			next.ServeHTTP(httptest.NewRecorder(), r)
 			lost.Store(true)
-			<-r.Context().Done() // the agent is gone before it is answered
+			<-r.Context().Done() // the agent ends before it gets the response
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -149,34 +150,34 @@ func TestACommentWhoseAnswerWasLost(t *testing.T) {
 	stop()
 	l.github.SetFault(nil)
 	l.run()
-	l.told()
+	l.waitDelivered()
 	if got := l.github.Comments(7); len(got) != 1 || got[0].Edits != 0 {
 		t.Errorf("comments: %v", got)
 	}
 }
 
-// TestEnvironments: GitHub's deployments go through their states, one for each of ours.
+// TestEnvironments: each deployment goes through GitHub's states.
 func TestEnvironments(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	web := l.app("web", "web", map[string]string{"env": "production"})
 	l.create("d1", web, commitA)
 	l.create("d2", web, commitB) // d1 never starts
 	l.move("d2", plan("https://shop.example.com"), start)
-	l.told()
+	l.waitDelivered()
 	l.move("d2", end(deploy.Success, ""))
-	l.told()
+	l.waitDelivered()
 	l.create("d3", web, commitA)
 	l.move("d3", plan(""), start)
-	l.told()
+	l.waitDelivered()
 	l.move("d3", func(d *deploy.Deployment) error {
 		return d.BeginRollback(deploy.Failure, "stage sync has failed", time.Now())
 	})
-	l.told()
+	l.waitDelivered()
 	l.move("d3", end(deploy.Failure, "stage sync has failed"))
 	l.create("d4", web, commitA)
 	l.move("d4", plan(""), start, end(deploy.Cancelled, "cancelled by ann"))
-	l.told()
+	l.waitDelivered()
 	var got []string
 	for _, d := range l.github.Deployments() {
 		line := d.SHA[:7] + " " + d.Environment + ":"
@@ -195,8 +196,8 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-// previewed answers a plan preview of pull request 7.
-func (l *lab) previewed(id, head string, p deploy.PlanPreview) {
+// previewed stores the result of a plan preview of pull request 7.
+func (l *env) previewed(id, head string, p deploy.PlanPreview) {
 	l.t.Helper()
 	_, err := l.store.CreateCommand(l.t.Context(), deploy.Command{ID: id, Type: deploy.CommandBuildPlanPreview, PlanPreview: &deploy.PlanPreviewRequest{
 		RepoID: "apps", HeadBranch: "more", HeadCommit: head, BaseBranch: "main", PullRequest: 7,
@@ -208,18 +209,18 @@ func (l *lab) previewed(id, head string, p deploy.PlanPreview) {
 	if err := l.store.AnswerPlanPreview(l.t.Context(), p, deploy.CommandSucceeded); err != nil {
 		l.t.Fatal(err)
 	}
-	l.told()
+	l.waitDelivered()
 }
 
-// open opens pull request 7, or says that it has a new head.
-func (l *lab) open(head string) {
+// open opens pull request 7 or moves its head.
+func (l *env) open(head string) {
 	l.github.SetPull(githosttest.PullRequest{Number: 7, State: "open", Head: githosttest.Ref{Ref: "more", SHA: head}, Base: githosttest.Ref{Ref: "main"}})
 }
 
-// TestPreviewComment: an open pull request has one comment that says what its newest
-// head would deploy; once it is merged the comment says where that is live.
+// TestPreviewComment: an open pull request has one comment with the preview of its newest
+// head; once it is merged the comment shows where it is live.
 func TestPreviewComment(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	l.open(commitA)
 	l.previewed("p1", commitA, deploy.PlanPreview{Results: []deploy.ApplicationPreview{
@@ -236,7 +237,7 @@ func TestPreviewComment(t *testing.T) {
 	l.open(commitB)
 	l.previewed("p2", commitA, deploy.PlanPreview{Error: "of an old head"})
 	if now := l.github.Comments(7); len(now) != 1 || now[0].Edits != 0 {
-		t.Errorf("an old head was told: %v", now)
+		t.Errorf("an old head was reported: %v", now)
 	}
 	l.previewed("p3", commitB, deploy.PlanPreview{Error: "conflicts in web/app.yaml"})
 	if now := l.github.Comments(7); len(now) != 1 || now[0].Edits != 1 {
@@ -249,15 +250,14 @@ func TestPreviewComment(t *testing.T) {
 	l.merged(7, commitB)
 	l.create("d1", l.app("web", "web", nil), commitB)
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
-	l.told()
+	l.waitDelivered()
 	l.previewed("p5", commitB, deploy.PlanPreview{Error: "too late"})
 	if now := l.github.Comments(7); len(now) != 1 || !strings.Contains(now[0].Body, "`b6ae82c` is live") {
 		t.Errorf("once it is merged: %v", now)
 	}
 }
 
-// TestTextsHaveRoom: however much there is to tell, a host takes the comment, and it is
-// well formed.
+// TestTextsHaveRoom: a preview of any size fits into a comment and is well formed.
 func TestTextsHaveRoom(t *testing.T) {
 	for name, c := range map[string]struct{ applications, details int }{
 		"one large": {1, 1 << 20}, "many large": {40, 1 << 18}, "very many": {1000, 2000}, "many small": {60, 100},
@@ -274,17 +274,17 @@ func TestTextsHaveRoom(t *testing.T) {
 			t.Errorf("%s: %d bytes, %d fences, %d details", name, len(text), strings.Count(text, "```"), strings.Count(text, "<details>"))
 		}
 		if c.applications == 1 && len(text) < githost.MaxComment-8<<10 {
-			t.Errorf("%s: only %d bytes are told", name, len(text))
+			t.Errorf("%s: only %d bytes of text", name, len(text))
 		}
 	}
 }
 
-func TestInWords(t *testing.T) {
+func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0.0 s", 1500 * time.Millisecond: "1.5 s", 42 * time.Second: "42 s", 60 * time.Second: "1 min 0 s", 59700 * time.Millisecond: "1 min 0 s",
 		185 * time.Second: "3 min 5 s", 2*time.Hour + 5*time.Minute: "2 h 5 min",
 	} {
-		if got := inWords(d); got != want {
+		if got := duration(d); got != want {
 			t.Errorf("%s: %s, want %s", d, got, want)
 		}
 	}

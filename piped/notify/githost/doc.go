@@ -1,21 +1,19 @@
-// Package githost tells Git hosts what becomes of their commits: as statuses of the
-// commits, as deployments where the host has such, and in a comment of the pull
-// requests that brought them.
+// Package githost reports deployments to Git hosts: as commit statuses, as the host's
+// own deployments (GitHub), and as a comment in the pull requests that brought a commit.
 //
-//	receivers.go    what one host is told, and by which receivers
-//	status.go       one status for each application that a commit deploys
-//	environment.go  GitHub's deployments
-//	comment.go      which comment is due, of which pull request
-//	missing.go      what a commit was to deploy and has no deployment of
-//	live.go         its text once a pull request is merged
-//	preview.go      its text before
-//	text.go         what texts are made of
+//	receivers.go    configuration and the receivers of one host
+//	status.go       one commit status per application
+//	environment.go  GitHub deployments
+//	comment.go      which comment to write, in which pull request
+//	missing.go      applications of a commit that have no deployment of it
+//	live.go         comment text of a merged pull request
+//	preview.go      comment text of an open pull request
+//	text.go         text helpers
 //
-// What is told is what the store knows when it is told, and not what it was when the
-// event was written: an event that a newer one has overtaken says nothing. What the
-// host can tell itself is not stored here, so that the package begins anew after every
-// restart: a status that is set again is the same, a deployment is found by its ID and
-// the comment by a marker that nobody sees.
+// Reports state the situation at delivery time, not at event time: an event that a newer
+// one supersedes is dropped. The package stores nothing that the host can return, so every
+// report is idempotent after a restart: a status is set again to the same value, a
+// deployment is found by its ID, and the comment by an invisible marker.
 //
-// It never tells a secret: reasons and previews come without any from the store.
+// Reasons and previews come from the store, where secrets are already redacted.
 package githost

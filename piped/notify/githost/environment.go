@@ -9,21 +9,21 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// labelEnv is the label by which applications name their environment.
+// labelEnv is the application label with the name of the environment.
 const labelEnv = "env"
 
-// environments sets the states of GitHub's deployments. There is an environment for
-// each application, so that one that has succeeded makes only that application's
-// earlier ones inactive.
+// environments reports deployments as GitHub deployments. Each application has its own
+// environment, because a successful deployment makes the earlier ones of its
+// environment inactive.
 type environments struct{ Config }
 
 // Name returns the name of the host and "deployments".
 func (e environments) Name() string { return e.name("deployments") }
 
-// Wants takes what moves a deployment from its start on. One that ends before it
-// starts is none for GitHub.
+// Wants accepts the events of a deployment from its start on. A deployment that ends
+// before it starts is not reported.
 func (e environments) Wants(_ context.Context, n notify.Notice) bool {
-	_, ours := e.about(n)
+	_, ours := e.location(n)
 	if !ours || n.Deployment == nil {
 		return false
 	}
@@ -31,18 +31,18 @@ func (e environments) Wants(_ context.Context, n notify.Notice) bool {
 	return oneOf(n, deploy.EventStarted) || ran && oneOf(n, deploy.EventRollingBack, deploy.EventSucceeded, deploy.EventFailed, deploy.EventCancelled)
 }
 
-// Order keeps what is told of one application in its order.
+// Order returns the application.
 func (e environments) Order(n notify.Notice) string { return n.Event.ApplicationID }
 
-// deploymentStates are GitHub's by those of a deployment.
+// deploymentStates maps the status of a deployment to GitHub's state.
 var deploymentStates = map[deploy.Status]githost.DeploymentState{
 	deploy.Running: githost.DeploymentInProgress, deploy.RollingBack: githost.DeploymentInProgress,
 	deploy.Success: githost.DeploymentSuccess, deploy.Failure: githost.DeploymentFailure, deploy.Cancelled: githost.DeploymentInactive,
 }
 
-// Deliver sets the state that the deployment has by now.
+// Deliver sets the current state of the deployment.
 func (e environments) Deliver(ctx context.Context, n notify.Notice) error {
-	d, err := e.now(ctx, n)
+	d, err := e.current(ctx, n)
 	if err != nil || d == nil {
 		return err
 	}
@@ -50,18 +50,18 @@ func (e environments) Deliver(ctx context.Context, n notify.Notice) error {
 	if err != nil {
 		return err
 	}
-	said := cmp.Or(causeFirst(d.StatusReason), d.Summary)
+	description := cmp.Or(causeFirst(d.StatusReason), d.Summary)
 	if d.Status == deploy.Success {
-		if said, err = e.took(ctx, d.ID); err != nil {
+		if description, err = e.rolloutTime(ctx, d.ID); err != nil {
 			return err
 		}
 	}
 	return e.API.SetDeployment(ctx, d.Git.Remote, githost.Deployed{
 		ID: d.ID, Commit: d.Trigger.Commit.Hash, Environment: environment(d) + "/" + label,
-		State: deploymentStates[d.Status], Description: said, URL: d.Metadata[deploy.MetaEnvironmentURL],
+		State: deploymentStates[d.Status], Description: description, URL: d.Metadata[deploy.MetaEnvironmentURL],
 	})
 }
 
-// environment names where a deployment goes: by the application's label, or by the
-// platform provider.
+// environment returns the environment of a deployment: its label, else its platform
+// provider.
 func environment(d *deploy.Deployment) string { return cmp.Or(d.Labels[labelEnv], d.Provider) }

@@ -10,10 +10,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// maxRows bounds how many applications a comment lists.
+// maxRows limits how many applications a comment lists.
 const maxRows = 200
 
-// newest returns the newest deployment of each application, by the applications' names.
+// newest returns the newest deployment of each application, sorted by application name.
 func newest(of []deploy.Deployment) []deploy.Deployment {
 	byApp := map[string]deploy.Deployment{}
 	for _, d := range of {
@@ -32,9 +32,9 @@ func newest(of []deploy.Deployment) []deploy.Deployment {
 	return out
 }
 
-// liveText is the comment of a merged pull request: where its commit is live. It says
-// so of the whole only when it is so of every application, those without a deployment
-// included.
+// liveText returns the comment of a merged pull request: a headline and a row for each
+// application, first those without a deployment. The commit counts as live only if it
+// is live in all of them.
 func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deploy.Deployment, without []missing) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### %s\n\n| application | environment | state | rollout |\n|---|---|---|---|\n", c.marker(), headline(commit, of, len(without)))
@@ -55,7 +55,7 @@ func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deplo
 		state, rollout := liveStates[d.Status], ""
 		switch d.Status {
 		case deploy.Success:
-			if rollout, err = c.took(ctx, d.ID); err != nil {
+			if rollout, err = c.rolloutTime(ctx, d.ID); err != nil {
 				return "", err
 			}
 		case deploy.Failure, deploy.Cancelled:
@@ -69,13 +69,13 @@ func (c comments) liveText(ctx context.Context, commit deploy.Commit, of []deplo
 	return b.String(), nil
 }
 
-// liveStates are those of a deployment in words.
+// liveStates describes the status of a deployment.
 var liveStates = map[deploy.Status]string{
 	deploy.Pending: "waiting", deploy.Planned: "waiting", deploy.Running: "rolling out", deploy.RollingBack: "rolling back",
 	deploy.Success: "**live**", deploy.Failure: "failed", deploy.Cancelled: "cancelled",
 }
 
-// headline says it in a line; without is how many have no deployment.
+// headline summarizes the deployments; without is the number of applications without one.
 func headline(commit deploy.Commit, of []deploy.Deployment, without int) string {
 	all := len(of) + without
 	live, ended := 0, 0
@@ -99,7 +99,7 @@ func headline(commit deploy.Commit, of []deploy.Deployment, without int) string 
 	return fmt.Sprintf("%s is live in %d of %d applications", name, live, all)
 }
 
-// place names where a deployment goes, with the address at which that can be seen.
+// place returns the environment of a deployment, with its URL if there is one.
 func place(d deploy.Deployment) string {
 	text := code(environment(&d))
 	if url := d.Metadata[deploy.MetaEnvironmentURL]; url != "" {

@@ -10,17 +10,17 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// lastAsked is the attempt with which nothing is waited for any more that a commit may
-// deploy: so that an application that waits for long, as for a cluster that does not
-// answer, holds the comments of its repository back for some seconds only.
-const lastAsked = 5
+// maxWaits is the number of attempts after which a comment is written although the
+// trigger is still undecided. It limits how long one application, for example one whose
+// cluster is unreachable, delays the comments of its repository.
+const maxWaits = 5
 
-// missing is an application of a commit that has no deployment of it.
+// missing is an application that has no deployment of a commit.
 type missing struct {
 	name    string
 	at      deploy.GitPath
-	state   string // why
-	awaited bool   // it may have one soon
+	state   string // the reason
+	awaited bool   // a deployment may follow
 }
 
 func awaited(without []missing) (n int) {
@@ -32,15 +32,15 @@ func awaited(without []missing) (n int) {
 	return n
 }
 
-// missing returns what of d's commit has no deployment and keeps it from being live as
-// a whole, ordered by name: the repository's applications whose configuration cannot
-// be used at the commit, those that the trigger has not decided about, and those of
-// deployment chains that the commit began. What chains deploy in other repositories or
-// from other commits is not the commit's. Of are the deployments of the commit.
+// missing returns the applications that have no deployment of d's commit although they
+// should, sorted by name: those of the repository whose configuration is invalid at the
+// commit, those that the trigger has not evaluated, and those in deployment chains that
+// the commit started. Applications that a chain deploys from other repositories or
+// commits are excluded. Of holds the deployments of the commit.
 //
-// One that cannot be used since an earlier commit counts, too: nobody knows what the
-// commit brings it. One that was mended since, and said the same before the commit, is
-// not found.
+// An application whose configuration was invalid before the commit counts as well, since
+// the effect of the commit on it is unknown. One that was fixed since, and had the same
+// error before the commit, is not found.
 func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy.Deployment) ([]missing, error) {
 	apps, _, err := c.Store.ListApplications(ctx, store.ApplicationQuery{RepoID: d.Git.RepoID})
 	if err != nil {
@@ -54,8 +54,8 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 	for _, f := range of {
 		has[f.ApplicationID] = true
 	}
-	deciding := current(d.Trigger.Commit.Hash, apps, has)
-	apps = slices.DeleteFunc(apps, func(a deploy.Application) bool { // those without
+	deciding := mayBeDeciding(d.Trigger.Commit.Hash, apps, has)
+	apps = slices.DeleteFunc(apps, func(a deploy.Application) bool { // keep those without a deployment
 		return has[a.ID] || slices.ContainsFunc(out, func(m missing) bool { return m.at == a.Git })
 	})
 	failed, err := c.failedAt(ctx, d.Trigger.Commit.Hash, apps)
@@ -64,12 +64,12 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 	}
 	began := slices.MinFunc(of, func(a, b deploy.Deployment) int { return a.CreatedAt.Compare(b.CreatedAt) }).CreatedAt
 	for _, a := range apps {
-		reason, told := failed[a.ID]
+		reason, announced := failed[a.ID]
 		invalid := a.Sync.Status == deploy.SyncInvalidConfig
 		switch {
-		case told:
+		case announced:
 			out = append(out, missing{name: a.Name, at: a.Git, state: refused(reason)})
-		case a.EvaluatedCommit == d.Trigger.Commit.Hash: // nothing of it has changed
+		case a.EvaluatedCommit == d.Trigger.Commit.Hash: // the commit does not change it
 		case invalid && (deciding || !a.Sync.At.After(began)):
 			out = append(out, missing{name: a.Name, at: a.Git, state: refused(a.Sync.Reason)})
 		case deciding:
@@ -84,8 +84,8 @@ func (c comments) missing(ctx context.Context, d *deploy.Deployment, of []deploy
 
 func refused(reason string) string { return "not deployed: " + code(reason) }
 
-// failedAt returns why the configurations of applications cannot be used at a commit,
-// as was told of it.
+// failedAt returns, by application, why its configuration is invalid at commit, from the
+// stored events.
 func (c comments) failedAt(ctx context.Context, commit string, apps []deploy.Application) (map[string]string, error) {
 	var keys []string
 	for _, a := range apps {
@@ -99,10 +99,10 @@ func (c comments) failedAt(ctx context.Context, commit string, apps []deploy.App
 	return out, err
 }
 
-// current reports whether the trigger may still be deciding what a commit deploys:
-// whether none of the applications that it has deployed was decided about at another
-// one, for a trigger is done with one head before it goes on to the next.
-func current(commit string, apps []deploy.Application, has map[string]bool) bool {
+// mayBeDeciding reports whether the trigger may still be evaluating commit: no application
+// with a deployment of it was evaluated at another commit. The trigger finishes one head
+// before it starts the next.
+func mayBeDeciding(commit string, apps []deploy.Application, has map[string]bool) bool {
 	found := false
 	for _, a := range apps {
 		if has[a.ID] && a.EvaluatedCommit != commit {
@@ -113,8 +113,8 @@ func current(commit string, apps []deploy.Application, has map[string]bool) bool
 	return found
 }
 
-// chained returns those of the applications for which a chain of the deployments has
-// asked and that have no deployment by it: not yet, or because it was refused.
+// chained returns the applications that a chain of the deployments contains but that have
+// no deployment by it, because it is still to come or was rejected.
 func (c comments) chained(ctx context.Context, apps []deploy.Application, of []deploy.Deployment) ([]missing, error) {
 	byID := map[string]deploy.Application{}
 	for _, a := range apps {
@@ -129,7 +129,7 @@ func (c comments) chained(ctx context.Context, apps []deploy.Application, of []d
 		read[d.ChainID] = true
 		chain, err := c.Store.Chain(ctx, d.ChainID)
 		if deploy.IsKind(err, deploy.NotFound) {
-			continue // not kept any more
+			continue // deleted
 		}
 		if err != nil {
 			return nil, err

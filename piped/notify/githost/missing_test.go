@@ -12,12 +12,12 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// invalid says that the configuration of an application cannot be used at a commit, as
-// the trigger does before it makes deployments; told is whether that is news.
-func (l *lab) invalid(a deploy.Application, commit, reason string, told bool) {
+// invalid stores that an application's configuration is invalid at a commit, as the
+// trigger does; with announced it also stores the event.
+func (l *env) invalid(a deploy.Application, commit, reason string, announced bool) {
 	l.t.Helper()
 	var news []deploy.Event
-	if told {
+	if announced {
 		news = append(news, deploy.Event{
 			Key: deploy.TriggerFailedKey(a.ID, commit), Type: deploy.EventTriggerFailed, ApplicationID: a.ID, At: time.Now(),
 			Payload: deploy.EventPayload{Application: a.Name, Commit: &deploy.Commit{Hash: commit}, Reason: reason}.JSON(),
@@ -28,8 +28,8 @@ func (l *lab) invalid(a deploy.Application, commit, reason string, told bool) {
 	}
 }
 
-// body returns the one comment of pull request 7.
-func (l *lab) body() string {
+// body returns the only comment of pull request 7.
+func (l *env) body() string {
 	l.t.Helper()
 	got := l.github.Comments(7)
 	if len(got) != 1 {
@@ -38,22 +38,21 @@ func (l *lab) body() string {
 	return got[0].Body
 }
 
-// TestInvalidIsNotLive: a commit is not live as a whole when an application's
-// configuration cannot be used at it, also when it has not been for longer, and when it
-// was mended since.
+// TestInvalidIsNotLive: a commit does not count as live while an application's
+// configuration is invalid at it, also if it was invalid before or was fixed since.
 func TestInvalidIsNotLive(t *testing.T) {
 	for name, c := range map[string]struct {
-		told, mended bool
-	}{"since the commit": {told: true}, "since before": {}, "mended since": {told: true, mended: true}} {
+		announced, fixed bool
+	}{"since the commit": {announced: true}, "since before": {}, "fixed since": {announced: true, fixed: true}} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t)
-			l.run()() // the host is known from now on
+			l := newEnv(t)
+			l.run()() // registers the receivers
 			l.merged(7, commitA)
 			web, db := l.app("web", "web", nil), l.app("db", "db", nil)
-			l.invalid(db, commitA, "db/app.pipecd.yaml:4: spec.nonsense: unknown field", c.told)
+			l.invalid(db, commitA, "db/app.pipecd.yaml:4: spec.nonsense: unknown field", c.announced)
 			l.create("d1", web, commitA)
 			l.move("d1", plan(""), start, end(deploy.Success, ""))
-			if c.mended {
+			if c.fixed {
 				if _, err := l.store.SetSyncState(t.Context(), db.ID, deploy.SyncState{Status: deploy.Synced, At: time.Now()}); err != nil {
 					t.Fatal(err)
 				}
@@ -61,16 +60,16 @@ func TestInvalidIsNotLive(t *testing.T) {
 				l.evaluated(commitB, "web")
 			}
 			l.run()
-			l.told()
+			l.waitDelivered()
 			golden(t, "live-but-one-invalid", l.body())
 		})
 	}
 }
 
-// TestChainIsLiveAsAWhole: what a chain of the commit deploys in later blocks counts
-// before it has a deployment; what it deploys elsewhere does not.
+// TestChainIsLiveAsAWhole: applications in later blocks of a deployment chain count
+// before they have a deployment; those in other repositories do not.
 func TestChainIsLiveAsAWhole(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.merged(7, commitA)
 	web, api := l.app("web", "web", nil), l.app("api", "api", nil)
 	elsewhere := web
@@ -79,7 +78,7 @@ func TestChainIsLiveAsAWhole(t *testing.T) {
 	if _, err := l.store.PutApplication(t.Context(), elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	l.evaluated(commitA, "api") // nothing of its own has changed
+	l.evaluated(commitA, "api") // it has no change of its own
 	block := func(a deploy.Application) deploy.ChainBlock {
 		return deploy.ChainBlock{Nodes: []deploy.ChainNode{{ApplicationID: a.ID, ApplicationName: a.Name, CommandID: "sync-" + a.Name}}}
 	}
@@ -94,7 +93,7 @@ func TestChainIsLiveAsAWhole(t *testing.T) {
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
 	l.waits("1 more application")
 	if got := l.github.Comments(7); len(got) != 0 {
-		t.Fatalf("told before the chain has ended: %v", got)
+		t.Fatalf("commented before the chain has ended: %v", got)
 	}
 	second := l.deployment("d2", api, commitA)
 	second.ChainID, second.ChainBlock, second.Trigger.Kind = "chain", 1, deploy.OnChain
@@ -103,23 +102,23 @@ func TestChainIsLiveAsAWhole(t *testing.T) {
 	}
 	l.run()
 	l.move("d2", plan(""), start, end(deploy.Success, ""))
-	l.told()
+	l.waitDelivered()
 	if body := l.body(); !strings.Contains(body, "is live\n") || strings.Count(body, "**live**") != 2 {
 		t.Errorf("the comment: %s", body)
 	}
 }
 
-// waits fails unless the end of d1 is not told for a reason.
-func (l *lab) waits(reason string) {
+// waits fails the test unless the delivery of d1's end is postponed for a reason.
+func (l *env) waits(reason string) {
 	l.t.Helper()
-	err := l.tell(1)
+	err := l.deliver(1)
 	if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), reason) {
-		l.t.Fatalf("told: %v", err)
+		l.t.Fatalf("delivered: %v", err)
 	}
 }
 
-// tell tells the end of d1 once.
-func (l *lab) tell(attempt int) error {
+// deliver delivers the end of d1 once.
+func (l *env) deliver(attempt int) error {
 	l.t.Helper()
 	d, err := l.store.Deployment(l.t.Context(), "d1")
 	if err != nil {
@@ -134,10 +133,10 @@ func (l *lab) tell(attempt int) error {
 	return nil
 }
 
-// TestLiveOnceAllIsDecided: a trigger makes the deployments of a commit in several
-// batches, and the first may have ended before the next is there.
+// TestLiveOnceAllIsDecided: the trigger creates the deployments of a commit in batches,
+// and those of the first may end before the next is created.
 func TestLiveOnceAllIsDecided(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.merged(7, commitA)
 	web, late := l.app("web", "web", nil), l.app("late", "late", nil)
 	l.app("still", "still", nil)
@@ -145,12 +144,12 @@ func TestLiveOnceAllIsDecided(t *testing.T) {
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
 	l.waits("2 more applications")
 	l.create("d2", late, commitA)
-	if err := l.tell(1); err != nil { // the end of d2 tells it
+	if err := l.deliver(1); err != nil { // the end of d2 will report it
 		t.Fatal(err)
 	}
 	l.move("d2", plan(""), start)
 	if got := l.github.Comments(7); len(got) != 0 {
-		t.Fatalf("told before all is decided: %v", got)
+		t.Fatalf("commented before all is decided: %v", got)
 	}
 	l.run()
 	l.move("d2", end(deploy.Success, ""))
@@ -162,21 +161,22 @@ func TestLiveOnceAllIsDecided(t *testing.T) {
 		return strings.Contains(states["git.example.com comments"].Error, "1 more application")
 	}, new([]string))
 	l.evaluated(commitA, "still")
-	l.told()
+	l.waitDelivered()
 	if body := l.body(); !strings.Contains(body, "is live\n") || strings.Count(body, "**live**") != 2 {
 		t.Errorf("the comment: %s", body)
 	}
 }
 
-// TestWhatStaysUndecided is named: it keeps no comment back for long.
-func TestWhatStaysUndecided(t *testing.T) {
-	l := newLab(t)
+// TestUndecidedIsListed: an undecided application is listed after some attempts and does
+// not block the comment.
+func TestUndecidedIsListed(t *testing.T) {
+	l := newEnv(t)
 	l.merged(7, commitA)
 	web := l.app("web", "web", nil)
 	l.app("held", "held", nil)
 	l.create("d1", web, commitA)
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
-	if err := l.tell(lastAsked); err != nil {
+	if err := l.deliver(maxWaits); err != nil {
 		t.Fatal(err)
 	}
 	if body := l.body(); !strings.Contains(body, "is live in 1 of 2 applications") || !strings.Contains(body, "| `held` |  | not decided yet |") {
@@ -184,20 +184,20 @@ func TestWhatStaysUndecided(t *testing.T) {
 	}
 }
 
-// TestPreviewAndLiveAreOneComment: that a pull request is merged while its preview is
-// told does not make two of it.
+// TestPreviewAndLiveAreOneComment: a merge while the preview is being delivered does not
+// create a second comment.
 func TestPreviewAndLiveAreOneComment(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.host.CommitStatus, l.host.Deployments = false, false
 	l.open(commitA)
 	var asked atomic.Int32
-	looking, both := make(chan struct{}), make(chan struct{})
+	searching, both := make(chan struct{}), make(chan struct{})
 	l.github.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/comments") {
 			switch asked.Add(1) {
-			case 1: // the preview's, which is answered late
+			case 1: // the preview's, answered late
 				l.merged(7, commitB)
-				close(looking)
+				close(searching)
 				select {
 				case <-both:
 				case <-time.After(time.Second):
@@ -219,13 +219,13 @@ func TestPreviewAndLiveAreOneComment(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-looking:
+	case <-searching:
 	case <-time.After(patience):
-		t.Fatal("the preview is not told")
+		t.Fatal("the preview is not delivered")
 	}
 	l.create("d1", l.app("web", "web", nil), commitB)
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
-	l.told()
+	l.waitDelivered()
 	if body := l.body(); !strings.Contains(body, "is live\n") {
 		t.Errorf("the comment: %s", body)
 	}

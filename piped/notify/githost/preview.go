@@ -8,28 +8,28 @@ import (
 	"github.com/c785c783/piped/piped/githost"
 )
 
-// Bounds of a preview's text, in bytes.
+// Limits of a preview's text, in bytes.
 const (
-	previewRoom = githost.MaxComment - 4<<10 // for all applications
+	previewRoom = githost.MaxComment - 4<<10 // all applications together
 	maxSummary  = 300
 	maxProblem  = 2 << 10
-	minDiff     = 256 // less of a diff is not worth a line
+	minDiff     = 256 // a diff is omitted if less room is left
 )
 
-// previewText is the comment of an open pull request: what it would deploy.
+// previewText returns the comment of an open pull request.
 func previewText(marker string, asked deploy.PlanPreviewRequest, p deploy.PlanPreview) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### Plan preview of %s into %s\n\n", marker, code(deploy.ShortHash(asked.HeadCommit)), code(asked.BaseBranch))
 	switch {
 	case p.Error != "":
-		b.WriteString("It could not be built:\n\n" + fenced("", clip(p.Error, maxProblem)))
+		b.WriteString("The preview could not be built:\n\n" + fenced("", clip(p.Error, maxProblem)))
 	case len(p.Results) == 0:
 		b.WriteString("No application would be deployed.\n")
 	}
 	for i, a := range p.Results {
 		left := previewRoom - b.Len()
 		if left < 2<<10 {
-			fmt.Fprintf(&b, "\nand %d more applications, for which there is no room here\n", len(p.Results)-i)
+			fmt.Fprintf(&b, "\nand %d more applications (omitted: the comment is at its size limit)\n", len(p.Results)-i)
 			break
 		}
 		b.WriteString(applicationText(a, left/(len(p.Results)-i)))
@@ -37,13 +37,13 @@ func previewText(marker string, asked deploy.PlanPreviewRequest, p deploy.PlanPr
 	return b.String()
 }
 
-// applicationText is what a preview says of one application, in at most room bytes
-// beside what it says in any case.
+// applicationText returns the preview of one application. Details take at most room
+// bytes; the heading is always included.
 func applicationText(a deploy.ApplicationPreview, room int) string {
 	head := fmt.Sprintf("**%s** in %s", code(a.Name), code(a.Dir))
 	switch {
 	case a.Error != "":
-		return head + ": cannot be told\n\n" + fenced("", clip(a.Error, min(room, maxProblem))) + "\n"
+		return head + ": the preview failed\n\n" + fenced("", clip(a.Error, min(room, maxProblem))) + "\n"
 	case a.NoChange:
 		return head + ": nothing would change\n\n"
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Store is what the receivers read.
+// Store is the part of *store.Store that the receivers read.
 type Store interface {
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 	ListApplications(ctx context.Context, q store.ApplicationQuery) ([]deploy.Application, string, error)
@@ -22,21 +22,21 @@ type Store interface {
 	PlanPreview(ctx context.Context, commandID string) (deploy.PlanPreview, error)
 }
 
-// Config is what Receivers needs.
+// Config holds the host, its API client and what all receivers share.
 type Config struct {
 	Host  config.GitHost
 	API   *githost.API
 	Store Store
-	// Remote returns where a watched repository is fetched from, "" for any other. It
-	// is safe for concurrent use.
+	// Remote returns the fetch URL of a configured repository, "" for any other. It
+	// must be safe for concurrent use.
 	Remote func(repoID string) string
-	// Agent tells the comments of this agent from those of others, such as its
-	// project and its ID.
+	// Agent identifies the comments of this agent among those of others, for
+	// example by project and piped ID.
 	Agent string
 }
 
-// Receivers returns what tells one Git host what its configuration asks for. Each is a
-// receiver of its own, so that what the token may not do keeps nothing else back.
+// Receivers returns the receivers that the host's configuration enables. They are
+// separate, so that a permission that the token lacks blocks only one kind of report.
 func Receivers(c Config) []notify.Receiver {
 	var out []notify.Receiver
 	if c.Host.CommitStatus {
@@ -51,12 +51,12 @@ func Receivers(c Config) []notify.Receiver {
 	return out
 }
 
-// name is that of a receiver of the host.
+// name returns the name of a receiver of the host.
 func (c Config) name(what string) string { return c.Host.Host + " " + what }
 
-// about returns the application's place in Git that a notice is about, and whether it
-// is on this host.
-func (c Config) about(n notify.Notice) (deploy.GitPath, bool) {
+// location returns the Git path of the application that n concerns, and whether its
+// repository is on this host.
+func (c Config) location(n notify.Notice) (deploy.GitPath, bool) {
 	var at deploy.GitPath
 	switch {
 	case n.Deployment != nil:
@@ -67,8 +67,8 @@ func (c Config) about(n notify.Notice) (deploy.GitPath, bool) {
 	return at, at.Remote != "" && c.API.Serves(at.Remote)
 }
 
-// label returns how an application is named beside others of its repository: by its
-// name, and where it is when another one has the same.
+// label returns the display name of an application: its name, followed by its directory
+// or configuration file if another application of the repository has the same name.
 func (c Config) label(ctx context.Context, name string, at deploy.GitPath) (string, error) {
 	same, _, err := c.Store.ListApplications(ctx, store.ApplicationQuery{Name: name, RepoID: at.RepoID, IncludeAll: true, Limit: 2})
 	if err != nil || len(same) < 2 {
@@ -80,13 +80,12 @@ func (c Config) label(ctx context.Context, name string, at deploy.GitPath) (stri
 	return name + " (" + at.ConfigPath() + ")", nil
 }
 
-// defaultConfigFile is what most configurations are called.
+// defaultConfigFile is the usual name of an application's configuration file.
 const defaultConfigFile = "app.pipecd.yaml"
 
-// now returns the deployment that a notice is about as it is by now; nil if it is not
-// kept any more, or has moved on since, so that a later event tells what is to be
-// told.
-func (c Config) now(ctx context.Context, n notify.Notice) (*deploy.Deployment, error) {
+// current returns the stored deployment that n concerns. It returns nil if the deployment
+// was deleted or has changed status since the event, since a later event reports that.
+func (c Config) current(ctx context.Context, n notify.Notice) (*deploy.Deployment, error) {
 	d, err := c.Store.Deployment(ctx, n.Event.DeploymentID)
 	if deploy.IsKind(err, deploy.NotFound) {
 		return nil, nil
@@ -94,11 +93,11 @@ func (c Config) now(ctx context.Context, n notify.Notice) (*deploy.Deployment, e
 	if err != nil {
 		return nil, err
 	}
-	told := deploy.Status(n.Details.To)
+	want := deploy.Status(n.Details.To)
 	if n.Event.StageID != "" {
-		told = deploy.Running // what is told of a stage is told while its deployment runs
+		want = deploy.Running // events of stages are reported while the deployment runs
 	}
-	if d.Status != told {
+	if d.Status != want {
 		return nil, nil
 	}
 	return &d, nil

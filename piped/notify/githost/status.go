@@ -9,24 +9,23 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// statuses sets the statuses of commits.
+// statuses sets commit statuses.
 type statuses struct{ Config }
 
 // Name returns the name of the host and "statuses".
 func (s statuses) Name() string { return s.name("statuses") }
 
-// Wants takes what moves a deployment, what waits for people, and configurations that
-// cannot be used.
+// Wants accepts status changes of deployments, approvals, and invalid configurations.
 func (s statuses) Wants(_ context.Context, n notify.Notice) bool {
-	_, ours := s.about(n)
+	_, ours := s.location(n)
 	return ours && hashOf(n) != "" && oneOf(n, deploy.EventTriggered, deploy.EventPlanned, deploy.EventStarted, deploy.EventRollingBack,
 		deploy.EventSucceeded, deploy.EventFailed, deploy.EventCancelled, deploy.EventWaitApproval, deploy.EventApproved, deploy.EventTriggerFailed)
 }
 
-// Order keeps what is told of one application at one commit in its order.
+// Order returns the application and the commit.
 func (s statuses) Order(n notify.Notice) string { return n.Event.ApplicationID + "/" + hashOf(n) }
 
-// hashOf returns the hash of the commit that a notice is about.
+// hashOf returns the hash of the commit that n concerns, or "".
 func hashOf(n notify.Notice) string {
 	if c := n.Commit(); c != nil {
 		return c.Hash
@@ -34,12 +33,12 @@ func hashOf(n notify.Notice) string {
 	return ""
 }
 
-// Deliver sets the status that the application has at the commit by now.
+// Deliver sets the application's current status on the commit.
 func (s statuses) Deliver(ctx context.Context, n notify.Notice) error {
-	at, _ := s.about(n)
-	status := githost.Status{State: githost.StateFailure, Description: n.Details.Reason} // the configuration cannot be used
+	at, _ := s.location(n)
+	status := githost.Status{State: githost.StateFailure, Description: n.Details.Reason} // of an invalid configuration
 	if n.Event.Type != deploy.EventTriggerFailed {
-		d, err := s.now(ctx, n)
+		d, err := s.current(ctx, n)
 		if err == nil && d != nil {
 			status, err = s.statusOf(ctx, d)
 		}
@@ -55,8 +54,8 @@ func (s statuses) Deliver(ctx context.Context, n notify.Notice) error {
 	return s.API.SetStatus(ctx, at.Remote, hashOf(n), status)
 }
 
-// states are those of a commit by the status of its deployment. A deployment that was
-// cancelled, as when a newer commit has overtaken it, has neither succeeded nor failed.
+// states maps the status of a deployment to a commit state. A cancelled deployment, for
+// example one that a newer commit supersedes, has neither succeeded nor failed.
 var states = map[deploy.Status]githost.State{
 	deploy.Pending: githost.StatePending, deploy.Planned: githost.StatePending,
 	deploy.Running: githost.StateRunning, deploy.RollingBack: githost.StateRunning,
@@ -71,11 +70,11 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 	case deploy.Planned:
 		out.Description = "planned: " + cmp.Or(d.Summary, d.StatusReason)
 	case deploy.Running:
-		out.Description = underWay(d)
+		out.Description = progress(d)
 	case deploy.RollingBack:
 		out.Description = "rolling back: " + causeFirst(d.StatusReason)
 	case deploy.Success:
-		seconds, err := s.took(ctx, d.ID)
+		seconds, err := s.rolloutTime(ctx, d.ID)
 		if err != nil {
 			return out, err
 		}
@@ -86,8 +85,8 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 	return out, nil
 }
 
-// underWay says what a running deployment does.
-func underWay(d *deploy.Deployment) string {
+// progress describes what a running deployment is doing.
+func progress(d *deploy.Deployment) string {
 	for _, s := range d.Stages {
 		if s.Name == deploy.StageWaitApproval && s.Status == deploy.StageRunning {
 			return "waiting for approval: " + cmp.Or(s.Desc, "stage "+s.ID)

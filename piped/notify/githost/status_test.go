@@ -16,19 +16,18 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestStatuses follows a deployment from its beginning to its end, each step told
-// before the next.
+// TestStatuses checks the status after each step of a deployment.
 func TestStatuses(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	web := l.app("web", "web", nil)
 	step := func(moves ...func(*deploy.Deployment) error) {
 		t.Helper()
 		l.move("d1", moves...)
-		l.told()
+		l.waitDelivered()
 	}
 	l.create("d1", web, commitA)
-	l.told()
+	l.waitDelivered()
 	step(plan("https://shop.example.com"))
 	step(start)
 	step(func(d *deploy.Deployment) error { return d.StartStage("ask", time.Now()) })
@@ -52,10 +51,10 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestNothingPendingFollowsTheEnd: what a host that was down is told late is how things
-// are by then, and only that.
+// TestNothingPendingFollowsTheEnd: after an outage the host gets the current statuses
+// only, not those of the events that it missed.
 func TestNothingPendingFollowsTheEnd(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	var mu sync.Mutex
 	failures := map[string]int{}
 	l.github.SetFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -73,7 +72,7 @@ func TestNothingPendingFollowsTheEnd(t *testing.T) {
 	l.create("d2", api, commitA)
 	l.move("d1", plan(""), start, end(deploy.Success, ""))
 	l.move("d2", plan(""), start, end(deploy.Failure, "stage sync: "+strings.Repeat("it is broken ", 50)))
-	l.told()
+	l.waitDelivered()
 	got := l.statuses(commitA)
 	for i, line := range got {
 		if app, _, _ := strings.Cut(line, " "); strings.Contains(line, " pending: ") && slices.ContainsFunc(got[:i], func(before string) bool {
@@ -89,9 +88,9 @@ func TestNothingPendingFollowsTheEnd(t *testing.T) {
 	}
 }
 
-// TestALimitIsWaitedFor: GitHub says when, and is not asked before.
+// TestALimitIsWaitedFor: no request is sent before the time that GitHub's rate limit sets.
 func TestALimitIsWaitedFor(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.host.Deployments, l.host.Comments = false, false
 	var mu sync.Mutex
 	var asked []time.Time
@@ -112,17 +111,17 @@ func TestALimitIsWaitedFor(t *testing.T) {
 	})
 	l.run()
 	l.create("d1", l.app("web", "web", nil), commitA)
-	l.told()
+	l.waitDelivered()
 	mu.Lock()
 	defer mu.Unlock()
 	if len(asked) != 2 || asked[1].Before(reset) {
-		t.Errorf("asked at %v, although nothing was permitted before %v", asked, reset)
+		t.Errorf("requests at %v, although the rate limit lasts until %v", asked, reset)
 	}
 }
 
-// TestOtherEnds: what was superseded, cancelled, rolled back, or cannot be used.
+// TestOtherEnds: superseded, cancelled, rolled back, and invalid.
 func TestOtherEnds(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	web, api, db := l.app("web", "web", nil), l.app("api", "api", nil), l.app("db", "db", nil)
 	l.create("old", web, commitA)
@@ -141,7 +140,7 @@ func TestOtherEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.told()
+	l.waitDelivered()
 	want := []string{
 		"piped/api pending: rolling back: stage sync has failed",
 		"piped/db failure: db/app.pipecd.yaml:4: spec.nonsense: unknown field",
@@ -155,41 +154,41 @@ func TestOtherEnds(t *testing.T) {
 
 // TestApplicationsOfOneName have contexts of their own.
 func TestApplicationsOfOneName(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	l.run()
 	l.create("d1", l.app("north", "web", nil), commitA)
 	l.app("south", "web", nil)
-	l.told()
+	l.waitDelivered()
 	if got := l.last(commitA); len(got) != 1 || !strings.HasPrefix(got[0], "piped/web (north) pending: ") && !strings.HasPrefix(got[0], "piped/web pending: ") {
 		t.Errorf("statuses: %q", got)
 	}
 	l.move("d1", plan(""))
-	l.told()
+	l.waitDelivered()
 	if got := l.last(commitA); !slices.Contains(got, "piped/web (north) pending: planned: Quick sync") {
 		t.Errorf("statuses: %q", got)
 	}
 }
 
-// TestOtherHostsAreNotTold: a repository elsewhere is nobody's business here.
-func TestOtherHostsAreNotTold(t *testing.T) {
-	l := newLab(t)
+// TestOtherHostsGetNothing: a repository on another host causes no calls.
+func TestOtherHostsGetNothing(t *testing.T) {
+	l := newEnv(t)
 	l.host.Host = "elsewhere.example.com"
 	l.run()
 	l.create("d1", l.app("web", "web", nil), commitA)
-	l.told()
+	l.waitDelivered()
 	if calls := l.github.Calls(); len(calls) != 0 {
 		t.Errorf("calls: %q", calls)
 	}
 }
 
-// TestStatusesElsewhere tells a GitLab and a Gitea, which fail at first.
+// TestStatusesElsewhere: GitLab and Gitea get statuses too, after a failed first request.
 func TestStatusesElsewhere(t *testing.T) {
 	for kind, want := range map[config.GitHostType][]string{
 		config.GitHostGitLab: {`"state":"success"`, "/projects/shop%2Fconfig/statuses/" + commitA},
 		config.GitHostGitea:  {`"state":"success"`, "/repos/shop/config/statuses/" + commitA},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			l := newLab(t)
+			l := newEnv(t)
 			var mu sync.Mutex
 			var got []string
 			failed := false
@@ -211,7 +210,7 @@ func TestStatusesElsewhere(t *testing.T) {
 			l.run()
 			l.create("d1", l.app("web", "web", nil), commitA)
 			l.move("d1", plan(""), start, end(deploy.Success, ""))
-			l.told()
+			l.waitDelivered()
 			mu.Lock()
 			defer mu.Unlock()
 			for _, part := range want {

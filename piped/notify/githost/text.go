@@ -10,9 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// took says how long the rollouts of a deployment took, from the beginning of the
-// first to the end of the last, as they were recorded.
-func (c Config) took(ctx context.Context, deploymentID string) (string, error) {
+// rolloutTime describes how long the rollouts of a deployment took, from the start of
+// the first to the end of the last.
+func (c Config) rolloutTime(ctx context.Context, deploymentID string) (string, error) {
 	rollouts, err := c.Store.Rollouts(ctx, store.RolloutQuery{DeploymentID: deploymentID})
 	if err != nil {
 		return "", err
@@ -32,11 +32,11 @@ func (c Config) took(ctx context.Context, deploymentID string) (string, error) {
 	if began.IsZero() {
 		return "no pod had to be replaced", nil
 	}
-	return "rollout took " + inWords(ended.Sub(began)), nil
+	return "rollout took " + duration(ended.Sub(began)), nil
 }
 
-// causeFirst returns the reason of a failure with what is wrong with the pods at its
-// beginning, where it has such a part: hosts cut off the end of what they are told.
+// causeFirst moves the part of a failure reason that concerns a pod to the front, since
+// hosts truncate long descriptions.
 func causeFirst(reason string) string {
 	const part = "; pod "
 	at := strings.Index(reason, part)
@@ -47,8 +47,8 @@ func causeFirst(reason string) string {
 	return cause + ". " + reason[:at]
 }
 
-// inWords returns a time as people say it, such as 42 s or 3 min 5 s.
-func inWords(d time.Duration) string {
+// duration formats d for readers, such as "42 s" or "3 min 5 s".
+func duration(d time.Duration) string {
 	seconds := int(d.Round(time.Second) / time.Second)
 	switch {
 	case d < 10*time.Second:
@@ -61,11 +61,11 @@ func inWords(d time.Duration) string {
 	return fmt.Sprintf("%d h %d min", seconds/3600, seconds%3600/60)
 }
 
-// maxCode bounds, in bytes, a text that stands within a line.
+// maxCode limits inline code, in bytes.
 const maxCode = 500
 
-// code returns a text as code within a line or the cell of a table, where it mentions
-// nobody and marks nothing up.
+// code returns text as inline code that is safe in a table cell: it contains no markup
+// and mentions no user.
 func code(text string) string {
 	text = strings.NewReplacer("`", "'", "|", "¦").Replace(strings.Join(strings.Fields(text), " "))
 	if text == "" {
@@ -74,8 +74,7 @@ func code(text string) string {
 	return "`" + clip(text, maxCode) + "`"
 }
 
-// fenced returns a text as a block of code, which ends where the text does and not
-// before.
+// fenced returns text as a code block, with a fence longer than any in the text.
 func fenced(language, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -84,7 +83,7 @@ func fenced(language, text string) string {
 	return fence + language + "\n" + strings.TrimRight(text, "\n") + "\n" + fence + "\n"
 }
 
-// clip returns a text of at most limit bytes, and whole lines where it has several.
+// clip truncates text to at most limit bytes, at a line end if it has several lines.
 func clip(text string, limit int) string {
 	const more = "..."
 	if len(text) <= limit {

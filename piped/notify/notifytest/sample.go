@@ -1,5 +1,4 @@
-// Package notifytest holds what the tests of receivers have in common: a notice of each
-// event.
+// Package notifytest provides sample notices for the tests of receivers.
 package notifytest
 
 import (
@@ -9,10 +8,10 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// At is when everything happened.
+// At is the time of every sample event.
 var At = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// Notice returns a notice of the event, as the courier makes it.
+// Notice returns a notice of the given event type, with all fields that the courier sets.
 func Notice(kind deploy.EventType) notify.Notice {
 	commit := deploy.Commit{Hash: "c0ffee0123456789", Message: "Use <v2>", Author: "jane", Branch: "main", URL: "https://git.example.com/apps/commit/c0ffee", At: At}
 	n := notify.Notice{
@@ -53,7 +52,7 @@ func Notice(kind deploy.EventType) notify.Notice {
 	return n
 }
 
-// details adds what only some events say.
+// details sets the payload fields that only some events have.
 func details(n *notify.Notice) {
 	switch p := &n.Details; n.Event.Type {
 	case deploy.EventPlanned:

@@ -1,8 +1,8 @@
-// Package slack tells notices to a Slack channel, as PipeCD does: one attachment with
-// a title, a text, a colour by how something went, and fields. It posts to an incoming
-// webhook, or with a bot's token through chat.postMessage; then what is told of one
-// deployment is one thread, and how the deployment ended is shown in the channel too.
+// Package slack posts notices to a Slack channel in PipeCD's format: one attachment with
+// a title, a text, a colour by result, and fields. It uses an incoming webhook, or a bot
+// token and chat.postMessage. With a token, the notices of one deployment form one
+// thread, and its end is also shown in the channel.
 //
-// It owns what a message says and what Slack's refusals mean to a person. It never
-// shows the address of a webhook or a token, neither in errors nor in logs.
+// The package translates Slack's error codes into errors that say what to do. Errors and
+// logs contain neither the webhook's address nor the token.
 package slack

@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// As in PipeCD.
+// Name and colours of PipeCD's messages.
 const (
 	username     = "PipeCD"
 	infoColor    = "#222429"
@@ -23,10 +23,11 @@ const (
 	warnColor    = "#C1A337"
 )
 
-// maxText bounds the text of a message, in characters.
+// maxText limits the text of a message, in characters.
 const maxText = 3000
 
-// titles say what happened, by event; %q is the application, of a stage the stage.
+// titles are the titles by event type; %q is the application, or the stage for events of
+// stages.
 var titles = map[deploy.EventType]string{
 	deploy.EventTriggered:     "Triggered a new deployment for %q",
 	deploy.EventPlanned:       "Deployment for %q was planned",
@@ -62,13 +63,13 @@ func ended(t deploy.EventType) bool {
 	return t == deploy.EventSucceeded || t == deploy.EventFailed || t == deploy.EventCancelled
 }
 
-// compose returns the text above the attachment, which mentions people, and the
+// compose returns the text above the attachment, which holds the mentions, and the
 // attachment.
 func (s *Sender) compose(n notify.Notice) (text string, a slack.Attachment) {
 	accounts, groups := n.Mentioned()
 	users, teams := mentions("@", s.Accounts, accounts), mentions("!subteam^", s.Groups, groups)
 	a = slack.Attachment{
-		Title: title(n), Text: shortened(escape(said(n))), Color: color(n), MarkdownIn: []string{"text"},
+		Title: title(n), Text: shortened(escape(body(n))), Color: color(n), MarkdownIn: []string{"text"},
 		Ts: json.Number(strconv.FormatInt(n.Event.At.Unix(), 10)),
 	}
 	a.Fallback = a.Title
@@ -100,8 +101,8 @@ func title(n notify.Notice) string {
 	return escape(fmt.Sprintf(format, subject))
 }
 
-// said is the text of the message.
-func said(n notify.Notice) string {
+// body returns the text of the attachment.
+func body(n notify.Notice) string {
 	p := n.Details
 	switch n.Event.Type {
 	case deploy.EventPlanned:
@@ -124,10 +125,10 @@ func said(n notify.Notice) string {
 	return p.Reason
 }
 
-// howToApprove says what is waited for and what to do: the field with the deployment's
-// ID shows only its beginning.
+// howToApprove returns what the approval is for and the commands to approve or reject.
+// They contain the full deployment ID, since the field shows only its beginning.
 func howToApprove(n notify.Notice) string {
-	text := fmt.Sprintf("Look at it, then `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", n.Event.DeploymentID)
+	text := fmt.Sprintf("Check the deployment, then run `pipectl deployment approve --deployment-id %s`, or `reject` with the same ID", n.Event.DeploymentID)
 	if n.Stage != nil && n.Stage.Desc != "" {
 		text = n.Stage.Desc + "\n" + text
 	}
@@ -168,7 +169,7 @@ func color(n notify.Notice) string {
 	return infoColor
 }
 
-// fields are PipeCD's, but for links to a web console that there is not.
+// fields returns PipeCD's fields, without those that link to its web console.
 func (s *Sender) fields(n notify.Notice, users, teams string) []slack.AttachmentField {
 	short := func(title, value string) slack.AttachmentField {
 		return slack.AttachmentField{Title: title, Value: value, Short: true}
@@ -199,7 +200,7 @@ func (s *Sender) fields(n notify.Notice, users, teams string) []slack.Attachment
 	return out
 }
 
-// mentions writes each of the IDs once.
+// mentions returns a Slack mention of each ID, without duplicates.
 func mentions(prefix string, lists ...[]string) string {
 	var out []string
 	for _, id := range slices.Concat(lists...) {
@@ -221,7 +222,7 @@ func date(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{date_num} {time_secs}|%s>", t.Unix(), t.UTC().Format(time.RFC3339))
 }
 
-// truncated is an ID as PipeCD shows it.
+// truncated returns an ID shortened as in PipeCD.
 func truncated(id string) string {
 	if len(id) <= 8 {
 		return escape(id)
@@ -236,7 +237,7 @@ func shortened(text string) string {
 	return text
 }
 
-// escape makes text that Slack shows as it is and that mentions nobody.
+// escape returns text that Slack shows literally, without mentions and links.
 func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

@@ -15,32 +15,31 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// timeout of a request.
+// timeout limits a request.
 const timeout = 10 * time.Second
 
-// Notes remember what a receiver notes under a key, over restarts. A *store.Store
-// does.
+// Notes stores values of a receiver by key, over restarts. *store.Store implements it.
 type Notes interface {
 	ReceiverNote(ctx context.Context, receiver, key string) (string, error)
 	PutReceiverNote(ctx context.Context, receiver, key, value string) error
 }
 
-// Config says where to and how: HookURL, or Token and ChannelID.
+// Config holds the destination and the credentials: HookURL, or Token and ChannelID.
 type Config struct {
-	Receiver string // its name, for its notes
+	Receiver string // the receiver's name, under which its notes are stored
 
 	HookURL          string
 	Token, ChannelID string
-	APIURL           string // default Slack's
+	APIURL           string // default: Slack's API
 
-	Accounts, Groups []string // who is mentioned in each message: user IDs, IDs of user groups
+	Accounts, Groups []string // IDs of the users and user groups that every message mentions
 
 	ProjectID string
 	Notes     Notes
 	Now       func() time.Time
 }
 
-// Sender posts messages. It is a notify.Sender.
+// Sender posts messages. It implements notify.Sender.
 type Sender struct {
 	Config
 	http *http.Client
@@ -85,8 +84,8 @@ func (s *Sender) hook(ctx context.Context, text string, attachment slack.Attachm
 	return err
 }
 
-// post posts through the API, into the thread of the deployment if n is about one.
-// The first message of a deployment begins its thread.
+// post posts through the API. The first message of a deployment starts a thread; later
+// ones go into it.
 func (s *Sender) post(ctx context.Context, n notify.Notice, options ...slack.MsgOption) error {
 	note := ""
 	thread := ""
@@ -113,51 +112,51 @@ func (s *Sender) post(ctx context.Context, n notify.Notice, options ...slack.Msg
 	return s.Notes.PutReceiverNote(ctx, s.Receiver, note, begun)
 }
 
-// send returns the timestamp of the message, which names it in its channel.
+// send posts a message and returns its timestamp, which identifies it in its channel.
 func (s *Sender) send(ctx context.Context, options ...slack.MsgOption) (timestamp string, err error) {
 	_, timestamp, err = s.api.PostMessageContext(ctx, s.ChannelID, options...)
 	return timestamp, s.explain(err)
 }
 
-// errThreadGone: the message that began the thread was deleted.
-var errThreadGone = errors.New("the thread is gone")
+// errThreadGone means that the first message of the thread was deleted.
+var errThreadGone = errors.New("the thread was deleted")
 
-// explain gives an error of the API its kind and says what to do.
+// explain converts an error of the API into one with a kind and an instruction.
 func (s *Sender) explain(err error) error {
 	var limited *slack.RateLimitedError
 	var status slack.StatusCodeError
-	var said slack.SlackErrorResponse
+	var response slack.SlackErrorResponse
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &limited):
-		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "Slack takes no more messages for %s", limited.RetryAfter), s.Now().Add(limited.RetryAfter))
+		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "Slack's rate limit is reached; it accepts no messages for %s", limited.RetryAfter), s.Now().Add(limited.RetryAfter))
 	case errors.As(err, &status):
 		return deploy.Errorf(deploy.Unavailable, "Slack's answer is %d %s", status.Code, http.StatusText(status.Code))
-	case errors.As(err, &said):
-		if said.Err == "thread_not_found" || said.Err == "cannot_reply_to_message" || said.Err == "message_not_found" {
+	case errors.As(err, &response):
+		if response.Err == "thread_not_found" || response.Err == "cannot_reply_to_message" || response.Err == "message_not_found" {
 			return errThreadGone
 		}
-		if known := refusals[said.Err]; known != nil {
-			return known(said.Err)
+		if known := refusals[response.Err]; known != nil {
+			return known(response.Err)
 		}
-		return deploy.Errorf(deploy.Unavailable, "Slack answers %s", said.Err)
+		return deploy.Errorf(deploy.Unavailable, "Slack answers %s", response.Err)
 	}
 	return notify.Unreachable(err)
 }
 
-// refusals are the errors for what Slack answers, by its code.
+// refusals are the errors by Slack's error code.
 var refusals = refusalsOf(map[deploy.Kind]map[string]string{
 	deploy.Denied: {
-		"the token is not accepted: write a valid bot token into oauthToken, oauthTokenData or oauthTokenFile of the receiver":                  "invalid_auth not_authed account_inactive token_revoked token_expired",
-		"the bot may not post: give it the scope chat:write and install the app again":                                                          "missing_scope no_permission restricted_action not_allowed_token_type",
-		"there is no such channel for the bot: set channelID to the channel's ID, such as C0123456789, and invite the bot to it":                "channel_not_found",
-		"the bot is not in the channel: invite it, or give it the scope chat:write.public":                                                      "not_in_channel",
-		"the channel is archived: set channelID, or hookURL, to another one":                                                                    "is_archived channel_is_archived",
-		"the incoming webhook does not exist any more or may not post there: make a new one and write its address into hookURL of the receiver": "invalid_token no_service no_service_id no_team team_disabled action_prohibited posting_to_general_channel_denied",
+		"the token is not accepted: write a valid bot token into oauthToken, oauthTokenData or oauthTokenFile of the receiver":                 "invalid_auth not_authed account_inactive token_revoked token_expired",
+		"the bot is not allowed to post: give it the scope chat:write and reinstall the app":                                                   "missing_scope no_permission restricted_action not_allowed_token_type",
+		"the bot cannot find the channel: set channelID to the channel's ID, such as C0123456789, and invite the bot to it":                    "channel_not_found",
+		"the bot is not in the channel: invite it, or give it the scope chat:write.public":                                                     "not_in_channel",
+		"the channel is archived: set channelID, or hookURL, to another one":                                                                   "is_archived channel_is_archived",
+		"the incoming webhook no longer exists or is not allowed to post: create a new one and write its address into hookURL of the receiver": "invalid_token no_service no_service_id no_team team_disabled action_prohibited posting_to_general_channel_denied",
 	},
 	deploy.Invalid: {
-		"Slack does not take this message": "msg_too_long no_text invalid_payload invalid_attachments too_many_attachments invalid_blocks msg_blocks_too_long",
+		"Slack rejects this message": "msg_too_long no_text invalid_payload invalid_attachments too_many_attachments invalid_blocks msg_blocks_too_long",
 	},
 })
 

@@ -40,7 +40,7 @@ func newStore(t *testing.T) *store.Store {
 	return s
 }
 
-// TestMessages: each event reads as the golden file says.
+// TestMessages compares the messages of all events with the golden file.
 func TestMessages(t *testing.T) {
 	s := New(Config{HookURL: "https://hook", Accounts: []string{"U0", "U1"}, Groups: []string{"S0"}, ProjectID: "shop-project"})
 	var got strings.Builder
@@ -68,8 +68,8 @@ func TestMessages(t *testing.T) {
 
 // fakeSlack answers chat.postMessage and, at every other path, as an incoming webhook.
 type fakeSlack struct {
-	answers []string // JSON of the next answers; then all is well
-	code    int      // of the incoming webhook, and of answers that begin with no brace
+	answers []string // JSON of the next answers; further ones are successes
+	code    int      // status of the incoming webhook, and of answers that are not JSON
 	after   string
 	posts   []url.Values
 	bodies  []string
@@ -118,8 +118,8 @@ func deliver(t *testing.T, s *Sender, kinds ...deploy.EventType) {
 	}
 }
 
-// TestThread: what is told of one deployment is one thread, over a restart too, and how
-// it ended is shown in the channel.
+// TestThread: the messages of one deployment form one thread, also after a restart, and
+// its end is broadcast to the channel.
 func TestThread(t *testing.T) {
 	f, notes := &fakeSlack{}, newStore(t)
 	address := serve(t, f)
@@ -130,8 +130,8 @@ func TestThread(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s in %q broadcast %q", p.Get("channel"), p.Get("thread_ts"), p.Get("reply_broadcast")))
 	}
 	want := []string{
-		`C1 in "" broadcast ""`, // begins the thread
-		`C1 in "" broadcast ""`, // is of no deployment
+		`C1 in "" broadcast ""`, // starts the thread
+		`C1 in "" broadcast ""`, // concerns no deployment
 		`C1 in "1.0" broadcast ""`,
 		`C1 in "1.0" broadcast "true"`,
 	}
@@ -147,8 +147,7 @@ func TestThread(t *testing.T) {
 	}
 }
 
-// TestThreadDeleted: where the message that began a thread was deleted, another begins
-// one.
+// TestThreadDeleted: if the first message of a thread was deleted, a new thread starts.
 func TestThreadDeleted(t *testing.T) {
 	f, notes := &fakeSlack{}, newStore(t)
 	s := bot(serve(t, f), notes)
@@ -164,7 +163,7 @@ func TestThreadDeleted(t *testing.T) {
 	}
 }
 
-// TestRefusals: what Slack refuses says what to do, and shows no token or address.
+// TestRefusals: errors of Slack say what to do and contain neither token nor address.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		hook   bool
@@ -177,11 +176,11 @@ func TestRefusals(t *testing.T) {
 		"no such channel":                {false, 0, `{"ok": false, "error": "channel_not_found"}`, deploy.Denied, "set channelID to the channel's ID"},
 		"not invited":                    {false, 0, `{"ok": false, "error": "not_in_channel"}`, deploy.Denied, "invite it"},
 		"no right":                       {false, 0, `{"ok": false, "error": "missing_scope"}`, deploy.Denied, "chat:write"},
-		"too long":                       {false, 0, `{"ok": false, "error": "msg_too_long"}`, deploy.Invalid, "does not take this message"},
+		"too long":                       {false, 0, `{"ok": false, "error": "msg_too_long"}`, deploy.Invalid, "rejects this message"},
 		"something new":                  {false, 0, `{"ok": false, "error": "fatal_error"}`, deploy.Unavailable, "fatal_error"},
 		"broken":                         {false, 500, `oops`, deploy.Unavailable, "500"},
-		"a removed incoming webhook":     {true, 404, "no_service", deploy.Denied, "make a new one"},
-		"an incoming webhook's mistake":  {true, 400, "invalid_payload", deploy.Invalid, "does not take this message"},
+		"a removed incoming webhook":     {true, 404, "no_service", deploy.Denied, "create a new one"},
+		"an incoming webhook's mistake":  {true, 400, "invalid_payload", deploy.Invalid, "rejects this message"},
 		"an archived channel":            {true, 410, "channel_is_archived", deploy.Denied, "archived"},
 		"an incoming webhook breaks":     {true, 500, "rollup_error", deploy.Unavailable, "500"},
 		"an incoming webhook that is no": {true, 200, "ok", deploy.Internal, ""},
@@ -232,8 +231,8 @@ func TestIncomingWebhook(t *testing.T) {
 	}
 }
 
-// TestNobodyListens: no address is shown.
-func TestNobodyListens(t *testing.T) {
+// TestUnreachable: the error does not contain the address.
+func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	for _, s := range []*Sender{bot(server.URL+"/hunter2/", noNotes{}), New(Config{HookURL: server.URL + "/hunter2", Now: time.Now})} {

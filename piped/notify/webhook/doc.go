@@ -1,12 +1,13 @@
-// Package webhook tells notices to an HTTP server, in the JSON that PipeCD's webhooks
-// have: {"Type": 4, "Metadata": {"deployment": {...}}}, with the names and numbers of
-// its messages, and empty fields left out as PipeCD leaves them out.
+// Package webhook posts notices to an HTTP server as JSON in the format of PipeCD's
+// webhooks: {"Type": 4, "Metadata": {"deployment": {...}}}, with the field names and enum
+// numbers of PipeCD's messages. Empty fields are omitted, as in PipeCD. The package
+// declares these messages itself.
 //
-// It declares these messages itself. Each request carries, beside PipeCD's header with
-// a fixed value, what lets a receiver tell repetitions and forgeries: the name and the
-// key of the event, and a signature by a secret of its own over them, the time and the
-// body.
+// Each request carries PipeCD's header with a fixed value and, in addition, the event's
+// type and idempotency key. With an HMAC secret it also carries a timestamp and a
+// signature over timestamp, key, type and body, so that a receiver can detect replays
+// and forgeries.
 //
-// It never shows the address or a secret, neither in errors nor in logs, and never sends
-// the secret it signs with.
+// Errors and logs contain neither the address nor a secret, and the HMAC secret is never
+// sent.
 package webhook

@@ -7,14 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// message is what is posted. The names are those of PipeCD's Go struct.
+// message is the posted body. The names are those of PipeCD's Go struct.
 type message struct {
 	Type     int      `json:"Type"`
 	Metadata metadata `json:"Metadata"`
 }
 
-// metadata is what PipeCD's messages NotificationEvent... have, all in one: each event
-// fills what its message has. From rollout on it is our own.
+// metadata has the fields of all PipeCD messages NotificationEvent...; each event sets
+// those of its message. Rollout is an extension of this agent.
 type metadata struct {
 	Deployment  *deployment  `json:"deployment,omitempty"`
 	Stage       *stage       `json:"stage,omitempty"`
@@ -31,7 +31,7 @@ type metadata struct {
 	MentionedAccounts []string `json:"mentioned_accounts,omitempty"`
 	MentionedGroups   []string `json:"mentioned_groups,omitempty"`
 
-	// Of the agent itself.
+	// For events of the agent itself.
 	ID        string `json:"id,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Version   string `json:"version,omitempty"`
@@ -48,7 +48,7 @@ type rollout struct {
 	Phase     string `json:"phase,omitempty"`
 }
 
-// message returns n as it is posted.
+// message returns the body for n.
 func (s *Sender) message(n notify.Notice) message {
 	var m metadata
 	m.MentionedAccounts, m.MentionedGroups = n.Mentioned()
@@ -116,7 +116,7 @@ func rolloutOf(p deploy.EventPayload) *rollout {
 	return r
 }
 
-// seconds returns a time in unix seconds, 0 for the zero time.
+// seconds returns t in Unix seconds, 0 for the zero time.
 func seconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -124,7 +124,7 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// number returns the number of a value in PipeCD's enum: its place in the list.
+// number returns the PipeCD enum number of value, which is its index in list.
 func number[T comparable](list []T, value T) int {
 	for i, v := range list {
 		if v == value {

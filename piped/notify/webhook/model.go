@@ -7,9 +7,9 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// The messages of PipeCD's model, with the fields this agent has something for. Times
-// are unix seconds, enums are numbers. The kind of an application is left out: that of
-// Kubernetes is 0.
+// The messages of PipeCD's model, limited to the fields that this agent has values for.
+// Times are in Unix seconds, enums are numbers. The kind of an application is omitted,
+// since that of Kubernetes is 0.
 type (
 	deployment struct {
 		ID                        string              `json:"id,omitempty"`
@@ -125,8 +125,8 @@ type (
 	}
 )
 
-// deployment returns the deployment that n is about; of one that is not kept any more
-// what the event knows.
+// deployment returns the deployment of n. If it was deleted, only the fields known from
+// the event are set.
 func (s *Sender) deployment(n notify.Notice) *deployment {
 	d := n.Deployment
 	if d == nil {
@@ -168,8 +168,8 @@ func stageOf(s deploy.Stage) *stage {
 	}
 }
 
-// application returns the application that n is about; of one that is not stored what
-// the event knows.
+// application returns the application of n. If it is not stored, only the fields known
+// from the event are set.
 func (s *Sender) application(n notify.Notice) *application {
 	a := n.Application
 	if a == nil {

@@ -14,33 +14,33 @@ import (
 	"github.com/c785c783/piped/piped/notify"
 )
 
-// The headers of our own. The signature is "sha256=" and, in hexadecimal digits, the
-// HMAC-SHA256 with Config.HMACSecret as key of what the timestamp, the delivery, the event
-// and the body are, with a line feed between them: none is in a header, so that what is
-// signed can be read in one way only.
+// Headers that this agent adds. The signature is "sha256=" and the hexadecimal
+// HMAC-SHA256, with Config.HMACSecret as key, of timestamp, delivery, event and body,
+// joined by line feeds. No header value contains a line feed, so the signed text is
+// unambiguous.
 const (
-	HeaderEvent     = "Piped-Event"         // such as DEPLOYMENT_SUCCEEDED
-	HeaderDelivery  = "Piped-Delivery"      // the idempotency key
-	HeaderTimestamp = "Piped-Timestamp"     // of this attempt, in unix seconds; with a signature only
-	HeaderSignature = "Piped-Signature-256" // only where an HMAC secret is configured
+	HeaderEvent     = "Piped-Event"         // event type, such as DEPLOYMENT_SUCCEEDED
+	HeaderDelivery  = "Piped-Delivery"      // idempotency key
+	HeaderTimestamp = "Piped-Timestamp"     // of this attempt, in Unix seconds; only with a signature
+	HeaderSignature = "Piped-Signature-256" // only if an HMAC secret is configured
 )
 
-// timeout of a request. It is PipeCD's.
+// timeout limits a request, as in PipeCD.
 const timeout = 5 * time.Second
 
-// Config says where to and how.
+// Config holds the destination and the credentials.
 type Config struct {
 	URL string
-	// SignatureKey is the name of PipeCD's header, SignatureValue its value: whoever
-	// sees a message can send others with it.
+	// SignatureKey and SignatureValue are the name and value of PipeCD's header. The value
+	// is sent in plain text, so anyone who sees a message can forge others.
 	SignatureKey, SignatureValue string
-	HMACSecret                   string // signs each message, and is never sent; empty: nothing is signed
+	HMACSecret                   string // key of the signature, never sent; empty: messages are not signed
 
-	PipedID, ProjectID string // of the agent, as the messages name it
+	PipedID, ProjectID string // of the agent
 	Now                func() time.Time
 }
 
-// Sender posts notices. It is a notify.Sender.
+// Sender posts notices. It implements notify.Sender.
 type Sender struct {
 	Config
 	client *http.Client
@@ -49,7 +49,7 @@ type Sender struct {
 // New returns a sender.
 func New(c Config) *Sender { return &Sender{c, notify.NewClient(timeout)} }
 
-// Deliver posts n. An answer of 2xx is a success; see notify.Post for all others.
+// Deliver posts n. It returns nil for a 2xx response, else the error of notify.Post.
 func (s *Sender) Deliver(ctx context.Context, n notify.Notice) error {
 	body, err := json.Marshal(s.message(n))
 	if err != nil {

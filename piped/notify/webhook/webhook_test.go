@@ -31,8 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// post has a sender deliver n to a server that answers as given, and returns what the
-// server got.
+// post delivers n to a server with the given handler and returns the request that it got.
 func post(t *testing.T, secret string, n notify.Notice, answer http.HandlerFunc) (header http.Header, body []byte, err error) {
 	t.Helper()
 	return postAt(t, notifytest.At, secret, n, answer)
@@ -55,7 +54,7 @@ func postAt(t *testing.T, now time.Time, secret string, n notify.Notice, answer 
 	return header, body, err
 }
 
-// TestMessages: each event is posted as its golden file says.
+// TestMessages compares the body of each event with its golden file.
 func TestMessages(t *testing.T) {
 	for _, kind := range deploy.EventTypes() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -85,8 +84,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotKept: of a deployment that is not stored any more its ID is told.
-func TestWhatIsNotKept(t *testing.T) {
+// TestDeletedDeployment: the body for a deleted deployment has its ID.
+func TestDeletedDeployment(t *testing.T) {
 	n := notifytest.Notice(deploy.EventStageFailed)
 	n.Deployment, n.Application, n.Stage = nil, nil, nil
 	n.Details.To = string(deploy.StageFailure)
@@ -149,7 +148,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// TestNotSigned: without an HMAC secret nothing is signed, although PipeCD's header has a
+// TestNotSigned: without an HMAC secret nothing is signed, also if PipeCD's header has a
 // value.
 func TestNotSigned(t *testing.T) {
 	header, _, err := post(t, "", notifytest.Notice(deploy.EventSucceeded), nil)
@@ -158,8 +157,8 @@ func TestNotSigned(t *testing.T) {
 	}
 }
 
-// TestAnswers: what an answer means for the next attempt. Neither the address nor the
-// answer is shown.
+// TestAnswers: the status decides kind and time of the next attempt. The error contains
+// neither the address nor the response body.
 func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  int
@@ -174,10 +173,10 @@ func TestAnswers(t *testing.T) {
 		"limited until":        {429, notifytest.At.Add(time.Hour).Format(http.TimeFormat), deploy.Unavailable, notifytest.At.Add(time.Hour), "429"},
 		"no time at all":       {429, "soon", deploy.Unavailable, time.Time{}, "429"},
 		"redirected":           {302, "", deploy.Denied, time.Time{}, "redirects are not followed"},
-		"not let in":           {403, "", deploy.Denied, time.Time{}, "is not accepted"},
-		"not there":            {404, "", deploy.Denied, time.Time{}, "nothing takes notifications"},
+		"not let in":           {403, "", deploy.Denied, time.Time{}, "are not accepted"},
+		"not there":            {404, "", deploy.Denied, time.Time{}, "there is no webhook"},
 		"gone for good":        {410, "", deploy.Invalid, time.Time{}, "remove the receiver"},
-		"larger than it takes": {413, "", deploy.Invalid, time.Time{}, "larger messages"},
+		"larger than it takes": {413, "", deploy.Invalid, time.Time{}, "limit on the size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := post(t, "s3cret", notifytest.Notice(deploy.EventSucceeded), func(w http.ResponseWriter, _ *http.Request) {
@@ -200,7 +199,7 @@ func TestAnswers(t *testing.T) {
 			}
 			var later interface{ RetryAt() time.Time }
 			if errors.As(err, &later) != !c.at.IsZero() || later != nil && !later.RetryAt().Equal(c.at) {
-				t.Errorf("to be tried again at %v, want %s", later, c.at)
+				t.Errorf("retry at %v, want %s", later, c.at)
 			}
 		})
 	}

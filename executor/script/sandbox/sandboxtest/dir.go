@@ -1,4 +1,4 @@
-// Package sandboxtest makes directories for tests of scripts that run as other users.
+// Package sandboxtest creates directories for tests of scripts that run as other users.
 package sandboxtest
 
 import (
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// PublicDir makes a directory that all users can enter, which is removed with the test.
+// PublicDir creates a directory that all users can enter. It is removed with the test.
 func PublicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "script-")

@@ -186,8 +186,8 @@ type ControlServiceClient interface {
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a range of time. READ_ONLY. Not served yet:
-	// UNIMPLEMENTED.
+	// Returns delivery figures of a time range. READ_ONLY. INVALID_ARGUMENT: the
+	// range has no start or is empty.
 	GetDeliveryFigures(ctx context.Context, in *GetDeliveryFiguresRequest, opts ...grpc.CallOption) (*GetDeliveryFiguresResponse, error)
 	// Lists registered events, newest first. READ_ONLY.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
@@ -669,8 +669,8 @@ type ControlServiceServer interface {
 	// others began, the last that started first. READ_ONLY. INVALID_ARGUMENT: there
 	// is no such kind, outcome or cursor.
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
-	// Returns delivery figures of a range of time. READ_ONLY. Not served yet:
-	// UNIMPLEMENTED.
+	// Returns delivery figures of a time range. READ_ONLY. INVALID_ARGUMENT: the
+	// range has no start or is empty.
 	GetDeliveryFigures(context.Context, *GetDeliveryFiguresRequest) (*GetDeliveryFiguresResponse, error)
 	// Lists registered events, newest first. READ_ONLY.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)

@@ -14,30 +14,30 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// lab is a store and a courier inside a bubble of testing/synctest.
-type lab struct {
+// env is a store and a courier inside a testing/synctest bubble.
+type env struct {
 	t       *testing.T
 	dsn     string
 	store   *store.Store
 	courier *Courier
 	grace   time.Duration
-	seen    observed
+	metrics counters
 
 	stop func()
 	ends chan error
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, l *lab)) {
+func inBubble(t *testing.T, test func(t *testing.T, l *env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{t: t, dsn: storetest.Ready(t)}
+		l := &env{t: t, dsn: storetest.Ready(t)}
 		l.open()
 		defer l.close()
 		test(t, l)
 	})
 }
 
-func (l *lab) open() {
+func (l *env) open() {
 	l.t.Helper()
 	s, err := store.Open(context.Background(), l.dsn, store.Options{Key: storetest.Key(), Now: time.Now})
 	if err != nil {
@@ -46,17 +46,17 @@ func (l *lab) open() {
 	l.store = s
 }
 
-func (l *lab) close() {
+func (l *env) close() {
 	l.end()
 	if err := l.store.Close(); err != nil {
 		l.t.Error(err)
 	}
 }
 
-// run starts a courier for receivers, and waits until it serves them.
-func (l *lab) run(receivers ...Receiver) {
+// run starts a courier with the given receivers and waits until it is idle.
+func (l *env) run(receivers ...Receiver) {
 	l.courier = New(Config{
-		Store: l.store, Observer: &l.seen, Grace: l.grace, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+		Store: l.store, Metrics: &l.metrics, Grace: l.grace, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
 		Now: time.Now, Random: func() float64 { return 1 },
 	})
 	l.courier.SetReceivers(receivers...)
@@ -66,8 +66,8 @@ func (l *lab) run(receivers ...Receiver) {
 	synctest.Wait()
 }
 
-// end stops the courier, if it runs.
-func (l *lab) end() {
+// end stops the courier if it runs.
+func (l *env) end() {
 	if l.stop == nil {
 		return
 	}
@@ -78,8 +78,8 @@ func (l *lab) end() {
 	l.stop = nil
 }
 
-// tell announces events of a deployment, and waits until what can be done at once is.
-func (l *lab) tell(deployment string, keys ...string) {
+// announce stores events of a deployment and waits until the courier is idle.
+func (l *env) announce(deployment string, keys ...string) {
 	l.t.Helper()
 	for _, key := range keys {
 		e := deploy.Event{Key: key, Type: deploy.EventStageStarted, DeploymentID: deployment, Payload: deploy.EventPayload{}.JSON(), At: time.Now()}
@@ -87,15 +87,15 @@ func (l *lab) tell(deployment string, keys ...string) {
 			l.t.Fatal(err)
 		}
 	}
-	l.pass(gatherFor + time.Millisecond)
+	l.pass(batchWindow + time.Millisecond)
 }
 
-func (l *lab) pass(d time.Duration) {
+func (l *env) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (l *lab) state(receiver string) deploy.ReceiverState {
+func (l *env) state(receiver string) deploy.ReceiverState {
 	l.t.Helper()
 	states, err := l.courier.Status(context.Background())
 	if err != nil {
@@ -110,10 +110,10 @@ func (l *lab) state(receiver string) deploy.ReceiverState {
 	return deploy.ReceiverState{}
 }
 
-// fake is a receiver in the test's hands.
+// fake is a receiver with scripted results.
 type fake struct {
 	name string
-	// answer returns what Deliver does, nil for success.
+	// answer returns the result of Deliver; nil means success.
 	answer func(ctx context.Context, n Notice) error
 
 	mu       sync.Mutex
@@ -121,7 +121,7 @@ type fake struct {
 	taken    []string
 	at       []time.Time // of the attempts
 	busy     int
-	most     int // delivered at once
+	most     int // concurrent deliveries at the peak
 }
 
 func (f *fake) Name() string                           { return f.name }
@@ -147,25 +147,25 @@ func (f *fake) Deliver(ctx context.Context, n Notice) error {
 	return err
 }
 
-// told returns the keys that were taken, in their order.
-func (f *fake) told() []string {
+// delivered returns the keys of the accepted notices, in order.
+func (f *fake) delivered() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.taken)
 }
 
-// observed counts what the courier tells its observer.
-type observed struct {
+// counters implements Metrics.
+type counters struct {
 	mu                      sync.Mutex
 	delivered, failed, gave int
 }
 
-func (o *observed) count(n *int) {
+func (o *counters) count(n *int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	*n++
 }
 
-func (o *observed) Delivered(string, time.Duration) { o.count(&o.delivered) }
-func (o *observed) Failed(string)                   { o.count(&o.failed) }
-func (o *observed) GaveUp(string)                   { o.count(&o.gave) }
+func (o *counters) Delivered(string, time.Duration) { o.count(&o.delivered) }
+func (o *counters) Failed(string)                   { o.count(&o.failed) }
+func (o *counters) GaveUp(string)                   { o.count(&o.gave) }

@@ -9,21 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// DiffLive returns in what a live object differs from what is declared, ordered by
-// path, without asking the API server what it makes of the declaration: for when it
-// does not say. Only what is declared counts: other fields, and other items of lists
-// that have merge keys, are not looked at. Nothing and what is empty are the same, as
-// are a number and its text, and two texts that are the same quantity. What a Secret
-// may hold is not left out. Neither object is changed.
+// DiffLive returns how a live object differs from a declaration, ordered by path. It is
+// the fallback when the API server does not answer a dry run. Only declared fields
+// count, and only declared items of lists with merge keys. Missing and empty values are
+// equal, as are a number and its text, and two notations of a quantity. Values of
+// Secrets are included. It changes neither object.
 func DiffLive(declaration, live *unstructured.Unstructured) []Change {
-	d := differ{loose: true}
+	d := differ{lenient: true}
 	d.maps(Place{}, declared(declaration), live.Object)
 	slices.SortFunc(d.changes, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
 	return d.changes
 }
 
-// sameLoosely reports whether two values are likely to be the same to the API server.
-func sameLoosely(declared, live any) bool {
+// sameLenient reports whether the API server probably treats two values as equal.
+func sameLenient(declared, live any) bool {
 	if empty(declared) && empty(live) {
 		return true
 	}
@@ -69,8 +68,8 @@ func scalar(v any) bool {
 	return false
 }
 
-// Limited returns a copy of a live object with no more of it than what DiffLive
-// compares with a declaration.
+// Limited returns a copy of a live object with only the fields that DiffLive compares
+// with a declaration.
 func Limited(declaration, live *unstructured.Unstructured) *unstructured.Unstructured {
 	object, _ := limited(Place{}, declared(declaration), live.Object).(map[string]any)
 	return (&unstructured.Unstructured{Object: object}).DeepCopy()

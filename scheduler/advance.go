@@ -9,19 +9,19 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// settle decides what follows the end of a forward stage and moves d there: the
-// next stage, success, a rollback, or the final failure. It is pure but for d.
-func settle(d *deploy.Deployment, result deploy.StageResult, now time.Time) error {
+// advance decides what follows the end of a forward stage and moves d there: the next
+// stage, success, a rollback, or the final failure. It changes nothing but d.
+func advance(d *deploy.Deployment, result deploy.StageResult, now time.Time) error {
 	cancel := cancelOf(d)
 	failed, reason := failedStage(d)
 	switch {
 	case failed == "" && cancel != nil:
-		// Cancelled between two stages: nothing failed, yet the rest must not run.
-		return fall(d, deploy.Cancelled, "Cancelled by "+cancel.by, result, cancel, now)
+		// Cancelled between two stages: nothing failed, but the remaining stages must not run.
+		return endForward(d, deploy.Cancelled, "Cancelled by "+cancel.by, result, cancel, now)
 	case failed == deploy.StageCancelled:
-		return fall(d, deploy.Cancelled, cancelReason(cancel, reason), result, cancel, now)
+		return endForward(d, deploy.Cancelled, cancelReason(cancel, reason), result, cancel, now)
 	case failed == deploy.StageFailure:
-		return fall(d, deploy.Failure, reason, result, cancel, now)
+		return endForward(d, deploy.Failure, reason, result, cancel, now)
 	case len(d.ForwardStages()) == 0:
 		return d.Complete(deploy.Success, "Deployment completed successfully: it has no stages", now)
 	case result.Status == deploy.StageExited, current(d.ForwardStages()) == nil:
@@ -30,8 +30,8 @@ func settle(d *deploy.Deployment, result deploy.StageResult, now time.Time) erro
 	return startNext(d, now)
 }
 
-// fall ends the forward part with a rollback or without.
-func fall(d *deploy.Deployment, outcome deploy.Status, reason string, result deploy.StageResult, cancel *cancellation, now time.Time) error {
+// endForward ends the forward part with or without a rollback.
+func endForward(d *deploy.Deployment, outcome deploy.Status, reason string, result deploy.StageResult, cancel *cancellation, now time.Time) error {
 	rollback, note := decideRollback(d, result, cancel)
 	if note != "" {
 		reason += "; " + note
@@ -42,10 +42,10 @@ func fall(d *deploy.Deployment, outcome deploy.Status, reason string, result dep
 	return d.Complete(outcome, reason, now)
 }
 
-// decideRollback decides whether a failed or cancelled deployment is rolled
-// back: what the person who cancelled it wants comes first, then that nobody
-// else's change is undone, then the application's configuration. The note says
-// why it is not, where the people who read the status may wonder.
+// decideRollback decides whether a failed or cancelled deployment is rolled back. The
+// cancelling user's choice comes first, then the stage's NoRollback, then the
+// application's configuration. The note explains a missing rollback where users may
+// expect one.
 func decideRollback(d *deploy.Deployment, result deploy.StageResult, cancel *cancellation) (rollback bool, note string) {
 	switch {
 	case !canUndo(d):
@@ -57,15 +57,15 @@ func decideRollback(d *deploy.Deployment, result deploy.StageResult, cancel *can
 	case result.NoRollback:
 		return false, ""
 	case d.NoAutoRollback:
-		return false, "not rolled back, because automatic rollback is off; " + byHand(d)
+		return false, "not rolled back, because automatic rollback is off; " + manualRollbackHint(d)
 	}
 	return true, ""
 }
 
-// byHand says how a person rolls d back that was not.
-func byHand(d *deploy.Deployment) string {
+// manualRollbackHint explains how to roll back d manually.
+func manualRollbackHint(d *deploy.Deployment) string {
 	if d.RunningCommit == "" {
-		return undoingOf(d, "are left", "have not run")
+		return firstRollbackEffect(d, "are left", "have not run")
 	}
 	to := d.RunningDeploymentID
 	if to == "" {
@@ -74,9 +74,9 @@ func byHand(d *deploy.Deployment) string {
 	return fmt.Sprintf("to go back to commit %s: pipectl application rollback --app-id=%s --to=%s", deploy.ShortHash(d.RunningCommit), d.ApplicationID, to)
 }
 
-// undoingOf says of a first deployment what became of what its rollback stages undo:
-// there is no success that ROLLBACK could put back, so it removes variants.
-func undoingOf(d *deploy.Deployment, variants, scripts string) string {
+// firstRollbackEffect describes the effect of the rollback stages of a first
+// deployment. Without an earlier success ROLLBACK only removes variants.
+func firstRollbackEffect(d *deploy.Deployment, variants, scripts string) string {
 	var parts []string
 	stages := d.RollbackStages()
 	isRollback := func(s deploy.Stage) bool { return s.Name == deploy.StageRollback }
@@ -89,8 +89,8 @@ func undoingOf(d *deploy.Deployment, variants, scripts string) string {
 	return strings.Join(parts, ", and ")
 }
 
-// nothingToUndo says why a rollback stage does not run: what it undoes has not
-// begun. "" if it runs.
+// nothingToUndo returns why a rollback stage is skipped: the stage that it undoes did
+// not run. "" if it must run.
 func nothingToUndo(d *deploy.Deployment, s *deploy.Stage) string {
 	base := d.Stage(s.Metadata[deploy.MetaBaseStage])
 	if base == nil || !base.StartedAt.IsZero() {
@@ -99,7 +99,7 @@ func nothingToUndo(d *deploy.Deployment, s *deploy.Stage) string {
 	return fmt.Sprintf("there is nothing to roll back: stage %s did not run", base.ID)
 }
 
-// canUndo reports whether d has a rollback stage that would run.
+// canUndo reports whether any rollback stage of d would run.
 func canUndo(d *deploy.Deployment) bool {
 	for _, s := range d.RollbackStages() {
 		if nothingToUndo(d, &s) == "" {
@@ -109,8 +109,7 @@ func canUndo(d *deploy.Deployment) bool {
 	return false
 }
 
-// startRollbackStage starts a rollback stage, or skips one that has nothing to
-// undo.
+// startRollbackStage starts a rollback stage, or skips it if there is nothing to undo.
 func startRollbackStage(d *deploy.Deployment, id string, now time.Time) error {
 	if reason := nothingToUndo(d, d.Stage(id)); reason != "" {
 		return d.FinishStage(id, deploy.StageSkipped, reason, now)
@@ -118,9 +117,9 @@ func startRollbackStage(d *deploy.Deployment, id string, now time.Time) error {
 	return d.StartStage(id, now)
 }
 
-// startNext goes on to the first forward stage that has not run. One that a
-// person has skipped is passed over; one with a skipOn is left for
-// run.startOrSkip. When none is left, d's end is a move of its own.
+// startNext starts the first forward stage that has not run. It finishes skipped
+// stages. A stage with skipOn is left to run.startOrSkip. After the last stage it does
+// nothing: completing d is a separate transition.
 func startNext(d *deploy.Deployment, now time.Time) error {
 	for {
 		next := current(d.ForwardStages())
@@ -149,8 +148,8 @@ func current(stages []deploy.Stage) *deploy.Stage {
 	return nil
 }
 
-// failedStage returns the status of the first forward stage that failed or was
-// cancelled, with a reason naming it.
+// failedStage returns the status of the first failed or cancelled forward stage, with a
+// reason that names it.
 func failedStage(d *deploy.Deployment) (deploy.StageStatus, string) {
 	for _, s := range d.ForwardStages() {
 		if s.Status == deploy.StageFailure || s.Status == deploy.StageCancelled {
@@ -167,10 +166,10 @@ func cancelReason(cancel *cancellation, reason string) string {
 	return "Cancelled by " + cancel.by
 }
 
-// rollbackReason is the final reason of a deployment that was rolled back: why
-// it fell, and whether what it applied and what its scripts did was undone.
+// rollbackReason returns the final reason of a rolled back deployment: why it failed,
+// and whether its changes and script effects were undone.
 func rollbackReason(d *deploy.Deployment) string {
-	reason := d.OutcomeReason + "; " + undoingOf(d, "are removed", "have run")
+	reason := d.OutcomeReason + "; " + firstRollbackEffect(d, "are removed", "have run")
 	if d.RunningCommit != "" {
 		reason = fmt.Sprintf("%s; rolled back to commit %s", d.OutcomeReason, deploy.ShortHash(d.RunningCommit))
 	}

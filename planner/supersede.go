@@ -7,13 +7,13 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// metaOvertakenBy is the key of Deployment.Metadata that holds the ID of the last
-// deployment that went before a held one although it was triggered after it.
-const metaOvertakenBy = "OvertakenBy"
+// metaSupersededBy is the key of Deployment.Metadata for the ID of the last deployment
+// that was planned before a held one although triggered after it.
+const metaSupersededBy = "OvertakenBy"
 
-// overtake notes with the held deployments that a later one goes before them, if
-// that is what becomes of it.
-func (p *Planner) overtake(ctx context.Context, held []deploy.Deployment, by deploy.Deployment, v verdict) error {
+// markSuperseded records in the held deployments that a later one is planned before
+// them.
+func (p *Planner) markSuperseded(ctx context.Context, held []deploy.Deployment, by deploy.Deployment, v verdict) error {
 	if v.status != "" {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (p *Planner) overtake(ctx context.Context, held []deploy.Deployment, by dep
 			if d.Metadata == nil {
 				d.Metadata = map[string]string{}
 			}
-			d.Metadata[metaOvertakenBy] = by.ID
+			d.Metadata[metaSupersededBy] = by.ID
 			return nil
 		})
 		if err != nil && !deploy.IsKind(err, deploy.Conflict) {
@@ -35,10 +35,10 @@ func (p *Planner) overtake(ctx context.Context, held []deploy.Deployment, by dep
 	return nil
 }
 
-// outdated ends a deployment that was overtaken by one of another commit that has
-// succeeded: to deploy it now would undo that one. The zero verdict leaves it.
+// outdated cancels a held deployment if a later one of another commit has succeeded:
+// deploying it now would undo that commit. The zero verdict lets it proceed.
 func (p *Planner) outdated(ctx context.Context, d deploy.Deployment) (verdict, error) {
-	id := d.Metadata[metaOvertakenBy]
+	id := d.Metadata[metaSupersededBy]
 	if id == "" {
 		return verdict{}, nil
 	}
@@ -50,6 +50,6 @@ func (p *Planner) outdated(ctx context.Context, d deploy.Deployment) (verdict, e
 		return verdict{}, err
 	}
 	return verdict{status: deploy.Cancelled, reason: fmt.Sprintf(
-		"Overtaken while it was held: deployment %s of commit %s has succeeded, and this one would undo it; to deploy commit %s all the same, sync by hand",
+		"Superseded while held: deployment %s of commit %s has succeeded, and this deployment would undo it; to deploy commit %s anyway, sync it manually",
 		by.ID, by.Trigger.Commit.Short(), d.Trigger.Commit.Short())}, nil
 }

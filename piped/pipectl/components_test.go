@@ -8,12 +8,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// cluster plays the parts of the agent that read clusters: every application has
-// a Deployment and a cluster-wide object.
+// cluster replaces the components that read clusters: every application has a
+// Deployment and a cluster-scoped object.
 type cluster struct{}
 
-// withParts gives the API a cluster.
-func withParts(c *control.Config) { c.Remover, c.Live, c.Drift = cluster{}, cluster{}, cluster{} }
+// withComponents gives the API a cluster.
+func withComponents(c *control.Config) { c.Remover, c.Live, c.Drift = cluster{}, cluster{}, cluster{} }
 
 var (
 	deployment  = deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
@@ -37,7 +37,7 @@ func (cluster) LiveState(_ context.Context, app deploy.Application, children boo
 	return deploy.LiveState{ApplicationID: app.ID, Health: deploy.HealthDegraded, Objects: []deploy.LiveObject{web}, ReadAt: controltest.Epoch}, nil
 }
 
-// drifted is a Deployment that somebody scaled.
+// drifted is a Deployment with changed replicas.
 func drifted() deploy.ObjectDrift {
 	return deploy.ObjectDrift{
 		Object: deployment, Kind: deploy.DriftChanged, BeganAt: controltest.Epoch,

@@ -18,46 +18,46 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// lab is a store, repositories with their mirrors, and a watcher's configuration.
-type lab struct {
+// env is a store, repositories with mirrors, and a watcher's configuration.
+type env struct {
 	t      *testing.T
 	store  *store.Store
 	config Config
 
 	mu       sync.Mutex
 	settings Settings
-	looked   []string
+	polled   []string
 	tenant   config.Tenant
-	refused  error // by Signer
+	refused  error // returned by Signer
 }
 
-func newLab(t *testing.T) *lab {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	l := &lab{t: t, store: storetest.New(t, nil), settings: Settings{Author: "piped", Email: "piped@example.com"}}
+	l := &env{t: t, store: storetest.New(t, nil), settings: Settings{Author: "piped", Email: "piped@example.com"}}
 	l.config = Config{
 		Store: l.store, Settings: l.get, Tenancy: l, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
-		Look: func(id string) {
+		Poll: func(id string) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.looked = append(l.looked, id)
+			l.polled = append(l.polled, id)
 		},
 	}
 	return l
 }
 
-func (l *lab) get() Settings {
+func (l *env) get() Settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.settings
 }
 
-func (l *lab) Tenant(deploy.GitPath) config.Tenant { return l.tenant }
+func (l *env) Tenant(deploy.GitPath) config.Tenant { return l.tenant }
 
-func (l *lab) Signer(context.Context, deploy.GitPath, string) (string, error) { return "", l.refused }
+func (l *env) Signer(context.Context, deploy.GitPath, string) (string, error) { return "", l.refused }
 
-// repository makes a repository with files, whose mirror has its head. It is
-// reached at remote, its path when that is "".
-func (l *lab) repository(id, remote string, files map[string]string) (*gittest.Repo, *git.Repo) {
+// repository creates a repository with files and a synced mirror. Its remote is remote,
+// or its path if that is "".
+func (l *env) repository(id, remote string, files map[string]string) (*gittest.Repo, *git.Repo) {
 	l.t.Helper()
 	up := gittest.New(l.t)
 	up.Push(l.t, "first", files)
@@ -67,8 +67,8 @@ func (l *lab) repository(id, remote string, files map[string]string) (*gittest.R
 	return up, l.watch(id, remote)
 }
 
-// watch makes a remote one of the watched repositories.
-func (l *lab) watch(id, remote string) *git.Repo {
+// watch adds a remote to the configured repositories.
+func (l *env) watch(id, remote string) *git.Repo {
 	l.t.Helper()
 	mirror, err := git.Open(git.Config{ID: id, Remote: remote, Branch: gittest.Branch, Dir: l.t.TempDir(), Timeout: 10 * time.Second})
 	if err != nil {
@@ -82,8 +82,8 @@ func (l *lab) watch(id, remote string) *git.Repo {
 	return mirror
 }
 
-// application registers the application of a directory.
-func (l *lab) application(repoID, dir string) deploy.Application {
+// application registers the application in dir.
+func (l *env) application(repoID, dir string) deploy.Application {
 	l.t.Helper()
 	at := deploy.GitPath{RepoID: repoID, Branch: gittest.Branch, Dir: dir, ConfigFile: "app.pipecd.yaml"}
 	a := deploy.Application{ID: deploy.ApplicationID(at), Name: dir, Kind: deploy.KindKubernetes, Git: at}
@@ -94,7 +94,7 @@ func (l *lab) application(repoID, dir string) deploy.Application {
 }
 
 // register registers an event image-pushed.
-func (l *lab) register(id, data string, labels map[string]string) {
+func (l *env) register(id, data string, labels map[string]string) {
 	l.t.Helper()
 	_, err := l.store.RegisterEvent(l.t.Context(), deploy.RegisteredEvent{ID: id, Name: "image-pushed", Data: data, Labels: labels})
 	if err != nil {
@@ -102,8 +102,8 @@ func (l *lab) register(id, data string, labels map[string]string) {
 	}
 }
 
-// run runs a watcher until done returns true, at most a while, and stops it.
-func (l *lab) run(done func() bool) {
+// run runs a watcher until done returns true.
+func (l *env) run(done func() bool) {
 	l.t.Helper()
 	ctx, stop := context.WithCancel(l.t.Context())
 	ended := make(chan error, 1)
@@ -118,11 +118,11 @@ func (l *lab) run(done func() bool) {
 	}
 	if !done() {
 		events, _, _ := l.store.RegisteredEvents(context.WithoutCancel(ctx), store.RegisteredEventQuery{})
-		l.t.Fatalf("it did not come to its end: %+v", events)
+		l.t.Fatalf("not done in time: %+v", events)
 	}
 }
 
-func (l *lab) event(id string) deploy.RegisteredEvent {
+func (l *env) event(id string) deploy.RegisteredEvent {
 	l.t.Helper()
 	e, err := l.store.RegisteredEvent(l.t.Context(), id)
 	if err != nil {
@@ -131,8 +131,8 @@ func (l *lab) event(id string) deploy.RegisteredEvent {
 	return e
 }
 
-// ended tells whether the events have their final status.
-func (l *lab) ended(ids ...string) func() bool {
+// ended returns a function that reports whether the events have their final status.
+func (l *env) ended(ids ...string) func() bool {
 	return func() bool {
 		for _, id := range ids {
 			if l.event(id).Status == deploy.EventOpen {
@@ -143,7 +143,7 @@ func (l *lab) ended(ids ...string) func() bool {
 	}
 }
 
-func (l *lab) want(id string, status deploy.EventStatus, says string) deploy.RegisteredEvent {
+func (l *env) want(id string, status deploy.EventStatus, says string) deploy.RegisteredEvent {
 	l.t.Helper()
 	e := l.event(id)
 	if e.Status != status || !strings.Contains(e.StatusDescription, says) {
@@ -152,8 +152,8 @@ func (l *lab) want(id string, status deploy.EventStatus, says string) deploy.Reg
 	return e
 }
 
-// gitOut runs git in a repository.
-func gitOut(t *testing.T, up *gittest.Repo, args ...string) string {
+// gitOutput runs git in a repository.
+func gitOutput(t *testing.T, up *gittest.Repo, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("git", append([]string{"-c", "safe.directory=*", "-C", up.Dir}, args...)...).CombinedOutput()
 	if err != nil {
@@ -163,11 +163,11 @@ func gitOut(t *testing.T, up *gittest.Repo, args ...string) string {
 }
 
 func commits(t *testing.T, up *gittest.Repo) string {
-	return gitOut(t, up, "rev-list", "--count", gittest.Branch)
+	return gitOutput(t, up, "rev-list", "--count", gittest.Branch)
 }
 
 func content(t *testing.T, up *gittest.Repo, name string) string {
-	return gitOut(t, up, "show", gittest.Branch+":"+name)
+	return gitOutput(t, up, "show", gittest.Branch+":"+name)
 }
 
 // appConfig returns an app.pipecd.yaml with one rule for image-pushed, app web.
@@ -188,14 +188,14 @@ spec:
 
 const setTag = "{file: values.yaml, yamlField: $.tag}"
 
-// web are the files of an application whose tag events set.
+// web returns the files of an application whose tag is set by events.
 func web(dir, tag string) map[string]string {
 	return map[string]string{dir + "/app.pipecd.yaml": appConfig("", setTag), dir + "/values.yaml": "# of the shop\ntag: " + tag + " # by events\n"}
 }
 
 var appWeb = map[string]string{"app": "web"}
 
-// racing is a mirror before whose pushes something happens.
+// racing is a mirror that runs before ahead of each push.
 type racing struct {
 	*git.Repo
 	before func()

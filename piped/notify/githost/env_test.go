@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits for an event.
 const patience = 3 * time.Minute
 
 const (
@@ -33,23 +33,23 @@ const (
 	commitB = "b6ae82c7b1a177c8d03f9e96e0adf2466113728f"
 )
 
-// lab is a store whose events a courier tells a GitHub.
-type lab struct {
+// env is a store whose events a courier delivers to a fake GitHub.
+type env struct {
 	t      *testing.T
 	store  *store.Store
 	github *githosttest.GitHub
 	host   config.GitHost
 }
 
-func newLab(t *testing.T) *lab {
+func newEnv(t *testing.T) *env {
 	g := githosttest.NewGitHub(t)
-	return &lab{t: t, store: storetest.New(t, nil), github: g, host: config.GitHost{
+	return &env{t: t, store: storetest.New(t, nil), github: g, host: config.GitHost{
 		Host: "git.example.com", Type: config.GitHostGitHub, APIURL: g.URL, ContextPrefix: "piped", CommitStatus: true, Deployments: true, Comments: true,
 	}}
 }
 
-// receivers are those of the host.
-func (l *lab) receivers() []notify.Receiver {
+// receivers returns the receivers of the host.
+func (l *env) receivers() []notify.Receiver {
 	l.t.Helper()
 	api, err := githost.NewAPI(l.host, strict.NewSecret(githosttest.Token), githost.Options{Pause: time.Nanosecond})
 	if err != nil {
@@ -63,8 +63,8 @@ func (l *lab) receivers() []notify.Receiver {
 	}})
 }
 
-// run runs a courier until the function that it returns is called, or the test ends.
-func (l *lab) run() (stop func()) {
+// run runs a courier until stop is called or the test ends.
+func (l *env) run() (stop func()) {
 	l.t.Helper()
 	c := notify.New(notify.Config{Store: l.store, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: time.Now})
 	c.SetReceivers(l.receivers()...)
@@ -74,7 +74,7 @@ func (l *lab) run() (stop func()) {
 	select {
 	case <-c.Ready():
 	case <-time.After(patience):
-		l.t.Fatal("the courier does not begin")
+		l.t.Fatal("the courier does not start")
 	}
 	running := true
 	stop = func() {
@@ -89,11 +89,11 @@ func (l *lab) run() (stop func()) {
 	return stop
 }
 
-// told waits until everything was told.
-func (l *lab) told() {
+// waitDelivered waits until all events are delivered.
+func (l *env) waitDelivered() {
 	l.t.Helper()
 	var waits []string
-	l.until("everything is told", func() bool {
+	l.until("everything is delivered", func() bool {
 		waits = nil
 		events, err := l.store.Events(l.t.Context(), 0, 0)
 		if err != nil {
@@ -115,7 +115,7 @@ func (l *lab) told() {
 	}, &waits)
 }
 
-func (l *lab) until(what string, done func() bool, waits *[]string) {
+func (l *env) until(what string, done func() bool, waits *[]string) {
 	l.t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -125,7 +125,7 @@ func (l *lab) until(what string, done func() bool, waits *[]string) {
 }
 
 // app stores an application.
-func (l *lab) app(dir, name string, labels map[string]string) deploy.Application {
+func (l *env) app(dir, name string, labels map[string]string) deploy.Application {
 	l.t.Helper()
 	at := deploy.GitPath{RepoID: "apps", Remote: remote, Branch: "main", Dir: dir, ConfigFile: "app.pipecd.yaml"}
 	a := deploy.Application{ID: deploy.ApplicationID(at), Name: name, Kind: deploy.KindKubernetes, Provider: "cluster", Git: at, Labels: labels}
@@ -135,9 +135,8 @@ func (l *lab) app(dir, name string, labels map[string]string) deploy.Application
 	return a
 }
 
-// evaluated says that the trigger has decided about applications, given by directory,
-// at a commit.
-func (l *lab) evaluated(commit string, dirs ...string) {
+// evaluated records that the trigger has evaluated the applications in dirs at commit.
+func (l *env) evaluated(commit string, dirs ...string) {
 	l.t.Helper()
 	bases := map[string]string{}
 	for _, dir := range dirs {
@@ -153,8 +152,8 @@ func (l *lab) evaluated(commit string, dirs ...string) {
 	}
 }
 
-// create stores a new deployment, which supersedes those that wait.
-func (l *lab) create(id string, a deploy.Application, commit string) {
+// create stores a new deployment, which supersedes pending ones.
+func (l *env) create(id string, a deploy.Application, commit string) {
 	l.t.Helper()
 	if _, err := l.store.CreateDeployment(l.t.Context(), store.NewDeployment{Supersede: true, Deployment: l.deployment(id, a, commit)}); err != nil {
 		l.t.Fatal(err)
@@ -162,7 +161,7 @@ func (l *lab) create(id string, a deploy.Application, commit string) {
 }
 
 // deployment returns a new deployment.
-func (l *lab) deployment(id string, a deploy.Application, commit string) deploy.Deployment {
+func (l *env) deployment(id string, a deploy.Application, commit string) deploy.Deployment {
 	return deploy.Deployment{
 		ID: id, ApplicationID: a.ID, ApplicationName: a.Name, Git: a.Git, Provider: a.Provider, Labels: a.Labels,
 		Status: deploy.Pending, StatusReason: "The deployment is waiting",
@@ -170,8 +169,8 @@ func (l *lab) deployment(id string, a deploy.Application, commit string) deploy.
 	}
 }
 
-// move moves a deployment on.
-func (l *lab) move(id string, moves ...func(*deploy.Deployment) error) {
+// move applies transitions to a stored deployment.
+func (l *env) move(id string, moves ...func(*deploy.Deployment) error) {
 	l.t.Helper()
 	for _, m := range moves {
 		if _, err := l.store.UpdateDeployment(l.t.Context(), id, m); err != nil {
@@ -194,8 +193,8 @@ func end(as deploy.Status, reason string) func(*deploy.Deployment) error {
 	return func(d *deploy.Deployment) error { return d.Complete(as, reason, time.Now()) }
 }
 
-// rolled stores a rollout of a deployment that took a time and ended.
-func (l *lab) rolled(deploymentID string, a deploy.Application, workload string, began, ended time.Time) {
+// rolled stores a completed rollout of a deployment.
+func (l *env) rolled(deploymentID string, a deploy.Application, workload string, began, ended time.Time) {
 	l.t.Helper()
 	ref := deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: workload}
 	_, err := l.store.SaveRollout(l.t.Context(), deploy.Rollout{
@@ -207,8 +206,8 @@ func (l *lab) rolled(deploymentID string, a deploy.Application, workload string,
 	}
 }
 
-// statuses returns those of a commit as "context state: description url".
-func (l *lab) statuses(commit string) []string {
+// statuses returns the statuses of a commit as "context state: description url".
+func (l *env) statuses(commit string) []string {
 	var out []string
 	for _, s := range l.github.Statuses(commit) {
 		out = append(out, strings.TrimSpace(s.Context+" "+s.State+": "+s.Description+" "+s.TargetURL))
@@ -217,7 +216,7 @@ func (l *lab) statuses(commit string) []string {
 }
 
 // last returns the last status of each context.
-func (l *lab) last(commit string) []string {
+func (l *env) last(commit string) []string {
 	byContext := map[string]string{}
 	for _, s := range l.github.Statuses(commit) {
 		byContext[s.Context] = s.Context + " " + s.State + ": " + s.Description

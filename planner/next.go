@@ -14,40 +14,40 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// planNext plans the oldest pending deployment of an application that may go.
-// The others stay pending and say what they wait for.
+// planNext plans the oldest pending deployment that may proceed. The others stay
+// pending with a reason.
 func (p *Planner) planNext(ctx context.Context, appID string) error {
-	p.note(appID, true) // what changes while it is planned may concern it
-	pending, active, err := p.open(ctx, appID)
+	p.setWaiting(appID, true) // changes during the planning may affect it
+	pending, active, err := p.openDeployments(ctx, appID)
 	if err != nil {
 		return err
 	}
 	if len(pending) == 0 {
-		p.note(appID, false)
+		p.setWaiting(appID, false)
 		p.jobs.Forget(appID)
 	}
 	for i, d := range pending {
-		if active != nil { // its end wakes the planner again
+		if active != nil { // its end enqueues the application again
 			if err := p.hold(ctx, d, fmt.Sprintf("Waiting for the end of deployment %s of commit %s", active.ID, active.Trigger.Commit.Short())); err != nil {
 				return err
 			}
 			continue
 		}
-		v, err := p.judgeInBackground(ctx, d)
+		v, err := p.evaluateInBackground(ctx, d)
 		var running *background.Running
 		if errors.As(err, &running) {
-			return p.holdWhile(ctx, d, running) // those after it wait, too
+			return p.holdWhile(ctx, d, running) // later deployments wait, too
 		}
 		if err != nil {
 			return err
 		}
 		if v.hold == "" {
-			if err := p.overtake(ctx, pending[:i], d, v); err != nil {
+			if err := p.markSuperseded(ctx, pending[:i], d, v); err != nil {
 				return err
 			}
-			moved, err := p.end(ctx, d, v)
+			moved, err := p.finish(ctx, d, v)
 			if moved {
-				p.note(appID, len(pending) > 1)
+				p.setWaiting(appID, len(pending) > 1)
 			}
 			return err
 		}
@@ -61,15 +61,15 @@ func (p *Planner) planNext(ctx context.Context, appID string) error {
 	return nil
 }
 
-// judgeInBackground is judge while the worker plans for others, if it takes long: then
-// the error is a *background.Running, and its end enqueues the application again.
-func (p *Planner) judgeInBackground(ctx context.Context, d deploy.Deployment) (verdict, error) {
+// evaluateInBackground calls evaluate in the background. If it takes long, the error is a
+// *background.Running, and its end enqueues the application again.
+func (p *Planner) evaluateInBackground(ctx context.Context, d deploy.Deployment) (verdict, error) {
 	return p.jobs.Do(ctx, d.ApplicationID, d.ID, func() { p.queue.Add(d.ApplicationID) }, func(ctx context.Context) (verdict, error) {
-		return p.judge(ctx, d)
+		return p.evaluate(ctx, d)
 	})
 }
 
-// holdWhile writes down what the rendering of a deployment's application waits for.
+// holdWhile stores what the rendering of a deployment's application waits for.
 func (p *Planner) holdWhile(ctx context.Context, d deploy.Deployment, running *background.Running) error {
 	if running.On == "" {
 		return nil
@@ -77,9 +77,9 @@ func (p *Planner) holdWhile(ctx context.Context, d deploy.Deployment, running *b
 	return p.hold(ctx, d, "Rendering the application takes long: "+running.Error())
 }
 
-// open returns the pending deployments of an application, the oldest first, and
-// the active one, nil if there is none.
-func (p *Planner) open(ctx context.Context, appID string) (pending []deploy.Deployment, active *deploy.Deployment, err error) {
+// openDeployments returns the pending deployments of an application, oldest first, and
+// the active one, nil if none.
+func (p *Planner) openDeployments(ctx context.Context, appID string) (pending []deploy.Deployment, active *deploy.Deployment, err error) {
 	open, _, err := p.Store.ListDeployments(ctx, store.DeploymentQuery{
 		ApplicationIDs: []string{appID},
 		Statuses:       []deploy.Status{deploy.Pending, deploy.Planned, deploy.Running, deploy.RollingBack},
@@ -100,20 +100,20 @@ func (p *Planner) open(ctx context.Context, appID string) (pending []deploy.Depl
 	return pending, active, nil
 }
 
-// verdict is what becomes of a pending deployment: it is held until a time, if
-// that is known, or ends, or gets a plan.
+// verdict is the decision about a pending deployment: it is held, with an end if known,
+// or completed without a plan, or planned.
 type verdict struct {
-	hold  string // why it stays pending; "" if it does not
+	hold  string // why it stays pending; "" if not held
 	until time.Time
 
-	status deploy.Status // how it ends unplanned; "" if it does not
+	status deploy.Status // terminal status without a plan; "" if planned
 	reason string
 
 	plan deploy.Plan
 }
 
-// chainTurn holds a deployment until the blocks of its chain before its own have
-// succeeded, and ends it when one of them has not. The zero verdict lets it go.
+// chainTurn holds a deployment until the earlier blocks of its chain have succeeded,
+// and cancels it when one has not. The zero verdict lets it proceed.
 func (p *Planner) chainTurn(ctx context.Context, d deploy.Deployment) (verdict, error) {
 	if d.ChainID == "" || d.ChainBlock == 0 {
 		return verdict{}, nil
@@ -131,8 +131,8 @@ func (p *Planner) chainTurn(ctx context.Context, d deploy.Deployment) (verdict, 
 	return verdict{}, nil
 }
 
-// windowTurn holds a deployment while a sync window of the commit to deploy says
-// so. The zero verdict lets it go.
+// windowTurn holds a deployment while a sync window of its commit is closed. The zero
+// verdict lets it proceed.
 func (p *Planner) windowTurn(d deploy.Deployment, target *source.Source) verdict {
 	if d.Trigger.OverrideWindows {
 		return verdict{}
@@ -144,22 +144,23 @@ func (p *Planner) windowTurn(d deploy.Deployment, target *source.Source) verdict
 	return verdict{hold: "Held: " + reason, until: until}
 }
 
-// otherAgents is how often it is asked whether another agent manages a cluster still.
-const otherAgents = 5 * time.Second
+// managedRetry is the interval for checks whether another agent still manages a
+// cluster.
+const managedRetry = 5 * time.Second
 
-// managedTurn holds a deployment while another agent manages its cluster. The zero verdict
-// lets it go.
+// managedTurn holds a deployment while another agent manages its cluster. The zero
+// verdict lets it proceed.
 func (p *Planner) managedTurn(ctx context.Context, d deploy.Deployment) verdict {
 	if p.Managed == nil {
 		return verdict{}
 	}
 	if err := p.Managed(ctx, d.Provider); err != nil {
-		return verdict{hold: "Held: " + err.Error(), until: p.Now().Add(otherAgents)}
+		return verdict{hold: "Held: " + err.Error(), until: p.Now().Add(managedRetry)}
 	}
 	return verdict{}
 }
 
-// hold writes down what a deployment waits for, unless that is known already.
+// hold stores what a deployment waits for, if that has changed.
 func (p *Planner) hold(ctx context.Context, d deploy.Deployment, reason string) error {
 	if d.StatusReason == reason {
 		return nil
@@ -172,7 +173,7 @@ func (p *Planner) hold(ctx context.Context, d deploy.Deployment, reason string) 
 		return nil
 	})
 	if deploy.IsKind(err, deploy.Conflict) {
-		return nil // it no longer waits, or waits for something else: that wakes the planner
+		return nil // it was changed concurrently, which enqueues the application again
 	}
 	if err == nil {
 		p.logger(d).Info("deployment waits", "reason", reason)

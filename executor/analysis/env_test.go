@@ -20,8 +20,7 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// script answers queries by a function instead of a server: for tests of time,
-// whose clock no server shares.
+// script implements provider queries as a function, for tests with virtual time.
 type script func(ctx context.Context, query string, over provider.Window) ([]float64, error)
 
 func (s script) Metrics(string) (provider.Metrics, error) { return scripted{s}, nil }
@@ -40,10 +39,10 @@ func (s scripted) Find(ctx context.Context, query string, over provider.Window) 
 	return provider.Lines{Lines: make([]string, len(points))}, err
 }
 
-// commit is the one that is deployed.
+// commit is the deployed commit.
 const commit = "c0ffee0123456789c0ffee0123456789c0ffee01"
 
-// sources are the configuration of the one application.
+// sources returns the configuration of the only application.
 type sources struct{ namespace string }
 
 func (s sources) Config(context.Context, deploy.GitPath, string) (*config.Application, error) {
@@ -52,8 +51,8 @@ func (s sources) Config(context.Context, deploy.GitPath, string) (*config.Applic
 	return app, nil
 }
 
-// lab is a store with a RUNNING deployment, d, that has an analysis stage "s".
-type lab struct {
+// env is a store with a RUNNING deployment, d, that has an analysis stage "s".
+type env struct {
 	t         *testing.T
 	store     *store.Store
 	providers Providers
@@ -62,77 +61,76 @@ type lab struct {
 	id        string // of the deployment
 }
 
-func newLab(t *testing.T, providers Providers) *lab {
-	l := &lab{t: t, store: storetest.New(t, nil), providers: providers, tree: fstest.MapFS{}, log: &deploytest.Log{}}
-	l.deploy("d")
-	return l
+func newEnv(t *testing.T, providers Providers) *env {
+	e := &env{t: t, store: storetest.New(t, nil), providers: providers, tree: fstest.MapFS{}, log: &deploytest.Log{}}
+	e.deploy("d")
+	return e
 }
 
-// deploy makes id the deployment that runs.
-func (l *lab) deploy(id string) {
-	l.t.Helper()
+// deploy makes id the running deployment.
+func (e *env) deploy(id string) {
+	e.t.Helper()
 	ctx := context.Background()
 	at := deploy.GitPath{RepoID: "r", Dir: "apps/web", ConfigFile: "app.pipecd.yaml"}
 	a := deploy.Application{ID: "app", Name: "web", Kind: deploy.KindKubernetes, Provider: "one", Git: at}
-	if _, err := l.store.PutApplication(ctx, a); err != nil {
-		l.t.Fatal(err)
+	if _, err := e.store.PutApplication(ctx, a); err != nil {
+		e.t.Fatal(err)
 	}
 	d := deploy.Deployment{
 		ID: id, ApplicationID: "app", ApplicationName: "web", Git: at, Labels: map[string]string{"env": "prod"}, Status: deploy.Pending,
 		Trigger: deploy.Trigger{Kind: deploy.OnCommand, Commit: deploy.Commit{Hash: commit}},
 	}
-	if _, err := l.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
-		l.t.Fatal(err)
+	if _, err := e.store.CreateDeployment(ctx, store.NewDeployment{Deployment: d}); err != nil {
+		e.t.Fatal(err)
 	}
-	l.id = id
+	e.id = id
 }
 
-func (l *lab) executor() *Executor {
-	e := New(Config{
-		Store: l.store, Sources: sources{"shop"}, Providers: l.providers, Now: time.Now, Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)),
+func (e *env) executor() *Executor {
+	executor := New(Config{
+		Store: e.store, Sources: sources{"shop"}, Providers: e.providers, Now: time.Now, Logger: slog.New(slog.NewTextHandler(e.t.Output(), nil)),
 		Tree: func(repo, hash string) (fs.FS, error) {
 			if repo != "r" || hash != commit {
 				return nil, fmt.Errorf("no commit %s in %s", hash, repo)
 			}
-			return l.tree, nil
+			return e.tree, nil
 		},
 	})
-	l.t.Cleanup(func() { _ = e.Close() }) // it returns nil
-	return e
+	e.t.Cleanup(func() { _ = executor.Close() }) // it returns nil
+	return executor
 }
 
-// run is what the scheduler hands over for a stage that began at a time.
-func (l *lab) run(o analysis.Options, began time.Time, resumed bool) deploy.StageRun {
-	l.t.Helper()
+// run returns the StageRun of a stage that began at a time.
+func (e *env) run(o analysis.Options, began time.Time, resumed bool) deploy.StageRun {
+	e.t.Helper()
 	options, err := json.Marshal(o)
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	d, err := l.store.Deployment(context.Background(), l.id)
+	d, err := e.store.Deployment(context.Background(), e.id)
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return deploy.StageRun{
-		Application: deploy.Application{ID: "app", Name: "web"}, Deployment: d, Resumed: resumed, Log: l.log,
+		Application: deploy.Application{ID: "app", Name: "web"}, Deployment: d, Resumed: resumed, Log: e.log,
 		Stage: deploy.Stage{ID: "s", Name: deploy.StageAnalysis, Options: options, StartedAt: began},
 	}
 }
 
-// execute runs the stage to its end, and returns how it ended and after how long.
-func (l *lab) execute(ctx context.Context, o analysis.Options) (deploy.StageResult, time.Duration) {
-	l.t.Helper()
+// execute runs the stage to its end, and returns its result and duration.
+func (e *env) execute(ctx context.Context, o analysis.Options) (deploy.StageResult, time.Duration) {
+	e.t.Helper()
 	began := time.Now()
-	result := l.executor().Execute(ctx, l.run(o, began, false))
+	result := e.executor().Execute(ctx, e.run(o, began, false))
 	return result, time.Since(began)
 }
 
-// samples returns what is stored of the stage: check, position, verdict, and
-// whether it counts.
-func (l *lab) samples() (out []string) {
-	l.t.Helper()
-	stored, err := l.store.AnalysisSamples(context.Background(), l.id, "s")
+// samples returns the stored samples: check, position, verdict, and whether it counts.
+func (e *env) samples() (out []string) {
+	e.t.Helper()
+	stored, err := e.store.AnalysisSamples(context.Background(), e.id, "s")
 	if err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, s := range stored {
 		line := fmt.Sprintf("%s %d %s", s.Check, s.Position, s.Verdict)
@@ -148,7 +146,7 @@ func seconds(n float64) strict.Duration { return strict.Duration(n * float64(tim
 
 func bound(v float64) *float64 { return &v }
 
-// atMost returns a metric that must be at most max, looked at each interval.
+// atMost returns a metric check that expects at most max.
 func atMost(max float64, interval strict.Duration) analysis.Metric {
 	return analysis.Metric{
 		Check: analysis.Check{Name: "errors", Interval: interval, Timeout: seconds(5)}, Provider: "p", Query: "errors",
@@ -156,7 +154,7 @@ func atMost(max float64, interval strict.Duration) analysis.Metric {
 	}
 }
 
-// options are those of an analysis of metrics.
+// options returns an analysis of metrics.
 func options(duration strict.Duration, metrics ...analysis.Metric) analysis.Options {
 	return analysis.Options{Duration: duration, Checks: analysis.Checks{Metrics: metrics}}
 }

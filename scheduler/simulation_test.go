@@ -13,24 +13,24 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// world is a lab with the executors that people command, and others whose
+// simulation is an env with the real executors of waits and approvals, and others whose
 // stages end as drawn.
-type world struct {
-	*lab
+type simulation struct {
+	*env
 	ends        []ending
 	deployments []string
 
-	writes     atomic.Int64 // left until the store breaks; 0 is never
-	stopPeople func()       // ends what answers approvals
+	writes        atomic.Int64 // until the store fails; 0 is never
+	stopApprovals func()       // ends the approval executor
 
 	mu       sync.Mutex
-	busy     map[string]bool // deployments a stage of which is running
+	busy     map[string]bool // deployments with a running stage
 	executed map[string]bool // deployment/stage
 	faults   []error
 }
 
-func newWorld(t *testing.T, ends []ending) *world {
-	w := &world{lab: closedLab(t), ends: ends, busy: map[string]bool{}, executed: map[string]bool{}}
+func newSimulation(t *testing.T, ends []ending) *simulation {
+	w := &simulation{env: closedEnv(t), ends: ends, busy: map[string]bool{}, executed: map[string]bool{}}
 	w.changes = func(context.Context, string, string) ([]string, error) {
 		time.Sleep(500 * time.Millisecond)
 		return []string{"same/file"}, nil
@@ -45,7 +45,7 @@ func newWorld(t *testing.T, ends []ending) *world {
 	return w
 }
 
-func (w *world) start() {
+func (w *simulation) start() {
 	approvals := approval.New(approval.Config{Store: w.store, Logger: w.logger})
 	w.executors = map[string]Executor{}
 	for name, e := range map[string]Executor{
@@ -62,17 +62,17 @@ func (w *world) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- approvals.Run(ctx) }()
-	w.stopPeople = func() { stop(); <-ended }
-	w.lab.start()
+	w.stopApprovals = func() { stop(); <-ended }
+	w.env.start()
 }
 
-func (w *world) shutdown() {
-	w.lab.shutdown()
-	w.stopPeople()
+func (w *simulation) shutdown() {
+	w.env.shutdown()
+	w.stopApprovals()
 }
 
-// crash ends everything without another write.
-func (w *world) crash() {
+// crash stops everything without another write.
+func (w *simulation) crash() {
 	w.writes.Store(0)
 	if err := w.store.Close(); err != nil {
 		w.t.Error(err)
@@ -81,24 +81,24 @@ func (w *world) crash() {
 	w.open()
 }
 
-func (w *world) close() {
-	w.stopPeople()
-	w.lab.close()
+func (w *simulation) close() {
+	w.stopApprovals()
+	w.env.close()
 }
 
 // enter checks that a stage may run now.
-func (w *world) enter(run deploy.StageRun) {
+func (w *simulation) enter(run deploy.StageRun) {
 	d, stage := run.Deployment, run.Deployment.Stage(run.Stage.ID)
 	base := run.Deployment.Stage(run.Stage.Metadata["baseStageID"])
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := d.ID + "/" + stage.ID
 	for fault, is := range map[string]bool{
-		"runs beside another stage":         w.busy[d.ID],
-		"runs while " + string(d.Status):    d.Status == deploy.RollingBack != stage.Rollback,
-		"runs as " + string(stage.Status):   stage.Status != deploy.StageRunning,
-		"runs again and is not told so":     w.executed[key] && !run.Resumed,
-		"undoes a stage that did not begin": base != nil && base.StartedAt.IsZero(),
+		"runs concurrently with another stage": w.busy[d.ID],
+		"runs while " + string(d.Status):       d.Status == deploy.RollingBack != stage.Rollback,
+		"runs as " + string(stage.Status):      stage.Status != deploy.StageRunning,
+		"runs again without Resumed":           w.executed[key] && !run.Resumed,
+		"undoes a stage that did not begin":    base != nil && base.StartedAt.IsZero(),
 	} {
 		if is {
 			w.faults = append(w.faults, fmt.Errorf("stage %s %s", key, fault))
@@ -107,14 +107,14 @@ func (w *world) enter(run deploy.StageRun) {
 	w.busy[d.ID], w.executed[key] = true, true
 }
 
-func (w *world) leave(run deploy.StageRun) {
+func (w *simulation) leave(run deploy.StageRun) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy[run.Deployment.ID] = false
 }
 
 // pretend ends as drawn.
-func (w *world) pretend(ctx context.Context, run deploy.StageRun) deploy.StageResult {
+func (w *simulation) pretend(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 	id := run.Deployment.ID
 	run.Log.Infof("running")
 	e := w.ends[(len(id)+int(id[len(id)-1])+int(run.Stage.ID[1]))%len(w.ends)]

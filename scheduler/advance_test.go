@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestSettle states what follows the end of a stage.
-func TestSettle(t *testing.T) {
+// TestAdvance states what follows the end of a stage.
+func TestAdvance(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	cancel := &deploy.Command{ID: "c", Commander: "ann"}
 	noRollback := &deploy.Command{ID: "c", Commander: "ann", ForceNoRollback: true}
@@ -61,8 +61,8 @@ func TestSettle(t *testing.T) {
 			}
 			d := deploy.Deployment{ID: "d", Status: deploy.Pending}
 			for _, err := range []error{
-				d.Plan(deploy.Plan{Stages: stages}, now), d.Start(now), d.StartStage("one", now), given(&d, c.cancel, now),
-				d.FinishStage("one", c.result.Status, c.result.Reason, now), settle(&d, c.result, now),
+				d.Plan(deploy.Plan{Stages: stages}, now), d.Start(now), d.StartStage("one", now), accepted(&d, c.cancel, now),
+				d.FinishStage("one", c.result.Status, c.result.Reason, now), advance(&d, c.result, now),
 			} {
 				if err != nil {
 					t.Fatal(err)
@@ -79,7 +79,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func given(d *deploy.Deployment, cancel *deploy.Command, now time.Time) error {
+func accepted(d *deploy.Deployment, cancel *deploy.Command, now time.Time) error {
 	if cancel == nil {
 		return nil
 	}

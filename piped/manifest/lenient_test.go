@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDiffLive: in what a live object differs from a declaration, judged without the
-// API server's help.
+// TestDiffLive: differences between a live object and a declaration, found without the
+// API server.
 func TestDiffLive(t *testing.T) {
 	const declaration = `
 apiVersion: apps/v1
@@ -80,7 +80,7 @@ spec:
 	}
 }
 
-func TestSameLoosely(t *testing.T) {
+func TestSameLenient(t *testing.T) {
 	for _, c := range []struct {
 		declared, live any
 		want           bool
@@ -89,7 +89,7 @@ func TestSameLoosely(t *testing.T) {
 		{nil, "", true}, {map[string]any{}, nil, true}, {false, nil, true}, {int64(0), nil, true},
 		{"true", true, false}, {"a", "b", false}, {"1", "2", false}, {"", "0", false}, {map[string]any{"a": "b"}, nil, false}, {"a", nil, false},
 	} {
-		if got := sameLoosely(c.declared, c.live); got != c.want {
+		if got := sameLenient(c.declared, c.live); got != c.want {
 			t.Errorf("%#v and %#v: %t, want %t", c.declared, c.live, got, c.want)
 		}
 	}
