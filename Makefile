@@ -48,12 +48,13 @@ BASE ?= HEAD
 prerequisites: ## install what the tests need, or name it
 	@.ci/prerequisites
 
-lint: ## vet, gofmt, staticcheck, protocol lint and stale generated code
+lint: ## vet, gofmt, staticcheck, protocol lint, stale generated code and docs
 	go vet ./...
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean, run gofmt -w on:" $$unformatted; exit 1; fi
 	go tool -modfile=proto/lint.mod staticcheck ./...
 	proto/check.sh
+	go run ./examples/docs -check
 
 devcluster-test: devcluster ## the tests of the development cluster itself
 	go -C examples/devcluster vet ./...
@@ -73,8 +74,9 @@ bench: PROGRAMS += ./examples/bench
 bench: build devcluster ## print the figures; BENCH=<regexp> selects
 	@exec $(BIN)/bench -bin $(BIN) -run '$(BENCH)'
 
-generate: ## regenerate the wire types from the .proto files
+generate: ## regenerate the wire types from the .proto files, and the generated texts of docs/
 	proto/generate.sh
+	go run ./examples/docs
 
 release-contract: ## make the .proto files as they are the contract that later versions keep; when a release is cut
 	proto/release.sh

@@ -19,6 +19,9 @@ const module = "github.com/c785c783/piped/"
 // startsClusters is the package with which tests start control planes.
 const startsClusters = module + "piped/kubernetes/clustertest"
 
+// checksPages is the package whose tests read README.md, CONTRIBUTING.md and docs/.
+const checksPages = module + "examples/docs"
+
 // listed is a package as `go list -json` describes it.
 type listed struct {
 	ImportPath                string
@@ -102,8 +105,12 @@ func reach(packages []listed, files []string) (reached []string) {
 }
 
 // packageOf returns the package that a file belongs to: that of its folder, or of the
-// nearest one above it (testdata, embedded files); "" if there is none.
+// nearest one above it (testdata, embedded files); "" if there is none. The pages of the
+// documentation belong to the package that checks them.
 func packageOf(file string, packages map[string][]string) string {
+	if _, ok := packages[checksPages]; ok && path.Ext(file) == ".md" && (strings.HasPrefix(file, "docs/") || !strings.Contains(file, "/")) {
+		return checksPages
+	}
 	for dir := path.Dir(filepath.ToSlash(file)); dir != "."; dir = path.Dir(dir) {
 		if _, ok := packages[module+dir]; ok {
 			return module + dir

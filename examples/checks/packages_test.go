@@ -17,16 +17,19 @@ func TestReach(t *testing.T) {
 		{ImportPath: module + "toptest", Deps: []string{module + "base"}},
 		{ImportPath: module + "apart", TestGoFiles: tested, XTestImports: []string{module + "toptest"}},
 		{ImportPath: module + "alone", TestGoFiles: tested},
+		{ImportPath: module + "examples/docs", TestGoFiles: tested},
 		{ImportPath: module + "slow", Deps: []string{module + "base"}, TestGoFiles: tested, TestImports: []string{startsClusters}},
 	}
 	for name, c := range map[string]struct{ files, want []string }{
 		"what all use":          {[]string{"base/a.go"}, []string{"middle", "top", "apart"}},
 		"what tests use":        {[]string{"toptest/a.go"}, []string{"apart"}},
 		"data of tests":         {[]string{"middle/testdata/deep/case.yaml"}, []string{"middle", "top"}},
-		"one package":           {[]string{"alone/a_test.go", "README.md"}, []string{"alone"}},
+		"one package":           {[]string{"alone/a_test.go", "notes/README.md"}, []string{"alone"}},
 		"end-to-end tests only": {[]string{"slow/a.go"}, nil},
-		"no package":            {[]string{"README.md", "docs/a/b.md"}, nil},
-		"a dependency":          {[]string{"go.mod"}, []string{"middle", "top", "apart", "alone"}},
+		"no package":            {[]string{"Makefile", "notes/a/b.md"}, nil},
+		"a page":                {[]string{"README.md"}, []string{"examples/docs"}},
+		"a page below docs":     {[]string{"docs/a/b.md"}, []string{"examples/docs"}},
+		"a dependency":          {[]string{"go.mod"}, []string{"middle", "top", "apart", "alone", "examples/docs"}},
 	} {
 		var want []string
 		for _, p := range c.want {

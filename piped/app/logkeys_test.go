@@ -15,7 +15,7 @@ import (
 )
 
 // logKeys are the keys of the log: what something is called wherever it is told of.
-// README names the first line.
+// docs/operations.md names the first line.
 var logKeys = strings.Fields(`
 	app appID deployment stage commit cluster repo component error
 

@@ -67,10 +67,16 @@ func newMetrics(log *slog.Logger) *metrics {
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
 	)
+	m := newFigures(registry)
+	m.registry, m.log = registry, log
+	return m
+}
+
+// newFigures registers what is counted as it happens.
+func newFigures(registry prometheus.Registerer) *metrics {
 	auto := promauto.With(registry)
 	rollouts := newRolloutFigures(auto)
 	return &metrics{
-		registry: registry, log: log,
 		drift: newDriftMetrics(auto), store: newStoreFigures(auto, rollouts), git: newGitFigures(auto), kubernetes: newKubernetesFigures(auto),
 		calls: newCallFigures(auto), webhooks: newWebhookFigures(auto), analyses: newAnalysisFigures(auto),
 		deployments: newDeploymentFigures(auto), rollouts: rollouts, told: newNotificationFigures(auto), retention: newRetentionFigures(auto),

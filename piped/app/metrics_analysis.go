@@ -19,8 +19,8 @@ type analysisFigures struct {
 func newAnalysisFigures(auto promauto.Factory) *analysisFigures {
 	const part = "analysis"
 	return &analysisFigures{
-		queries:  counters(auto, part, "queries_total", "Questions that analyses asked of a provider, by result.", "provider", "result"),
-		duration: histograms(auto, part, "query_duration_seconds", "Time that a provider of analyses took to answer.", answerBuckets, "provider"),
+		queries:  counters(auto, part, "queries_total", "Queries of analyses, by provider and result: `ok` or `error`.", "provider", "result"),
+		duration: histograms(auto, part, "query_duration_seconds", "Time that an analysis provider took to answer a query.", answerBuckets, "provider"),
 	}
 }
 

@@ -29,12 +29,12 @@ type deploymentFigures struct {
 
 func newDeploymentFigures(auto promauto.Factory) *deploymentFigures {
 	f := &deploymentFigures{
-		ended: counters(auto, "deployments", "ended_total", "Deployments that have ended, by status.", "status"),
+		ended: counters(auto, "deployments", "ended_total", "Deployments that have ended, by status: `SUCCESS`, `FAILURE` or `CANCELLED`.", "status"),
 		phases: histograms(auto, "deployment", "phase_duration_seconds",
-			"Time that a deployment, which has ended, was in a status: PENDING until it was planned, PLANNED until it got a slot, RUNNING, ROLLING_BACK.",
+			"Time that a deployment that has ended was in a status: `PENDING` (until it was planned), `PLANNED` (until it got a slot), `RUNNING` and `ROLLING_BACK`.",
 			workBuckets, "status"),
-		stages:     counters(auto, "stages", "ended_total", "Stages that have ended, by name and status.", "stage", "status"),
-		stageTimes: histograms(auto, "stage", "duration_seconds", "Time that a stage ran.", workBuckets, "stage"),
+		stages:     counters(auto, "stages", "ended_total", "Stages that have ended, by name, such as `K8S_SYNC`, and status.", "stage", "status"),
+		stageTimes: histograms(auto, "stage", "duration_seconds", "Time that a stage ran, by name.", workBuckets, "stage"),
 	}
 	for _, status := range deploy.Statuses() {
 		if status.Completed() {
@@ -108,10 +108,10 @@ type rolloutFigures struct {
 func newRolloutFigures(auto promauto.Factory) *rolloutFigures {
 	f := &rolloutFigures{
 		duration: histograms(auto, "rollout", "duration_seconds",
-			"Time from the beginning of a rollout to its end, by how it ended and by who began it: a deployment of the agent, or another.",
+			"Time from the start of a rollout to its end, by outcome (`complete`, `failed`, `timedout`, `superseded`, `gone`, `norollout`) and by what started it: a deployment of the `agent`, or `other`.",
 			workBuckets, "outcome", "by"),
 		marked: histogram(auto, "rollout", "mark_delay_seconds",
-			"Time from hearing of what completed a rollout to the stored mark.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}),
+			"Time from the watch event that completed a rollout to the stored end.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}),
 	}
 	for _, outcome := range []deploy.RolloutPhase{deploy.RolloutComplete, deploy.RolloutFailed, deploy.RolloutTimedOut} {
 		f.duration.WithLabelValues(outcomeLabel(outcome), byAgent)

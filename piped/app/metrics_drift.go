@@ -23,14 +23,14 @@ type driftMetrics struct {
 func newDriftMetrics(auto promauto.Factory) *driftMetrics {
 	const part = "drift"
 	judged := counters(auto, part, "comparisons_total",
-		"Judgements on whether an object is as in Git, by tier: 0 by its metadata, 1 by reading it, 2 by a dry run, 3 by a dry run of the sweep.", "tier")
+		"Comparisons of an object with Git, by tier: `0` by its metadata, `1` by reading it, `2` by a dry run, `3` by a dry run of the sweep.", "tier")
 	calls := counters(auto, part, "api_calls_total",
-		"Calls to API servers to find out whether objects are as in Git; those that were repeated count once.", "call")
+		"Calls to API servers for comparisons with Git, by call: `get` and `dry_run`. A repeated call counts once.", "call")
 	f := &driftMetrics{
 		judged: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
 		ended: counters(auto, part, "periods_ended_total",
-			"Periods of drift that have ended, by how: deployed, reverted, accepted or abandoned.", "end"),
-		delay: histogram(auto, part, "report_delay_seconds", "Time from hearing of a change in a cluster to the stored report on it.",
+			"Periods of drift that have ended, by how: `deployed`, `reverted`, `accepted` or `abandoned`.", "end"),
+		delay: histogram(auto, part, "report_delay_seconds", "Time from the watch event of a change in a cluster to the stored report.",
 			[]float64{.05, .1, .2, .3, .5, 1, 2, 5, 10, 30, 60}),
 	}
 	for _, tier := range []drift.Tier{drift.ByMetadata, drift.ByReading, drift.ByDryRun, drift.BySweep} {

@@ -22,9 +22,9 @@ func newKubernetesFigures(auto promauto.Factory) *kubernetesFigures {
 	const part = "kubernetes"
 	return &kubernetesFigures{
 		requests: counters(auto, part, "requests_total",
-			"Requests to the API server of a cluster, by verb and result: the class of the status, such as 2xx, or error when there was no answer.", "cluster", "verb", "result"),
+			"Requests to the API server of a cluster, by verb and result: the class of the status, such as `2xx`, or `error` when there was no answer. Verbs are those of Kubernetes, and `dry_run` and `discover`.", "cluster", "verb", "result"),
 		duration: histograms(auto, part, "request_duration_seconds",
-			"Time to the beginning of the answer of a cluster's API server; watches are left out.", answerBuckets, "cluster", "verb"),
+			"Time until the API server of a cluster began to answer, by verb. Watches are left out.", answerBuckets, "cluster", "verb"),
 	}
 }
 

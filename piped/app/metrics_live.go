@@ -7,9 +7,9 @@ import (
 )
 
 var (
-	clusterDesc    = describe("cluster_reachable", "Whether the last request to a cluster was answered: 1, or 0; left out before the first.", "cluster")
-	repositoryDesc = describe("repository_reachable", "Whether a repository can be watched and was reached last: 1, or 0; left out before the first look.", "repo")
-	refusedDesc    = describe("configuration_refused", "Whether a newer configuration than the one in effect was refused: 1, or 0.")
+	clusterDesc    = describe("cluster_reachable", "1 if the last request to a cluster was answered, else 0. Absent before the first request.", "cluster")
+	repositoryDesc = describe("repository_reachable", "1 if a repository can be watched and its last check succeeded, else 0. Absent before the first check.", "repo")
+	refusedDesc    = describe("configuration_refused", "1 while a newer configuration than the one in effect is refused, else 0.")
 )
 
 // liveFigures are what the parts know at the moment. Nobody is asked for them.

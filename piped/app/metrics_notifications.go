@@ -20,10 +20,10 @@ type notificationFigures struct {
 func newNotificationFigures(auto promauto.Factory) *notificationFigures {
 	const part = "notifications"
 	return &notificationFigures{
-		delivered: counters(auto, part, "delivered_total", "Notifications that a receiver has taken.", "receiver"),
-		failed:    counters(auto, part, "failed_attempts_total", "Attempts to notify a receiver that have failed; they are repeated.", "receiver"),
-		given:     counters(auto, part, "given_up_total", "Notifications that a receiver has not taken and never will.", "receiver"),
-		delay: histograms(auto, "notification", "delay_seconds", "Time from an event to its notification's being taken.",
+		delivered: counters(auto, part, "delivered_total", "Notifications that a receiver has accepted.", "receiver"),
+		failed:    counters(auto, part, "failed_attempts_total", "Failed attempts to notify a receiver. They are repeated.", "receiver"),
+		given:     counters(auto, part, "given_up_total", "Notifications that were given up.", "receiver"),
+		delay: histograms(auto, "notification", "delay_seconds", "Time from an event until a receiver has accepted its notification.",
 			workBuckets, "receiver"),
 	}
 }
@@ -41,9 +41,9 @@ func (f *notificationFigures) Failed(receiver string) { f.failed.WithLabelValues
 func (f *notificationFigures) GaveUp(receiver string) { f.given.WithLabelValues(receiver).Inc() }
 
 var (
-	waitingDesc    = describe("notifications_waiting", "Notifications that a receiver has not taken yet.", "receiver")
-	oldestToldDesc = describe("notifications_oldest_seconds", "Age of the oldest notification that a receiver has not taken yet, 0 when there is none.", "receiver")
-	deadDesc       = describe("notifications_dead", "Notifications that were given up and are kept with their errors.", "receiver")
+	waitingDesc    = describe("notifications_waiting", "Notifications that a receiver has not accepted yet.", "receiver")
+	oldestToldDesc = describe("notifications_oldest_seconds", "Age of the oldest notification that a receiver has not accepted yet; 0 when there is none.", "receiver")
+	deadDesc       = describe("notifications_dead", "Notifications that were given up and are stored with their errors.", "receiver")
 )
 
 // receiverFigures are how far the receivers are, as stored.

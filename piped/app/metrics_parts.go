@@ -20,8 +20,8 @@ func newStoreFigures(auto promauto.Factory, rollouts *rolloutFigures) *storeFigu
 	const part = "store"
 	return &storeFigures{
 		rolloutFigures: rollouts,
-		write:          histogram(auto, part, "write_duration_seconds", "Time that a write to the store took, with what it waited for others.", answerBuckets),
-		group: histogram(auto, part, "transaction_writes", "Writes that shared a committed transaction.",
+		write:          histogram(auto, part, "write_duration_seconds", "Time that a write to the store took, including the wait for other writes.", answerBuckets),
+		group: histogram(auto, part, "transaction_writes", "Writes that shared one committed transaction.",
 			[]float64{1, 2, 4, 8, 16, 32, 64}),
 	}
 }
@@ -41,8 +41,8 @@ type gitFigures struct {
 func newGitFigures(auto promauto.Factory) *gitFigures {
 	const part = "git"
 	f := &gitFigures{
-		operations: counters(auto, part, "operations_total", "What was asked of Git remotes, by operation and result.", "operation", "result"),
-		duration:   histograms(auto, part, "operation_duration_seconds", "Time that a Git remote took to do what was asked.", answerBuckets, "operation"),
+		operations: counters(auto, part, "operations_total", "Operations on Git remotes, by operation (`ls_remote`, `fetch`, `push`) and result (`ok`, `error`).", "operation", "result"),
+		duration:   histograms(auto, part, "operation_duration_seconds", "Time that an operation on a Git remote took, by operation.", answerBuckets, "operation"),
 	}
 	for _, op := range git.Operations() {
 		f.operations.WithLabelValues(string(op), resultOK)
@@ -68,7 +68,7 @@ func newCallFigures(auto promauto.Factory) *callFigures {
 	const part = "grpc"
 	return &callFigures{
 		requests: counters(auto, part, "requests_total", "Calls of the control API that have ended, by method and gRPC code.", "method", "code"),
-		duration: histograms(auto, part, "request_duration_seconds", "Time that a call of the control API took; streams are left out.", answerBuckets, "method"),
+		duration: histograms(auto, part, "request_duration_seconds", "Time that a call of the control API took, by method. Streams are left out.", answerBuckets, "method"),
 	}
 }
 
@@ -85,7 +85,7 @@ type webhookFigures struct{ deliveries *prometheus.CounterVec }
 
 func newWebhookFigures(auto promauto.Factory) *webhookFigures {
 	return &webhookFigures{counters(auto, "webhook", "deliveries_total",
-		"Deliveries to webhooks, by what became of them: accepted, unproven, refused or busy.", "webhook", "result")}
+		"Deliveries of Git hosts to webhooks, by result: `accepted`, `unproven` (the secret is wrong), `refused` or `busy`.", "webhook", "result")}
 }
 
 // Delivered implements web.DeliveryMetrics.
@@ -99,7 +99,7 @@ type retentionFigures struct{ deployments prometheus.Counter }
 
 func newRetentionFigures(auto promauto.Factory) *retentionFigures {
 	return &retentionFigures{counters(auto, "retention", "removed_deployments_total",
-		"Deployments that were removed because they ended longer ago than they are kept.").WithLabelValues()}
+		"Deployments that retention has removed.").WithLabelValues()}
 }
 
 // Removed implements retention.Metrics.

@@ -17,16 +17,16 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	applicationsDesc = describe("applications", "Enabled applications by sync status.", "sync_status")
-	heldDesc         = describe("application_held_seconds", "How long an application has been held at a commit by hand.", "application_id", "app", "commit")
-	approvalDesc     = describe("application_approval_wait_seconds", "How long a deployment of an application has waited for the approval of people.", "application_id", "app")
-	driftedDesc      = describe("drifted_objects", "Objects that differ from Git, by how: missing, changed or extra.", "drift")
+	applicationsDesc = describe("applications", "Enabled applications by sync status, `DEPLOYING` among them.", "sync_status")
+	heldDesc         = describe("application_held_seconds", "How long a user has held an application at a commit, after a rollback by hand. Absent while it is not held.", "application_id", "app", "commit")
+	approvalDesc     = describe("application_approval_wait_seconds", "How long a deployment of an application has waited for an approval, since its `WAIT_APPROVAL` began. Absent while none waits.", "application_id", "app")
+	driftedDesc      = describe("drifted_objects", "Objects that differ from Git, by how: `missing`, `changed` or `extra`.", "drift")
 	queueDesc        = describe("queue_length",
-		"Work that is not done: deployments by status, rollouts that are followed, commands, registered events, and the outbox.", "queue")
-	oldestDesc    = describe("queue_oldest_seconds", "Age of the oldest work that is not done, 0 when there is none.", "queue")
-	sizeDesc      = describe("store_size_bytes", "Size of the store.")
+		"Open work, by queue: deployments that are `pending`, `planned`, `running` or `rolling_back`, `rollouts` that are followed, `commands`, registered `events`, and the `outbox` of notifications.", "queue")
+	oldestDesc    = describe("queue_oldest_seconds", "Age of the oldest open work of a queue, from the trigger of a deployment on; 0 when there is none.", "queue")
+	sizeDesc      = describe("store_size_bytes", "Size of the database.")
 	writersDesc   = describe("store_waiting_writers", "Writes that wait for SQLite's only writer.")
-	storeDownDesc = describe("store_up", "Whether the store answers: 1, or 0.")
+	storeDownDesc = describe("store_up", "1 if the store answers, else 0.")
 )
 
 // storedFigures are read from the store when they are asked for; those of drift only

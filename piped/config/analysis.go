@@ -10,7 +10,9 @@ import (
 // AnalysisOptions are those of ANALYSIS.
 type AnalysisOptions struct {
 	analysis.Options `yaml:",inline"`
-	SkipOn           SkipOptions `yaml:"skipOn" json:"-"`
+	// SkipOn is another place for the stage's `skipOn`. Same keys as `skipOn`.
+	// Default: none.
+	SkipOn SkipOptions `yaml:"skipOn" json:"-"`
 }
 
 func (o *AnalysisOptions) common() (*time.Duration, *SkipOptions) { return nil, &o.SkipOn }

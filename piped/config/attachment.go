@@ -11,8 +11,11 @@ import (
 // Encryption is spec.encryption: files of the application that are templates
 // filled with decrypted secrets.
 type Encryption struct {
-	EncryptedSecrets map[string]string `yaml:"encryptedSecrets"` // by the name that templates use
-	// DecryptionTargets are files inside the application's directory.
+	// EncryptedSecrets are encrypted texts by name. The agent's `secretManagement` decrypts them.
+	EncryptedSecrets map[string]string `yaml:"encryptedSecrets"`
+	// DecryptionTargets are the files that are filled, in memory only. They are inside the
+	// application's directory.
+	// Required.
 	DecryptionTargets []string `yaml:"decryptionTargets"`
 	// Position is where the block stands, as file:line.
 	Position string `yaml:"-"`
@@ -21,8 +24,11 @@ type Encryption struct {
 // Attachment is spec.attachment: files of the application that are templates
 // filled with the text of others. All are inside the application's directory.
 type Attachment struct {
-	Sources map[string]string `yaml:"sources"` // files, by the name that templates use
-	Targets []string          `yaml:"targets"`
+	// Sources are files by name. They are read after decryption.
+	Sources map[string]string `yaml:"sources"`
+	// Targets are the files that are filled.
+	// Required.
+	Targets []string `yaml:"targets"`
 	// Position is where the block stands, as file:line.
 	Position string `yaml:"-"`
 }

@@ -10,20 +10,26 @@ import (
 
 // PostSync is spec.postSync: what follows a deployment.
 type PostSync struct {
-	Chain *Chain `yaml:"chain"` // nil when not written
+	// Chain begins a deployment chain.
+	Chain *Chain `yaml:"chain"`
 }
 
 // Chain is spec.postSync.chain: each matcher makes one block of the chain, which
 // waits until the block before it has succeeded.
 type Chain struct {
+	// Applications are the blocks of the chain. A block is the applications that have all of what
+	// is written. Each block waits until the block before it has succeeded.
 	Applications []ChainMatcher `yaml:"applications"`
 }
 
 // ChainMatcher selects the applications of a block: those that have all of what
 // is written, which is at least one of the three.
 type ChainMatcher struct {
-	Name   string            `yaml:"name"`
-	Kind   string            `yaml:"kind"` // KUBERNETES, deploy.Application.Kind
+	// Name is the name of the applications.
+	Name string `yaml:"name"`
+	// Kind is the kind of the applications, `KUBERNETES`.
+	Kind string `yaml:"kind"`
+	// Labels are labels of the applications, all of them.
 	Labels map[string]string `yaml:"labels"`
 }
 

@@ -9,25 +9,37 @@ import (
 
 // DriftDetection is spec.driftDetection.
 type DriftDetection struct {
-	// IgnoreFields are "apiVersion:kind:namespace:name#path", as in PipeCD.
-	IgnoreFields []string     `yaml:"ignoreFields"`
-	IgnoreRules  []IgnoreRule `yaml:"ignoreRules"`
+	// IgnoreFields are fields whose difference is no drift, as PipeCD writes them:
+	// `apiVersion:kind:namespace:name#path`. The namespace is `default` for objects without one.
+	// In the path, keys and list indexes have dots between them. A field includes all below it.
+	IgnoreFields []string `yaml:"ignoreFields"`
+	// IgnoreRules name fields by object, path and field manager.
+	// Not in PipeCD.
+	IgnoreRules []IgnoreRule `yaml:"ignoreRules"`
 }
 
 // IgnoreRule names fields whose difference from Git is no drift, of the objects
 // that have the kind and the name.
 type IgnoreRule struct {
-	Kind string `yaml:"kind"` // "" is every kind
-	Name string `yaml:"name"` // "" is every name
-	// Paths are JSON pointers (RFC 6901, with ~1 for / and ~0 for ~) in which an item of
-	// a list is named by its merge key: /spec/template/spec/containers[name=web]/image,
-	// or [port=80,protocol=TCP], or [=text] for an item that is a plain value
-	// (ParsePath).
+	// Kind is the kind of the objects that the rule applies to.
+	// Default: all.
+	Kind string `yaml:"kind"`
+	// Name is their name.
+	// Default: all.
+	Name string `yaml:"name"`
+	// Paths are JSON pointers to fields; a field includes all below it. An item of a list is named
+	// by its merge key: `/spec/template/spec/containers[name=web]/image`.
+	//
+	// See ParsePath: RFC 6901 with ~1 for / and ~0 for ~, [port=80,protocol=TCP] for several keys,
+	// and [=text] for an item that is a plain value.
 	Paths []string `yaml:"paths"`
-	// Managers are field managers, whose fields are meant; with Paths, what of those
-	// paths is theirs.
-	Managers []string   `yaml:"managers"`
-	Mode     IgnoreMode `yaml:"mode"`
+	// Managers are field managers whose fields are meant, as `kubectl get --show-managed-fields`
+	// names them. With `paths`, only those fields of the paths that they own.
+	Managers []string `yaml:"managers"`
+	// Mode is what ignoring means: with `observe` the field is applied, and its difference is not
+	// reported. With `yield` the field is left to others: applied when the object is created, and
+	// then not changed.
+	Mode IgnoreMode `yaml:"mode"`
 }
 
 // Default implements strict.Defaulter.

@@ -11,7 +11,9 @@ import (
 
 // EventRule is one entry of spec.eventWatcher: what an event changes in Git.
 type EventRule struct {
+	// Matcher selects events.
 	Matcher EventMatcher `yaml:"matcher"`
+	// Handler is what is done with an event.
 	Handler EventHandler `yaml:"handler"`
 }
 
@@ -20,14 +22,19 @@ func (w *EventRule) Default() { w.Handler.Type = HandlerGitUpdate }
 
 // EventMatcher selects events that have the name and exactly the labels.
 type EventMatcher struct {
-	Name   string            `yaml:"name"`
+	// Name is the name of the event.
+	// Required.
+	Name string `yaml:"name"`
+	// Labels are exactly the labels of the event.
 	Labels map[string]string `yaml:"labels"`
 }
 
 // EventHandler says what is done with an event.
 type EventHandler struct {
-	Type   HandlerType `yaml:"type"`
-	Config GitUpdate   `yaml:"config"`
+	// Type is the kind of handler.
+	Type HandlerType `yaml:"type"`
+	// Config is the commit that the event makes.
+	Config GitUpdate `yaml:"config"`
 }
 
 // HandlerType is a kind of handler.
@@ -41,19 +48,31 @@ func (HandlerType) Values() []string { return []string{string(HandlerGitUpdate)}
 
 // GitUpdate is the commit an event makes.
 type GitUpdate struct {
-	CommitMessage   string        `yaml:"commitMessage"` // "" is one that names the event; .Value and .EventName are filled in
-	MakePullRequest bool          `yaml:"makePullRequest"`
-	Replacements    []Replacement `yaml:"replacements"`
+	// CommitMessage is the commit message. `{{ .Value }}` and `{{ .EventName }}` are filled in.
+	// Default: one that names the event.
+	CommitMessage string `yaml:"commitMessage"`
+	// MakePullRequest pushes a branch, and opens a pull request where `gitHosts` names the host.
+	MakePullRequest bool `yaml:"makePullRequest"`
+	// Replacements are the places in files that get the event's data.
+	// Required.
+	Replacements []Replacement `yaml:"replacements"`
 }
 
 // Replacement writes the event's data into a file, at the one of the four places
 // that is written.
 type Replacement struct {
-	File      string `yaml:"file"` // inside the application's directory
+	// File is an existing file inside the application's directory. Below `.pipe/` it is relative
+	// to the root of the repository.
+	// Required. Type: path.
+	File string `yaml:"file"`
+	// YAMLField is a path such as `$.image.tag`, in every document of the file that has it. Set
+	// this or one of the following.
 	YAMLField string `yaml:"yamlField"`
+	// JSONField is a path such as `$.version`.
 	JSONField string `yaml:"jsonField"`
-	HCLField  string `yaml:"HCLField"`
-	// Regex replaces the first group of every match.
+	// HCLField is blocks, labels and keys with dots between them: `module.web.version`.
+	HCLField string `yaml:"HCLField"`
+	// Regex is a regular expression. The first group of every match is replaced.
 	Regex string `yaml:"regex"`
 }
 

@@ -12,53 +12,87 @@ import (
 // Generic is the part of an application's configuration that every kind of
 // application has.
 type Generic struct {
-	// Name is "" when it is not written: then the application is called as it was
-	// registered, or as its directory.
-	Name        string            `yaml:"name"`
-	Labels      map[string]string `yaml:"labels"`
-	Description string            `yaml:"description"`
-	// EnvironmentURL is where what is deployed can be seen; "" when nobody says.
-	EnvironmentURL string  `yaml:"environmentURL"`
-	Planner        Planner `yaml:"planner"`
+	// Name is the name of the application; names may repeat. Without it the application has the
+	// name given to `application add`, else that of its directory.
+	// Default: the directory's name.
+	Name string `yaml:"name"`
+	// Labels are shown, and select applications.
+	Labels map[string]string `yaml:"labels"`
+	// Description is shown.
+	Description string `yaml:"description"`
+	// EnvironmentURL is where users see what is deployed. Git hosts link to it.
+	// Type: URL. Not in PipeCD.
+	EnvironmentURL string `yaml:"environmentURL"`
+	// Planner is how the strategy of a deployment is decided.
+	Planner Planner `yaml:"planner"`
 	// CommitMatcher decides between quick sync and pipeline by the commit's subject.
 	CommitMatcher CommitMatcher `yaml:"commitMatcher"`
-	// Pipeline is nil when there is none: every deployment is a quick sync.
+	// Pipeline is the list of stages. Without it every deployment is a quick sync.
 	Pipeline *Pipeline `yaml:"pipeline"`
-	Trigger  Trigger   `yaml:"trigger"`
-	// Timeout bounds a deployment from its start to the end of its last stage.
+	// Trigger is what causes a deployment.
+	Trigger Trigger `yaml:"trigger"`
+	// Timeout limits a deployment from its start to the end of its last stage. The rollback does
+	// not count.
 	Timeout time.Duration `yaml:"timeout"`
-	// PlatformProvider names where to deploy; "" means the only provider.
-	PlatformProvider string         `yaml:"platformProvider"`
-	Rollback         Rollback       `yaml:"rollback"`
-	DriftDetection   DriftDetection `yaml:"driftDetection"`
-	Notification     Notification   `yaml:"notification"`
-	PostSync         PostSync       `yaml:"postSync"`
-	SyncWindows      SyncWindows    `yaml:"syncWindows"` // empty: always
-	Encryption       *Encryption    `yaml:"encryption"`  // nil when not written
-	Attachment       *Attachment    `yaml:"attachment"`  // nil when not written
-	EventWatcher     []EventRule    `yaml:"eventWatcher"`
+	// PlatformProvider is the name of the platform provider to deploy to. An application that has
+	// been assigned to a provider stays there when the agent gets another one.
+	// Default: the only provider. Not in PipeCD.
+	PlatformProvider string `yaml:"platformProvider"`
+	// Rollback is settings of rollbacks.
+	// Not in PipeCD.
+	Rollback Rollback `yaml:"rollback"`
+	// DriftDetection is which differences from Git are no drift.
+	DriftDetection DriftDetection `yaml:"driftDetection"`
+	// Notification is who is mentioned in notifications.
+	Notification Notification `yaml:"notification"`
+	// PostSync is what follows a successful deployment.
+	PostSync PostSync `yaml:"postSync"`
+	// SyncWindows are times in which deployments may start, or may not. With any `allow`,
+	// deployments start inside of one only; `deny` wins.
+	// Default: always. Not in PipeCD.
+	SyncWindows SyncWindows `yaml:"syncWindows"`
+	// Encryption fills files with decrypted secrets.
+	//
+	// It is nil when not written.
+	Encryption *Encryption `yaml:"encryption"`
+	// Attachment fills files with the text of other files.
+	//
+	// It is nil when not written.
+	Attachment *Attachment `yaml:"attachment"`
+	// EventWatcher is rules that write events into Git.
+	EventWatcher []EventRule `yaml:"eventWatcher"`
 }
 
 // Planner is spec.planner.
 type Planner struct {
+	// AlwaysUsePipeline makes every deployment but a sync with a given strategy run the pipeline.
+	// It needs a pipeline.
 	AlwaysUsePipeline bool `yaml:"alwaysUsePipeline"`
-	// AutoRollback is nil when not written; see Application.AutoRollback.
+	// AutoRollback rolls a failed deployment back.
+	// Default: `true`.
+	//
+	// It is nil when not written; see Application.AutoRollback.
 	AutoRollback *bool `yaml:"autoRollback"`
-	// CommitMatcher is another place for Generic.CommitMatcher, which holds what is
-	// written here.
+	// CommitMatcher is another place for `commitMatcher`. Same keys as `commitMatcher`.
+	//
+	// Generic.CommitMatcher holds what is written here.
 	CommitMatcher CommitMatcher `yaml:"commitMatcher"`
 }
 
 // CommitMatcher is spec.commitMatcher: what a commit's subject must match,
 // anywhere in it, for a quick sync or for the pipeline. Pipeline is the stronger.
 type CommitMatcher struct {
+	// QuickSync is for commits that are quick syncs: the expression must match somewhere in the
+	// commit's subject.
 	QuickSync Regexp `yaml:"quickSync"`
-	Pipeline  Regexp `yaml:"pipeline"`
+	// Pipeline is for commits that run the pipeline. It wins over `quickSync`.
+	Pipeline Regexp `yaml:"pipeline"`
 }
 
 // Rollback is spec.rollback.
 type Rollback struct {
-	// Timeout bounds the rollback; it is Timeout of the deployment when not written.
+	// Timeout limits a rollback.
+	// Default: `timeout`.
 	Timeout time.Duration `yaml:"timeout"`
 }
 

@@ -10,16 +10,23 @@ import (
 
 // Notification is spec.notification.
 type Notification struct {
+	// Mentions are lists of users for events.
 	Mentions []Mention `yaml:"mentions"`
 }
 
 // Mention says whom to mention for an event.
 type Mention struct {
-	Event       string   `yaml:"event"` // "*" or an event's name
-	Slack       []string `yaml:"slack"`
-	SlackUsers  []string `yaml:"slackusers"`
+	// Event is `*`, or an event such as `DEPLOYMENT_FAILED`.
+	// Required.
+	Event string `yaml:"event"`
+	// Slack is PipeCD's older name of `slackusers`.
+	Slack []string `yaml:"slack"`
+	// SlackUsers are Slack's IDs of users.
+	SlackUsers []string `yaml:"slackusers"`
+	// SlackGroups are Slack's IDs of groups.
 	SlackGroups []string `yaml:"slackgroups"`
-	Email       []string `yaml:"email"`
+	// Email has no effect.
+	Email []string `yaml:"email"`
 }
 
 // mentionEvents returns the events a mention may name.

@@ -63,75 +63,119 @@ type Piped struct {
 
 // Store is spec.store.
 type Store struct {
-	// DSN is sqlite://<path> or postgres://...; it may hold a password.
+	// DSN is the database: `sqlite://<path>` or `postgres://user:password@host/db`. One agent uses
+	// a database; a second one does not start and names the first.
+	// Default: `sqlite://<dataDir>/piped.db`. Type: DSN.
 	DSN strict.Secret `yaml:"dsn"`
 }
 
 // API is spec.api: where the control API listens.
 type API struct {
-	Address     string `yaml:"address"`
+	// Address is the host:port on which the control API is served. Beyond loopback it needs TLS or
+	// `api.insecure`.
+	// Type: host:port.
+	Address string `yaml:"address"`
+	// TLSCertFile is the PEM certificate of the control API. The agent reads it again when it
+	// changes.
 	TLSCertFile string `yaml:"tlsCertFile"`
-	TLSKeyFile  string `yaml:"tlsKeyFile"`
-	// ClientCAFile holds the authorities of the certificates that clients must show;
-	// "" means that they need none.
+	// TLSKeyFile is the private key of that certificate.
+	TLSKeyFile string `yaml:"tlsKeyFile"`
+	// ClientCAFile turns on mutual TLS: PEM certificates of the authorities that sign the clients'
+	// certificates. Clients still need an API key.
 	ClientCAFile string `yaml:"clientCAFile"`
-	// Insecure permits listening beyond loopback without TLS.
-	Insecure  bool      `yaml:"insecure"`
+	// Insecure permits plaintext beyond loopback, in place of TLS.
+	Insecure bool `yaml:"insecure"`
+	// RateLimit limits the calls of each API key.
 	RateLimit RateLimit `yaml:"rateLimit"`
-	// AuditFile is where calls that change something are recorded beside the log.
+	// AuditFile is a file to which the agent appends one line of JSON for each call that changes
+	// something. Without it these records are in the log.
 	AuditFile string `yaml:"auditFile"`
 }
 
 // RateLimit is spec.api.rateLimit: how many calls may be made with one API key.
 type RateLimit struct {
-	PerSecond int `yaml:"perSecond"` // 0 is no limit
-	Burst     int `yaml:"burst"`     // at once
+	// PerSecond is how many calls per second one API key may make; a stream counts once. 0 is no
+	// limit.
+	PerSecond int `yaml:"perSecond"`
+	// Burst is how many of these calls may come at once.
+	Burst int `yaml:"burst"`
 }
 
 // Web is spec.web: where webhooks and health are served.
 type Web struct {
-	Address     string `yaml:"address"`
-	TLSCertFile string `yaml:"tlsCertFile"` // "": plain HTTP
-	TLSKeyFile  string `yaml:"tlsKeyFile"`
-	// ClientCAFile holds the authorities of the certificates that clients must show;
-	// "" means that they need none.
+	// Address is the host:port of the HTTP server.
+	// Type: host:port.
+	Address string `yaml:"address"`
+	// TLSCertFile is the PEM certificate for TLS 1.2 or later, in place of plain HTTP. Probes then
+	// need `scheme: HTTPS`, and Prometheus and webhooks `https://`.
+	TLSCertFile string `yaml:"tlsCertFile"`
+	// TLSKeyFile is the private key of that certificate.
+	TLSKeyFile string `yaml:"tlsKeyFile"`
+	// ClientCAFile turns on mutual TLS for every client: probes, Prometheus and Git hosts need a
+	// certificate that one of these authorities (PEM) signed.
 	ClientCAFile string `yaml:"clientCAFile"`
 }
 
 // Git is spec.git. Secrets are decoded: what the file holds in base64 is plain
 // here.
 type Git struct {
+	// Username is for basic authentication over HTTP, and the author of the commits that the agent
+	// makes.
+	// Default: `piped`.
 	Username string `yaml:"username"`
-	Email    string `yaml:"email"`
-	// SSHKeyFile, SSHKeyData and Password exclude one another.
-	SSHKeyFile string        `yaml:"sshKeyFile"`
+	// Email is the address of the author of the commits that the agent makes.
+	Email string `yaml:"email"`
+	// SSHKeyFile is the private key for SSH. Without it and `sshKeyData` the agent uses the ssh
+	// agent and the user's keys. Set one of `password`, `sshKeyFile` and `sshKeyData`.
+	SSHKeyFile string `yaml:"sshKeyFile"`
+	// SSHKeyData is the private key for SSH, in place of `sshKeyFile`.
 	SSHKeyData strict.Secret `yaml:"sshKeyData"`
-	Password   strict.Secret `yaml:"password"`
-	// Host is the host of remotes for which the credentials are, "" for all of
-	// them; HostName is where it is reached.
-	Host     string `yaml:"host"`
+	// Password is the password or token that belongs to `username`.
+	// Type: base64.
+	Password strict.Secret `yaml:"password"`
+	// Host is the host that the credentials are for.
+	// Default: every remote.
+	Host string `yaml:"host"`
+	// HostName is the name or address at which `host` is reached.
+	// Default: `git.host`.
 	HostName string `yaml:"hostName"`
-	// KnownHostsFile holds the SSH host keys; "" means the user's and the system's.
+	// KnownHostsFile holds the SSH host keys. An unknown host is refused, with the line to add.
+	// Default: the user's and the system's files. Not in PipeCD.
 	KnownHostsFile string `yaml:"knownHostsFile"`
-	// RemoteHosts are hosts that kustomizations and charts may refer to, beside
-	// those of repositories and chart repositories: a name, or name:port for that
-	// port alone; with http:// in front, unencrypted HTTP is allowed, too.
+	// RemoteHosts are further hosts from which kustomizations may take bases and single files, and
+	// applications charts in Git: `github.com`, or `host:port`. `http://host` permits unencrypted
+	// HTTP; loopback addresses need no permission. The hosts of `repositories` and
+	// `chartRepositories` are always permitted. These hosts get no credentials unless `git.host`
+	// names them.
+	// Not in PipeCD.
 	RemoteHosts []string `yaml:"remoteHosts"`
 }
 
 // Repository is one watched branch.
 type Repository struct {
+	// RepoID is the unique ID of the repository.
+	// Required.
 	RepoID string `yaml:"repoId"`
+	// Remote is a path, `file://`, `http(s)://`, `ssh://` or `user@host:path`, without a password.
+	// Required. Type: address.
 	Remote string `yaml:"remote"`
+	// Branch is the branch to watch.
+	// Required.
 	Branch string `yaml:"branch"`
-	// Discover selects which candidates become applications; nil selects none.
+	// Discover selects the configuration files that become applications without being added by
+	// hand. `{}` selects all of the repository.
+	// Default: none. Not in PipeCD.
 	Discover *Discover `yaml:"discover"`
 }
 
 // Discover selects applications of a repository. Empty, it selects all.
 type Discover struct {
-	Paths  Patterns          `yaml:"paths"`  // of configuration files, combined: ! excludes
-	Labels map[string]string `yaml:"labels"` // all must be equal
+	// Paths are patterns of configuration files; `!` excludes.
+	// Default: all.
+	Paths Patterns `yaml:"paths"`
+	// Labels are labels that the application must have, all of them.
+	// Default: all.
+	Labels map[string]string `yaml:"labels"`
 }
 
 // Selects reports whether the application configured at configPath (from the
@@ -150,8 +194,10 @@ func (r Repository) Selects(configPath string, labels map[string]string) bool {
 
 // Limits is spec.limits: how many deployments run at a time.
 type Limits struct {
+	// Deployments is how many deployments run at once.
 	Deployments int `yaml:"deployments"`
-	// PerCluster is the limit for each platform provider; 0 means none of its own.
+	// PerCluster is the same limit for each platform provider. 0 is no limit of its own.
+	// Default: `0`.
 	PerCluster int `yaml:"perCluster"`
 }
 

@@ -9,9 +9,17 @@ import (
 
 // AnalysisProvider is a place to ask for metrics or logs.
 type AnalysisProvider struct {
-	Name string               `yaml:"name"`
+	// Name is the unique name by which stages select the provider.
+	// Required.
+	Name string `yaml:"name"`
+	// Type is the kind of provider. `LOKI` is for logs and is not in PipeCD. `STACKDRIVER` is
+	// accepted with a warning: an `ANALYSIS` that queries it fails, as PipeCD does not implement
+	// it either.
+	// Required.
 	Type AnalysisProviderType `yaml:"type"`
-	// Config is a *Prometheus, *Datadog, *Loki or *Stackdriver, as Type says; never nil.
+	// Config depends on `type`.
+	//
+	// A *Prometheus, *Datadog, *Loki or *Stackdriver, as Type says; never nil.
 	Config any `yaml:"config"`
 }
 
@@ -34,31 +42,51 @@ func (AnalysisProviderType) Values() []string {
 
 // Prometheus is the config of type PROMETHEUS.
 type Prometheus struct {
-	Address      string `yaml:"address"`
+	// Address is the URL of Prometheus.
+	// Required. Type: URL.
+	Address string `yaml:"address"`
+	// UsernameFile is the file of the user name for basic authentication. It is read at each
+	// query.
 	UsernameFile string `yaml:"usernameFile"`
+	// PasswordFile is the file of the password. It is read at each query.
 	PasswordFile string `yaml:"passwordFile"`
 }
 
 // Datadog is the config of type DATADOG. Keys are decoded: what the file holds
 // in base64 is plain here.
 type Datadog struct {
-	Address            string        `yaml:"address"`
-	APIKeyFile         string        `yaml:"apiKeyFile"`
-	APIKeyData         strict.Secret `yaml:"apiKeyData"`
-	ApplicationKeyFile string        `yaml:"applicationKeyFile"`
+	// Address is Datadog's site, or the URL of a proxy for its API.
+	Address string `yaml:"address"`
+	// APIKeyFile is the file of the API key. Set this or `apiKeyData`.
+	// Required, or `apiKeyData`.
+	APIKeyFile string `yaml:"apiKeyFile"`
+	// APIKeyData is the API key.
+	APIKeyData strict.Secret `yaml:"apiKeyData"`
+	// ApplicationKeyFile is the file of the application key. Set this or `applicationKeyData`.
+	// Required, or `applicationKeyData`.
+	ApplicationKeyFile string `yaml:"applicationKeyFile"`
+	// ApplicationKeyData is the application key.
 	ApplicationKeyData strict.Secret `yaml:"applicationKeyData"`
 }
 
 // Loki is the config of type LOKI.
 type Loki struct {
-	Address      string `yaml:"address"`
+	// Address is the URL of Loki.
+	// Required. Type: URL.
+	Address string `yaml:"address"`
+	// UsernameFile is the file of the user name for basic authentication. It is read at each
+	// query.
 	UsernameFile string `yaml:"usernameFile"`
+	// PasswordFile is the file of the password. It is read at each query.
 	PasswordFile string `yaml:"passwordFile"`
-	Tenant       string `yaml:"tenant"` // X-Scope-OrgID; "" sends none
+	// Tenant is the value of the header `X-Scope-OrgID`.
+	// Not in PipeCD.
+	Tenant string `yaml:"tenant"`
 }
 
 // Stackdriver is the config of type STACKDRIVER, which is checked and not used.
 type Stackdriver struct {
+	// ServiceAccountFile has no effect in this version.
 	ServiceAccountFile string `yaml:"serviceAccountFile"`
 }
 

@@ -10,18 +10,27 @@ import (
 
 // ChartRepository is a repository of Helm charts.
 type ChartRepository struct {
+	// Type is how the repository is reached.
 	Type ChartRepositoryType `yaml:"type"`
 
-	// Those of type HTTP. Name is how applications name it.
-	Name     string        `yaml:"name"`
-	Address  string        `yaml:"address"`
-	Username string        `yaml:"username"`
+	// Name is what `input.helmChart.repository` and `Chart.yaml` (`@name`) call a repository of
+	// type `HTTP`.
+	// Required with `HTTP`.
+	Name string `yaml:"name"`
+	// Address is the URL of a repository of type `HTTP`.
+	// Required with `HTTP`.
+	Address string `yaml:"address"`
+	// Username is sent to the host of `address` only. It needs `password`.
+	Username string `yaml:"username"`
+	// Password belongs to `username`.
 	Password strict.Secret `yaml:"password"`
 	// Insecure accepts any TLS certificate.
 	Insecure bool `yaml:"insecure"`
 
-	// Those of type GIT.
-	GitRemote  string `yaml:"gitRemote"`
+	// GitRemote is the remote of a repository of type `GIT`.
+	// Required with `GIT`. Type: address.
+	GitRemote string `yaml:"gitRemote"`
+	// SSHKeyFile is the private key for a remote of type `GIT`.
 	SSHKeyFile string `yaml:"sshKeyFile"`
 }
 
@@ -41,10 +50,15 @@ func (ChartRepositoryType) Values() []string {
 
 // ChartRegistry is an OCI registry of Helm charts.
 type ChartRegistry struct {
-	Type     ChartRegistryType `yaml:"type"`
-	Address  string            `yaml:"address"`
-	Username string            `yaml:"username"`
-	Password strict.Secret     `yaml:"password"`
+	// Type is the kind of registry.
+	Type ChartRegistryType `yaml:"type"`
+	// Address is a unique host, or the beginning of charts' names. The longest match counts.
+	// Required.
+	Address string `yaml:"address"`
+	// Username needs `password`.
+	Username string `yaml:"username"`
+	// Password belongs to `username`.
+	Password strict.Secret `yaml:"password"`
 }
 
 // ChartRegistryType says what a chart registry speaks.
@@ -98,9 +112,10 @@ func completeChartRegistries(list string, registries []ChartRegistry, seen *name
 
 // Charts is spec.charts.
 type Charts struct {
-	// AllowedHosts are hosts that charts may name although they have private addresses, in
-	// addition to those of chart repositories and registries: a name, or name:port for
-	// that port alone.
+	// AllowedHosts are hosts with private addresses that charts may name as the repository of a
+	// dependency: `charts.example.com`, or `host:port`. The hosts of `chartRepositories` and
+	// `chartRegistries` are always permitted. Public addresses need no entry. The metadata
+	// addresses of clouds are never contacted.
 	AllowedHosts []string `yaml:"allowedHosts"`
 }
 

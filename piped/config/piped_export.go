@@ -11,18 +11,30 @@ import (
 // RolloutExport is spec.rolloutExport: where the records of rollouts and scalings go
 // when they have ended.
 type RolloutExport struct {
+	// BigQuery is a table of Google BigQuery.
 	BigQuery *BigQuery `yaml:"bigquery"`
 }
 
 // BigQuery names a table, and who writes into it.
 type BigQuery struct {
+	// Project is the ID of the Google Cloud project.
+	// Required.
 	Project string `yaml:"project"`
+	// Dataset is the dataset of the table.
+	// Required.
 	Dataset string `yaml:"dataset"`
-	Table   string `yaml:"table"`
-	// CredentialsFile holds Google credentials; without it those of the environment
-	// are used. Load reads it.
+	// Table is the table, which must exist with the columns of the records of rollouts.
+	// Required.
+	Table string `yaml:"table"`
+	// CredentialsFile holds Google credentials, such as the JSON key of a service account. Without
+	// it the agent uses those of its environment: a workload identity, or the machine's metadata
+	// server.
+	// Default: none.
+	//
+	// Load reads it.
 	CredentialsFile string `yaml:"credentialsFile"`
-	// Endpoint replaces https://bigquery.googleapis.com.
+	// Endpoint replaces the address of the API, such as by a private endpoint.
+	// Default: `https://bigquery.googleapis.com`. Type: URL.
 	Endpoint string `yaml:"endpoint"`
 }
 

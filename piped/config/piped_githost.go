@@ -11,25 +11,34 @@ import (
 // GitHost is one entry of spec.gitHosts: how the API of a service that hosts Git
 // repositories is reached, and what it is told.
 type GitHost struct {
-	// Host is the host of the remotes that it is for, such as github.com.
-	Host string      `yaml:"host"`
+	// Host is the unique host of the remotes, such as `github.com`.
+	// Required.
+	Host string `yaml:"host"`
+	// Type is the kind of API. `GITEA` is Forgejo, too.
+	// Required.
 	Type GitHostType `yaml:"type"`
-	// APIURL is where the API is, without a slash at its end.
+	// APIURL is the address of the API, such as `https://git.example.com/api/v4`.
+	// Default: the host's own.
 	APIURL string `yaml:"apiURL"`
-	// Token, TokenFile and App exclude one another, and one of them is there. Load
-	// reads whichever it is.
-	Token     strict.Secret `yaml:"token"`
-	TokenFile string        `yaml:"tokenFile"`
-	App       *GitHubApp    `yaml:"app"`
+	// Token authorizes the calls. Set one of `token`, `tokenFile` and `app`.
+	// Required, or `tokenFile` or `app`.
+	Token strict.Secret `yaml:"token"`
+	// TokenFile is the file of the token. The agent reads it at the start and when it changes.
+	//
+	// Load reads whichever of Token, TokenFile and App is set.
+	TokenFile string `yaml:"tokenFile"`
+	// App is a GitHub App in place of a token.
+	App *GitHubApp `yaml:"app"`
 
-	// CommitStatus: each commit that is deployed has a status for each application,
-	// named after ContextPrefix and the application.
-	CommitStatus  bool   `yaml:"commitStatus"`
+	// CommitStatus sets a status of each deployed commit, one for each application.
+	CommitStatus bool `yaml:"commitStatus"`
+	// ContextPrefix is the first part of the name of these statuses:
+	// `<contextPrefix>/<application>`.
 	ContextPrefix string `yaml:"contextPrefix"`
-	// Deployments: each deployment is one of GitHub's, too.
+	// Deployments shows each deployment as one of GitHub's deployments.
 	Deployments bool `yaml:"deployments"`
-	// Comments: pull requests are told in a comment what they would deploy and, once
-	// they are merged, where they are live.
+	// Comments writes one comment into each pull request: first what a merge would deploy, then
+	// where the commit is live.
 	Comments bool `yaml:"comments"`
 }
 
@@ -38,14 +47,17 @@ func (h *GitHost) Default() { h.CommitStatus, h.ContextPrefix = true, "piped" }
 
 // GitHubApp is a GitHub App as which the agent calls the API.
 type GitHubApp struct {
+	// AppID is the App's ID.
+	// Required in `app`.
 	AppID int64 `yaml:"appID"`
-	// InstallationID is the installation to be used for every repository; 0 when each
-	// repository's own is to be found.
+	// InstallationID is the installation to use for every repository.
+	// Default: that of each repository.
 	InstallationID int64 `yaml:"installationID"`
-	// PrivateKey and PrivateKeyFile exclude one another, and one of them is there: an
-	// RSA key in PEM.
-	PrivateKey     strict.Secret `yaml:"privateKey"`
-	PrivateKeyFile string        `yaml:"privateKeyFile"`
+	// PrivateKey is the RSA key (PEM) that GitHub made for the App. Set this or `privateKeyFile`.
+	// Required in `app`, or `privateKeyFile`.
+	PrivateKey strict.Secret `yaml:"privateKey"`
+	// PrivateKeyFile is the file of that key.
+	PrivateKeyFile string `yaml:"privateKeyFile"`
 }
 
 // GitHostType says whose API a Git host has.

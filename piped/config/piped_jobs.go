@@ -10,16 +10,26 @@ import (
 // EventWatcher is spec.eventWatcher: how events become commits. Repositories that
 // it does not name are watched all the same.
 type EventWatcher struct {
+	// GitRepos are settings for repositories.
 	GitRepos []EventWatcherRepository `yaml:"gitRepos"`
 }
 
 // EventWatcherRepository says which files below .pipe/ of a repository are read
 // and how their commits are worded.
 type EventWatcherRepository struct {
-	RepoID        string   `yaml:"repoId"`
-	CommitMessage string   `yaml:"commitMessage"` // as that of an application's rule
-	Includes      Patterns `yaml:"includes"`      // of files below .pipe/, relative to it; empty: all
-	Excludes      Patterns `yaml:"excludes"`
+	// RepoID is the unique `repoId` of the repository.
+	// Required.
+	RepoID string `yaml:"repoId"`
+	// CommitMessage is the commit message of the rules below `.pipe/`. `{{ .Value }}` and `{{
+	// .EventName }}` are filled in.
+	// Default: one that names the event.
+	CommitMessage string `yaml:"commitMessage"`
+	// Includes are patterns of the files below `.pipe/` that are read for rules, relative to it.
+	// Default: all.
+	Includes Patterns `yaml:"includes"`
+	// Excludes are patterns of the files that are not read.
+	// Default: none.
+	Excludes Patterns `yaml:"excludes"`
 }
 
 // Of returns what is said of a repository; of one that is not named that all of its
@@ -40,8 +50,11 @@ func (r EventWatcherRepository) Reads(name string) bool {
 
 // PlanPreview is spec.planPreview: how previews are built.
 type PlanPreview struct {
-	WorkerNum            int           `yaml:"workerNum"`            // previews at once
-	CommandHandleTimeout time.Duration `yaml:"commandHandleTimeout"` // of one that does not say so itself
+	// WorkerNum is how many previews are built at once.
+	WorkerNum int `yaml:"workerNum"`
+	// CommandHandleTimeout is how long a preview may take from its request, unless the request
+	// says otherwise.
+	CommandHandleTimeout time.Duration `yaml:"commandHandleTimeout"`
 }
 
 func defaultPlanPreview() PlanPreview {

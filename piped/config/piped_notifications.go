@@ -12,23 +12,46 @@ import (
 
 // Notifications is spec.notifications: who is told what.
 type Notifications struct {
-	Routes    []NotificationRoute    `yaml:"routes"`
+	// Routes send events to receivers. An event follows a route when all conditions of the route
+	// hold.
+	Routes []NotificationRoute `yaml:"routes"`
+	// Receivers get notifications. Each has `slack` or `webhook`.
 	Receivers []NotificationReceiver `yaml:"receivers"`
 }
 
 // NotificationRoute leads events to a receiver. Of each condition that is there
 // an event must fulfil one, and of the ignore conditions none; of Labels all.
 type NotificationRoute struct {
-	Name         string              `yaml:"name"`
-	Receiver     string              `yaml:"receiver"`
-	Events       []NotificationEvent `yaml:"events"`
+	// Name is a unique name.
+	Name string `yaml:"name"`
+	// Receiver is the name of a receiver.
+	// Required.
+	Receiver string `yaml:"receiver"`
+	// Events are the events to send, such as `DEPLOYMENT_FAILED`.
+	// Default: all.
+	Events []NotificationEvent `yaml:"events"`
+	// IgnoreEvents are events not to send.
+	// Default: none.
 	IgnoreEvents []NotificationEvent `yaml:"ignoreEvents"`
-	Groups       []NotificationGroup `yaml:"groups"`
+	// Groups are the groups of events to send: `DEPLOYMENT`, `APPLICATION_SYNC`,
+	// `APPLICATION_HEALTH`, `PIPED`, `STAGE`, and `ROLLOUT`, which is not in PipeCD.
+	// Default: all.
+	Groups []NotificationGroup `yaml:"groups"`
+	// IgnoreGroups are groups of events not to send.
+	// Default: none.
 	IgnoreGroups []NotificationGroup `yaml:"ignoreGroups"`
-	Apps         []string            `yaml:"apps"`
-	IgnoreApps   []string            `yaml:"ignoreApps"`
-	Labels       map[string]string   `yaml:"labels"`
-	IgnoreLabels map[string]string   `yaml:"ignoreLabels"`
+	// Apps are names of applications whose events are sent.
+	// Default: all.
+	Apps []string `yaml:"apps"`
+	// IgnoreApps are names of applications whose events are not sent.
+	// Default: none.
+	IgnoreApps []string `yaml:"ignoreApps"`
+	// Labels are labels that the application must have, all of them.
+	// Default: all.
+	Labels map[string]string `yaml:"labels"`
+	// IgnoreLabels are labels of which the application must have none.
+	// Default: none.
+	IgnoreLabels map[string]string `yaml:"ignoreLabels"`
 }
 
 // NotificationEvent is the name of an event people can be told of.
@@ -53,22 +76,38 @@ func textsOf[T ~string](list []T) []string {
 
 // NotificationReceiver is told events, over Slack or else a webhook.
 type NotificationReceiver struct {
-	Name    string           `yaml:"name"`
-	Slack   *SlackReceiver   `yaml:"slack"`
+	// Name is the unique name that routes use.
+	// Required.
+	Name string `yaml:"name"`
+	// Slack posts to Slack.
+	Slack *SlackReceiver `yaml:"slack"`
+	// Webhook posts JSON to a URL.
 	Webhook *WebhookReceiver `yaml:"webhook"`
 }
 
 // SlackReceiver posts to Slack: to HookURL, or with a token to a channel. Tokens
 // are decoded: what the file holds in base64 is plain here.
 type SlackReceiver struct {
-	HookURL        strict.Secret `yaml:"hookURL"`
-	OAuthToken     strict.Secret `yaml:"oauthToken"`
+	// HookURL is the URL of an incoming webhook. Set this, or one token with `channelID`.
+	// Type: URL.
+	HookURL strict.Secret `yaml:"hookURL"`
+	// OAuthToken is the token of a bot with the scope `chat:write`.
+	OAuthToken strict.Secret `yaml:"oauthToken"`
+	// OAuthTokenData is that token in base64.
 	OAuthTokenData strict.Secret `yaml:"oauthTokenData"`
-	OAuthTokenFile string        `yaml:"oauthTokenFile"`
-	ChannelID      string        `yaml:"channelID"`
-	// MentionedAccounts have no leading @, MentionedGroups are bare IDs.
+	// OAuthTokenFile is the file of that token.
+	OAuthTokenFile string `yaml:"oauthTokenFile"`
+	// ChannelID is the ID of the channel, such as `C0123456789`. The bot must be in it.
+	// Required with a token.
+	ChannelID string `yaml:"channelID"`
+	// MentionedAccounts are Slack's IDs of users who are mentioned in every message.
+	//
+	// They have no leading @.
 	MentionedAccounts []string `yaml:"mentionedAccounts"`
-	MentionedGroups   []string `yaml:"mentionedGroups"`
+	// MentionedGroups are Slack's IDs of groups that are mentioned in every message.
+	//
+	// They are bare IDs.
+	MentionedGroups []string `yaml:"mentionedGroups"`
 }
 
 // Load returns the token: empty if there is a HookURL instead, else never. Errors are
@@ -86,12 +125,22 @@ func (s SlackReceiver) Load() (strict.Secret, error) {
 // WebhookReceiver posts JSON to a URL: with PipeCD's header, whose value is sent as it
 // is, and with a signature by the HMAC secret, which is never sent.
 type WebhookReceiver struct {
-	URL                string        `yaml:"url"`
-	SignatureKey       string        `yaml:"signatureKey"` // the header's name
-	SignatureValue     strict.Secret `yaml:"signatureValue"`
-	SignatureValueFile string        `yaml:"signatureValueFile"`
-	HMACSecret         strict.Secret `yaml:"hmacSecret"`
-	HMACSecretFile     string        `yaml:"hmacSecretFile"`
+	// URL is where the messages are posted.
+	// Required. Type: URL.
+	URL string `yaml:"url"`
+	// SignatureKey is the name of a header whose value is `signatureValue` itself, as in PipeCD.
+	// Default: `PipeCD-Signature`.
+	SignatureKey string `yaml:"signatureKey"`
+	// SignatureValue is the value of that header. Anyone who sees a message knows it.
+	SignatureValue strict.Secret `yaml:"signatureValue"`
+	// SignatureValueFile is the file of that value.
+	SignatureValueFile string `yaml:"signatureValueFile"`
+	// HMACSecret signs each message and is never sent. Set this or `hmacSecretFile`.
+	// Default: none. Not in PipeCD.
+	HMACSecret strict.Secret `yaml:"hmacSecret"`
+	// HMACSecretFile is the file of that secret.
+	// Default: none. Not in PipeCD.
+	HMACSecretFile string `yaml:"hmacSecretFile"`
 }
 
 // Load returns the value of the header, empty if none is configured. Errors are of kind

@@ -14,8 +14,14 @@ import (
 // platformProviders, chartRepositories, chartRegistries and analysisProviders. Where
 // the plugin's program comes from has no meaning here.
 type pluginSpec struct {
-	Name          string             `yaml:"name"`
-	Config        yaml.Node          `yaml:"config"`
+	// Name is the plugin: `kubernetes` and `analysis` are read; `wait`, `waitapproval` and
+	// `scriptrun` need nothing; others are dropped with a warning.
+	// Required.
+	Name string `yaml:"name"`
+	// Config holds `chartRepositories` and `chartRegistries` of `kubernetes`, and
+	// `analysisProviders` of `analysis`, with the keys of this page.
+	Config yaml.Node `yaml:"config"`
+	// DeployTargets of `kubernetes` are platform providers of type `KUBERNETES`.
 	DeployTargets []deployTargetSpec `yaml:"deployTargets"`
 
 	settings pluginConfig
@@ -24,9 +30,13 @@ type pluginSpec struct {
 
 // deployTargetSpec is what v1 calls a platform provider.
 type deployTargetSpec struct {
-	Name   string            `yaml:"name"`
+	// Name is the name of the platform provider.
+	// Required.
+	Name string `yaml:"name"`
+	// Labels are shown by the API.
 	Labels map[string]string `yaml:"labels"`
-	Config yaml.Node         `yaml:"config"`
+	// Config is the `config` of the platform provider.
+	Config yaml.Node `yaml:"config"`
 }
 
 // pluginConfig is plugins[].config of the plugins kubernetes and analysis together.

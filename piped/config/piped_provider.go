@@ -24,10 +24,18 @@ const ProviderKubernetes = "KUBERNETES"
 
 // providerSpec is a platform provider as it is written.
 type providerSpec struct {
-	Name   string            `yaml:"name"`
-	Type   providerType      `yaml:"type"`
+	// Name is the unique name by which applications select the provider (`platformProvider`).
+	// Required.
+	Name string `yaml:"name"`
+	// Type must be `KUBERNETES`. The agent drops providers of PipeCD's other types with a warning.
+	// Required.
+	Type providerType `yaml:"type"`
+	// Labels are shown by the API.
 	Labels map[string]string `yaml:"labels"`
-	Config any               `yaml:"config"` // *kubernetes.Provider, or not looked at
+	// Config depends on `type`.
+	//
+	// A *kubernetes.Provider, or nil for other types.
+	Config any `yaml:"config"`
 }
 
 // providerType is what a platform provider is of in PipeCD.

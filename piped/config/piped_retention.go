@@ -8,13 +8,17 @@ import (
 
 // Retention is spec.retention: how long what is over is kept.
 type Retention struct {
-	// Disabled keeps everything.
+	// Disabled stores everything without limit.
 	Disabled bool `yaml:"disabled"`
-	// Deployments is how long deployments are kept after their end.
+	// Deployments is how long deployments are stored after their end, and commands after their
+	// answer; `168h` or more.
 	Deployments time.Duration `yaml:"deployments"`
-	// KeepPerApplication is how many of each application are kept however old they are.
+	// KeepPerApplication is how many deployments of each application are stored whatever their
+	// age; 1 or more.
 	KeepPerApplication int `yaml:"keepPerApplication"`
-	// StageLogs is how long the logs of a deployment are kept after its end.
+	// StageLogs is how long logs are stored after the end of their deployment; `24h` or more, and
+	// no longer than deployments. If deployments are stored for less than the default, that is the
+	// default.
 	StageLogs time.Duration `yaml:"stageLogs"`
 }
 

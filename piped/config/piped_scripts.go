@@ -10,23 +10,31 @@ import (
 
 // Scripts is spec.scripts: how the scripts of applications are kept from the agent.
 type Scripts struct {
+	// Isolation is the way of isolation. `auto` is the first that the machine offers of
+	// `namespaces`, `landlock` and, with `scripts.user`, `user`.
 	Isolation Isolation `yaml:"isolation"`
-	// AllowPaths are files and directories that scripts read and write, as their
-	// permissions say, beside what is a script's own.
+	// AllowPaths are files and directories that every script may read and write, as their
+	// permissions say.
+	// Default: none. Type: list of paths.
 	AllowPaths []string `yaml:"allowPaths"`
-	// User is whom scripts run as where the machine offers neither namespaces nor
-	// Landlock.
+	// User is the users that scripts run as with `user`.
 	User ScriptsUser `yaml:"user"`
 }
 
 // ScriptsUser is spec.scripts.user: users that run nothing but scripts.
 type ScriptsUser struct {
-	UID int `yaml:"uid"` // of the first, the others follow; 0 means none
-	GID int `yaml:"gid"` // 0 means that each has the GID of its UID's number
-	// Count is how many scripts run at once, each as a user of its own; 0 means 1.
+	// UID is the UID of the first user that runs only scripts; the others follow it.
+	// Default: none.
+	UID int `yaml:"uid"`
+	// GID is the only group of these users.
+	// Default: the UID's number.
+	GID int `yaml:"gid"`
+	// Count is how many users there are. So many scripts run at once; others wait.
+	// Default: `1`.
 	Count int `yaml:"count"`
-	// Directory is one that these users can enter, below which their scripts run; ""
-	// means that of temporary files.
+	// Directory is a directory that these users can enter. The agent makes a directory for scripts
+	// in it.
+	// Default: that of temporary files. Type: path.
 	Directory string `yaml:"directory"`
 }
 

@@ -7,8 +7,14 @@ import (
 // SecretManagement is spec.secretManagement: how the secrets in Git are
 // encrypted. The zero value means that there are none.
 type SecretManagement struct {
+	// Type is how secrets are encrypted: `KEY_PAIR` is PipeCD's, `AGE` is not in PipeCD. With
+	// PipeCD's `GCP_KMS` and `AWS_KMS` the agent warns, and refuses applications with encrypted
+	// secrets.
+	// Required.
 	Type SecretManagementType `yaml:"type"`
-	// Config is a *KeyPair or *Age, as Type says; nil for the other types.
+	// Config depends on `type`.
+	//
+	// A *KeyPair or *Age, as Type says; nil for the other types.
 	Config any `yaml:"config"`
 }
 
@@ -34,19 +40,32 @@ func (SecretManagementType) Values() []string {
 // KeyPair is the config of type KEY_PAIR: one of file and data for each key.
 // Keys are decoded: what the file holds in base64 is plain here.
 type KeyPair struct {
-	PrivateKeyFile string        `yaml:"privateKeyFile"`
+	// PrivateKeyFile is the file of the RSA private key (PEM). Set this or `privateKeyData`.
+	// Required, or `privateKeyData`.
+	PrivateKeyFile string `yaml:"privateKeyFile"`
+	// PrivateKeyData is that key.
 	PrivateKeyData strict.Secret `yaml:"privateKeyData"`
-	PublicKeyFile  string        `yaml:"publicKeyFile"`
-	PublicKeyData  strict.Secret `yaml:"publicKeyData"`
+	// PublicKeyFile is the file of the public key (PEM) that belongs to it. Set this or
+	// `publicKeyData`.
+	// Required, or `publicKeyData`.
+	PublicKeyFile string `yaml:"publicKeyFile"`
+	// PublicKeyData is that key.
+	PublicKeyData strict.Secret `yaml:"publicKeyData"`
 }
 
 // Age is the config of type AGE: one of file and data for the identity, which is
 // what age-keygen writes or an SSH private key. It is decoded: what the file holds
 // in base64 is plain here.
 type Age struct {
-	IdentityFile string        `yaml:"identityFile"`
+	// IdentityFile is the file that `age-keygen` writes, or an SSH private key without a
+	// passphrase. Set this or `identityData`.
+	// Required, or `identityData`. Not in PipeCD.
+	IdentityFile string `yaml:"identityFile"`
+	// IdentityData is the content of that file.
+	// Not in PipeCD.
 	IdentityData strict.Secret `yaml:"identityData"`
-	// Recipient is the public side of the identity, age1... or an SSH public key.
+	// Recipient is the public side of the identity: `age1...` or an SSH public key.
+	// Required. Not in PipeCD.
 	Recipient string `yaml:"recipient"`
 }
 

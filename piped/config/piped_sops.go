@@ -5,12 +5,13 @@ import "github.com/c785c783/piped/piped/config/strict"
 // SOPS is spec.sops: the keys of SOPS files in Git. The zero value means that there
 // are none.
 type SOPS struct {
-	// AgeIdentityFile holds what age-keygen writes, or an SSH private key without a
+	// AgeIdentityFile is the file that `age-keygen` writes, or an SSH private key without a
 	// passphrase.
 	AgeIdentityFile string `yaml:"ageIdentityFile"`
-	// PGPKeyFile holds PGP private keys in ASCII armor.
+	// PGPKeyFile holds PGP private keys in ASCII armor, as `gpg --export-secret-keys --armor`
+	// writes them.
 	PGPKeyFile string `yaml:"pgpKeyFile"`
-	// PGPPassphraseFile holds the passphrase of those that have one.
+	// PGPPassphraseFile holds the passphrase of those PGP keys that have one.
 	PGPPassphraseFile string `yaml:"pgpPassphraseFile"`
 }
 

@@ -16,40 +16,101 @@ import (
 
 // pipedSpec is the spec of kind Piped as it is written.
 type pipedSpec struct {
-	ProjectID      string         `yaml:"projectID"`
-	PipedID        string         `yaml:"pipedID"`
-	Name           string         `yaml:"name"`
-	DataDir        string         `yaml:"dataDir"`
-	Store          Store          `yaml:"store"`
-	API            API            `yaml:"api"`
-	Web            Web            `yaml:"web"`
-	SyncInterval   time.Duration  `yaml:"syncInterval"`
-	Git            Git            `yaml:"git"`
-	Repositories   []Repository   `yaml:"repositories"`
-	Webhooks       []Webhook      `yaml:"webhooks"`
-	GitHosts       []GitHost      `yaml:"gitHosts"`
-	Providers      []providerSpec `yaml:"platformProviders"`
-	CloudProviders []providerSpec `yaml:"cloudProviders"` // PipeCD's older name
-	Plugins        []pluginSpec   `yaml:"plugins"`        // PipeCD's v1
-	Limits         Limits         `yaml:"limits"`
-	Tenancy        []TenancyRule  `yaml:"tenancy"`
-	Scripts        Scripts        `yaml:"scripts"`
-	Adopt          Adopt          `yaml:"adopt"`
+	// ProjectID is a name that the API shows.
+	ProjectID string `yaml:"projectID"`
+	// PipedID marks the objects that the agent applies. Two agents need two IDs.
+	PipedID string `yaml:"pipedID"`
+	// Name is a name for people, which the API shows.
+	Name string `yaml:"name"`
+	// DataDir is the directory of the mirrors, keys and the SQLite store. One agent uses it.
+	// Type: path. Not in PipeCD.
+	DataDir string `yaml:"dataDir"`
+	// Store is where the agent stores its state.
+	// Not in PipeCD.
+	Store Store `yaml:"store"`
+	// API is the gRPC control API.
+	// Not in PipeCD.
+	API API `yaml:"api"`
+	// Web is the HTTP server of `/healthz`, `/readyz`, `/metrics` and `/webhooks/<name>`.
+	// Not in PipeCD.
+	Web Web `yaml:"web"`
+	// SyncInterval is the time between two checks of a branch's head. PipeCD's default is 1m.
+	SyncInterval time.Duration `yaml:"syncInterval"`
+	// Git is how the agent reaches Git remotes.
+	Git Git `yaml:"git"`
+	// Repositories are the watched repositories, one branch of each.
+	Repositories []Repository `yaml:"repositories"`
+	// Webhooks are the receivers of push events from Git hosts. A webhook makes the agent check
+	// the branch at once instead of after `syncInterval`. Pull requests that it announces are
+	// previewed where `gitHosts` has `comments`.
+	// Not in PipeCD.
+	Webhooks []Webhook `yaml:"webhooks"`
+	// GitHosts are the Git hosts whose API the agent uses: for statuses of commits, comments and
+	// pull requests.
+	// Not in PipeCD.
+	GitHosts []GitHost `yaml:"gitHosts"`
+	// Providers are the clusters to deploy to.
+	Providers []providerSpec `yaml:"platformProviders"`
+	// CloudProviders is PipeCD's older name of `platformProviders`; both are read. Same keys as
+	// `platformProviders`.
+	CloudProviders []providerSpec `yaml:"cloudProviders"`
+	// Plugins is the form of PipeCD's v1 for providers and repositories. The agent runs no
+	// plugins; `url` and `port` are ignored.
+	Plugins []pluginSpec `yaml:"plugins"`
+	// Limits is how many deployments run at once.
+	// Not in PipeCD.
+	Limits Limits `yaml:"limits"`
+	// Tenancy is a list of rules for what applications may do. Without rules an application may do
+	// all that the agent may.
+	// Not in PipeCD.
+	Tenancy []TenancyRule `yaml:"tenancy"`
+	// Scripts is how scripts of stages are isolated from the agent and its secrets. A change needs
+	// a restart.
+	// Not in PipeCD.
+	Scripts Scripts `yaml:"scripts"`
+	// Adopt is what the agent does, before an application's first deployment, with live objects
+	// that the application declares but that are not its own. `auto` takes them over. `review`
+	// holds the application until a user has decided.
+	// Not in PipeCD.
+	Adopt Adopt `yaml:"adopt"`
 
-	Charts            Charts             `yaml:"charts"`
-	ChartRepositories []ChartRepository  `yaml:"chartRepositories"`
-	ChartRegistries   []ChartRegistry    `yaml:"chartRegistries"`
+	// Charts limits where Helm charts come from.
+	// Not in PipeCD.
+	Charts Charts `yaml:"charts"`
+	// ChartRepositories are Helm chart repositories.
+	ChartRepositories []ChartRepository `yaml:"chartRepositories"`
+	// ChartRegistries are OCI registries of Helm charts.
+	ChartRegistries []ChartRegistry `yaml:"chartRegistries"`
+	// AnalysisProviders are what `ANALYSIS` stages query.
 	AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
-	Notifications     Notifications      `yaml:"notifications"`
-	RolloutExport     RolloutExport      `yaml:"rolloutExport"`
-	SecretManagement  SecretManagement   `yaml:"secretManagement"`
-	SOPS              SOPS               `yaml:"sops"`
-	EventWatcher      EventWatcher       `yaml:"eventWatcher"`
-	PlanPreview       PlanPreview        `yaml:"planPreview"`
-	Retention         Retention          `yaml:"retention"`
-	Telemetry         Telemetry          `yaml:"telemetry"`
-	Debug             Debug              `yaml:"debug"`
-	AppSelector       map[string]string  `yaml:"appSelector"`
+	// Notifications are which events are sent to which receivers.
+	Notifications Notifications `yaml:"notifications"`
+	// RolloutExport is where records of rollouts and scalings are exported when they have ended.
+	// Not in PipeCD.
+	RolloutExport RolloutExport `yaml:"rolloutExport"`
+	// SecretManagement is how the secrets that applications keep in Git (`encryption`) are
+	// decrypted. The agent reloads a changed key like the rest of the configuration.
+	SecretManagement SecretManagement `yaml:"secretManagement"`
+	// SOPS are the keys of files that SOPS has encrypted.
+	// Not in PipeCD.
+	SOPS SOPS `yaml:"sops"`
+	// EventWatcher is how events become commits. Repositories that it does not name are watched,
+	// too.
+	EventWatcher EventWatcher `yaml:"eventWatcher"`
+	// PlanPreview is how plan previews are built.
+	PlanPreview PlanPreview `yaml:"planPreview"`
+	// Retention is how long completed work is stored.
+	// Not in PipeCD.
+	Retention Retention `yaml:"retention"`
+	// Telemetry is where traces of deployments are sent.
+	// Not in PipeCD.
+	Telemetry Telemetry `yaml:"telemetry"`
+	// Debug is for finding problems of the process.
+	// Not in PipeCD.
+	Debug Debug `yaml:"debug"`
+	// AppSelector is checked and has no effect in this version: in PipeCD, labels of the
+	// applications that it suggests for registration.
+	AppSelector map[string]string `yaml:"appSelector"`
 }
 
 func defaultPipedSpec() pipedSpec {

@@ -10,14 +10,18 @@ import (
 
 // Telemetry is spec.telemetry: where traces of deployments are sent.
 type Telemetry struct {
-	// OTLPEndpoint is the host:port of a collector that takes OTLP over gRPC; "" means
-	// that no traces are sent.
+	// OTLPEndpoint is the host:port of a collector of OTLP over gRPC. Without it no traces are
+	// made.
+	// Default: none. Type: host:port.
 	OTLPEndpoint string `yaml:"otlpEndpoint"`
-	// Insecure sends without TLS.
+	// Insecure sends traces without TLS.
 	Insecure bool `yaml:"insecure"`
-	// Headers go with each request; they may hold credentials.
+	// Headers are sent with each request, in lower case, such as `authorization`. Their values are
+	// never shown.
+	// Default: none.
 	Headers map[string]strict.Secret `yaml:"headers"`
-	// SampleRatio is the share of the deployments that are traced, from 0 to 1.
+	// SampleRatio is the share of deployments that is traced, 0 to 1.
+	// Default: `1`.
 	SampleRatio float64 `yaml:"sampleRatio"`
 }
 
@@ -29,7 +33,8 @@ func (t Telemetry) Same(o Telemetry) bool {
 
 // Debug is spec.debug: what is for who looks into the process itself.
 type Debug struct {
-	// PprofAddress is where profiles are served, on loopback; "" means nowhere.
+	// PprofAddress is a loopback address on which Go's profiles of the process are served.
+	// Default: none. Type: host:port.
 	PprofAddress string `yaml:"pprofAddress"`
 }
 

@@ -10,40 +10,57 @@ import (
 // TenancyRule is one rule of spec.tenancy: which applications it is for, and what
 // they may do. What is left out is not restricted, but for Scripts.
 type TenancyRule struct {
-	Name string `yaml:"name"` // unique; messages name the rule by it
+	// Name is the unique name that messages use for the rule.
+	// Required.
+	Name string `yaml:"name"`
 
-	// Repositories and Paths select applications: by the ID of the repository, and
-	// by the path of the configuration file (combined: ! excludes). An application
-	// is selected when every one of the two that is there matches. A rule without
-	// both selects every application; with Otherwise it selects those that no rule
-	// with one of the two selects.
+	// Repositories are the `repoId`s of the applications that the rule applies to.
+	// Default: every one.
 	Repositories []string `yaml:"repositories"`
-	Paths        Patterns `yaml:"paths"`
-	Otherwise    bool     `yaml:"otherwise"`
+	// Paths are patterns of their configuration files; `!` excludes.
+	// Default: every one.
+	Paths Patterns `yaml:"paths"`
+	// Otherwise applies the rule to the applications that no rule with `repositories` or `paths`
+	// selects. It excludes these two keys.
+	Otherwise bool `yaml:"otherwise"`
 
-	Providers   []string      `yaml:"providers"`
-	Namespaces  []Glob        `yaml:"namespaces"`
-	Kinds       []KindPattern `yaml:"kinds"`
+	// Providers are the platform providers to which the applications may deploy.
+	// Default: all.
+	Providers []string `yaml:"providers"`
+	// Namespaces are the permitted namespaces of objects: names, or patterns such as `team-a-*`.
+	// Default: all.
+	Namespaces []Glob `yaml:"namespaces"`
+	// Kinds are the permitted kinds of objects: `ConfigMap`, `apps/Deployment`, `apps/*`,
+	// `core/Secret`. Upper and lower case are equal.
+	// Default: all.
+	Kinds []KindPattern `yaml:"kinds"`
+	// DeniedKinds are the forbidden kinds, written as in `kinds`.
+	// Default: none.
 	DeniedKinds []KindPattern `yaml:"deniedKinds"`
-	// ClusterScoped: objects without a namespace are allowed. Not written, they are
-	// unless Namespaces are.
+	// ClusterScoped permits objects without a namespace, Namespaces among them.
+	// Default: `false` with `namespaces`, else `true`.
 	ClusterScoped *bool `yaml:"clusterScoped"`
-	// Scripts: stages that run scripts are allowed. Not written, they are not.
+	// Scripts permits stages that run scripts. An application that no rule applies to may run
+	// them.
 	Scripts bool `yaml:"scripts"`
-	// ServiceAccount is as whom the application's objects are read and written; the
-	// zero value is the agent itself.
+	// ServiceAccount is the account as which the agent reads and writes the application's objects.
+	// The agent needs the right `impersonate` on it.
+	// Default: the agent itself. Type: namespace/name.
 	ServiceAccount ServiceAccount `yaml:"serviceAccount"`
-	// VerifyCommits, when it is there, allows only commits that one of its keys
-	// has signed.
+	// VerifyCommits permits only commits that one of the given keys has signed.
 	VerifyCommits *VerifyCommits `yaml:"verifyCommits"`
 }
 
 // VerifyCommits names the files of the keys that may sign commits.
 type VerifyCommits struct {
-	OpenPGP []string `yaml:"openPGP"` // public keys, armored or binary
-	SSH     []string `yaml:"ssh"`     // allowed signers, or lines of authorized_keys
-	// RequireDescendant: a head must descend from the one that was in effect before, so
-	// that pushing an older commit, signed as it may be, does not bring it back.
+	// OpenPGP are files of public keys, armored or binary.
+	// Type: list of paths.
+	OpenPGP []string `yaml:"openPGP"`
+	// SSH are files of allowed signers (`ssh-keygen`), or of lines of `authorized_keys`.
+	// Type: list of paths.
+	SSH []string `yaml:"ssh"`
+	// RequireDescendant accepts a head only if its history contains the commit that was evaluated
+	// before. A force-push then cannot bring back an older signed commit.
 	RequireDescendant bool `yaml:"requireDescendant"`
 }
 

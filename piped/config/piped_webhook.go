@@ -11,13 +11,21 @@ import (
 
 // Webhook is one receiver of pushes: POST /webhooks/<name> on the web address.
 type Webhook struct {
-	// Name is the last part of the receiver's URL: a DNS label, unique.
-	Name string      `yaml:"name"`
+	// Name is the last part of the URL: the Git host sends to `POST /webhooks/<name>` on
+	// `web.address`. A unique DNS label.
+	// Required.
+	Name string `yaml:"name"`
+	// Type is the Git host. `GITEA` is Forgejo, too.
+	// Required.
 	Type WebhookType `yaml:"type"`
-	// Secret and SecretFile exclude one another, and one of them is there. Load
-	// reads whichever it is.
-	Secret     strict.Secret `yaml:"secret"`
-	SecretFile string        `yaml:"secretFile"`
+	// Secret is what the Git host signs with or sends as its token. Set this or `secretFile`;
+	// never empty.
+	// Required, or `secretFile`.
+	Secret strict.Secret `yaml:"secret"`
+	// SecretFile is the file of the secret.
+	//
+	// Load reads whichever of Secret and SecretFile is set.
+	SecretFile string `yaml:"secretFile"`
 }
 
 // WebhookType says who sends to a webhook, and with that how its deliveries are

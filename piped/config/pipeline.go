@@ -13,6 +13,7 @@ import (
 
 // Pipeline is spec.pipeline: stages that run one after another.
 type Pipeline struct {
+	// Stages run one after another.
 	Stages []Stage `yaml:"stages"`
 }
 

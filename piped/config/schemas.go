@@ -43,6 +43,19 @@ func PipedSchema() schema.Schema {
 		schema.Object(&spec, pipedRules(), schema.Refused{}))
 }
 
+// ApplicationFields returns the keys of application configurations with the Go fields
+// that describe them. The keys of plugins are not among them.
+func ApplicationFields() []schema.Field {
+	return schema.Fields(&Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}, kubernetes.Rules())
+}
+
+// PipedFields returns the keys of the agent's configuration with the Go fields that
+// describe them.
+func PipedFields() []schema.Field {
+	spec := defaultPipedSpec()
+	return schema.Fields(&spec, pipedRules())
+}
+
 // Variants implements schema.Varied.
 func (s *Stage) Variants() (by string, of map[string]any) { return "name", StageOptions() }
 

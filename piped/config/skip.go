@@ -13,8 +13,13 @@ import (
 // running commit matches Paths, taken together (Patterns.MatchCombined). It
 // survives JSON, under the names of the file.
 type SkipOptions struct {
+	// CommitMessagePrefixes skip the stage when the commit's subject begins with one of them.
+	// Default: none.
 	CommitMessagePrefixes []string `yaml:"commitMessagePrefixes" json:"commitMessagePrefixes,omitempty"`
-	Paths                 Patterns `yaml:"paths" json:"paths,omitempty"` // from the repository's root
+	// Paths skip the stage when all files changed since the running commit match. They are
+	// relative to the root of the repository; `!` excludes.
+	// Default: none.
+	Paths Patterns `yaml:"paths" json:"paths,omitempty"`
 }
 
 // IsZero reports whether the stage is never skipped.

@@ -13,16 +13,29 @@ import (
 
 // Stage is one stage of a pipeline.
 type Stage struct {
-	ID   string `yaml:"id"`   // unique in the pipeline; stage-<index> when not written
-	Name string `yaml:"name"` // a key of StageOptions
+	// ID is unique in the pipeline.
+	// Default: `stage-<index>`.
+	ID string `yaml:"id"`
+	// Name is one of the stages of [stages.md](stages.md).
+	// Required.
+	//
+	// A key of StageOptions.
+	Name string `yaml:"name"`
+	// Desc is shown.
 	Desc string `yaml:"desc"`
-	// Timeout bounds one run of the stage; 0 is none. It is what timeout of the
-	// stage or of its options says; they do not differ.
+	// Timeout limits one run of the stage. The stage fails after it.
+	// Default: none, or that of the options.
+	//
+	// It is what timeout of the stage or of its options says; they do not differ.
 	Timeout time.Duration `yaml:"timeout"`
-	// SkipOn is what skipOn of the stage or of its options says; they do not differ.
+	// SkipOn skips the stage, whatever it is. PipeCD's v1 has it here; `with.skipOn` is the same.
+	//
+	// It is what skipOn of the stage or of its options says; they do not differ.
 	SkipOn SkipOptions `yaml:"skipOn"`
-	// With is a pointer to the options of the stage's kind, complete with
-	// defaults and never nil. As JSON it is what deploy.Stage.Options carry.
+	// With is the options of the stage: see [stages.md](stages.md).
+	//
+	// With is a pointer to the options of the stage's kind, complete with defaults and never nil.
+	// As JSON it is what deploy.Stage.Options carry.
 	With any `yaml:"with"`
 }
 

@@ -15,27 +15,48 @@ const (
 
 // WaitOptions are those of WAIT.
 type WaitOptions struct {
-	Duration strict.Duration `yaml:"duration" json:"duration"` // 0 is the default
-	SkipOn   SkipOptions     `yaml:"skipOn" json:"-"`
+	// Duration is how long the stage waits.
+	Duration strict.Duration `yaml:"duration" json:"duration"`
+	// SkipOn is another place for the stage's `skipOn`. Same keys as `skipOn`.
+	// Default: none.
+	SkipOn SkipOptions `yaml:"skipOn" json:"-"`
 }
 
 // WaitApprovalOptions are those of WAIT_APPROVAL.
 type WaitApprovalOptions struct {
-	// Approvers are the subjects of those who may approve; empty is anyone.
-	Approvers      []string      `yaml:"approvers" json:"approvers"`
-	MinApproverNum int           `yaml:"minApproverNum" json:"minApproverNum"`
-	Timeout        time.Duration `yaml:"timeout" json:"-"`
-	SkipOn         SkipOptions   `yaml:"skipOn" json:"-"`
+	// Approvers are the subjects of the API keys that may approve.
+	// Default: anyone.
+	Approvers []string `yaml:"approvers" json:"approvers"`
+	// MinApproverNum is how many different users must approve.
+	MinApproverNum int `yaml:"minApproverNum" json:"minApproverNum"`
+	// Timeout is the time after which the stage fails.
+	Timeout time.Duration `yaml:"timeout" json:"-"`
+	// SkipOn is another place for the stage's `skipOn`. Same keys as `skipOn`.
+	// Default: none.
+	SkipOn SkipOptions `yaml:"skipOn" json:"-"`
 }
 
 // ScriptRunOptions are those of SCRIPT_RUN.
 type ScriptRunOptions struct {
-	Run           string            `yaml:"run" json:"run"`
-	Env           map[string]string `yaml:"env" json:"env,omitempty"`
-	OnRollback    string            `yaml:"onRollback" json:"-"` // "": nothing is to be undone
-	OnInterrupted OnInterrupted     `yaml:"onInterrupted" json:"onInterrupted"`
-	Timeout       time.Duration     `yaml:"timeout" json:"-"`
-	SkipOn        SkipOptions       `yaml:"skipOn" json:"-"`
+	// Run is the script.
+	// Required, or `onRollback`.
+	Run string `yaml:"run" json:"run"`
+	// Env are additional environment variables.
+	// Default: none.
+	Env map[string]string `yaml:"env" json:"env,omitempty"`
+	// OnRollback is the script that undoes `run` when the deployment is rolled back, if the stage
+	// has begun.
+	// Default: none.
+	OnRollback string `yaml:"onRollback" json:"-"`
+	// OnInterrupted is what happens to a script that ended because the agent did: the stage fails,
+	// or the script runs again.
+	// Not in PipeCD.
+	OnInterrupted OnInterrupted `yaml:"onInterrupted" json:"onInterrupted"`
+	// Timeout ends the script; the stage fails. It limits `onRollback`, too.
+	Timeout time.Duration `yaml:"timeout" json:"-"`
+	// SkipOn is another place for the stage's `skipOn`. Same keys as `skipOn`.
+	// Default: none.
+	SkipOn SkipOptions `yaml:"skipOn" json:"-"`
 }
 
 // OnInterrupted says what becomes of a script that the agent's end interrupted.
@@ -54,9 +75,14 @@ func (OnInterrupted) Values() []string {
 
 // CustomSyncOptions are those of CUSTOM_SYNC.
 type CustomSyncOptions struct {
-	Run     string            `yaml:"run" json:"run"`
-	Envs    map[string]string `yaml:"envs" json:"envs,omitempty"`
-	Timeout time.Duration     `yaml:"timeout" json:"-"`
+	// Run is the script.
+	// Required.
+	Run string `yaml:"run" json:"run"`
+	// Envs are additional environment variables.
+	// Default: none.
+	Envs map[string]string `yaml:"envs" json:"envs,omitempty"`
+	// Timeout ends the script; the stage fails.
+	Timeout time.Duration `yaml:"timeout" json:"-"`
 }
 
 func (o *WaitOptions) common() (*time.Duration, *SkipOptions)         { return nil, &o.SkipOn }

@@ -14,11 +14,19 @@ type SyncWindows []SyncWindow
 // SyncWindow is a time that comes again and again, in which deployments may
 // start, or may not.
 type SyncWindow struct {
-	Kind     WindowKind    `yaml:"kind"`
-	Schedule Schedule      `yaml:"schedule"` // when it begins
+	// Kind is what the window does.
+	// Required.
+	Kind WindowKind `yaml:"kind"`
+	// Schedule is when the window begins: minute, hour, day of month, month, day of week.
+	// Required.
+	Schedule Schedule `yaml:"schedule"`
+	// Duration is how long the window lasts, at most a year.
+	// Required.
 	Duration time.Duration `yaml:"duration"`
-	TimeZone TimeZone      `yaml:"timeZone"` // of Schedule
-	// ManualSync lets a sync by hand pass; true when not written.
+	// TimeZone is the time zone of the schedule.
+	// Default: `UTC`.
+	TimeZone TimeZone `yaml:"timeZone"`
+	// ManualSync lets syncs by hand pass.
 	ManualSync bool `yaml:"manualSync"`
 }
 

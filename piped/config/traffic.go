@@ -12,8 +12,9 @@ import (
 // Kubernetes' own.
 type TrafficRoutingOptions struct {
 	kubernetes.TrafficRoutingOptions `yaml:",inline"`
-	// Analysis runs after each step, for Interval unless it has a duration of its
-	// own; nil is none.
+	// Analysis runs after each step. A failed one ends the stage. `analysis.duration` is
+	// `interval` if it is not written. Same keys as `ANALYSIS`, without `skipOn`.
+	// Default: none. Not in PipeCD.
 	Analysis *analysis.Options `yaml:"analysis" json:"analysis,omitempty"`
 }
 

@@ -7,24 +7,35 @@ import (
 
 // Trigger is spec.trigger: what makes a deployment.
 type Trigger struct {
-	OnCommit    OnCommit    `yaml:"onCommit"`
-	OnCommand   Switch      `yaml:"onCommand"`
+	// OnCommit is for commits that touch the application.
+	OnCommit OnCommit `yaml:"onCommit"`
+	// OnCommand is for syncs by hand. Turned off, they are refused.
+	OnCommand Switch `yaml:"onCommand"`
+	// OnOutOfSync is self-healing: an application that differs from Git is deployed again.
 	OnOutOfSync OnOutOfSync `yaml:"onOutOfSync"`
-	OnChain     Switch      `yaml:"onChain"`
-	Queue       Queue       `yaml:"queue"`
+	// OnChain permits deployment chains to deploy the application.
+	OnChain Switch `yaml:"onChain"`
+	// Queue is what a new deployment does to the application's others: `newest` supersedes those
+	// that wait, `all` runs one after another, `replace` also cancels the running one.
+	// Not in PipeCD.
+	Queue Queue `yaml:"queue"`
 }
 
 // Switch turns one kind of trigger off.
 type Switch struct {
+	// Disabled turns the trigger off.
 	Disabled bool `yaml:"disabled"`
 }
 
 // OnCommit is spec.trigger.onCommit. Patterns are relative to the repository's
 // root.
 type OnCommit struct {
-	Disabled bool     `yaml:"disabled"`
-	Paths    Patterns `yaml:"paths"`
-	Ignores  Patterns `yaml:"ignores"`
+	// Disabled turns deployments by commits off.
+	Disabled bool `yaml:"disabled"`
+	// Paths are further files of the repository that count as the application's.
+	Paths Patterns `yaml:"paths"`
+	// Ignores are files that do not count.
+	Ignores Patterns `yaml:"ignores"`
 }
 
 // Touched reports whether changed files concern the application in dir, and names
@@ -46,7 +57,9 @@ func (o OnCommit) Touched(dir string, changed []string) (file string, ok bool) {
 
 // OnOutOfSync is spec.trigger.onOutOfSync.
 type OnOutOfSync struct {
-	Disabled  bool          `yaml:"disabled"`
+	// Disabled turns self-healing off.
+	Disabled bool `yaml:"disabled"`
+	// MinWindow is the least time since the last deployment; at least 5 s pass.
 	MinWindow time.Duration `yaml:"minWindow"`
 }
 

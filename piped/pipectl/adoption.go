@@ -16,7 +16,7 @@ func newApplicationAdoptions(t *tool) *cobra.Command {
 	req := &controlv1.ListAdoptionsRequest{}
 	cmd := &cobra.Command{
 		Use:   "adoptions",
-		Short: "Show the applications whose live objects await a decision on taking them over.",
+		Short: "Show the applications whose live objects wait for a decision (adopt: review).",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*controlv1.ListAdoptionsResponse, error) {
 				resp, err := c.control.ListAdoptions(ctx, req)
@@ -70,7 +70,9 @@ func newApplicationAdopt(t *tool) *cobra.Command {
 	d := &adoption{}
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Take over an application's live objects, or leave them alone and disable it.",
+		Short: "Take over the live objects of an application, or leave them alone and disable it.",
+		Long: `Take over the live objects of an application, after a question. With --reject,
+leave them alone and disable the application.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := t.printer(cmd, formatTable)
 			if err != nil {

@@ -25,6 +25,9 @@ func newApplicationGet(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show one application.",
+		Long: `Show one application. As a table also what its last deployment waits for, its
+last failure with the reason (from the moment in which the rollback begins), and
+the health and images of the live objects.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := t.printer(cmd, formatTerminal)
 			if err != nil {
@@ -116,6 +119,9 @@ func newApplicationList(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the list of applications, last updated first.",
+		Long: `Show the list of applications, last updated first: 100 unless --limit says
+otherwise. On a terminal it is a table with the state of the last deployment
+(result, commit, age) and what it waits for.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if err := checkKind(req.Kind); err != nil {
 				return err

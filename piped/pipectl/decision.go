@@ -34,7 +34,7 @@ func decisions() []decision {
 			resp, err := c.control.RejectStage(ctx, &controlv1.RejectStageRequest{DeploymentId: d, StageId: s, Reason: r})
 			return resp.GetCommandId(), err
 		}},
-		{"skip", "Skip a stage that waits.", "Skipped the stage", func(ctx context.Context, c *client, d, s, r string) (string, error) {
+		{"skip", "Skip a WAIT or ANALYSIS stage.", "Skipped the stage", func(ctx context.Context, c *client, d, s, r string) (string, error) {
 			resp, err := c.control.SkipStage(ctx, &controlv1.SkipStageRequest{DeploymentId: d, StageId: s, Reason: r})
 			return resp.GetCommandId(), err
 		}},
@@ -69,6 +69,8 @@ func newDeploymentCancel(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel",
 		Short: "Cancel a deployment that has not ended.",
+		Long: `Cancel a deployment that has not ended. --force-rollback and --force-no-rollback
+override what the configuration says about rolling back.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if req.ForceRollback && req.ForceNoRollback {
 				return errors.New("force-rollback and force-no-rollback exclude each other: give one of them")

@@ -27,7 +27,9 @@ func newDeploymentGet(t *tool) *cobra.Command {
 	var id string
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show one deployment with its stages and every change of their statuses.",
+		Short: "Show one deployment with its stages and every change of status.",
+		Long: `Show one deployment with its stages and every change of status, with reason and
+time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*modelv1.Deployment, error) {
 				resp, err := c.GetDeployment(ctx, &apiservice.GetDeploymentRequest{DeploymentId: id})
@@ -89,6 +91,8 @@ func newDeploymentWaitStatus(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait-status",
 		Short: "Wait until a deployment reaches one of the given statuses.",
+		Long: `Wait until a deployment reaches one of the given statuses. The exit code is 1
+when it has ended in another one.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if w.statuses, err = statusesFromNames(statuses); err != nil {
 				return err

@@ -25,11 +25,11 @@ func newApplicationDrift(t *tool) *cobra.Command {
 Ctrl-C.
 
 The exit code is 0 whether it differs or not. With --exit-code it is 0 if it does
-not differ, 7 if it does, and 1 if that is unknown, because a deployment is active,
-the configuration is invalid or a cluster does not answer.`,
+not differ, 7 if it does, and 1 if that is unknown now, because a deployment is
+running, the configuration is invalid or a cluster does not answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
-				return watchDrift(cmd, t, req.ApplicationId)
+				return watchDrift(cmd, t, &req.ApplicationId)
 			}
 			var report *modelv1.DriftReport
 			err := query(cmd, t, formatTable, func(ctx context.Context, c *client) (*modelv1.DriftReport, error) {
@@ -169,15 +169,15 @@ func commits(hashes []string) string {
 	return strings.Join(out, ", ")
 }
 
-// watchDrift shows a line for each change of an application's drift.
-func watchDrift(cmd *cobra.Command, t *tool, id string) error {
+// watchDrift shows a line for each change of how an application differs from Git.
+func watchDrift(cmd *cobra.Command, t *tool, id *string) error {
 	p, log, c, err := t.live(cmd)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	open := func(ctx context.Context) (grpc.ServerStreamingClient[controlv1.WatchDriftResponse], error) {
-		return c.control.WatchDrift(ctx, &controlv1.WatchDriftRequest{ApplicationIds: []string{id}})
+		return c.control.WatchDrift(ctx, &controlv1.WatchDriftRequest{ApplicationIds: []string{*id}})
 	}
 	known := false
 	return follow(cmd.Context(), following{what: "drift", say: log.infof, tick: func() {}}, open, func(m *controlv1.WatchDriftResponse) error {
@@ -186,7 +186,7 @@ func watchDrift(cmd *cobra.Command, t *tool, id string) error {
 			return p.print(r, func(p *printer) error { return p.driftChange(r) })
 		}
 		if !known {
-			return hint(fmt.Errorf("application %q not found", id), "'pipectl application list' shows the IDs")
+			return hint(fmt.Errorf("application %q not found", *id), "'pipectl application list' shows the IDs")
 		}
 		return nil
 	})

@@ -23,7 +23,7 @@ func newEventRegister(t *tool) *cobra.Command {
 	req := &apiservice.RegisterEventRequest{}
 	cmd := &cobra.Command{
 		Use:   "register",
-		Short: "Register an event.",
+		Short: "Register an event, and print its ID.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkContexts(req.Contexts); err != nil {
 				return err

@@ -29,9 +29,11 @@ application and for all of them together:
   RESTORED   from the end of a failure to the next success of the application:
              the median
 
-Cancelled deployments are counted, but not included in other figures. A dash means
-no data. README.md has the full definitions. --output csv writes a line for each
-application, with durations in seconds, and one without ID for the total.`,
+Cancelled deployments are counted and enter no other figure. A dash is for what was
+not measured. docs/reference/metrics.md has the definitions in full.
+
+--output csv writes a line for each application, with durations in seconds, and one
+without ID for all of them.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err

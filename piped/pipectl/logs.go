@@ -22,6 +22,8 @@ func newDeploymentLogs(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs",
 		Short: "Show the logs of a deployment's stages, with --follow until it has ended.",
+		Long: `Show the logs of a deployment's stages. With --follow, show them as they are
+written until the deployment has ended, also over broken connections.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on {
 				return followLogs(cmd, t, req)
@@ -29,7 +31,7 @@ func newDeploymentLogs(t *tool) *cobra.Command {
 			if req.StageId != "" {
 				return hint(fmt.Errorf("stage-id is for logs that are followed"), "add --follow, or omit --stage-id")
 			}
-			return showLogs(cmd, t, req.DeploymentId)
+			return showLogs(cmd, t, &req.DeploymentId)
 		},
 	}
 	flags := cmd.Flags()
@@ -39,16 +41,17 @@ func newDeploymentLogs(t *tool) *cobra.Command {
 	return required(cmd, "deployment-id")
 }
 
-// showLogs shows the log entries up to now.
-func showLogs(cmd *cobra.Command, t *tool, id string) error {
+// showLogs shows what has been written so far of the deployment that id has once the
+// flags are resolved.
+func showLogs(cmd *cobra.Command, t *tool, id *string) error {
 	var stages names
 	return query(cmd, t, formatJSON, func(ctx context.Context, c *client) (*apiservice.ListStageLogsResponse, error) {
-		resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: id})
+		resp, err := c.ListStageLogs(ctx, &apiservice.ListStageLogsRequest{DeploymentId: *id})
 		if err != nil {
 			return nil, unknownDeployment(failed("failed to list stage logs", err))
 		}
 		if t.output == formatTable {
-			stages = namesFor(ctx, c, id)
+			stages = namesFor(ctx, c, *id)
 		}
 		return resp, nil
 	}, func(p *printer, resp *apiservice.ListStageLogsResponse) error {

@@ -21,7 +21,7 @@ func newMigrateDatabase(t *tool) *cobra.Command {
 	var ids []string
 	cmd := &cobra.Command{
 		Use:   "database",
-		Short: "Give applications the deploy targets that their platform providers stand for.",
+		Short: "Record the deploy targets that platform providers stand for.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := t.logs.logger(cmd)
 			if err != nil {
@@ -80,7 +80,7 @@ func migrateApplication(ctx context.Context, c *client, log *logger, id string) 
 func newMigrateApplicationConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "application-config",
-		Short: "Refused: this agent reads kind KubernetesApp as it is.",
+		Short: "Refused: the agent reads kind KubernetesApp as it is.",
 		RunE: func(*cobra.Command, []string) error {
 			return hint(errors.New("nothing was changed: this agent reads kind KubernetesApp as it is, and not what would be written"),
 				"leave the files as they are; 'piped check' shows whether the agent can read them")

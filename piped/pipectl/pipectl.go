@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/c785c783/piped/piped/build"
 	"github.com/c785c783/piped/piped/config/endpoint"
@@ -94,8 +95,31 @@ func newRoot(b build.Info) *cobra.Command {
 	return root
 }
 
-// asGroup makes cmd a group of commands: alone it prints its help, and an unknown
-// subcommand is an error that lists the known ones.
+// Command returns the command line for documentation: its commands with their flags.
+func Command(b build.Info) *cobra.Command { return newRoot(b) }
+
+// InPipeCD reports whether PipeCD's pipectl has a command, with the flags and messages
+// that it has here.
+func InPipeCD(cmd *cobra.Command) bool {
+	switch strings.TrimPrefix(cmd.CommandPath(), "pipectl ") {
+	case "application get", "application list", "application add", "application delete", "application disable", "application sync",
+		"deployment list", "deployment logs", "deployment wait-status", "event register", "plan-preview", "encrypt",
+		"piped enable", "piped disable", "migrate database", "migrate application-config",
+		"transfer backup", "transfer restore piped", "transfer restore application", "plugin push", "version",
+		"completion bash", "completion zsh", "completion fish", "completion powershell":
+		return true
+	}
+	return false
+}
+
+// requiredFlag annotates the flags that a command always takes.
+const requiredFlag = "piped.dev/required"
+
+// Required reports whether a command always takes a flag.
+func Required(f *pflag.Flag) bool { return f.Annotations[requiredFlag] != nil }
+
+// asGroup makes cmd a group of commands: alone it prints its help, and a
+// command it does not have is an error that names those it has.
 func asGroup(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -116,6 +140,11 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 
 // required makes cmd reject arguments and require the given flags.
 func required(cmd *cobra.Command, flags ...string) *cobra.Command {
+	for _, f := range flags {
+		if err := cmd.Flags().SetAnnotation(f, requiredFlag, []string{"true"}); err != nil {
+			panic(fmt.Sprintf("pipectl: %s: %v", cmd.Name(), err)) // the command has no such flag
+		}
+	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return hint(fmt.Errorf("%q takes flags only, and %q is none", cmd.CommandPath(), args[0]),

@@ -12,11 +12,11 @@ import (
 func newPiped(t *tool) *cobra.Command {
 	cmd := &cobra.Command{Use: "piped", Short: "Manage the agent itself."}
 	cmd.AddCommand(
-		newPipedSwitch(t, "enable", "Enable a given Piped.", func(ctx context.Context, c *client, id string) error {
+		newPipedSwitch(t, "enable", "Enable the agent: it deploys again.", func(ctx context.Context, c *client, id string) error {
 			_, err := c.EnablePiped(ctx, &apiservice.EnablePipedRequest{PipedId: id})
 			return err
 		}),
-		newPipedSwitch(t, "disable", "Disable a given Piped: it deploys nothing any more, what runs goes on.", func(ctx context.Context, c *client, id string) error {
+		newPipedSwitch(t, "disable", "Disable the agent: no new deployment is triggered, running ones continue.", func(ctx context.Context, c *client, id string) error {
 			_, err := c.DisablePiped(ctx, &apiservice.DisablePipedRequest{PipedId: id})
 			return err
 		}))

@@ -15,7 +15,10 @@ func newDeploymentPlan(t *tool) *cobra.Command {
 	var strategy string
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Show what a deployment does, or what a sync of an application would do: strategy, summary and stages.",
+		Short: "Show strategy, reason and stages of a deployment, or of one that a sync would make.",
+		Long: `Show strategy, reason and stages of a deployment, or, with --app-id, of one that
+a sync would make. With --diff also show what changes, in the namespaces in
+which it is applied, and the live changes that it would undo.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if (req.DeploymentId == "") == (req.ApplicationId == "") {
 				return errors.New("give one of deployment-id and app-id")

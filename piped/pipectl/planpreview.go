@@ -22,8 +22,10 @@ func newPlanPreview(t *tool) *cobra.Command {
 	p := &planPreview{}
 	cmd := &cobra.Command{
 		Use:   "plan-preview",
-		Short: "Show plan preview against the specified commit.",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return p.run(cmd, t) },
+		Short: "Show what a change would deploy.",
+		Long: `Show what a change would deploy. --out writes it into a file as JSON. With
+--fail-on-missing a repository that no agent handles is an error.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd, t) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.req.RepoRemoteUrl, "repo-remote-url", "", "The remote URL of the Git repository, as the agent's configuration has it.")

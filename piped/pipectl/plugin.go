@@ -11,7 +11,7 @@ func newPlugin() *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin", Short: "Do plugin tasks. This agent has none."}
 	push := &cobra.Command{
 		Use:   "push",
-		Short: "Refused: this agent has no plugins.",
+		Short: "Refused: the agent has no plugins.",
 		RunE: func(*cobra.Command, []string) error {
 			return hint(errors.New("this agent has no plugins: what it does is built in"), "remove this step; an agent of PipeCD's takes plugins from the real pipectl")
 		},

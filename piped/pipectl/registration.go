@@ -20,7 +20,9 @@ func newApplicationAdd(t *tool) *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{
 		Use:   "add",
-		Short: "Add a new application.",
+		Short: "Add an application by the place of its configuration.",
+		Long: `Add an application by the place of its configuration. --id keeps the ID that
+PipeCD gave it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			number, ok := modelv1.ApplicationKind_value[kind]
 			if !ok {
@@ -69,7 +71,7 @@ func newApplicationDisable(t *tool) *cobra.Command {
 	req := &apiservice.DisableApplicationRequest{}
 	cmd := &cobra.Command{
 		Use:   "disable",
-		Short: "Disable an application: nothing is deployed for it any more, what runs goes on.",
+		Short: "Disable an application: no new deployment of it starts, a running one continues.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return callAndReport(cmd, t, "Successfully disable application id = %s", func(ctx context.Context, c *client) (string, error) {
 				resp, err := c.DisableApplication(ctx, req)
@@ -107,7 +109,10 @@ func newApplicationDelete(t *tool) *cobra.Command {
 	d := &deletion{}
 	cmd := &cobra.Command{
 		Use:   "delete",
-		Short: "Delete an application; with --cascade also what was applied for it.",
+		Short: "Unregister an application; with --cascade also delete its objects.",
+		Long: `Unregister an application. With --cascade also delete what was applied for it,
+after showing it and a question, or with --yes without one. --dry-run only shows
+it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if d.cascade {
 				return d.cascading(cmd, t)

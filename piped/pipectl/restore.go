@@ -48,7 +48,9 @@ func newRestorePiped(t *tool) *cobra.Command {
 	var in, out string
 	cmd := &cobra.Command{
 		Use:   "piped",
-		Short: "Register the agents of a backup on the target control plane.",
+		Short: "Write the mapping of agents for the next command.",
+		Long: `Write the mapping of agents for 'transfer restore application'. Agents of the
+file become this agent, which registers no other.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := t.logs.logger(cmd)
 			if err != nil {
@@ -148,7 +150,9 @@ func newRestoreApplication(t *tool) *cobra.Command {
 	var in, mapping string
 	cmd := &cobra.Command{
 		Use:   "application",
-		Short: "Add the applications of a backup on the target control plane.",
+		Short: "Add the applications of such a file with the IDs they have.",
+		Long: `Add the applications of such a file with the IDs they have. An application that
+discover has added before is deleted first.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := t.logs.logger(cmd)
 			if err != nil {

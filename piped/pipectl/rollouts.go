@@ -24,16 +24,16 @@ func newApplicationRollouts(t *tool) *cobra.Command {
 	var kind, since, until string
 	cmd := &cobra.Command{
 		Use:   "rollouts",
-		Short: "Show rollouts of workloads, newest first, and scalings, including those not caused by the agent.",
-		Long: `Show rollouts of workloads and scalings, including those not caused by the agent, the
-last started first.
+		Short: "Show rollouts and scalings of workloads, also those that others caused, newest first.",
+		Long: `Show rollouts and scalings of workloads, also those that others than the agent
+caused, the last that started first.
 
-SCHEDULE, PULL and READY are the times of the slowest new pod from its creation until it
-was scheduled, until its last container had started, and until it was ready, in whole
-seconds, the resolution of cluster times; a dash means no data.
+SCHEDULE, PULL and READY are how long the slowest new pod took from its creation until a
+node was found, until its last container had started, and until it was ready, in whole
+seconds, as clusters report times. A dash is for what was not measured.
 
---output csv and --output jsonl write all matching rollouts, or the first --limit ones,
-one per line; README.md lists their columns.`,
+--output csv and --output jsonl write all that match, or as many as --limit says, one
+line for each as it comes; docs/concepts/rollouts.md lists their columns.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err

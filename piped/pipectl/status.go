@@ -14,7 +14,10 @@ import (
 func newStatus(t *tool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the state of the agent itself: queues, repositories, clusters, store.",
+		Short: "Show the state of the agent: queues, repositories, clusters, store.",
+		Long: `Show the state of the agent: its queues, repositories, clusters, store and
+receivers, how scripts are isolated, and which deployments wait for whose
+approval since when.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return query(cmd, t, formatTable, func(ctx context.Context, c *client) (*controlv1.GetStatusResponse, error) {
 				resp, err := c.control.GetStatus(ctx, &controlv1.GetStatusRequest{})

@@ -22,7 +22,12 @@ func newApplicationSync(t *tool) *cobra.Command {
 	w := wait{}
 	cmd := &cobra.Command{
 		Use:   "sync",
-		Short: "Deploy the branch's head of an application, and optionally wait for the deployment.",
+		Short: "Deploy the head of an application's branch, or another commit.",
+		Long: `Deploy the head of an application's branch, or --commit, with the strategy that
+--strategy names. With --wait, show its stages until it has ended; on a terminal
+with the last line of the stage's log. --override-sync-windows starts it
+whatever the sync windows say. --confirm-prune repeats a deployment that would
+have deleted too much, and permits it.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if w.statuses, err = statusesFromNames(statuses); err != nil {
 				return err

@@ -25,7 +25,7 @@ func (t *tool) register(flags *pflag.FlagSet) {
 	t.conn.register(flags)
 	t.logs.register(flags)
 	flags.StringVarP(&t.output, "output", "o", "",
-		"How answers are written. The default is json for PipeCD's commands, and table for the others. (table|json|yaml) [PIPECTL_OUTPUT]")
+		"The output format. PipeCD's own commands print json by default, the others tables. (table|json|yaml) [PIPECTL_OUTPUT]")
 }
 
 // dial connects to the agent and replaces names in the command's flags by IDs. The

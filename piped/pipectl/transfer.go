@@ -32,7 +32,7 @@ func newTransferBackup(t *tool) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "backup",
-		Short: "Write the agents and applications of a control plane into a file.",
+		Short: "Write applications and their agent into a file.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := t.logs.logger(cmd)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 func newVersion(b build.Info) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Show the version of pipectl.",
+		Short: "Show the version and the commit that pipectl was built from.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine(b))
 			return err

@@ -18,7 +18,9 @@ func newDeploymentWatch(t *tool) *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Show deployments as they go on: one with its stages until it ends, several until all have ended, others until Ctrl-C.",
+		Short: "Show deployments while they run.",
+		Long: `Show deployments while they run: one with its stages until it ends, several
+until all have ended, others until Ctrl-C.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if req.Labels, err = labelsFromPairs(labels); err != nil {
 				return err

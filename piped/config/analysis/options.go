@@ -10,16 +10,26 @@ import (
 // Options are those of an analysis: its checks run side by side until Duration
 // has passed.
 type Options struct {
-	Duration         strict.Duration `yaml:"duration" json:"duration"`
-	RestartThreshold int             `yaml:"restartThreshold" json:"-"` // PipeCD's, not used
+	// Duration is how long the analysis takes.
+	// Required.
+	Duration strict.Duration `yaml:"duration" json:"duration"`
+	// RestartThreshold has no effect.
+	// Default: `0`.
+	RestartThreshold int `yaml:"restartThreshold" json:"-"`
 	Checks           `yaml:",inline"`
 }
 
 // Checks are what is looked at.
 type Checks struct {
+	// Metrics are checks of numbers that a provider returns.
+	// Default: none.
 	Metrics []Metric `yaml:"metrics" json:"metrics,omitempty"`
-	Logs    []Log    `yaml:"logs" json:"logs,omitempty"`
-	HTTPS   []HTTP   `yaml:"https" json:"https,omitempty"`
+	// Logs are queries that must find nothing.
+	// Default: none.
+	Logs []Log `yaml:"logs" json:"logs,omitempty"`
+	// HTTPS are checks of answers to HTTP requests.
+	// Default: none.
+	HTTPS []HTTP `yaml:"https" json:"https,omitempty"`
 }
 
 // Empty reports whether nothing is checked.

@@ -9,18 +9,26 @@ import (
 // HealthCheck says when objects of a kind are healthy that do not say so by the
 // conditions everyone knows.
 type HealthCheck struct {
-	APIVersion string `yaml:"apiVersion"` // "" is every version of every group
-	Kind       string `yaml:"kind"`
-	// Healthy are conditions that all have to hold.
+	// APIVersion is the API version of the objects.
+	// Default: all versions.
+	APIVersion string `yaml:"apiVersion"`
+	// Kind is the kind of the objects.
+	// Required.
+	Kind string `yaml:"kind"`
+	// Healthy are conditions that must all hold.
+	// Required.
 	Healthy []Condition `yaml:"healthy"`
-	// Failed are conditions of which one says that the object will not get
-	// healthy.
+	// Failed are conditions of which one makes the object failed.
+	// Default: none.
 	Failed []Condition `yaml:"failed"`
 }
 
 // Condition is an entry of status.conditions.
 type Condition struct {
-	Type   string          `yaml:"type"`
+	// Type is the type of the condition.
+	// Required.
+	Type string `yaml:"type"`
+	// Status is its status.
 	Status ConditionStatus `yaml:"status"`
 }
 

@@ -13,20 +13,36 @@ import (
 
 // Input says where the objects come from.
 type Input struct {
-	// Manifests are files, relative to the application's directory and inside
-	// it; empty means every manifest directly in the directory.
+	// Manifests are files of the application's directory.
+	// Default: all in the directory.
 	Manifests []string `yaml:"manifests"`
-	// Namespace is the namespace of every namespaced object; "" leaves theirs.
-	Namespace           string `yaml:"namespace"`
-	AutoCreateNamespace bool   `yaml:"autoCreateNamespace"`
-	// AutoRollback is nil when not written; see config.Application.AutoRollback.
+	// Namespace is the namespace of every namespaced object.
+	// Default: those of the objects.
+	Namespace string `yaml:"namespace"`
+	// AutoCreateNamespace creates `input.namespace`.
+	AutoCreateNamespace bool `yaml:"autoCreateNamespace"`
+	// AutoRollback is another place for `planner.autoRollback`.
+	// Default: `true`.
+	//
+	// It is nil when not written; see config.Application.AutoRollback.
 	AutoRollback *bool `yaml:"autoRollback"`
 
-	// HelmChart is the chart to render; nil when not written.
-	HelmChart   *HelmChart   `yaml:"helmChart"`
-	HelmOptions *HelmOptions `yaml:"helmOptions"` // nil when not written
-	// KustomizeOptions are flags of kustomize build without their dashes; see
-	// KustomizeBuild for those that are honoured.
+	// HelmChart is a chart to render: of this repository by `path`, of another repository by
+	// `gitRemote`, `ref` and `path`, or of a chart repository or registry by `repository`, `name`
+	// and `version`.
+	//
+	// It is nil when not written.
+	HelmChart *HelmChart `yaml:"helmChart"`
+	// HelmOptions are how the chart is rendered.
+	//
+	// It is nil when not written.
+	HelmOptions *HelmOptions `yaml:"helmOptions"`
+	// KustomizeOptions are flags of `kustomize build` without their dashes: `load-restrictor`
+	// (`LoadRestrictionsNone` or `LoadRestrictionsRootOnly`; files outside the repository are
+	// never read), `reorder` (`legacy` or `none`), `enable-helm` (`true`, or no value),
+	// `helm-kube-version`, and `helm-api-versions` (with commas).
+	//
+	// See KustomizeBuild.
 	KustomizeOptions map[string]string `yaml:"kustomizeOptions"`
 }
 
@@ -34,22 +50,40 @@ type Input struct {
 // Path, in a configured chart repository or registry by Repository, Name and
 // Version, or in the application's own repository by Path.
 type HelmChart struct {
-	GitRemote  string `yaml:"gitRemote"`
-	Ref        string `yaml:"ref"`
-	Path       string `yaml:"path"` // of a chart in the own repository: from the application's directory
+	// GitRemote is the Git repository of the chart.
+	GitRemote string `yaml:"gitRemote"`
+	// Ref is a branch, tag or commit of `gitRemote`.
+	Ref string `yaml:"ref"`
+	// Path is the directory of the chart in `gitRemote`. Without `gitRemote` it is a path from the
+	// application's directory: `./chart`, `../../charts/web`, or an archive.
+	Path string `yaml:"path"`
+	// Repository is the configured name or the address of a chart repository, or an address in a
+	// registry (`oci://registry/path`).
 	Repository string `yaml:"repository"`
-	Name       string `yaml:"name"`
-	Version    string `yaml:"version"`
+	// Name is the name of the chart in `repository`.
+	Name string `yaml:"name"`
+	// Version is its version, or a constraint such as `~1.2`. Of a registry it may be the digest
+	// of the chart (`sha256:...`).
+	Version string `yaml:"version"`
 }
 
 // HelmOptions say how a chart is rendered.
 type HelmOptions struct {
-	ReleaseName string            `yaml:"releaseName"` // "" is the application's name
-	SetValues   map[string]string `yaml:"setValues"`
-	ValueFiles  []string          `yaml:"valueFiles"` // files of the application, or http(s) URLs
-	SetFiles    map[string]string `yaml:"setFiles"`   // values that are the text of files
-	APIVersions []string          `yaml:"apiVersions"`
-	KubeVersion string            `yaml:"kubeVersion"`
+	// ReleaseName is the name of the release.
+	// Default: the application's name.
+	ReleaseName string `yaml:"releaseName"`
+	// SetValues are values as `helm --set` takes them, in the order of the keys.
+	SetValues map[string]string `yaml:"setValues"`
+	// ValueFiles are files of the application's directory, or `https://` or `http://` addresses.
+	// Later ones win.
+	ValueFiles []string `yaml:"valueFiles"`
+	// SetFiles are values that are the text of files of the application's directory.
+	SetFiles map[string]string `yaml:"setFiles"`
+	// APIVersions are additional `.Capabilities.APIVersions`.
+	APIVersions []string `yaml:"apiVersions"`
+	// KubeVersion is the Kubernetes version that templates see.
+	// Default: the cluster's.
+	KubeVersion string `yaml:"kubeVersion"`
 }
 
 func (in *Input) complete(d *strict.Document) {

@@ -10,24 +10,37 @@ import (
 
 // Patch changes one object of the canary.
 type Patch struct {
+	// Target is the object to change.
+	// Required.
 	Target PatchTarget `yaml:"target" json:"target"`
-	Ops    []PatchOp   `yaml:"ops" json:"ops"`
+	// Ops are the changes.
+	// Required.
+	Ops []PatchOp `yaml:"ops" json:"ops"`
 }
 
 // PatchTarget names the object.
 type PatchTarget struct {
 	Reference `yaml:",inline"`
-	// DocumentRoot is the path of a string field that holds the document to
-	// change; "" changes the object itself.
+	// DocumentRoot is the path of a field whose text is the document to change, such as
+	// `$.data.'app.yaml'`.
+	// Default: none: the object itself.
 	DocumentRoot string `yaml:"documentRoot" json:"documentRoot,omitempty"`
 }
 
 // PatchOp is one change.
 type PatchOp struct {
+	// Op is the kind of change: `yaml-replace` changes a value, `yaml-add` adds one, `yaml-remove`
+	// removes one; `json-replace` is `yaml-replace` for JSON; `text-regex` replaces what a regular
+	// expression matches.
 	Op PatchKind `yaml:"op" json:"op"`
-	// Path is where in the document, such as $.spec.replicas; with TextRegex it is
-	// the regular expression (RE2) of what is replaced.
-	Path  string `yaml:"path" json:"path"`
+	// Path is the place of the change, such as `$.spec.template.spec.containers[0].image`. `[*]`
+	// is every item, `..name` every field of that name. With `text-regex` it is the expression
+	// (RE2).
+	// Required.
+	Path string `yaml:"path" json:"path"`
+	// Value is the new value, as YAML. With `text-regex` it is the new text, in which `$1` is the
+	// first group.
+	// Default: none.
 	Value string `yaml:"value" json:"value,omitempty"`
 }
 

@@ -10,9 +10,19 @@ import (
 // ConfigPropagation is spec.configPropagation: how a changed ConfigMap or Secret
 // reaches the pods that read it.
 type ConfigPropagation struct {
-	Mode  PropagationMode  `yaml:"mode" json:"mode,omitempty"`
+	// Mode is what is done with the pods. The annotation `pipecd.dev/config-propagation` of a
+	// workload overrides it.
+	// Default: `auto`.
+	Mode PropagationMode `yaml:"mode" json:"mode,omitempty"`
+	// Scope is which objects count: `managed` are those of the application, `named` also those of
+	// `named`.
+	// Default: `managed`.
 	Scope PropagationScope `yaml:"scope" json:"scope,omitempty"`
-	Named []Reference      `yaml:"named" json:"named,omitempty"` // with scope named
+	// Named are, with `scope: named`, ConfigMaps and Secrets that are not in Git, in the
+	// namespaces of the workloads.
+	// Default: none.
+	Named []Reference `yaml:"named" json:"named,omitempty"`
+	// Nudge is when and how fast pods are annotated.
 	Nudge PropagationNudge `yaml:"nudge" json:"nudge"`
 }
 
@@ -47,10 +57,20 @@ func (PropagationScope) Values() []string { return []string{string(ScopeManaged)
 
 // PropagationNudge says how pods are annotated so that the kubelet looks at once.
 type PropagationNudge struct {
-	Delay         time.Duration `yaml:"delay" json:"delay,omitempty"`             // from the change to the first nudge
-	RepeatAfter   time.Duration `yaml:"repeatAfter" json:"repeatAfter,omitempty"` // from the first nudge to the last; 0: there is one only
-	MaxPods       int           `yaml:"maxPods" json:"maxPods,omitempty"`         // of a workload
-	RatePerSecond int           `yaml:"ratePerSecond" json:"ratePerSecond,omitempty"`
+	// Delay is the time from the applied change to the first nudge.
+	// Default: `0s`.
+	Delay time.Duration `yaml:"delay" json:"delay,omitempty"`
+	// RepeatAfter is the time from the first nudge to the last. If it is more than 1 s, there is
+	// also one after 1 s. With 0 there is only the first.
+	// Default: `5s`.
+	RepeatAfter time.Duration `yaml:"repeatAfter" json:"repeatAfter,omitempty"`
+	// MaxPods is the greatest number of pods of a workload that are nudged. More are left to the
+	// kubelet.
+	// Default: `5000`.
+	MaxPods int `yaml:"maxPods" json:"maxPods,omitempty"`
+	// RatePerSecond is how many pods of a cluster are nudged per second.
+	// Default: `50`.
+	RatePerSecond int `yaml:"ratePerSecond" json:"ratePerSecond,omitempty"`
 }
 
 // Default implements strict.Defaulter.

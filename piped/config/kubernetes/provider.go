@@ -9,25 +9,36 @@ import (
 // Provider is the config of a platform provider of type KUBERNETES. Without a
 // kubeconfig the agent uses the cluster it runs in.
 type Provider struct {
-	MasterURL      string `yaml:"masterURL"`
+	// MasterURL replaces the address of the kubeconfig.
+	MasterURL string `yaml:"masterURL"`
+	// KubeConfigPath is the kubeconfig of the cluster. Without it and `masterURL` the provider is
+	// the cluster that the agent runs in, as the service account of its pod.
+	// Default: the pod's own cluster. Type: path.
 	KubeConfigPath string `yaml:"kubeConfigPath"`
-	// AppStateInformer is accepted for PipeCD's sake: what is watched follows
-	// from what applications declare.
+	// AppStateInformer is checked and has no effect in this version.
 	AppStateInformer AppStateInformer `yaml:"appStateInformer"`
 }
 
 // AppStateInformer says which objects PipeCD watches.
 type AppStateInformer struct {
-	Namespace        string            `yaml:"namespace"` // "" is every namespace
+	// Namespace is the namespace that PipeCD watches.
+	// Default: all.
+	Namespace string `yaml:"namespace"`
+	// IncludeResources are kinds that PipeCD watches in addition.
 	IncludeResources []ResourceMatcher `yaml:"includeResources"`
+	// ExcludeResources are kinds that PipeCD does not watch.
 	ExcludeResources []ResourceMatcher `yaml:"excludeResources"`
 }
 
 // ResourceMatcher matches objects by their type. An empty Kind matches every one
 // of the API version.
 type ResourceMatcher struct {
+	// APIVersion is the API version of the kind.
+	// Required.
 	APIVersion string `yaml:"apiVersion"`
-	Kind       string `yaml:"kind"`
+	// Kind is the kind.
+	// Default: every kind.
+	Kind string `yaml:"kind"`
 }
 
 // Complete reports to d every value that makes no sense, and what has no effect.

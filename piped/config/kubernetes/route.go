@@ -4,13 +4,18 @@ import "github.com/c785c783/piped/piped/config/strict"
 
 // ResourceRoute says into which clusters objects go.
 type ResourceRoute struct {
+	// Provider is a platform provider by name, or all with the labels.
 	Provider RouteProvider `yaml:"provider"`
-	Match    Reference     `yaml:"match"` // empty is every object
+	// Match is the objects of the route.
+	// Default: every object.
+	Match Reference `yaml:"match"`
 }
 
 // RouteProvider names a platform provider, or all those that have the labels.
 type RouteProvider struct {
-	Name   string            `yaml:"name"`
+	// Name is the name of the provider.
+	Name string `yaml:"name"`
+	// Labels are labels of the providers.
 	Labels map[string]string `yaml:"labels"`
 }
 

@@ -12,51 +12,93 @@ import (
 
 // Spec is what a KubernetesApp says beyond the generic part.
 type Spec struct {
-	Input        Input        `yaml:"input"`
-	QuickSync    SyncOptions  `yaml:"quickSync"`
-	Workloads    []Reference  `yaml:"workloads"` // empty: every Deployment
-	Service      Reference    `yaml:"service"`
+	// Input is where the objects come from.
+	Input Input `yaml:"input"`
+	// QuickSync is the options of `K8S_SYNC` in a quick sync.
+	QuickSync SyncOptions `yaml:"quickSync"`
+	// Workloads are the workloads whose changes decide for the pipeline.
+	// Default: every Deployment.
+	Workloads []Reference `yaml:"workloads"`
+	// Service is the Service of the application: `createService` copies it, and `podselector`
+	// switches it. Its kind is `Service`.
+	// Default: none.
+	Service Reference `yaml:"service"`
+	// VariantLabel is the label and annotation of the variants.
 	VariantLabel VariantLabel `yaml:"variantLabel"`
 
-	// ReadyThreshold is the share of a workload's pods, 1 to 100, that must be
-	// available for its rollout to have ended.
+	// ReadyThreshold is the share of a workload's pods that must be available for its rollout to
+	// be complete, rounded up, at least one pod.
+	// Not in PipeCD.
 	ReadyThreshold strict.Percent `yaml:"readyThreshold"`
-	// Strict ends rollouts by the upstream rule of `kubectl rollout status`.
+	// Strict uses the rule of `kubectl rollout status`: every pod wanted at that moment must be
+	// new and available.
+	// Not in PipeCD.
 	Strict bool `yaml:"strict"`
-	// WaitTermination waits until old pods are gone, not only stopping.
+	// WaitTermination waits until the old pods of a Deployment are gone, not only stopping.
+	// Kubernetes 1.35 and later count them.
+	// Not in PipeCD.
 	WaitTermination bool `yaml:"waitTermination"`
-	// FailFast fails a rollout on image and crash errors without waiting for
-	// its deadline.
+	// FailFast fails a rollout on image, configuration and crash errors without waiting for its
+	// deadline.
+	// Not in PipeCD.
 	FailFast bool `yaml:"failFast"`
-	// PruneKinds names the kinds among PrunableKinds that pruning may delete.
+	// PruneKinds are those of Namespace, CustomResourceDefinition, PersistentVolume and
+	// PersistentVolumeClaim that pruning may delete.
+	// Default: none. Not in PipeCD.
 	PruneKinds []string `yaml:"pruneKinds"`
-	// TakeOver permits applying objects that another owner claims.
+	// TakeOver permits applying objects that another application owns, or has claimed for a
+	// deployment that runs at the same time.
+	// Not in PipeCD.
 	TakeOver bool `yaml:"takeOver"`
 
-	TrafficRouting    TrafficRouting     `yaml:"trafficRouting"`
-	ResourceRoutes    []ResourceRoute    `yaml:"resourceRoutes"`    // the first that matches an object counts
-	ConfigPropagation *ConfigPropagation `yaml:"configPropagation"` // nil when not written
-	HealthChecks      []HealthCheck      `yaml:"healthChecks"`
+	// TrafficRouting is how `K8S_TRAFFIC_ROUTING` shares traffic.
+	TrafficRouting TrafficRouting `yaml:"trafficRouting"`
+	// ResourceRoutes are refused in this version: deploying one application to several providers
+	// is not supported.
+	//
+	// The first that matches an object counts.
+	ResourceRoutes []ResourceRoute `yaml:"resourceRoutes"`
+	// ConfigPropagation is how changed ConfigMaps and Secrets reach the pods.
+	// Not in PipeCD.
+	//
+	// It is nil when not written.
+	ConfigPropagation *ConfigPropagation `yaml:"configPropagation"`
+	// HealthChecks are conditions of custom resources whose conditions have other names than the
+	// usual ones.
+	// Not in PipeCD.
+	HealthChecks []HealthCheck `yaml:"healthChecks"`
 }
 
 // SyncOptions are the options of K8S_SYNC.
 type SyncOptions struct {
-	Prune                     bool `yaml:"prune" json:"prune"`
+	// Prune deletes what the application applied and Git no longer declares. A stage `K8S_SYNC`
+	// without it takes the value of `quickSync`.
+	Prune bool `yaml:"prune" json:"prune"`
+	// AddVariantLabelToSelector adds the variant label of the primary to the selector and pod
+	// template of every workload. A stage `K8S_SYNC` without it takes the value of `quickSync`.
 	AddVariantLabelToSelector bool `yaml:"addVariantLabelToSelector" json:"addVariantLabelToSelector"`
 }
 
 // Reference names objects of the application. An empty Name means all of the
 // kind.
 type Reference struct {
+	// Kind is the kind of the object. Of a patch's target: a workload, a ConfigMap or Secret that
+	// its pods use, or its Service.
 	Kind string `yaml:"kind" json:"kind,omitempty"`
+	// Name is the name of the object in Git. Where it may be omitted, it is every object of the
+	// kind.
 	Name string `yaml:"name" json:"name,omitempty"`
 }
 
 // VariantLabel is the label that tells the variants of a workload apart.
 type VariantLabel struct {
-	Key           string `yaml:"key"`
-	PrimaryValue  string `yaml:"primaryValue"`
-	CanaryValue   string `yaml:"canaryValue"`
+	// Key is the key of the label.
+	Key string `yaml:"key"`
+	// PrimaryValue is its value of the primary.
+	PrimaryValue string `yaml:"primaryValue"`
+	// CanaryValue is its value of the canary.
+	CanaryValue string `yaml:"canaryValue"`
+	// BaselineValue is its value of the baseline.
 	BaselineValue string `yaml:"baselineValue"`
 }
 

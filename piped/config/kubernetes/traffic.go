@@ -10,10 +10,15 @@ import (
 
 // TrafficRouting is spec.trafficRouting: how K8S_TRAFFIC_ROUTING shares traffic.
 type TrafficRouting struct {
+	// Method is what shares the traffic: `podselector` the selector of the Service, all or
+	// nothing; `istio` the weights of a VirtualService; `httproute` and `grpcroute` those of
+	// routes of the Gateway API, which are not in PipeCD. `smi` is refused with a stage
+	// `K8S_TRAFFIC_ROUTING`, which PipeCD fails, too, and has no effect without one.
 	Method Method `yaml:"method"`
-	// Istio is for method istio.
+	// Istio is for the method `istio`.
 	Istio *Istio `yaml:"istio"`
-	// HTTPRoute is for methods httproute and grpcroute.
+	// HTTPRoute is for the methods `httproute` and `grpcroute`.
+	// Not in PipeCD.
 	HTTPRoute *HTTPRoute `yaml:"httpRoute"`
 }
 
@@ -37,24 +42,36 @@ func (Method) Values() []string {
 
 // Istio says which VirtualService to edit.
 type Istio struct {
-	Host           string    `yaml:"host"`           // whose destinations are the variants
-	EditableRoutes []string  `yaml:"editableRoutes"` // names of routes; empty is all
-	VirtualService Reference `yaml:"virtualService"` // empty is the first one in Git
+	// Host is the host whose destinations are the variants.
+	// Required.
+	Host string `yaml:"host"`
+	// EditableRoutes are names of the routes that may be changed.
+	// Default: all.
+	EditableRoutes []string `yaml:"editableRoutes"`
+	// VirtualService is the VirtualService to change.
+	// Default: the first one in Git.
+	VirtualService Reference `yaml:"virtualService"`
 }
 
 // HTTPRoute says which routes of the Gateway API to edit.
 type HTTPRoute struct {
-	// Refs are the routes; empty is every one in Git that has StableService as a
-	// backend.
+	// Refs are the routes to change.
+	// Default: all with the stable Service.
 	Refs []RouteRef `yaml:"refs"`
-	// EditableRules are names of rules; empty is every rule that has StableService
-	// as a backend.
+	// EditableRules are names of the rules that may be changed.
+	// Default: all with the stable Service.
 	EditableRules []string `yaml:"editableRules"`
-	StableService string   `yaml:"stableService"` // "" is service.name
-	// ABMatches are requests that go to the canary whatever the shares.
-	ABMatches []ABMatch   `yaml:"abMatches"`
-	Mirror    Mirror      `yaml:"mirror"`
-	Verify    RouteVerify `yaml:"verify"`
+	// StableService is the backend whose traffic is shared. The backends of the variants are its
+	// name with their suffixes.
+	// Default: `service.name`.
+	StableService string `yaml:"stableService"`
+	// ABMatches are requests that go to the canary whatever the shares: those that match one of
+	// them in full.
+	ABMatches []ABMatch `yaml:"abMatches"`
+	// Mirror copies requests to the canary, whose answers are dropped.
+	Mirror Mirror `yaml:"mirror"`
+	// Verify is how long the stage waits for a route.
+	Verify RouteVerify `yaml:"verify"`
 }
 
 // Default implements strict.Defaulter.
@@ -64,27 +81,41 @@ func (r *HTTPRoute) Default() {
 
 // RouteRef names a route.
 type RouteRef struct {
-	Name      string `yaml:"name"`
-	Namespace string `yaml:"namespace"` // "" is the application's
+	// Name is the name of the route.
+	// Required.
+	Name string `yaml:"name"`
+	// Namespace is the namespace of the route.
+	// Default: the application's.
+	Namespace string `yaml:"namespace"`
 }
 
 // ABMatch selects requests that have all of what is written, which is at least
 // one value, by name.
 type ABMatch struct {
-	Headers     map[string]string `yaml:"headers"`
+	// Headers are headers of the request.
+	// Default: none.
+	Headers map[string]string `yaml:"headers"`
+	// QueryParams are query parameters of the request.
+	// Default: none.
 	QueryParams map[string]string `yaml:"queryParams"`
-	Cookies     map[string]string `yaml:"cookies"`
+	// Cookies is one cookie of the request.
+	// Default: none.
+	Cookies map[string]string `yaml:"cookies"`
 }
 
 // Mirror copies requests to the canary, whose answers are dropped.
 type Mirror struct {
+	// Percent is the share of requests that are copied.
+	// Default: `0`.
 	Percent strict.Percent `yaml:"percent"`
 }
 
 // RouteVerify says how long to wait for a route.
 type RouteVerify struct {
-	Timeout time.Duration `yaml:"timeout"` // until every parent has accepted the route
-	Settle  time.Duration `yaml:"settle"`  // between no traffic and the removal of a variant
+	// Timeout is the time in which every gateway must accept the route.
+	Timeout time.Duration `yaml:"timeout"`
+	// Settle is the time between no traffic and the removal of a variant.
+	Settle time.Duration `yaml:"settle"`
 }
 
 // complete checks the fields; service is spec.service.name, the stable Service

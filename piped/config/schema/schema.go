@@ -58,12 +58,13 @@ type Refused struct {
 // Object returns the schema of what Decode reads into a struct. value points to
 // the struct and holds the defaults; the keys that rules ignore take anything.
 func Object(value any, rules strict.Rules, without Refused) Schema {
-	return generator{rules, without}.object("", reflect.ValueOf(value).Elem())
+	return generator{rules: rules, without: without}.object("", reflect.ValueOf(value).Elem())
 }
 
 type generator struct {
 	rules   strict.Rules
 	without Refused
+	visit   func(Field) // nil: no visitor
 }
 
 var (
@@ -139,7 +140,7 @@ func (g generator) object(path string, v reflect.Value) Schema {
 	properties := Schema{}
 	g.fields(path, v, properties)
 	for at, why := range g.rules.Ignored {
-		if parent, key := split(at); parent == path {
+		if parent, key := split(at); parent == plain(path) {
 			properties[key] = Schema{"description": why, "deprecated": true}
 		}
 	}
@@ -158,8 +159,12 @@ func (g generator) fields(path string, v reflect.Value, into Schema) {
 		switch {
 		case option == "inline":
 			g.fields(path, v.Field(i), into)
-		case key == "" || key == "-" || slices.Contains(g.rules.Unsupported, at) || slices.Contains(g.without.Keys, at):
+		case key == "" || key == "-" || slices.Contains(g.rules.Unsupported, plain(at)) || slices.Contains(g.without.Keys, plain(at)):
 		default:
+			if g.visit != nil {
+				value, _ := withDefault(Schema{}, v.Field(i))["default"]
+				g.visit(Field{Path: at, Owner: v.Type(), Name: v.Type().Field(i).Name, Default: value})
+			}
 			into[key] = optional(withDefault(g.of(at, v.Field(i)), v.Field(i)))
 		}
 	}
@@ -176,14 +181,14 @@ func (g generator) variants(path string, t reflect.Type, varied Varied, out Sche
 	}
 	by, of := varied.Variants()
 	values := slices.Sorted(maps.Keys(of))
-	values = slices.DeleteFunc(values, func(v string) bool { return slices.Contains(g.without.Values[join(path, by)], v) })
+	values = slices.DeleteFunc(values, func(v string) bool { return slices.Contains(g.without.Values[plain(join(path, by))], v) })
 	properties := out["properties"].(Schema)
 	if _, known := properties[by].(Schema)["enum"]; !known {
 		properties[by] = Schema{"enum": values}
 	}
 	var rules []Schema
 	for _, value := range values {
-		shape := optional(g.object(join(path, open), reflect.ValueOf(of[value]).Elem()))
+		shape := optional(g.object(join(path, open)+"<"+value+">", reflect.ValueOf(of[value]).Elem()))
 		rules = append(rules, Schema{
 			"if":   Schema{"properties": Schema{by: Schema{"const": value}}, "required": []string{by}},
 			"then": Schema{"properties": Schema{open: shape}},

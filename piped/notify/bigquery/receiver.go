@@ -217,7 +217,7 @@ func (r *Receiver) checkResponse(resp *http.Response, text []byte) error {
 	case code == http.StatusTooManyRequests || code >= 500 || limited(answer.Error.Errors):
 		return notify.RetryAt(deploy.Errorf(deploy.Unavailable, "BigQuery answers %d: %s", code, messageOf(answer.Error.Message, resp)), retryAfter(resp, r.cfg.Now()))
 	case code == http.StatusNotFound:
-		return deploy.Errorf(deploy.Denied, "there is no table %s: create it with the documented columns, or correct rolloutExport.bigquery", r.Name())
+		return deploy.Errorf(deploy.Denied, "there is no table %s: create it with the columns of docs/concepts/rollouts.md, or correct rolloutExport.bigquery", r.Name())
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return deploy.Errorf(deploy.Denied, "BigQuery answers %d: %s: grant the account the role BigQuery Data Editor on the table", code, messageOf(answer.Error.Message, resp))
 	}
@@ -229,7 +229,7 @@ func insertError(answer response) error {
 	for _, e := range answer.InsertErrors {
 		for _, p := range e.Errors {
 			if p.Reason == "invalid" {
-				return deploy.Errorf(deploy.Denied, "the table rejects the row: %s: give it the documented columns", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
+				return deploy.Errorf(deploy.Denied, "the table rejects the row: %s: give it the columns of docs/concepts/rollouts.md", strings.TrimPrefix(p.Location+": "+p.Message, ": "))
 			}
 		}
 	}

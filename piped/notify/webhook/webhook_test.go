@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // post delivers n to a server with the given handler and returns the request that it got.
 func post(t *testing.T, secret string, n notify.Notice, answer http.HandlerFunc) (header http.Header, body []byte, err error) {
 	t.Helper()
+	return postAt(t, notifytest.At, secret, n, answer)
+}
+
+func postAt(t *testing.T, now time.Time, secret string, n notify.Notice, answer http.HandlerFunc) (header http.Header, body []byte, err error) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header = r.Header
 		if body, _ = io.ReadAll(r.Body); answer != nil {
@@ -42,7 +48,7 @@ func post(t *testing.T, secret string, n notify.Notice, answer http.HandlerFunc)
 	defer server.Close()
 	s := New(Config{
 		URL: server.URL + "/hunter2", SignatureKey: "PipeCD-Signature", SignatureValue: "known", HMACSecret: secret, PipedID: "piped-1", ProjectID: "shop",
-		Now: func() time.Time { return notifytest.At },
+		Now: func() time.Time { return now },
 	})
 	err = s.Deliver(t.Context(), n)
 	return header, body, err
@@ -91,15 +97,20 @@ func TestDeletedDeployment(t *testing.T) {
 	}
 }
 
-// genuine is the check that the documentation shows to receivers.
-func genuine(header http.Header, body []byte, secret string) bool {
-	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%s\n%s\n%s\n%s", header.Get("Piped-Timestamp"), header.Get("Piped-Delivery"), header.Get("Piped-Event"), body)
-	return hmac.Equal([]byte(header.Get("Piped-Signature-256")), []byte("sha256="+hex.EncodeToString(mac.Sum(nil))))
+// genuine is the check that docs/reference/notifications.md shows.
+func genuine(r *http.Request, body []byte, hmacSecret string) bool {
+	sent, err := strconv.ParseInt(r.Header.Get("Piped-Timestamp"), 10, 64)
+	if err != nil || time.Since(time.Unix(sent, 0)).Abs() > 5*time.Minute {
+		return false
+	}
+	mac := hmac.New(sha256.New, []byte(hmacSecret))
+	fmt.Fprintf(mac, "%d\n%s\n%s\n%s", sent, r.Header.Get("Piped-Delivery"), r.Header.Get("Piped-Event"), body)
+	return hmac.Equal([]byte(r.Header.Get("Piped-Signature-256")), []byte("sha256="+hex.EncodeToString(mac.Sum(nil))))
 }
 
 func TestSignature(t *testing.T) {
-	header, body, err := post(t, "s3cret", notifytest.Notice(deploy.EventSucceeded), nil)
+	now := time.Now()
+	header, body, err := postAt(t, now, "s3cret", notifytest.Notice(deploy.EventSucceeded), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,20 +120,26 @@ func TestSignature(t *testing.T) {
 	}
 	want := map[string]string{
 		"Content-Type": "application/json", "PipeCD-Signature": "known", HeaderEvent: "DEPLOYMENT_SUCCEEDED",
-		HeaderDelivery: "key-DEPLOYMENT_SUCCEEDED", HeaderTimestamp: fmt.Sprint(notifytest.At.Unix()),
+		HeaderDelivery: "key-DEPLOYMENT_SUCCEEDED", HeaderTimestamp: fmt.Sprint(now.Unix()),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if !genuine(header, body, "s3cret") || genuine(header, body, "known") || genuine(header, append(body, ' '), "s3cret") {
-		t.Error("the signature does not distinguish a genuine message from a forged one")
+	message := &http.Request{Header: header}
+	if !genuine(message, body, "s3cret") || genuine(message, body, "known") || genuine(message, append(body, ' '), "s3cret") {
+		t.Error("the signature does not tell a genuine message from a forged one")
 	}
 	for _, name := range []string{HeaderEvent, HeaderDelivery, HeaderTimestamp} {
-		forged := header.Clone()
-		forged.Set(name, header.Get(name)+"1")
+		forged := &http.Request{Header: header.Clone()}
+		forged.Header.Set(name, header.Get(name)+"1")
 		if genuine(forged, body, "s3cret") {
 			t.Errorf("a message with another %s is taken for genuine", name)
 		}
+	}
+	old := &http.Request{Header: header.Clone()}
+	old.Header.Set(HeaderTimestamp, fmt.Sprint(time.Now().Add(-time.Hour).Unix()))
+	if genuine(old, body, "s3cret") {
+		t.Error("an old message is taken for genuine")
 	}
 	for name, values := range header {
 		if strings.Contains(strings.Join(values, " "), "s3cret") {

@@ -69,7 +69,7 @@ type APIServiceClient interface {
 	// an unknown platform provider, or a file name that no config has.
 	AddApplication(ctx context.Context, in *AddApplicationRequest, opts ...grpc.CallOption) (*AddApplicationResponse, error)
 	// Asks for a deployment of the branch's head. READ_WRITE. Returns at once;
-	// the command tells what became of it.
+	// the command has the result.
 	// NOT_FOUND: no such application.
 	SyncApplication(ctx context.Context, in *SyncApplicationRequest, opts ...grpc.CallOption) (*SyncApplicationResponse, error)
 	// Returns one application. READ_ONLY.
@@ -421,7 +421,7 @@ type APIServiceServer interface {
 	// an unknown platform provider, or a file name that no config has.
 	AddApplication(context.Context, *AddApplicationRequest) (*AddApplicationResponse, error)
 	// Asks for a deployment of the branch's head. READ_WRITE. Returns at once;
-	// the command tells what became of it.
+	// the command has the result.
 	// NOT_FOUND: no such application.
 	SyncApplication(context.Context, *SyncApplicationRequest) (*SyncApplicationResponse, error)
 	// Returns one application. READ_ONLY.

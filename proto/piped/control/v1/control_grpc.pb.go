@@ -75,7 +75,7 @@ const (
 // count unix seconds.
 type ControlServiceClient interface {
 	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
-	// the branch, or its config is invalid, is told on the command.
+	// the branch, or its config is invalid, is reported on the command.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(ctx context.Context, in *SyncApplicationRequest, opts ...grpc.CallOption) (*SyncApplicationResponse, error)
 	// Asks for a deployment of what an application ran before. READ_WRITE.
@@ -558,7 +558,7 @@ func (c *controlServiceClient) Resolve(ctx context.Context, in *ResolveRequest, 
 // count unix seconds.
 type ControlServiceServer interface {
 	// Asks for a deployment of an application. READ_WRITE. That a commit is not in
-	// the branch, or its config is invalid, is told on the command.
+	// the branch, or its config is invalid, is reported on the command.
 	// NOT_FOUND: no such application. FAILED_PRECONDITION: it is disabled.
 	SyncApplication(context.Context, *SyncApplicationRequest) (*SyncApplicationResponse, error)
 	// Asks for a deployment of what an application ran before. READ_WRITE.

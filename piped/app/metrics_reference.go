@@ -1,0 +1,69 @@
+package app
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metric describes a figure that GET /metrics serves.
+type Metric struct {
+	Name, Type, Help string // Type is counter, gauge or histogram
+	Labels           []string
+}
+
+// Metrics describes the agent's own figures, by name, as the registry has them.
+func Metrics() []Metric {
+	r := &described{}
+	newFigures(r)
+	for _, read := range []prometheus.Collector{&storedFigures{}, liveFigures{}, receiverFigures{}} {
+		r.MustRegister(read)
+	}
+	slices.SortFunc(r.metrics, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
+	return r.metrics
+}
+
+// described is a registry that serves nothing and remembers the descriptions.
+type described struct{ metrics []Metric }
+
+// Register implements prometheus.Registerer.
+func (d *described) Register(c prometheus.Collector) error {
+	d.MustRegister(c)
+	return nil
+}
+
+// Unregister implements prometheus.Registerer.
+func (*described) Unregister(prometheus.Collector) bool { return false }
+
+// description is how client_golang prints a Desc, which shows its parts in no other way.
+var description = regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(.*)", unit: ".*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+
+// MustRegister implements prometheus.Registerer.
+func (d *described) MustRegister(collectors ...prometheus.Collector) {
+	for _, c := range collectors {
+		descriptions := make(chan *prometheus.Desc, 100) // more than any collector has
+		c.Describe(descriptions)
+		close(descriptions)
+		for desc := range descriptions {
+			m := description.FindStringSubmatch(desc.String())
+			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })
+			slices.Sort(labels)
+			d.metrics = append(d.metrics, Metric{Name: m[1], Type: typeOf(c), Help: strings.ReplaceAll(m[2], `\"`, `"`), Labels: labels})
+		}
+	}
+}
+
+// typeOf returns the type of what a collector collects. What is read when it is asked
+// for is a gauge.
+func typeOf(c prometheus.Collector) string {
+	switch c.(type) {
+	case *prometheus.CounterVec, prometheus.Counter:
+		return "counter"
+	case *prometheus.HistogramVec, prometheus.Histogram:
+		return "histogram"
+	}
+	return "gauge"
+}
