@@ -63,7 +63,7 @@ func (p plan) all() ([]*step, error) {
 	lint.needs = []*step{build} // it uses what that has compiled
 	own := p.make("devcluster-test")
 	own.needs = []*step{devcluster}
-	tests, endToEnd := p.goTest("tests", 2, light), p.goTest("end-to-end tests", 2, cluster)
+	tests, endToEnd := p.goTest("tests", 3, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
 	endToEnd.needs = []*step{devcluster, build}
 	own.after = []*step{endToEnd}
