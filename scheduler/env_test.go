@@ -126,11 +126,7 @@ func closedEnv(t *testing.T) *env {
 
 func (e *env) open() {
 	e.t.Helper()
-	s, err := store.Open(context.Background(), e.dsn, store.Options{Key: storetest.Key(), Now: e.storeNow})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.store = s
+	e.store = storetest.Reopen(e.t, e.dsn, e.storeNow)
 }
 
 // start starts a new scheduler on the store.

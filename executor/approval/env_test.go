@@ -45,11 +45,7 @@ func inBubble(t *testing.T, options string, test func(t *testing.T, e *env)) {
 
 func (e *env) open() {
 	e.t.Helper()
-	s, err := store.Open(context.Background(), e.dsn, store.Options{Key: storetest.Key(), Now: time.Now})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.store = s
+	e.store = storetest.Reopen(e.t, e.dsn, time.Now)
 }
 
 func (e *env) closeStore() {

@@ -39,11 +39,7 @@ func inBubble(t *testing.T, test func(t *testing.T, l *env)) {
 
 func (l *env) open() {
 	l.t.Helper()
-	s, err := store.Open(context.Background(), l.dsn, store.Options{Key: storetest.Key(), Now: time.Now})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.store = s
+	l.store = storetest.Reopen(l.t, l.dsn, time.Now)
 }
 
 func (l *env) close() {

@@ -70,13 +70,20 @@ var emptyStore = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(file)
 })
 
-// Open opens a store that is closed when the test ends.
-func Open(t testing.TB, dsn string, now func() time.Time) *store.Store {
+// Reopen opens a store that the caller closes, and may then open again.
+func Reopen(t testing.TB, dsn string, now func() time.Time) *store.Store {
 	t.Helper()
 	s, err := store.Open(context.Background(), dsn, store.Options{Key: Key(), Now: now})
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
 	}
+	return s
+}
+
+// Open opens a store that is closed when the test ends.
+func Open(t testing.TB, dsn string, now func() time.Time) *store.Store {
+	t.Helper()
+	s := Reopen(t, dsn, now)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close the store: %v", err)
