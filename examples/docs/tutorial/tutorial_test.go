@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 )
 
@@ -38,7 +38,11 @@ func TestTutorial(t *testing.T) {
 	if err := os.Symlink(cluster.Kubeconfig(), filepath.Join(dir, "kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
-	addresses := strings.NewReplacer("127.0.0.1:9083", freeAddress(t), "127.0.0.1:9085", freeAddress(t))
+	api, web, err := agenttest.FreeAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := strings.NewReplacer("127.0.0.1:9083", api, "127.0.0.1:9085", web)
 	sh := startShell(t, dir, programs(t))
 	steps := parsePage(string(text))
 	if len(steps) < 20 {
@@ -86,17 +90,6 @@ func TestMatches(t *testing.T) {
 			}
 		})
 	}
-}
-
-// freeAddress returns a loopback address that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // programs returns a folder with piped and pipectl: that of $PIPED_BINARY, which the

@@ -84,7 +84,7 @@ func Start(ctx context.Context, o Options) (*Agent, error) {
 		LogFile: filepath.Join(o.Dir, "piped.log"), binary: o.Binary,
 	}
 	var err error
-	if a.Address, a.WebAddress, err = freeAddresses(); err != nil {
+	if a.Address, a.WebAddress, err = FreeAddresses(); err != nil {
 		return nil, err
 	}
 	text := fmt.Sprintf(configText, pipedID(o), data, a.Address, a.WebAddress, o.Interval, o.Remote, o.Kubeconfig)
@@ -183,8 +183,8 @@ func (a *Agent) authorize(ctx context.Context, method string, req, reply any, co
 // those would take the port of an agent that is not running for a moment.
 const firstPort, ports = 16384, 4096
 
-// freeAddresses returns two addresses that were free a moment ago.
-func freeAddresses() (first, second string, err error) {
+// FreeAddresses returns two addresses that were free a moment ago.
+func FreeAddresses() (first, second string, err error) {
 	var addresses []string
 	for range 100 {
 		l, listenErr := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports)))
