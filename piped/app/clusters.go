@@ -63,7 +63,7 @@ type connection struct {
 	problemSince time.Time
 
 	users int                     // stages that hold it
-	gone  bool                    // nobody new gets it
+	gone  bool                    // no further stage gets it
 	stop  context.CancelCauseFunc // ends its caches; nil until they run
 }
 

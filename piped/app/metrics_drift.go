@@ -14,7 +14,7 @@ import (
 
 // driftMetrics implements drift.Metrics.
 type driftMetrics struct {
-	judged         map[drift.Tier]prometheus.Counter
+	evaluated      map[drift.Tier]prometheus.Counter
 	reads, dryRuns prometheus.Counter
 	ended          *prometheus.CounterVec
 	delay          prometheus.Histogram
@@ -22,19 +22,19 @@ type driftMetrics struct {
 
 func newDriftMetrics(auto promauto.Factory) *driftMetrics {
 	const part = "drift"
-	judged := counters(auto, part, "comparisons_total",
+	evaluated := counters(auto, part, "comparisons_total",
 		"Comparisons of an object with Git, by tier: `0` by its metadata, `1` by reading it, `2` by a dry run, `3` by a dry run of the sweep.", "tier")
 	calls := counters(auto, part, "api_calls_total",
 		"Calls to API servers for comparisons with Git, by call: `get` and `dry_run`. A repeated call counts once.", "call")
 	f := &driftMetrics{
-		judged: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
+		evaluated: map[drift.Tier]prometheus.Counter{}, reads: calls.WithLabelValues("get"), dryRuns: calls.WithLabelValues("dry_run"),
 		ended: counters(auto, part, "periods_ended_total",
 			"Periods of drift that have ended, by how: `deployed`, `reverted`, `accepted` or `abandoned`.", "end"),
 		delay: histogram(auto, part, "report_delay_seconds", "Time from the watch event of a change in a cluster to the stored report.",
 			[]float64{.05, .1, .2, .3, .5, 1, 2, 5, 10, 30, 60}),
 	}
 	for _, tier := range []drift.Tier{drift.ByMetadata, drift.ByReading, drift.ByDryRun, drift.BySweep} {
-		f.judged[tier] = judged.WithLabelValues(strconv.Itoa(int(tier)))
+		f.evaluated[tier] = evaluated.WithLabelValues(strconv.Itoa(int(tier)))
 	}
 	for _, end := range []deploy.DriftEnd{deploy.DriftDeployed, deploy.DriftReverted, deploy.DriftAccepted, deploy.DriftAbandoned} {
 		f.ended.WithLabelValues(endLabel(end))
@@ -45,7 +45,7 @@ func newDriftMetrics(auto promauto.Factory) *driftMetrics {
 func endLabel(end deploy.DriftEnd) string { return strings.ToLower(string(end)) }
 
 // Evaluated implements drift.Metrics.
-func (f *driftMetrics) Evaluated(tier drift.Tier) { f.judged[tier].Inc() }
+func (f *driftMetrics) Evaluated(tier drift.Tier) { f.evaluated[tier].Inc() }
 
 // Called implements drift.Metrics.
 func (f *driftMetrics) Called(reads, dryRuns int) {

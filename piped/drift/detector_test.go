@@ -150,7 +150,7 @@ func TestNotDeployedYet(t *testing.T) {
 	e.pass(time.Minute)
 	e.report("web")
 	e.wantState("web", "UNKNOWN Not deployed yet")
-	_, err := e.detector.Report(t.Context(), "nobody", false)
+	_, err := e.detector.Report(t.Context(), "unknown", false)
 	if !deploy.IsKind(err, deploy.NotFound) {
 		t.Errorf("unknown application: %v", err)
 	}

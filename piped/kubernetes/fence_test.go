@@ -27,7 +27,7 @@ type fenceEnv struct {
 	refusal   atomic.Pointer[error] // of ClusterConfig.Permit
 }
 
-// leaseless fails the requests for Leases when it is told to.
+// leaseless is a transport that fails requests for Leases while its flag is set.
 type leaseless struct {
 	next http.RoundTripper
 	down *atomic.Bool

@@ -59,8 +59,8 @@ func testClaims(t *testing.T, e *env) {
 	e.claimed(t, byB, []store.TakenObject{{Object: x, ApplicationID: a.ID}}, x)
 	must(t, e.store.DeleteApplication(ctx, a.ID))
 	e.claimed(t, byB, nil, x)
-	_, err := e.store.ClaimObjects(ctx, store.Claim{ApplicationID: "nobody", Cluster: "uid", Provider: "c", DeploymentID: "d"}, configMap("free", "v1"))
-	wantKind(t, err, deploy.NotFound, "nobody")
+	_, err := e.store.ClaimObjects(ctx, store.Claim{ApplicationID: "unknown", Cluster: "uid", Provider: "c", DeploymentID: "d"}, configMap("free", "v1"))
+	wantKind(t, err, deploy.NotFound, "unknown")
 }
 
 // testClaimsOfOneCluster: an object of a cluster is of one application, whatever platform
