@@ -19,8 +19,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -148,13 +150,13 @@ func (a *Agent) Close() error { return errors.Join(a.conn.Close(), a.Stop()) }
 func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, done func(context.Context) (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	last := errors.New("not yet")
+	var last error
 	for {
 		ok, err := done(limit)
 		if ok {
 			return nil
 		}
-		if err != nil && limit.Err() == nil {
+		if err != nil && (last == nil || !timedOut(err)) { // at the limit, the reason is the one before
 			last = err
 		}
 		select {
@@ -163,10 +165,15 @@ func (a *Agent) Await(ctx context.Context, what string, timeout time.Duration, d
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-limit.Done():
-			return fmt.Errorf("waited %s for %s: %w; the end of %s:\n%s", timeout, what, last, a.LogFile, a.Tail())
+			return fmt.Errorf("waited %s for %s: %w; the end of %s:\n%s", timeout, what, cmp.Or(last, errors.New("not yet")), a.LogFile, a.Tail())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// timedOut reports whether err is of a call whose time was over, here or at the agent.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
 
 // authorize adds the owner key, which the agent writes when it first starts.
