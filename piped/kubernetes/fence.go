@@ -47,12 +47,10 @@ func (f *fence) check(ctx context.Context) error {
 // wait returns nil when the agent may write, or the cause of ctx's end.
 func (f *fence) wait(ctx context.Context) error {
 	for {
-		pause := time.NewTimer(fenceInterval)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return context.Cause(ctx)
-		case <-pause.C:
+		case <-time.After(fenceInterval):
 		}
 		if f.check(ctx) == nil {
 			return nil
