@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/script/sandbox"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // benchmark is one way of measuring, for one or more figures.

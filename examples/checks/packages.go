@@ -17,7 +17,7 @@ import (
 const module = "github.com/c785c783/piped/"
 
 // startsClusters is the package with which tests start control planes.
-const startsClusters = module + "piped/kubernetes/clustertest"
+const startsClusters = module + "piped/cluster/clustertest"
 
 // checksPages is the package whose tests read README.md, CONTRIBUTING.md and docs/.
 const checksPages = module + "examples/docs"

@@ -3,9 +3,9 @@ package kubernetes
 import (
 	"context"
 
+	"github.com/c785c783/piped/piped/cluster/variant"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/variant"
 )
 
 // Baseline runs K8S_BASELINE_ROLLOUT: it applies the workloads of the last success

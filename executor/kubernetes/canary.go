@@ -3,8 +3,8 @@ package kubernetes
 import (
 	"context"
 
+	"github.com/c785c783/piped/piped/cluster/variant"
 	"github.com/c785c783/piped/piped/config/kubernetes"
-	"github.com/c785c783/piped/piped/kubernetes/variant"
 )
 
 // Canary runs K8S_CANARY_ROLLOUT: it applies the workloads of the commit under

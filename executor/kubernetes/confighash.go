@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 )
 
 // metaConfig is the stage metadata key of the workloads that the stage restarts

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // TestMain runs more tests at a time than there are cores: they wait for pods.

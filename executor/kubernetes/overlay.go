@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster/traffic"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/traffic"
 	"github.com/c785c783/piped/piped/manifest"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	stages "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 )
 
 // pipelineLab runs the stages of pipelines one after another, as the scheduler does.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 
+	"github.com/c785c783/piped/piped/cluster/variant"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/variant"
 	"github.com/c785c783/piped/piped/manifest"
 )
 

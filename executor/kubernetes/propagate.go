@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
-	"github.com/c785c783/piped/piped/kubernetes/propagate"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/manifest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 )
 
 // planFor bounds how long a cluster may take to tell what is there of an

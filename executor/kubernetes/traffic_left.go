@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/c785c783/piped/piped/cluster/traffic"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/traffic"
 	"github.com/c785c783/piped/piped/manifest"
 )
 

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/traffic"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes/rollout"
-	"github.com/c785c783/piped/piped/kubernetes/traffic"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 )

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/analysis/prometheustest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/strict"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )

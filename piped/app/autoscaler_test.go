@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 

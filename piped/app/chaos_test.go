@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/store/pgtest"
 )
 

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/store"
 )
 

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/c785c783/piped/piped/kubernetes"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // mutateTries is how many changes are tried of an object for each that is wanted: the
@@ -32,7 +32,7 @@ func mutate(ctx context.Context, random *rand.Rand, client dynamic.ResourceInter
 	}
 	live := was
 	for try := 0; len(paths) < most && try < most*mutateTries; try++ {
-		all, err := clustertest.Mutations(live, kubernetes.FieldManager)
+		all, err := clustertest.Mutations(live, cluster.FieldManager)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/c785c783/piped/executor/analysis/prometheustest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 

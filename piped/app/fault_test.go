@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/store/pgtest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )

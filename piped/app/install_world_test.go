@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
-	"github.com/c785c783/piped/piped/kubernetes"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/source/kustomize"
 )
 
@@ -67,9 +67,9 @@ func installManifests(t *testing.T, variant, namespace string) (objects []*unstr
 
 // installed writes objects as whoever installs the agent does, refusing every field
 // that the API server does not know, and removes what has no namespace after the parent.
-func installed(t, parent *testing.T, cluster *clustertest.Cluster, objects []*unstructured.Unstructured) {
+func installed(t, parent *testing.T, c *clustertest.Cluster, objects []*unstructured.Unstructured) {
 	t.Helper()
-	access, err := kubernetes.NewCluster(kubernetes.ClusterConfig{Name: "admin", KubeConfigPath: cluster.Kubeconfig()})
+	access, err := cluster.NewCluster(cluster.ClusterConfig{Name: "admin", KubeConfigPath: c.Kubeconfig()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +111,9 @@ type installation struct {
 }
 
 // startInstalled runs an agent with a token of that account and nothing else.
-func startInstalled(t *testing.T, cluster *clustertest.Cluster, s spec) *installation {
+func startInstalled(t *testing.T, c *clustertest.Cluster, s spec) *installation {
 	t.Helper()
-	admin, dir := cluster.Client(t), t.TempDir()
+	admin, dir := c.Client(t), t.TempDir()
 	hour := int64(3600)
 	token, err := admin.CoreV1().ServiceAccounts(installAccount).CreateToken(t.Context(), installAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}}, metav1.CreateOptions{})
@@ -121,11 +121,11 @@ func startInstalled(t *testing.T, cluster *clustertest.Cluster, s spec) *install
 		t.Fatal(err)
 	}
 	// A Lease of an earlier test would leave the right to create one unused.
-	err = admin.CoordinationV1().Leases(kubernetes.LeaseNamespace).Delete(t.Context(), kubernetes.LeaseName("test"), metav1.DeleteOptions{})
+	err = admin.CoordinationV1().Leases(cluster.LeaseNamespace).Delete(t.Context(), cluster.LeaseName("test"), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.LoadFromFile(cluster.Kubeconfig())
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}

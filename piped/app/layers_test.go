@@ -22,7 +22,7 @@ var layers = map[string]int{
 	"piped/store": 1, "piped/git": 1, "piped/config": 1, "piped/manifest": 1, "piped/outbound": 1, "piped/certificate": 1,
 	"piped/background": 1,
 
-	"piped/source": 2, "piped/kubernetes": 2, "piped/githost": 2, "piped/backup": 2,
+	"piped/source": 2, "piped/cluster": 2, "piped/githost": 2, "piped/backup": 2,
 
 	"trigger": 3, "planner": 3, "scheduler": 3, "piped/drift": 3, "piped/event": 3, "piped/preview": 3,
 	"piped/figures": 3, "piped/control": 3, "piped/notify": 3, "piped/web": 3, "piped/trace": 3, "piped/retention": 3, "piped/pipectl": 3,
@@ -61,7 +61,7 @@ func TestReversedArrowIsFound(t *testing.T) {
 		"up a layer":              {module + "piped/store", []string{module + "trigger"}},
 		"neighbour in a layer":    {module + "trigger", []string{module + "planner"}},
 		"neighbour, deep inside":  {module + "executor/kubernetes", []string{module + "piped/control"}},
-		"up inside a room":        {module + "piped/kubernetes/rollout", []string{module + "piped/kubernetes"}},
+		"up inside a room":        {module + "piped/cluster/rollout", []string{module + "piped/cluster"}},
 		"the domain imports ours": {module + "piped/deploy", []string{module + "piped/manifest"}},
 		"wire types inside":       {module + "scheduler", []string{module + "proto/piped/model/v1"}},
 		"the client knows more":   {module + "piped/cmd/pipectl", []string{module + "piped/app"}},

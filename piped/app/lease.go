@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/scheduler"
 )
 

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/c785c783/piped/piped/kubernetes"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -69,13 +69,13 @@ func TestTwoStoresOneCluster(t *testing.T) {
 // on when the Lease is this store's again.
 func TestRunningStageWaitsForTheLease(t *testing.T) {
 	t.Parallel()
-	cluster := clustertest.Shared(t)
-	ns, repo := cluster.Namespace(t), newRepo(t)
-	leases := cluster.Client(t).CoordinationV1().Leases(kubernetes.LeaseNamespace)
+	shared := clustertest.Shared(t)
+	ns, repo := shared.Namespace(t), newRepo(t)
+	leases := shared.Client(t).CoordinationV1().Leases(cluster.LeaseNamespace)
 	holder := func(change func(*coordinationv1.Lease)) {
 		t.Helper()
 		err := retry.RetryOnConflict(wait.Backoff{Steps: 1000, Duration: 10 * time.Millisecond}, func() error {
-			lease, err := leases.Get(t.Context(), kubernetes.LeaseName(ns), metav1.GetOptions{})
+			lease, err := leases.Get(t.Context(), cluster.LeaseName(ns), metav1.GetOptions{})
 			if err == nil {
 				change(lease)
 				_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
@@ -98,7 +98,7 @@ func TestRunningStageWaitsForTheLease(t *testing.T) {
 `, mark)
 	head := repo.Push(t, "begin", files)
 	agent := runAgent(t, settings{
-		dataDir: t.TempDir(), pipedID: ns, remote: repo.Dir, kubeconfig: cluster.Kubeconfig(), leaseEvery: 100 * time.Millisecond,
+		dataDir: t.TempDir(), pipedID: ns, remote: repo.Dir, kubeconfig: shared.Kubeconfig(), leaseEvery: 100 * time.Millisecond,
 		more: allowScripts(filepath.Dir(mark)),
 	})
 	taken := func() {
@@ -126,7 +126,7 @@ func TestRunningStageWaitsForTheLease(t *testing.T) {
 	taken()
 	agent.approve(d)
 	agent.awaitLog(d.GetId(), "sync", "Held: ")
-	if _, err := cluster.Client(t).CoreV1().ConfigMaps(ns).Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := shared.Client(t).CoreV1().ConfigMaps(ns).Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the ConfigMap was written while another agent managed the cluster: %v", err)
 	}
 	given()

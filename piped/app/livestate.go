@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
+	"github.com/c785c783/piped/piped/cluster"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	cluster "github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/store"
 )
 

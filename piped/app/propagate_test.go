@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	"github.com/c785c783/piped/piped/manifest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"

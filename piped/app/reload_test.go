@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/certificate/certificatetest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 

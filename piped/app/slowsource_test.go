@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 

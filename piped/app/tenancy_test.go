@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes"
 )
 
 // compare compares the suspects with the API server.
@@ -92,20 +92,20 @@ func (e *evaluation) compareIn(ctx context.Context, cluster string, all []suspec
 // compareTimeout bounds one comparison with an unresponsive cluster.
 const compareTimeout = time.Minute
 
-type comparison func(context.Context, kubernetes.CompareRequest) ([]kubernetes.Compared, error)
+type comparison func(context.Context, cluster.CompareRequest) ([]cluster.Compared, error)
 
 // bounded limits a comparison to compareTimeout.
-func bounded(ctx context.Context, req kubernetes.CompareRequest, compare comparison) ([]kubernetes.Compared, error) {
+func bounded(ctx context.Context, req cluster.CompareRequest, compare comparison) ([]cluster.Compared, error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	return compare(ctx, req)
 }
 
-func (e *evaluation) compareRequest(cluster string) kubernetes.CompareRequest {
+func (e *evaluation) compareRequest(provider string) cluster.CompareRequest {
 	w := e.material.want
-	return kubernetes.CompareRequest{
+	return cluster.CompareRequest{
 		ApplicationID: e.id, PipedID: e.PipedID, Commit: w.Commit, VariantKey: w.VariantKey, VariantValue: w.VariantValue,
-		Objects: w.Objects, Inventory: e.material.inCluster(cluster), Ignore: w.Ignore, Conceal: w.Conceal, Diff: e.diff,
+		Objects: w.Objects, Inventory: e.material.inCluster(provider), Ignore: w.Ignore, Conceal: w.Conceal, Diff: e.diff,
 	}
 }
 
@@ -131,7 +131,7 @@ func (e *evaluation) outageStart() time.Time {
 
 // record stores the result of a comparison, so that the same version of an object is
 // not compared again.
-func (e *evaluation) record(s suspect, c kubernetes.Compared) {
+func (e *evaluation) record(s suspect, c cluster.Compared) {
 	e.countComparison(s, c)
 	switch {
 	case c.Problem != "":
@@ -206,7 +206,7 @@ func (e *evaluation) compareExtras(ctx context.Context) error {
 }
 
 // isExtra reports whether a live object is extra, by its watched metadata.
-func (e *evaluation) isExtra(k string, m kubernetes.Member) bool {
+func (e *evaluation) isExtra(k string, m cluster.Member) bool {
 	t := e.expected.objects[k]
 	switch {
 	case t != nil && (t.wanted || t.variant):
@@ -220,22 +220,22 @@ func (e *evaluation) isExtra(k string, m kubernetes.Member) bool {
 }
 
 // describeExtras reads the extra objects.
-func (e *evaluation) describeExtras(ctx context.Context, cluster string, extra []suspect) error {
+func (e *evaluation) describeExtras(ctx context.Context, provider string, extra []suspect) error {
 	if len(extra) == 0 {
 		return nil
 	}
-	leave, err := e.acquireSlot(cluster)
+	leave, err := e.acquireSlot(provider)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	held, release, err := e.Clusters.Hold(cluster, e.app)
+	held, release, err := e.Clusters.Hold(provider, e.app)
 	if err != nil {
-		e.unanswered(cluster, extra, err)
+		e.unanswered(provider, extra, err)
 		return nil
 	}
 	defer release()
-	req := kubernetes.CompareRequest{ApplicationID: e.id, PipedID: e.PipedID, Conceal: e.expected.conceal, Diff: e.diff}
+	req := cluster.CompareRequest{ApplicationID: e.id, PipedID: e.PipedID, Conceal: e.expected.conceal, Diff: e.diff}
 	for _, s := range extra {
 		req.Only = append(req.Only, s.ref)
 	}
@@ -244,7 +244,7 @@ func (e *evaluation) describeExtras(ctx context.Context, cluster string, extra [
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		e.unanswered(cluster, extra, err)
+		e.unanswered(provider, extra, err)
 		return nil
 	}
 	for i, c := range results {

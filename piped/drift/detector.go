@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/c785c783/piped/piped/background"
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -39,25 +39,25 @@ const (
 )
 
 // Members returns the watched objects of one cluster without calling its API server.
-// *kubernetes.Members implements it.
+// *cluster.Members implements it.
 type Members interface {
 	// Follow starts watches for the kinds of these objects.
 	Follow(objects []deploy.ObjectRef)
-	Get(ref deploy.ObjectRef) (kubernetes.Member, bool)
-	Of(applicationID string) []kubernetes.Member
+	Get(ref deploy.ObjectRef) (cluster.Member, bool)
+	Of(applicationID string) []cluster.Member
 	// Ready returns nil if the watch of an object's kind is current. Otherwise it
 	// returns since when it is not, and why; NotFound if the cluster does not serve the
 	// kind.
 	Ready(object deploy.ObjectRef) (since time.Time, err error)
 }
 
-// Comparer compares objects by reads and server-side dry runs. *kubernetes.Cluster
+// Comparer compares objects by reads and server-side dry runs. *cluster.Cluster
 // implements it.
 type Comparer interface {
-	Compare(ctx context.Context, req kubernetes.CompareRequest) ([]kubernetes.Compared, error)
+	Compare(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error)
 	// DescribeExtra returns for each object in Only, in order, whether it still exists
 	// as the application's object.
-	DescribeExtra(ctx context.Context, req kubernetes.CompareRequest) ([]kubernetes.Compared, error)
+	DescribeExtra(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error)
 }
 
 // Clusters returns the clusters of the platform providers, which may change.
@@ -84,7 +84,7 @@ type Expected struct {
 	Objects                  []manifest.Object // the complete set: resolved, without commit annotations
 	VariantKey, VariantValue string            // the variant annotation
 	Ignore                   config.DriftDetection
-	Conceal                  kubernetes.Concealer // redacts the secrets of the objects
+	Conceal                  cluster.Concealer // redacts the secrets of the objects
 }
 
 // Config is what a Detector needs.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/background"
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
-	"github.com/c785c783/piped/piped/kubernetes"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
@@ -43,8 +43,8 @@ var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type fakeCluster struct {
 	env           *env
 	name          string
-	members       map[string]kubernetes.Member // by key
-	blind         map[string]error             // errors of watches by kind
+	members       map[string]cluster.Member // by key
+	blind         map[string]error          // errors of watches by kind
 	since         time.Time
 	drifts        map[string]deploy.ObjectDrift // by key: differing objects
 	reportSettled bool                          // report objects in sync as Settled
@@ -87,7 +87,7 @@ func (e *env) now() time.Time { return begin.Add(time.Duration(e.clock.Load())) 
 func (e *env) pass(d time.Duration) { e.clock.Add(int64(d)) }
 
 func (e *env) add(name string) *fakeCluster {
-	c := &fakeCluster{env: e, name: name, members: map[string]kubernetes.Member{}, blind: map[string]error{}, drifts: map[string]deploy.ObjectDrift{}, followed: map[string]bool{}}
+	c := &fakeCluster{env: e, name: name, members: map[string]cluster.Member{}, blind: map[string]error{}, drifts: map[string]deploy.ObjectDrift{}, followed: map[string]bool{}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clusters[name] = c
@@ -152,14 +152,14 @@ func (c *fakeCluster) Follow(objects []deploy.ObjectRef) {
 	}
 }
 
-func (c *fakeCluster) Get(ref deploy.ObjectRef) (kubernetes.Member, bool) {
+func (c *fakeCluster) Get(ref deploy.ObjectRef) (cluster.Member, bool) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	m, ok := c.members[ref.Key()]
 	return m, ok
 }
 
-func (c *fakeCluster) Of(app string) (of []kubernetes.Member) {
+func (c *fakeCluster) Of(app string) (of []cluster.Member) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	for _, m := range c.members {
@@ -179,7 +179,7 @@ func (c *fakeCluster) Ready(ref deploy.ObjectRef) (time.Time, error) {
 	return c.since, c.blind[ref.Kind]
 }
 
-func (c *fakeCluster) Compare(_ context.Context, req kubernetes.CompareRequest) (out []kubernetes.Compared, err error) {
+func (c *fakeCluster) Compare(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	if c.refuses != nil {
@@ -192,7 +192,7 @@ func (c *fakeCluster) Compare(_ context.Context, req kubernetes.CompareRequest) 
 		}
 		c.compared = append(c.compared, name)
 		m := c.members[ref.Key()]
-		one := kubernetes.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Settled: c.reportSettled}
+		one := cluster.Compared{Object: ref, UID: m.UID, OwnedHash: m.OwnedHash, Mark: m.Mark, ValuesDigest: "values", Settled: c.reportSettled}
 		if d, ok := c.drifts[ref.Key()]; ok {
 			if req.Diff {
 				d.Diff = "- as in Git\n+ as live\n"
@@ -205,12 +205,12 @@ func (c *fakeCluster) Compare(_ context.Context, req kubernetes.CompareRequest) 
 	return out, nil
 }
 
-func (c *fakeCluster) DescribeExtra(_ context.Context, req kubernetes.CompareRequest) (out []kubernetes.Compared, err error) {
+func (c *fakeCluster) DescribeExtra(_ context.Context, req cluster.CompareRequest) (out []cluster.Compared, err error) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	for _, ref := range req.Only {
 		c.reads++
-		out = append(out, kubernetes.Compared{Object: ref, Drift: &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftExtra}})
+		out = append(out, cluster.Compared{Object: ref, Drift: &deploy.ObjectDrift{Object: ref, Kind: deploy.DriftExtra}})
 	}
 	return out, nil
 }
@@ -238,7 +238,7 @@ func object(name string, annotations map[string]string) manifest.Object {
 }
 
 // write changes the watched metadata of an object, as a write does.
-func (c *fakeCluster) write(name string, change func(*kubernetes.Member)) {
+func (c *fakeCluster) write(name string, change func(*cluster.Member)) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	m := c.members[ref(name).Key()]
@@ -248,10 +248,10 @@ func (c *fakeCluster) write(name string, change func(*kubernetes.Member)) {
 }
 
 // taken simulates that another manager took a field from the agent.
-func taken(m *kubernetes.Member) { m.OwnedHash, m.Mark = "taken", m.Mark+"+" }
+func taken(m *cluster.Member) { m.OwnedHash, m.Mark = "taken", m.Mark+"+" }
 
 // marked simulates a write that leaves the agent's fields unchanged.
-func marked(m *kubernetes.Member) { m.Mark += "+" }
+func marked(m *cluster.Member) { m.Mark += "+" }
 
 // differ sets the fields that differ in comparisons of an object; nil is in sync.
 func (c *fakeCluster) differ(name string, fields []deploy.FieldDrift) {
@@ -321,7 +321,7 @@ func (e *env) end(app, id string, end deploy.Status, objects ...manifest.Object)
 		e.wanted[id] = objects
 		for _, o := range objects {
 			r := manifest.Ref(o.Unstructured)
-			c.members[r.Key()] = kubernetes.Member{
+			c.members[r.Key()] = cluster.Member{
 				Object: r, UID: "uid-" + r.Name, OwnedHash: "hash", Mark: "m-" + id, ResourceVersion: id, Application: app, Piped: "me", Variant: "primary",
 			}
 			delete(c.drifts, r.Key())

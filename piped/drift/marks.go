@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes"
 )
 
 // saveInterval is the interval in which marks are stored.
@@ -61,7 +61,7 @@ func (e *evaluation) addMissingMarks() {
 }
 
 // updateMark records the new mark of an object that was written and is still in sync.
-func (e *evaluation) updateMark(s suspect, c kubernetes.Compared) {
+func (e *evaluation) updateMark(s suspect, c cluster.Compared) {
 	item, ok := e.item(s.tracked)
 	if !ok || item.UID != c.UID {
 		return

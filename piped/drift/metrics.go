@@ -3,8 +3,8 @@ package drift
 import (
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes"
 )
 
 // Tier is the method by which an object was evaluated, in the order of its cost.
@@ -40,7 +40,7 @@ func (noMetrics) Reported(time.Duration) {}
 func (noMetrics) Ended(deploy.DriftEnd)  {}
 
 // countComparison records a comparison.
-func (e *evaluation) countComparison(s suspect, c kubernetes.Compared) {
+func (e *evaluation) countComparison(s suspect, c cluster.Compared) {
 	dryRuns, tier := 0, ByReading
 	if c.DryRun {
 		dryRuns, tier = 1, ByDryRun

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
-	"github.com/c785c783/piped/piped/kubernetes"
 )
 
 // silentCluster answers no comparison until it is released.
@@ -16,7 +16,7 @@ type silentCluster struct {
 	speaks chan struct{}
 }
 
-func (c silentCluster) Compare(ctx context.Context, req kubernetes.CompareRequest) ([]kubernetes.Compared, error) {
+func (c silentCluster) Compare(ctx context.Context, req cluster.CompareRequest) ([]cluster.Compared, error) {
 	select {
 	case <-c.speaks:
 		return c.Comparer.Compare(ctx, req)
@@ -70,7 +70,7 @@ func TestASilentClusterBlocksNoOther(t *testing.T) {
 		e.cluster().differ(id, greeting)
 		e.detector.Wake(id)
 	}
-	other.live("left", func(m *kubernetes.Member) { m.Application = "web" })
+	other.live("left", func(m *cluster.Member) { m.Application = "web" })
 	e.detector.Wake("web")
 	e.await("web", "OUT_OF_SYNC 1 difference: 1 extra")
 	close(m.speaks)

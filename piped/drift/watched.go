@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/kubernetes"
 )
 
 // suspect is an object that must be compared with the API server.
@@ -67,9 +67,9 @@ func (e *evaluation) checkCluster(cluster string, members Members, keys []string
 }
 
 // checkObject evaluates one object.
-func (e *evaluation) checkObject(k string, t *tracked, m kubernetes.Member, live bool) {
+func (e *evaluation) checkObject(k string, t *tracked, m cluster.Member, live bool) {
 	e.checked++
-	inSync := live && !t.doubted && kubernetes.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
+	inSync := live && !t.doubted && cluster.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
 	known, compared := e.results[k]
 	same := compared && known.uid == m.UID && known.resourceVersion == m.ResourceVersion
 	was := suspect{t, k, m.UID, m.ResourceVersion, e.swept[k]}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/app/agenttest"
-	"github.com/c785c783/piped/piped/kubernetes/clustertest"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 const page = "../../../docs/tutorial.md"

@@ -1,0 +1,307 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Apply makes the cluster hold req.Objects by server-side apply. Objects that
+// nobody changed since they were last applied are not sent. The others are
+// written in dependency order, in parallel inside a level, one PATCH each.
+//
+// Nothing is written unless all of it can be: ownership is checked and every
+// changed object dry-run before the first write. An error then is Invalid and
+// names the objects. Apply may be repeated at any time: it goes on where it was
+// interrupted. It does not wait for rollouts.
+//
+// Objects are written in waves, by their annotation pipecd.dev/order; most sets are
+// one wave. Namespaces and CustomResourceDefinitions are written before all waves.
+func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) {
+	r := newApplyRun(c, req)
+	ctx = withWarnings(ctx, r.warn)
+	if err := r.plan(ctx); err != nil {
+		return r.outcome(), err
+	}
+	for _, step := range []func(context.Context) error{r.claimObjects, r.announce, r.write} {
+		if err := step(ctx); err != nil {
+			return r.outcome(), err
+		}
+	}
+	r.summarize()
+	r.sayKept()
+	return r.outcome(), nil
+}
+
+// Check returns the error for which Apply would not begin to write, and writes
+// nothing. It says nothing to req.Log but that it waits for the cluster.
+func (c *Cluster) Check(ctx context.Context, req ApplyRequest) error {
+	r := newApplyRun(c, req)
+	r.req.Log = quiet{}
+	return r.plan(withWarnings(ctx, r.warn))
+}
+
+// quiet is a stage log that nobody reads.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)    {}
+func (quiet) Successf(string, ...any) {}
+func (quiet) Errorf(string, ...any)   {}
+
+// plan is everything before the first write.
+func (r *applyRun) plan(ctx context.Context) error {
+	if r.invalid != nil {
+		return r.invalid
+	}
+	for _, step := range []func(context.Context) error{
+		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findMisread, r.findNamespaces, r.prepare, r.dryRun,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyRun is one Apply as it goes on.
+type applyRun struct {
+	cluster *Cluster
+	req     ApplyRequest
+	targets []*target
+
+	newNamespaces []string // to be created before the first object
+	restarts      map[string]ConfigChange
+	invalid       error                // why nothing can be applied
+	scaled        map[scaleTarget]bool // by autoscalers of the set
+
+	wait   func(error) // says once that the cluster keeps the apply waiting
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
+	r := &applyRun{cluster: c, req: req, wait: c.sayOnce(req.Log), warned: map[string]bool{}}
+	recorded := map[string]*deploy.InventoryItem{}
+	for i, item := range req.Inventory {
+		recorded[item.Object.Key()] = &req.Inventory[i]
+	}
+	owner := manifest.Ownership{
+		PipedID: req.PipedID, ApplicationID: req.ApplicationID, CommitHash: req.Commit, VariantKey: req.VariantKey, Variant: req.VariantValue,
+	}
+	configs := newConfigs()
+	for _, obj := range req.Objects {
+		u, ref := desired(obj, owner), manifest.Ref(obj.Unstructured)
+		if req.HookRun != "" {
+			u.SetAnnotations(merged(u.GetAnnotations(), manifest.AnnotationHookRun, req.HookRun))
+		}
+		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
+		r.targets = append(r.targets, &target{
+			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
+			whole: hasReplicas || isWorkload(groupKind(ref)) || len(r.yields(u)) > 0,
+		})
+		configs.add(ref, u)
+	}
+	for _, t := range r.targets {
+		if t.isWorkload() {
+			r.digestWorkload(t, configs)
+			continue
+		}
+		if runsPods(groupKind(t.ref)) && req.HookRun == "" {
+			t.config = r.podConfig(t, configs)
+		}
+		t.digest = r.digestOf(t.desired)
+		t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
+	}
+	return r
+}
+
+// digestOf names what is sent of an object.
+func (r *applyRun) digestOf(desired *unstructured.Unstructured) string {
+	digest := manifest.Digest(desired)
+	if rules := r.yields(desired); len(rules) > 0 {
+		return rulesDigest([]any{digest, rules}) // who leaves other fields to others sends it anew
+	}
+	return digest
+}
+
+// each calls fn for every target, limited in parallel, and returns the errors of
+// all of them: one that fails does not interrupt the others.
+func each(targets []*target, fn func(t *target) error) []error {
+	errs := make([]error, len(targets))
+	var g errgroup.Group
+	g.SetLimit(concurrency)
+	for i, t := range targets {
+		g.Go(func() error {
+			errs[i] = fn(t)
+			return nil
+		})
+	}
+	_ = g.Wait() // fn's errors are in errs
+	return errs
+}
+
+// findResources settles how each object's kind is served.
+func (r *applyRun) findResources(ctx context.Context) error {
+	inSet := definedBy(r.objects())
+	for _, t := range r.targets {
+		gvk := t.desired.GroupVersionKind()
+		if res, ok := inSet[gvk]; ok {
+			t.resource, t.crdInSet = res, true
+			continue
+		}
+		res, err := r.cluster.lookupFor(ctx, t.source, r.wait)
+		if err != nil {
+			return err
+		}
+		t.resource = res
+	}
+	return nil
+}
+
+func (r *applyRun) objects() []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(r.targets))
+	for i, t := range r.targets {
+		out[i] = t.desired
+	}
+	return out
+}
+
+// prepare settles what is sent: the commit, what is left to others, who decides
+// spec.replicas, and the config-hash.
+func (r *applyRun) prepare(ctx context.Context) error {
+	r.scaled = scaledBySet(r.objects())
+	for _, t := range r.changed() {
+		setCommit(t.desired, r.commitOf(t))
+		if t.liveObject() != nil {
+			t.complete = t.desired.DeepCopy()
+		}
+		r.yieldFields(t)
+		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
+			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), r.scaled)
+		})
+		if err != nil {
+			return r.cluster.explain(t.source, "look for an autoscaler of", err)
+		}
+		if t.recreated != "" || t.live != nil && t.live.GetDeletionTimestamp() != nil {
+			if err := r.sendComplete(ctx, t); err != nil {
+				return err
+			}
+		}
+	}
+	return r.settleConfig(ctx)
+}
+
+// commitOf names the commit that last changed the object in Git. One that is
+// only put back to what was applied, or taken over, keeps the commit it has.
+func (r *applyRun) commitOf(t *target) string {
+	back := t.same && (!t.restarts || len(t.misreadBy) > 0)
+	if t.live != nil && (back || r.req.Adopt) {
+		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
+			return commit
+		}
+	}
+	return r.req.Commit
+}
+
+// announce tells the caller what is about to be created, and to be restarted.
+func (r *applyRun) announce(ctx context.Context) error {
+	if len(r.restarts) > 0 && r.req.Restarting != nil {
+		if err := r.req.Restarting(ctx, r.restarts); err != nil {
+			return err
+		}
+	}
+	if r.req.Reaching != nil {
+		before, err := r.reachBefore(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.req.Reaching(ctx, before); err != nil {
+			return err
+		}
+	}
+	if r.req.Creating == nil {
+		return nil
+	}
+	var refs []deploy.ObjectRef
+	for _, t := range r.changed() {
+		if t.live == nil {
+			refs = append(refs, t.ref)
+		}
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return r.req.Creating(ctx, refs)
+}
+
+// outcome collects what is applied so far.
+func (r *applyRun) outcome() ApplyResult {
+	var done []*target
+	var out ApplyResult
+	for _, t := range r.targets {
+		switch {
+		case t.done == "":
+			continue
+		case t.changed:
+			out.Written++
+		default:
+			out.Unchanged++
+		}
+		out.Items = append(out.Items, t.item)
+		if t.expired {
+			out.Expired = append(out.Expired, t.item)
+		}
+		done = append(done, t)
+	}
+	out.Live = liveWorkloads(done)
+	out.Reach, out.Contents = r.reach(done)
+	return out
+}
+
+// liveWorkloads returns the workloads among targets as the API server last returned
+// them.
+func liveWorkloads(targets []*target) map[deploy.ObjectRef]*unstructured.Unstructured {
+	live := map[deploy.ObjectRef]*unstructured.Unstructured{}
+	for _, t := range targets {
+		switch {
+		case !t.isWorkload():
+		case t.result != nil:
+			live[t.ref], _ = t.result.(*unstructured.Unstructured)
+		default:
+			live[t.ref] = t.liveObject()
+		}
+	}
+	return live
+}
+
+func (r *applyRun) summarize() {
+	count := map[effect]int{}
+	for _, t := range r.targets {
+		count[t.done]++
+	}
+	noun := "objects"
+	if len(r.targets) == 1 {
+		noun = "object"
+	}
+	again := ""
+	if n := count[recreated]; n > 0 {
+		again = fmt.Sprintf(" %d recreated,", n)
+	}
+	r.req.Log.Successf("%d %s: %d created, %d configured,%s %d unchanged", len(r.targets), noun, count[created], count[configured], again, count[unchanged])
+}
+
+// warn hands a warning of the API server on, once.
+func (r *applyRun) warn(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.warned[text] {
+		r.warned[text] = true
+		r.req.Log.Infof("the API server warns: %s", text)
+	}
+}

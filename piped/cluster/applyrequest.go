@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// ApplyRequest is one set of objects to apply for one application.
+type ApplyRequest struct {
+	ApplicationID string
+	PipedID       string
+	DeploymentID  string
+	Commit        string
+	VariantKey    string // of the variant annotation; "" for none
+	VariantValue  string // of the variant annotation
+	Variant       string // InventoryItem.Variant: primary, canary or baseline
+
+	Objects   []manifest.Object      // resolved (Cluster.Resolve)
+	Inventory []deploy.InventoryItem // of the application, as stored
+	// LastSuccess is when the application's last successful deployment ended, zero
+	// without one: Jobs of the inventory that were applied before have finished.
+	LastSuccess time.Time
+
+	// HookRun says that the objects are hooks, and names their run; "" for none.
+	// Those that run to their end (RunsToEnd) run once in it: one of an earlier run
+	// is deleted and created anew, one of this run is left as it is. One that is in
+	// Created and gone has run, but nobody knows how it ended: an error.
+	HookRun string
+
+	// TakeOver permits to apply objects that another application owns.
+	TakeOver bool
+	// Adopt permits to apply objects that PipeCD applied, whichever agent and
+	// application they are of: those marked with its annotations and without
+	// manifest.LabelApplication.
+	Adopt               bool
+	AutoCreateNamespace bool
+	// Yield are the rules by which fields are left to others (Yielded). An object is
+	// created with them; from then on they are sent no more than keeps them as they are.
+	Yield []config.IgnoreRule
+
+	// ApplicationExists tells whether an owner found on a live object still
+	// exists among this agent's applications; what a removed application left
+	// behind may be taken. Nil counts every owner as existing.
+	ApplicationExists func(applicationID string) bool
+	// Describe names an application of this agent for a person, with where it is
+	// configured; "" when it is not known. Nil knows none.
+	Describe func(applicationID string) string
+
+	// Claim is called once before the first write with all objects of the set. Its
+	// error keeps everything from being written: another application that is deployed
+	// at the same time may have claimed one of them since it was read. Nil claims none.
+	Claim func(ctx context.Context, refs []deploy.ObjectRef) error
+
+	// Creating is called once before the first write with the objects that do
+	// not exist yet, so that the intent to create them survives a crash: a
+	// repeated run is handed them as Created, and knows that it was this
+	// deployment that created what it now finds.
+	Creating func(ctx context.Context, refs []deploy.ObjectRef) error
+	Created  []deploy.ObjectRef
+
+	// Restarting is called once before the first write with the workloads that get
+	// another config-hash than they have, by key, because their configuration has
+	// changed: a repeated run is handed them as Restarts, since what tells a change
+	// from none may be written by then. Undo are those of the stages that a rollback
+	// takes back.
+	Restarting func(ctx context.Context, changes map[string]ConfigChange) error
+	Restarts   map[string]ConfigChange
+	Undo       map[string]ConfigChange
+
+	// DriftedSince says since when objects are known to differ from Git, by key: pods that
+	// started since then read other content of those that the apply restores.
+	DriftedSince map[string]time.Time
+
+	// Propagation says how changed ConfigMaps and Secrets reach the pods of workloads
+	// that do not say so themselves; "" is auto. Named are those that count although
+	// they are not in the set.
+	Propagation kubernetes.PropagationMode
+	Named       []manifest.Reference
+	// Reaching is called once before the first write with the configuration whose
+	// changes the set's pods see while they run, as it is before (Reach.Configs). Of
+	// Reached, the workloads for which that is known, nothing is read for it.
+	Reaching func(ctx context.Context, before []Reach) error
+	Reached  map[string]bool // by key of the workload
+
+	// BeforeApply is called before each write of a workload. Live is the
+	// workload as it is, nil when there is none; planned is what the API server
+	// says it will be, nil when it could not be asked. An error keeps the
+	// workload from being written.
+	BeforeApply func(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error
+	// Applied is called after each write, with the API server's answer if the
+	// object is a workload, else with nil.
+	// BeforeApply and Applied are called concurrently for different objects.
+	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
+
+	// AfterWave is called after each wave but the last with its objects, without
+	// those that have expired, and what all waves so far led to: the next wave is written
+	// when it returns. An error ends the apply.
+	AfterWave func(ctx context.Context, wave []manifest.Object, result ApplyResult) error
+
+	Log deploy.StageLog
+}
+
+// ApplyResult says what an apply did.
+type ApplyResult struct {
+	// Items is the inventory of the complete set, unchanged objects included;
+	// after an error it holds what is known to be applied.
+	Items []deploy.InventoryItem
+	// Written counts the objects that were sent, Unchanged those that were not.
+	Written, Unchanged int
+	// Expired are the Jobs among Items that have finished and were deleted by
+	// Kubernetes, as their ttlSecondsAfterFinished asks for; they were not sent.
+	Expired []deploy.InventoryItem
+	// Reach is the configuration whose changes the pods of the set's workloads see while
+	// they run, as it is now, and Contents the hash of what the set's ConfigMaps and
+	// Secrets that are written hold, by key.
+	Reach    []Reach
+	Contents map[string]Content
+	// Live holds every workload of the set as the API server last returned it,
+	// those that were not written as well.
+	Live map[deploy.ObjectRef]*unstructured.Unstructured
+}

@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// everyKind returns objects of more kinds than most applications have, those without a
+// namespace with names of their own, and removes those when the test ends.
+func (l *lab) everyKind(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/every-kind.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, item := range l.items() {
+			if item.Object.Namespace == "" {
+				l.delete(t, item.Object)
+			}
+		}
+	})
+	return strings.ReplaceAll(string(data), "NS", l.ns)
+}
+
+// delete deletes an object, whatever it is.
+func (l *lab) delete(t *testing.T, ref deploy.ObjectRef) {
+	t.Helper()
+	resource, err := l.Resource(context.Background(), gvkOf(ref))
+	if err == nil {
+		err = l.objectsOf(resource, ref.Namespace).Delete(context.Background(), ref.Name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Errorf("delete %s: %v", ref, err)
+	}
+}
+
+// members runs Members of the lab's cluster until the test ends. Who was woken is told
+// by the returned function.
+func (l *lab) members(t *testing.T, c *Cluster) (*Members, func() map[string]int) {
+	t.Helper()
+	woken := newWoken()
+	controller := NewController(c)
+	m := NewMembers(c, controller, woken.wake)
+	(&controllerLab{Controller: controller}).run(t)
+	return m, woken.take
+}
+
+func refsOf(items []deploy.InventoryItem) []deploy.ObjectRef {
+	var refs []deploy.ObjectRef
+	for _, item := range items {
+		refs = append(refs, item.Object)
+	}
+	return refs
+}
+
+// ready waits until all of these are followed.
+func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
+	t.Helper()
+	m.Follow(refs)
+	eventually(t, "what is asked for is followed", func() bool {
+		for _, ref := range refs {
+			if _, err := m.Ready(ref); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// wantInSync waits until the metadata of every item tells that it is in sync.
+func (l *lab) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem) {
+	t.Helper()
+	late := map[string]Member{}
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		clear(late)
+		for _, item := range items {
+			if live, ok := m.Get(item.Object); !ok || !InSync(item, live) {
+				late[item.Object.String()] = live
+			}
+		}
+		if len(late) == 0 {
+			return
+		}
+	}
+	for _, item := range items {
+		if live, ok := late[item.Object.String()]; ok {
+			t.Errorf("not in sync: %s\nrecorded %+v\nlive %+v", item.Object, item, live)
+		}
+	}
+}
+
+// TestWhatIsAppliedIsInSyncByItsMetadataAlone: for every kind the record of an apply
+// equals what the watches tell, without a request for any object; and whoever reads
+// the object again finds the recorded values.
+func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
+	l := newLab(t)
+	manifests := l.everyKind(t)
+	items := l.apply(t, manifests).Items
+	kinds := map[string]bool{}
+	for _, item := range items {
+		kinds[item.Object.Kind] = true
+		if item.Mark == "" || item.ValuesDigest == "" || item.OwnedHash == "" {
+			t.Errorf("incomplete record %+v", item)
+		}
+	}
+	if len(kinds) < 20 {
+		t.Errorf("only %d kinds", len(kinds))
+	}
+	m, _ := l.members(t, l.Cluster)
+	l.requests.take()
+	ready(t, m, refsOf(items))
+	l.wantInSync(t, m, items)
+	for _, r := range l.requests.take() {
+		if !strings.HasPrefix(r, "GET /api") || strings.Count(r, "/") > 4 {
+			t.Errorf("request for an object: %s", r)
+		}
+	}
+	if got := len(m.Of(l.app)); got < len(items) {
+		t.Errorf("%d members of %d objects", got, len(items))
+	}
+
+	l.wantSameValues(t, items)
+	again := l.apply(t, manifests)
+	if again.Written != 0 {
+		t.Errorf("a second apply has written %d objects", again.Written)
+	}
+	if diff := cmp.Diff(items, again.Items); diff != "" {
+		t.Errorf("a second apply records another state (-first +second):\n%s", diff)
+	}
+}
+
+// wantSameValues reads objects one by one and as lists, and those of built-in kinds as
+// protobuf.
+func (l *lab) wantSameValues(t *testing.T, items []deploy.InventoryItem) {
+	t.Helper()
+	for _, item := range items {
+		resource, err := l.Resource(t.Context(), gvkOf(item.Object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := l.objectsOf(resource, item.Object.Namespace)
+		live, err := client.Get(t.Context(), item.Object.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ValuesDigest(live); got != item.ValuesDigest || Mark(live) != item.Mark {
+			t.Errorf("%s: digest %s and mark %s when read, %s and %s when applied", item.Object, got, Mark(live), item.ValuesDigest, item.Mark)
+		}
+		list, err := client.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + item.Object.Name})
+		if err != nil || len(list.Items) != 1 || ValuesDigest(&list.Items[0]) != item.ValuesDigest {
+			t.Errorf("%s: another digest when listed (%v)", item.Object, err)
+		}
+		typed, err := l.readTyped(t, item.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if typed != nil && ValuesDigest(typed) != item.ValuesDigest {
+			t.Errorf("%s: another digest when read as protobuf", item.Object)
+		}
+	}
+}
+
+// readTyped reads objects of some kinds as protobuf, nil of the others.
+func (l *lab) readTyped(t *testing.T, ref deploy.ObjectRef) (*unstructured.Unstructured, error) {
+	t.Helper()
+	ctx, get := t.Context(), metav1.GetOptions{}
+	var obj runtime.Object
+	var err error
+	switch ref.Kind {
+	case "Deployment":
+		obj, err = l.typed.AppsV1().Deployments(ref.Namespace).Get(ctx, ref.Name, get)
+	case "ConfigMap":
+		obj, err = l.typed.CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, get)
+	case "Service":
+		obj, err = l.typed.CoreV1().Services(ref.Namespace).Get(ctx, ref.Name, get)
+	case "Secret":
+		obj, err = l.typed.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, get)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	return &unstructured.Unstructured{Object: content}, err
+}
+
+// TestWhatIsTakenOverIsInSync: the record of the first apply to what kubectl created
+// is that of the object after it.
+func TestWhatIsTakenOverIsInSync(t *testing.T) {
+	l := newLab(t)
+	client := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(l.ns)
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "red", "old": "yes"}}
+	if _, err := client.Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
+		t.Fatal(err)
+	}
+	items := l.apply(t, web, func(r *ApplyRequest) { r.Adopt = true }).Items
+	m, _ := l.members(t, l.Cluster)
+	ready(t, m, refsOf(items))
+	l.wantInSync(t, m, items)
+	l.wantSameValues(t, items)
+
+	changed := l.apply(t, strings.ReplaceAll(strings.ReplaceAll(web, "blue", "green"), "web:1", "web:2")).Items
+	l.wantInSync(t, m, changed)
+	l.wantSameValues(t, changed)
+	for i, item := range changed {
+		same := item.Object.Kind == "Service"
+		// Of two applies within a second a ConfigMap's mark may be the same.
+		if item.Object.Kind == "Deployment" && item.Mark == items[i].Mark || (item.ValuesDigest == items[i].ValuesDigest) != same {
+			t.Errorf("%s: recorded %+v, then %+v", item.Object, items[i], item)
+		}
+	}
+}

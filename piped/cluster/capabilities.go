@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apidiscovery "k8s.io/client-go/discovery"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Capabilities asks the cluster what it serves. An API group whose own server
+// does not answer makes it an error of kind Unavailable: half an answer would
+// have charts leave out objects that they had before.
+func (c *Cluster) Capabilities(ctx context.Context) (deploy.Capabilities, error) {
+	client, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
+	if err != nil {
+		return deploy.Capabilities{}, fmt.Errorf("ask %s what it serves: %w", c, err)
+	}
+	version, err := client.ServerVersionWithContext(ctx)
+	if err != nil {
+		return deploy.Capabilities{}, c.Classify(err)
+	}
+	_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
+	var partial *apidiscovery.ErrGroupDiscoveryFailed
+	if errors.As(err, &partial) {
+		return deploy.Capabilities{}, deploy.Errorf(deploy.Unavailable, "ask %s what it serves: %w", c, err)
+	}
+	if err != nil {
+		return deploy.Capabilities{}, c.Classify(err)
+	}
+	served := map[string]bool{}
+	for gvk := range readKinds(lists) {
+		served[gvk.GroupVersion().String()] = true
+		served[gvk.GroupVersion().String()+"/"+gvk.Kind] = true
+	}
+	return deploy.Capabilities{KubeVersion: version.GitVersion, APIVersions: slices.Sorted(maps.Keys(served))}, nil
+}

@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	apidiscovery "k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// ClusterConfig says how to reach one cluster. Only Name is required.
+type ClusterConfig struct {
+	Name           string // the platform provider's name
+	KubeConfigPath string // "" uses the service account of the pod the agent runs in
+	MasterURL      string // replaces the address in the kubeconfig
+
+	// QPS and Burst limit the agent's own requests. Zero leaves the limit to
+	// the API server's priority and fairness.
+	QPS   float32
+	Burst int
+
+	// RetryFor is how long a call is repeated while the cluster does not answer,
+	// default two minutes.
+	RetryFor time.Duration
+
+	UserAgent string // default "piped"
+	Logger    *slog.Logger
+	Now       func() time.Time
+
+	// InCluster returns the access of the pod the agent runs in, which is used without
+	// KubeConfigPath and MasterURL. Default rest.InClusterConfig: the API server that
+	// the pod's environment names, and the token of its service account, which is read
+	// again as it is renewed.
+	InCluster func() (*rest.Config, error)
+
+	// Permit, when set, is called before each request that changes the cluster. The
+	// request is not sent while it returns an error; stages wait.
+	Permit func(ctx context.Context) error
+
+	// Identities are shared by the clusters of an agent; nil: the cluster knows of no other.
+	Identities *Identities
+
+	// WrapTransport, when set, sees every request to the cluster.
+	WrapTransport func(http.RoundTripper) http.RoundTripper
+}
+
+// Cluster is the agent's access to one Kubernetes cluster. It is safe for
+// concurrent use. All its clients share one transport.
+type Cluster struct {
+	name      string
+	user      string // in whose name requests are made; "" is the agent's own
+	config    *rest.Config
+	http      *http.Client
+	typed     *Typed
+	dynamic   dynamic.Interface
+	metadata  metadata.Interface
+	discovery *discovery
+	contact   *contact
+	fence     *fence
+	identity  *identity
+	trials    *trials
+	retryFor  time.Duration
+	log       *slog.Logger
+	now       func() time.Time
+}
+
+// NewCluster prepares access to a cluster. It does no network input or output:
+// a cluster that cannot be reached shows in the calls made to it. An error means
+// the configuration must be changed.
+func NewCluster(cfg ClusterConfig) (*Cluster, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = cfg.Logger.With("cluster", cfg.Name)
+	if cfg.InCluster == nil {
+		cfg.InCluster = rest.InClusterConfig
+	}
+	rc, err := restConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{name: cfg.Name, config: rc, log: cfg.Logger, now: cfg.Now, retryFor: cfg.RetryFor}
+	if c.retryFor == 0 {
+		c.retryFor = retryFor
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	c.contact, c.fence, c.trials = &contact{now: c.now}, &fence{permit: cfg.Permit}, newTrials()
+	c.config.Wrap(c.contact.wrap)
+	c.config.Wrap(c.fence.wrap) // outside of the former: what is not sent is no outage
+	if err := c.connect(); err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)
+	}
+	c.identity = newIdentity(c, cmp.Or(cfg.Identities, &Identities{}))
+	return c, nil
+}
+
+// connect makes the clients; none of them sends anything yet.
+func (c *Cluster) connect() error {
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return err
+	}
+	kinds, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, client)
+	if err != nil {
+		return err
+	}
+	c.discovery = newDiscovery(kinds, c.now)
+	return c.makeClients(client)
+}
+
+// makeClients makes the clients of objects.
+func (c *Cluster) makeClients(client *http.Client) error {
+	typed, err := newTyped(asProtobuf(c.config), client)
+	if err != nil {
+		return err
+	}
+	dyn, err := dynamic.NewForConfigAndClient(c.config, client)
+	if err != nil {
+		return err
+	}
+	meta, err := metadata.NewForConfigAndClient(metadata.ConfigFor(c.config), client)
+	if err != nil {
+		return err
+	}
+	c.http, c.typed, c.dynamic, c.metadata = client, typed, dyn, meta
+	return nil
+}
+
+// asProtobuf returns a configuration by which typed objects travel as protobuf,
+// which is about half the work of JSON; kinds that have no protobuf form are
+// answered as JSON.
+func asProtobuf(rc *rest.Config) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	rc.ContentType = "application/vnd.kubernetes.protobuf"
+	rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return rc
+}
+
+func restConfig(cfg ClusterConfig) (*rest.Config, error) {
+	rc, err := loadConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rc.QPS, rc.Burst = cfg.QPS, cfg.Burst
+	if cfg.QPS == 0 {
+		rc.QPS = -1 // no limit on our side
+	}
+	rc.UserAgent = cmp.Or(cfg.UserAgent, "piped")
+	rc.WarningHandlerWithContext = warnings{log: cfg.Logger}
+	if cfg.WrapTransport != nil {
+		rc.Wrap(cfg.WrapTransport)
+	}
+	return rc, nil
+}
+
+func loadConfig(cfg ClusterConfig) (*rest.Config, error) {
+	if cfg.KubeConfigPath == "" && cfg.MasterURL == "" {
+		rc, err := cfg.InCluster()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, deploy.Errorf(deploy.Invalid,
+				"platform provider %q has no kubeConfigPath and the agent does not run inside a cluster: set platformProviders[].config.kubeConfigPath", cfg.Name)
+		}
+		if err != nil {
+			return nil, deploy.Errorf(deploy.Invalid, "use the pod's service account for platform provider %q: %w", cfg.Name, err)
+		}
+		return rc, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.KubeConfigPath}
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.ClusterInfo.Server = cfg.MasterURL
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err != nil {
+		return nil, deploy.Errorf(deploy.Invalid, "read kubeconfig %s of platform provider %q: %w", cfg.KubeConfigPath, cfg.Name, err)
+	}
+	return rc, nil
+}
+
+// Name returns the platform provider's name.
+func (c *Cluster) Name() string { return c.name }
+
+// Typed returns the clients for built-in kinds. Their objects travel as protobuf.
+func (c *Cluster) Typed() *Typed { return c.typed }
+
+// Dynamic returns the client for objects of any kind.
+func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
+
+// Metadata returns the client that reads metadata only, of any kind.
+func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
+
+// RESTConfig returns a copy of the configuration the clients were made from.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Close ends the idle connections. Calls still running are not disturbed; the
+// context they were made with ends them.
+func (c *Cluster) Close() {
+	c.identity.forget()
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
+}
+
+// String returns the cluster's name and address.
+func (c *Cluster) String() string { return fmt.Sprintf("cluster %q (%s)", c.name, c.config.Host) }

@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// ConfigChange is the decision to give a workload's pod template another
+// config-hash annotation, which restarts its pods.
+type ConfigChange struct {
+	Send string `json:"send"`          // the value it gets
+	Was  string `json:"was,omitempty"` // the value it had, "" for none
+	// Config is InventoryItem.ConfigHash as it was: the content that Was stood for;
+	// "" when that was unknown.
+	Config string `json:"config,omitempty"`
+}
+
+// configs are the ConfigMaps and Secrets of a set.
+type configs map[deploy.ObjectRef]*unstructured.Unstructured
+
+func newConfigs() configs { return configs{} }
+
+func (c configs) add(ref deploy.ObjectRef, u *unstructured.Unstructured) {
+	if isConfig(ref) {
+		c[configRef(ref.Kind, ref.Namespace, ref.Name)] = u
+	}
+}
+
+func configRef(kind, namespace, name string) deploy.ObjectRef {
+	return deploy.ObjectRef{Kind: kind, Namespace: namespace, Name: name}
+}
+
+// podConfig is the configuration that the pods of a workload get from the set, and how
+// its changes reach them.
+type podConfig struct {
+	mode      kubernetes.PropagationMode
+	decisions []propagate.Decision // of what is outside of the set, too
+	refs      []deploy.ObjectRef   // in the set
+	fixed     []deploy.ObjectRef   // those that pods do not see change while they run
+	all       string               // hash of the content of refs
+	hash      string               // the same of fixed
+}
+
+// of returns the configuration of a workload. Named are objects that are not in the
+// set and count as well.
+func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.PropagationMode, named []manifest.Reference) podConfig {
+	p := podConfig{mode: mode}
+	p.decisions = propagate.Plan(mode, workload, func(r manifest.Reference) (propagate.Object, bool) {
+		u := c[configRef(r.Kind, workload.GetNamespace(), r.Name)]
+		if u == nil {
+			return propagate.Object{External: true}, slices.Contains(named, r)
+		}
+		immutable, _, _ := unstructured.NestedBool(u.Object, "immutable")
+		return propagate.Object{Immutable: immutable}, true
+	})
+	for _, d := range p.decisions {
+		if d.External {
+			continue
+		}
+		ref := configRef(d.Config.Kind, workload.GetNamespace(), d.Config.Name)
+		p.refs = append(p.refs, ref)
+		if !d.Follows {
+			p.fixed = append(p.fixed, ref)
+		}
+	}
+	p.all, p.hash = c.hash(p.refs), c.hash(p.fixed)
+	return p
+}
+
+// hash returns the hash of the content of some objects of the set.
+func (c configs) hash(refs []deploy.ObjectRef) string {
+	type content struct {
+		Ref  deploy.ObjectRef
+		Data map[string]any
+	}
+	var all []content
+	for _, ref := range refs {
+		all = append(all, content{ref, contentOf(c[ref])})
+	}
+	return hashOf(all)
+}
+
+// hashOf returns the hash of what parsed objects hold.
+func hashOf(content any) string {
+	text, err := json.Marshal(content) // sorts keys
+	if err != nil {
+		// Unreachable for parsed objects: they hold only what JSON holds.
+		panic("kubernetes: hash of a configuration that is no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// restarting returns the objects for whose changes the pods are restarted.
+func (p podConfig) restarting() []deploy.ObjectRef {
+	switch p.mode {
+	case kubernetes.PropagateRestart:
+		return p.refs
+	case kubernetes.PropagateAuto:
+		return p.fixed
+	}
+	return nil
+}
+
+// annotation returns the config-hash that the pods get when what they are restarted
+// for changes, "" when there is no such thing.
+func (p podConfig) annotation() string {
+	switch {
+	case len(p.restarting()) == 0:
+		return ""
+	case p.mode == kubernetes.PropagateRestart:
+		return p.all[:configHashLength]
+	}
+	return p.hash[:configHashLength]
+}
+
+// recorded is InventoryItem.ConfigHash: the hash of all of it, and behind a colon that
+// of what pods do not see change while they run, unless that is all. Rows of agents
+// that restarted for everything have only the first.
+func (p podConfig) recorded() string {
+	if len(p.fixed) == len(p.refs) {
+		return p.all
+	}
+	return p.all + ":" + p.hash
+}
+
+// sameFor reports whether nothing that pods are restarted for has changed since an
+// InventoryItem.ConfigHash was recorded; sure is false when that does not tell.
+func (p podConfig) sameFor(recorded string) (same, sure bool) {
+	all, hash, split := strings.Cut(recorded, ":")
+	switch {
+	case all == p.all, len(p.restarting()) == 0:
+		return true, true
+	case recorded == "":
+		return false, false
+	case p.mode == kubernetes.PropagateRestart, len(p.fixed) == len(p.refs), !split:
+		// What is live does not tell which part an unsplit hash differs in: a deployment
+		// that failed half-way may have written it.
+		return false, true
+	}
+	return hash == p.hash, true
+}
+
+// stampOf returns the config-hash annotation by which DesiredDigest takes account of
+// the configuration of an InventoryItem.ConfigHash.
+func stampOf(recorded string) string {
+	all, _, _ := strings.Cut(recorded, ":")
+	if len(all) < configHashLength || all == newConfigs().hash(nil) {
+		return ""
+	}
+	return all[:configHashLength]
+}
+
+// digestWorkload settles, of a workload, the configuration of its pods, its digest, and
+// whether it is the object that was applied last, whatever its configuration held. The
+// digest takes account of all of the configuration in every mode, so that a change of
+// the mode alone changes nothing.
+func (r *applyRun) digestWorkload(t *target, set configs) {
+	t.config = r.podConfig(t, set)
+	t.digest = r.digestOf(stamped(t.desired, stampOf(t.config.all)))
+	t.same = t.recorded != nil && t.recorded.DesiredDigest == t.digest
+	if t.recorded != nil && t.recorded.ConfigHash != "" {
+		t.same = t.same || t.recorded.DesiredDigest == r.digestOf(stamped(t.desired, stampOf(t.recorded.ConfigHash)))
+		same, _ := t.config.sameFor(t.recorded.ConfigHash)
+		t.restarts = !same
+	}
+	t.desired = stamped(t.desired, t.config.annotation())
+}
+
+// podConfig returns the configuration of the pods of a target.
+func (r *applyRun) podConfig(t *target, set configs) podConfig {
+	mode, err := propagate.Mode(t.desired, r.req.Propagation)
+	if err != nil && r.invalid == nil {
+		r.invalid = deploy.Errorf(deploy.Invalid, "%s: %w", t.source.Origin, err)
+	}
+	return set.of(t.desired, mode, r.req.Named)
+}
+
+// stamped returns a workload with a config-hash, as it is for "".
+func stamped(workload *unstructured.Unstructured, hash string) *unstructured.Unstructured {
+	if hash == "" {
+		return workload
+	}
+	workload = workload.DeepCopy()
+	setConfigHash(workload, hash)
+	return workload
+}
+
+// configHashLength is how much of a hash the annotation holds, as in PipeCD.
+const configHashLength = 10
+
+// contentOf returns what of a ConfigMap or Secret reaches pods.
+func contentOf(u *unstructured.Unstructured) map[string]any {
+	out := map[string]any{}
+	for _, field := range []string{"data", "binaryData"} {
+		data, ok := u.Object[field].(map[string]any)
+		if !ok || len(data) == 0 {
+			continue
+		}
+		if field == "binaryData" || u.GetKind() == "Secret" {
+			data = decoded(data)
+		}
+		out[field] = data
+	}
+	return out
+}
+
+// decoded returns values without their base64, of which there is more than one way
+// to write it. What is none is left for the API server to refuse.
+func decoded(data map[string]any) map[string]any {
+	out := make(map[string]any, len(data))
+	for key, value := range data {
+		out[key] = value
+		if text, ok := value.(string); ok {
+			if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
+				out[key] = raw
+			}
+		}
+	}
+	return out
+}
+
+// setConfigHash writes the config-hash annotation of a pod template; "" takes it
+// away.
+func setConfigHash(workload *unstructured.Unstructured, hash string) {
+	path := []string{"spec", "template", "metadata", "annotations"}
+	annotations, _, err := unstructured.NestedMap(workload.Object, path...)
+	if err != nil {
+		return // the API server refuses it with a better message
+	}
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	if hash == "" {
+		delete(annotations, manifest.AnnotationConfigHash)
+	} else {
+		annotations[manifest.AnnotationConfigHash] = hash
+	}
+	if len(annotations) == 0 {
+		unstructured.RemoveNestedField(workload.Object, path...)
+		return
+	}
+	_ = unstructured.SetNestedMap(workload.Object, annotations, path...) // fails on a template that is none, which the API server refuses
+}
+
+// configHash returns the config-hash annotation of a pod template.
+func configHash(workload *unstructured.Unstructured) string {
+	hash, _, _ := unstructured.NestedString(workload.Object, "spec", "template", "metadata", "annotations", manifest.AnnotationConfigHash)
+	return hash
+}
+
+// settleConfig decides for each changed workload that is live which config-hash it
+// is sent with: the one it has, whoever wrote it, unless what its pods get from
+// the set is other than when it was applied last. When that is not known, what is
+// live of the configuration decides.
+func (r *applyRun) settleConfig(ctx context.Context) error {
+	live := map[deploy.ObjectRef]*target{}
+	for _, t := range r.targets {
+		live[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = t
+	}
+	r.restarts = maps.Clone(r.req.Restarts)
+	for _, t := range r.changed() {
+		workload := t.liveObject()
+		if !t.isWorkload() || workload == nil {
+			continue
+		}
+		was, wanted, known := configHash(workload), configHash(t.desired), ""
+		if t.recorded != nil {
+			known = t.recorded.ConfigHash
+		}
+		send := was
+		undo, undone := r.req.Undo[t.ref.Key()]
+		same, sure := t.config.sameFor(known)
+		back, backSure := t.config.sameFor(undo.Config)
+		switch decided, ok := r.req.Restarts[t.ref.Key()]; {
+		case ok:
+			send = decided.Send
+		case undone && back && backSure:
+			send = undo.Was
+		case len(t.misreadBy) > 0:
+			send = restartedFor(wanted, t.misreadBy)
+		case same:
+		case sure:
+			send = wanted
+		default:
+			changed, err := r.configChanged(ctx, t.config.restarting(), live)
+			if err != nil {
+				return err
+			}
+			if changed {
+				send = wanted
+			}
+		}
+		setConfigHash(t.desired, send)
+		if send != was && r.restarts[t.ref.Key()] == (ConfigChange{}) {
+			if r.restarts == nil {
+				r.restarts = map[string]ConfigChange{}
+			}
+			r.restarts[t.ref.Key()] = ConfigChange{Send: send, Was: was, Config: known}
+		}
+	}
+	return nil
+}
+
+// configChanged reports whether the live content of these ConfigMaps and Secrets
+// is other than what is about to be applied.
+func (r *applyRun) configChanged(ctx context.Context, refs []deploy.ObjectRef, targets map[deploy.ObjectRef]*target) (bool, error) {
+	for _, ref := range refs {
+		t := targets[ref]
+		if t.live == nil {
+			return true, nil
+		}
+		var live *unstructured.Unstructured
+		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) (err error) {
+			live, err = r.cluster.objectsOf(t.resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			return err
+		})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, r.cluster.explain(t.source, "read the content of", err)
+		}
+		if !reflect.DeepEqual(contentOf(live), contentOf(t.desired)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// Why a watch cannot be relied on although no request of it has failed.
+var (
+	errNotFilled = errors.New("not read yet")
+	errBroken    = errors.New("the connection has ended and was not made anew yet")
+	errEnded     = errors.New("the watch was given up")
+)
+
+// State returns nil while the cache follows the cluster, and otherwise since when
+// and why it does not: since the connection ended or the first request failed, or
+// since the watch was made. A connection that ends now and then is made anew at once.
+func (w *Watch) State() (since time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.bad != nil:
+		return w.badSince, w.bad
+	case !w.informer.HasSynced():
+		return w.badSince, errNotFilled
+	}
+	return time.Time{}, nil
+}
+
+// asked notes how a request to list or to watch has ended.
+func (w *Watch) asked(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // it is the agent that ends
+	}
+	w.mu.Lock()
+	turned := (err == nil) != (w.bad == nil)
+	if turned && w.informer.HasSynced() {
+		w.badSince = w.controller.cluster.now()
+	}
+	w.bad = err
+	w.mu.Unlock()
+	if unanswered(err) {
+		w.failed(ctx, nil, err) // the reflector does not hear of it
+	}
+	if turned && w.resource.Turned != nil {
+		w.resource.Turned()
+	}
+}
+
+// tellFilled calls Turned when the cache is filled.
+func (w *Watch) tellFilled(ctx context.Context) {
+	select {
+	case <-w.informer.HasSyncedChecker().Done():
+		w.resource.Turned()
+	case <-ctx.Done():
+	}
+}
+
+// Notify has f called with what is kept of an object before and after each change,
+// nil for nothing, and for every object there is. F is called for one change after
+// the other and must return at once.
+func (w *Watch) Notify(f func(before, after any)) error {
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { f(nil, obj) }, UpdateFunc: f, DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			f(obj, nil)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("follow %s: %w", w.resource.Resource, err)
+	}
+	return nil
+}
+
+// End ends the watch and its handlers, without waiting for them. What it kept can
+// still be read. The next use of the resource starts a new one.
+func (w *Watch) End() {
+	c := w.controller
+	c.mu.Lock()
+	if id := w.resource.id(); c.watches[id] == w {
+		delete(c.watches, id)
+	}
+	c.mu.Unlock()
+	w.mu.Lock()
+	ends := w.ends
+	if !w.ended {
+		close(w.over)
+	}
+	w.ended, w.ends = true, nil
+	w.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
+
+// untilEnd returns f so that it ends with the watch.
+func (w *Watch) untilEnd(f func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		w.mu.Lock()
+		if w.ended {
+			end()
+		} else {
+			w.ends = append(w.ends, end)
+		}
+		w.mu.Unlock()
+		f(ctx)
+	}
+}

@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// concurrency bounds the requests one apply or delete has under way.
+const concurrency = 16
+
+// goneFor is how long a deletion waits for finalizers before it goes on.
+const goneFor = time.Minute
+
+// podsGoneFor is the same where pods are given the time to end that they ask for.
+const podsGoneFor = 5 * time.Minute
+
+// Delete deletes the objects of items from the cluster, in the reverse of the
+// order of applying, and waits for each level to be gone (at most a minute: a
+// finalizer that nobody serves is said in the log, not waited for).
+//
+// Only the very object that was applied is deleted: one with another UID, or
+// marked as another application's or another agent's since, is left alone and
+// said so, and so is one that manifest.AnnotationResourcePolicy says is to be kept.
+// One that changes between being read and deleted is read again; where that goes on
+// for as long as a cluster that does not answer is asked, it fails.
+// Objects already gone are fine. Items that fail do not keep others from
+// being deleted; the error names every one. Ended are the items that are over for
+// the application: gone, or no longer its own. The others are still there, and its.
+func (c *Cluster) Delete(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationBackground, goneFor, nil}.run(ctx, items)
+	return ended, failuresOf(left)
+}
+
+// DeleteWithPods is Delete, but an object goes only after what it controls has:
+// when a workload is gone, its pods are. It waits at most five minutes for each
+// level.
+func (c *Cluster) DeleteWithPods(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, err error) {
+	ended, left := deletion{c, pipedID, log, metav1.DeletePropagationForeground, podsGoneFor, nil}.run(ctx, items)
+	return ended, failuresOf(left)
+}
+
+// RemoveLevel is DeleteWithPods that waits for a minute at most: for objects of one
+// level of a Removal, by a caller that comes again for what is left.
+func (c *Cluster) RemoveLevel(ctx context.Context, pipedID string, items []deploy.InventoryItem, log deploy.StageLog) (ended []deploy.InventoryItem, left []LeftObject) {
+	return deletion{c, pipedID, log, metav1.DeletePropagationForeground, goneFor, nil}.run(ctx, items)
+}
+
+// LeftObject is an object that was not deleted, or not yet.
+type LeftObject struct {
+	Item   deploy.InventoryItem
+	Reason string // why, for a person
+	Err    error  // what failed; nil when nothing did
+}
+
+func failuresOf(left []LeftObject) error {
+	errs := make([]error, len(left))
+	for i, l := range left {
+		if l.Err != nil {
+			errs[i] = fmt.Errorf("delete %s: %w", l.Item.Object, l.Err)
+		}
+	}
+	return together(errs)
+}
+
+// deletion is one Delete.
+type deletion struct {
+	*Cluster
+	pipedID     string
+	log         deploy.StageLog
+	propagation metav1.DeletionPropagation
+	patience    time.Duration // how long a level is waited for
+	wait        func(error)   // says once why the deletion waits; set by run
+}
+
+func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
+	d.wait = d.sayOnce(d.log)
+	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
+	slices.Reverse(groups)
+	for _, group := range groups {
+		remains, over := make([]LeftObject, len(group)), make([]bool, len(group))
+		var g errgroup.Group
+		g.SetLimit(concurrency)
+		for i, item := range group {
+			g.Go(func() error {
+				var reason string
+				var err error
+				if over[i], reason, err = d.item(ctx, item); err != nil {
+					reason = err.Error()
+				}
+				remains[i] = LeftObject{item, reason, err}
+				return nil
+			})
+		}
+		_ = g.Wait() // what fails is in remains
+		for i, item := range group {
+			if over[i] {
+				ended = append(ended, item)
+			} else {
+				left = append(left, remains[i])
+			}
+		}
+	}
+	return ended, left
+}
+
+func groupKind(r deploy.ObjectRef) schema.GroupKind {
+	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
+
+func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
+// item deletes one object; over tells whether it has ended for its application, and
+// reason why it has not.
+func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
+	resource, err := d.discovery.lookupKind(ctx, gvkOf(item.Object))
+	if errors.Is(err, errUnknownKind) {
+		return true, "", nil // its definition is gone, and every object of it with that
+	}
+	if err != nil {
+		return false, "", d.Classify(err)
+	}
+	client := d.metadataOf(resource, item.Object.Namespace)
+	err = d.retryWrite(ctx, d.wait, func(ctx context.Context) (err error) {
+		reason, over, err = d.own(ctx, client, item)
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		d.log.Infof("%s is gone already", item.Object)
+		return true, "", nil
+	case err != nil:
+		return false, "", d.Classify(err)
+	case reason != "":
+		d.log.Infof("left %s alone: %s", item.Object, reason)
+		return over, reason, nil
+	}
+	return d.awaitGone(ctx, client, item)
+}
+
+// own deletes the object unless it is not the one that was applied any more, or is
+// to be kept; left then says why, and over whether it has ended for its application.
+// Only the object as it was read is deleted: the error is a conflict when it has
+// changed since, upon which retryWrite comes again, and it is decided on anew.
+func (d deletion) own(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (left string, over bool, err error) {
+	live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", false, err
+	}
+	if left, over = standing(live, d.pipedID, item); left != "" {
+		return left, over, nil
+	}
+	as := metav1.Preconditions{UID: &live.UID}
+	if live.ResourceVersion != "" { // what is served by others than the API server itself may have none
+		as.ResourceVersion = &live.ResourceVersion
+	}
+	return "", false, client.Delete(ctx, item.Object.Name, metav1.DeleteOptions{Preconditions: &as, PropagationPolicy: &d.propagation})
+}
+
+// standing says why a live object is not to be deleted, "" if it is: it is not the
+// one that was applied any more, with which it is over for its application, or is to
+// be kept.
+func standing(live *metav1.PartialObjectMetadata, pipedID string, item deploy.InventoryItem) (left string, over bool) {
+	if string(live.UID) != item.UID {
+		return "another object has taken its name", true
+	}
+	for _, mark := range []struct{ what, key, is, want string }{
+		{"annotation", manifest.AnnotationApplication, live.Annotations[manifest.AnnotationApplication], item.ApplicationID},
+		{"label", manifest.LabelApplication, live.Labels[manifest.LabelApplication], item.ApplicationID},
+		{"annotation", manifest.AnnotationPiped, live.Annotations[manifest.AnnotationPiped], pipedID},
+	} {
+		if mark.is != mark.want {
+			return fmt.Sprintf("it is not application %s's any more (%s %s is %q instead of %q)", item.ApplicationID, mark.what, mark.key, mark.is, mark.want), true
+		}
+	}
+	if live.Annotations[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep {
+		return fmt.Sprintf("its annotation %s is %s; delete it by hand if it is not needed", manifest.AnnotationResourcePolicy, manifest.ResourcePolicyKeep), false
+	}
+	return "", false
+}
+
+// awaitGone waits until the object has disappeared; gone tells whether it has, and
+// reason why not.
+func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterface, item deploy.InventoryItem) (gone bool, reason string, err error) {
+	var finalizers []string
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, d.patience, true, func(ctx context.Context) (bool, error) {
+		live, err := client.Get(ctx, item.Object.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, nil // asked again until the time is over
+		}
+		finalizers = live.Finalizers
+		return string(live.UID) != item.UID, nil
+	})
+	switch {
+	case err == nil:
+		d.log.Infof("deleted %s", item.Object)
+		return true, "", nil
+	case ctx.Err() != nil:
+		return false, "", fmt.Errorf("wait until it is gone: %w", context.Cause(ctx))
+	}
+	d.log.Infof("%s is still being deleted; it waits for its finalizers %q", item.Object, finalizers)
+	return false, fmt.Sprintf("it is still being deleted and waits for its finalizers %q", finalizers), nil
+}
+
+func (c *Cluster) metadataOf(r ServedKind, namespace string) metadata.ResourceInterface {
+	if !r.Namespaced {
+		return c.metadata.Resource(r.GroupVersionResource)
+	}
+	return c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
+}

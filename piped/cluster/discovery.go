@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	apidiscovery "k8s.io/client-go/discovery"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// ServedKind is how a cluster serves a kind.
+type ServedKind struct {
+	schema.GroupVersionResource
+	Namespaced bool
+}
+
+// errUnknownKind says that the cluster does not serve a kind.
+var errUnknownKind = errors.New("the cluster does not know the kind")
+
+// refreshEvery limits how often a kind that is missing makes the agent ask
+// again what the cluster serves.
+const refreshEvery = 5 * time.Second
+
+// discoverer is what discovery asks of client-go's discovery client.
+type discoverer interface {
+	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+}
+
+// discovery remembers which kinds a cluster serves. It asks on first use and
+// again when a kind is missing, at most every refreshEvery.
+type discovery struct {
+	client discoverer
+	now    func() time.Time
+
+	fetching chan struct{} // holds a token while someone asks the cluster
+
+	mu      sync.RWMutex
+	kinds   map[schema.GroupVersionKind]ServedKind
+	failed  map[schema.GroupVersion]error // groups whose own server did not answer
+	fetched time.Time
+	// changes counts what may have changed the kinds, and seen is what it was when
+	// the cluster was asked last.
+	changes, seen int
+}
+
+func newDiscovery(client discoverer, now func() time.Time) *discovery {
+	return &discovery{client: client, now: now, fetching: make(chan struct{}, 1)}
+}
+
+// lookup returns how gvk is served. The error wraps errUnknownKind when the
+// cluster says it serves no such kind.
+func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
+	if r, ok := d.cached(gvk); ok {
+		return r, nil
+	}
+	if err := d.refresh(ctx); err != nil {
+		return ServedKind{}, err
+	}
+	return d.known(gvk)
+}
+
+// known is lookup among what was asked before.
+func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
+	if r, ok := d.cached(gvk); ok {
+		return r, nil
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if err := d.failed[gvk.GroupVersion()]; err != nil {
+		return ServedKind{}, deploy.Errorf(deploy.Unavailable,
+			"find how %s %s is served: the server behind the API group %s does not answer: %w", gvk.GroupVersion(), gvk.Kind, gvk.Group, err)
+	}
+	return ServedKind{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, errUnknownKind)
+}
+
+// lookupKind returns how a kind is served in any version, preferably in the one
+// given: a version may have been withdrawn since an object was applied.
+func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
+	if r, err := d.lookup(ctx, gvk); !errors.Is(err, errUnknownKind) {
+		return r, err
+	}
+	return d.knownKind(gvk)
+}
+
+// knownKind is lookupKind among what was asked before. Of several versions that are
+// not the one given it returns the most stable.
+func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, err error) {
+	served, err = d.known(gvk)
+	if !errors.Is(err, errUnknownKind) {
+		return served, err
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for k, r := range d.kinds {
+		if k.GroupKind() == gvk.GroupKind() && (err != nil || version.CompareKubeAwareVersionStrings(r.Version, served.Version) > 0) {
+			served, err = r, nil
+		}
+	}
+	return served, err
+}
+
+// renew asks the cluster what it serves now, however recently it was asked.
+func (d *discovery) renew(ctx context.Context) error {
+	d.invalidate()
+	return d.refresh(ctx)
+}
+
+// invalidate makes the next miss ask the cluster, however recently it was asked.
+func (d *discovery) invalidate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changes++
+}
+
+func (d *discovery) cached(gvk schema.GroupVersionKind) (ServedKind, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	r, ok := d.kinds[gvk]
+	return r, ok
+}
+
+func (d *discovery) fresh() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.seen == d.changes && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
+}
+
+// refresh asks the cluster what it serves, unless that was done just now. One
+// caller asks, the others wait for its answer.
+func (d *discovery) refresh(ctx context.Context) error {
+	select {
+	case d.fetching <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.fetching }()
+	if d.fresh() {
+		return nil
+	}
+	d.mu.RLock()
+	changes := d.changes
+	d.mu.RUnlock()
+	_, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
+	var partial *apidiscovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return err
+	}
+	kinds := readKinds(lists)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = nil
+	if partial != nil {
+		d.failed = partial.Groups
+		keepFailed(kinds, d.kinds, partial.Groups)
+	}
+	d.kinds, d.fetched, d.seen = kinds, d.now(), changes
+	return nil
+}
+
+// keepFailed carries over what was known of groups that do not answer now.
+func keepFailed(kinds, known map[schema.GroupVersionKind]ServedKind, failed map[schema.GroupVersion]error) {
+	for gvk, r := range known {
+		if failed[gvk.GroupVersion()] != nil {
+			kinds[gvk] = r
+		}
+	}
+}
+
+func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]ServedKind {
+	kinds := map[schema.GroupVersionKind]ServedKind{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue // not a group-version: the list cannot be addressed
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue // a subresource
+			}
+			kinds[gv.WithKind(r.Kind)] = ServedKind{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+		}
+	}
+	return kinds
+}
+
+// Resource returns how the cluster serves gvk. The error is of kind Invalid when
+// the cluster does not know the kind, Unavailable when it cannot be asked.
+func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
+	r, err := c.discovery.lookup(ctx, gvk)
+	if errors.Is(err, errUnknownKind) {
+		return ServedKind{}, deploy.Errorf(deploy.Invalid, "%s: %w", c, err)
+	}
+	return r, c.Classify(err)
+}

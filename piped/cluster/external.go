@@ -1,0 +1,348 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Times of Externals.
+const (
+	openInterval = 30 * time.Second // open records are looked at this often without an event
+	openRetry    = 2 * time.Second  // and after the cluster or the store did not answer
+)
+
+// recordsRead is how many records of a workload are read, the newest first.
+const recordsRead = 40
+
+// ExternalConfig is what Externals needs.
+type ExternalConfig struct {
+	Observer     *Observer
+	Store        *store.Store
+	FieldManager string // the agent's own; default "piped"
+	Redact       Redact // for what records say
+	Logger       *slog.Logger
+	Now          func() time.Time
+}
+
+// Externals records the rollouts of one cluster that no deployment of the agent
+// began: restarts by hand, kubectl set image, other tools. It looks at the
+// Deployments that carry the application label and of which the store has a
+// rollout already; what was there before the agent's first rollout of a
+// Deployment is not recorded.
+//
+// There is one record per revision, ending once, whatever the agent missed: a
+// rollout that ended while the agent was not watching is recorded with the end
+// that the cluster tells. Scaling, resyncs and changes of annotations make no
+// revision and so no record. While revisions stay what they are, a change of a
+// Deployment costs a look at the caches.
+type Externals struct {
+	cfg     ExternalConfig
+	started time.Time
+
+	mu       sync.Mutex
+	known    map[types.NamespacedName]*knownWorkload
+	presence rollout.Presence // of the cluster, asked while a record is open
+}
+
+// knownWorkload is what Externals remembers of a Deployment.
+type knownWorkload struct {
+	uid       string
+	revision  int64           // nothing is left to be recorded of it and of earlier ones
+	open      *deploy.Rollout // the record that has not ended, as stored
+	undecided bool            // whether there is something to record was not known yet
+}
+
+// NewExternals makes the component of one cluster.
+func NewExternals(c ExternalConfig) *Externals {
+	if c.FieldManager == "" {
+		c.FieldManager = "piped"
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Externals{cfg: c, known: map[types.NamespacedName]*knownWorkload{}}
+}
+
+// Run records external rollouts until ctx ends, and returns nil. Nothing is
+// asked of the cluster before the store has a rollout on it.
+func (x *Externals) Run(ctx context.Context) error {
+	if err := x.begin(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		timer.Reset(x.lookAtOpen(ctx))
+	}
+}
+
+// begin prepares, again and again while the store does not answer.
+func (x *Externals) begin(ctx context.Context) error {
+	for {
+		err := x.prepare(ctx)
+		if !deploy.IsKind(err, deploy.Unavailable) {
+			return err
+		}
+		retry := time.NewTimer(openRetry)
+		select {
+		case <-ctx.Done():
+			retry.Stop()
+			return context.Cause(ctx)
+		case <-retry.C:
+		}
+	}
+}
+
+// prepare waits for the store's first rollout on the cluster, takes up the open
+// records and has handlers look at what changes.
+func (x *Externals) prepare(ctx context.Context) error {
+	if err := x.awaitFirst(ctx); err != nil {
+		return err
+	}
+	open, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), External: true, OpenOnly: true})
+	if err != nil {
+		return err
+	}
+	x.started = x.cfg.Now()
+	for _, rec := range open {
+		rec.LastProgress = x.started // its progress was not stored
+		x.known[types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}] = &knownWorkload{uid: rec.UID, open: &rec}
+	}
+	workloads, err := x.cfg.Observer.watchWorkloads(rollout.KindDeployment)
+	if err != nil {
+		return err
+	}
+	sets, err := x.cfg.Observer.watchSets()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(workloads.Handle("external", x.look), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+		// A ReplicaSet that is gone changes nothing: its Deployment's status follows.
+		if set, ok := sets.Get(key).(*keptSet); ok && set.deployment != "" {
+			return x.look(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.deployment})
+		}
+		return nil
+	})); err != nil {
+		return err
+	}
+	return errors.Join(workloads.Filled(ctx), sets.Filled(ctx))
+}
+
+// awaitFirst returns once the store has a rollout on the cluster.
+func (x *Externals) awaitFirst(ctx context.Context) error {
+	changes := x.cfg.Store.Watch(deploy.TopicRollout)
+	defer changes.Close()
+	for {
+		found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), Limit: 1})
+		if err != nil || len(found) > 0 {
+			return err
+		}
+		retry := time.NewTimer(openInterval)
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
+		case <-changes.C():
+			changes.Take()
+		}
+		retry.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (x *Externals) cluster() string { return x.cfg.Observer.cluster.Name() }
+
+// lookAtOpen looks at every Deployment with an open record, or with a change that is
+// not understood yet, and returns when to do so again. Time can end a rollout, and a
+// Deployment may have gone unseen.
+func (x *Externals) lookAtOpen(ctx context.Context) (next time.Duration) {
+	x.mu.Lock()
+	keys := slices.Collect(maps.Keys(x.known))
+	keys = slices.DeleteFunc(keys, func(key types.NamespacedName) bool {
+		return x.known[key].open == nil && !x.known[key].undecided
+	})
+	x.mu.Unlock()
+	next = openInterval
+	for _, key := range keys {
+		if err := x.look(ctx, key); err != nil && ctx.Err() == nil {
+			x.cfg.Logger.WarnContext(ctx, "cannot follow an external rollout, will try again", "deployment", key.String(), "error", err)
+			next = openRetry
+		}
+	}
+	return next
+}
+
+// look records what is new of one Deployment. It may be called at any time.
+func (x *Externals) look(ctx context.Context, key types.NamespacedName) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
+		Group: "apps", Version: "v1", Kind: rollout.KindDeployment, Namespace: key.Namespace, Name: key.Name,
+	}}
+	s, err := x.cfg.Observer.Cached(ctx, app)
+	if err != nil {
+		return err
+	}
+	known := x.known[key]
+	if known != nil && known.open != nil {
+		if err := x.follow(ctx, known, s); err != nil {
+			return err
+		}
+	}
+	if s.Workload == nil {
+		if known != nil && known.open == nil {
+			delete(x.known, key)
+		}
+		return nil
+	}
+	if known == nil || known.uid != s.Workload.UID && known.open == nil {
+		known = &knownWorkload{uid: s.Workload.UID}
+		x.known[key] = known
+	}
+	if known.uid != s.Workload.UID || newestRevision(s) <= known.revision {
+		return nil
+	}
+	app.ApplicationID = x.cfg.Observer.application(key)
+	return x.record(ctx, known, app, s)
+}
+
+// newestRevision returns the highest revision of the ReplicaSets.
+func newestRevision(s rollout.Snapshot) (highest int64) {
+	for _, r := range s.Revisions {
+		highest = max(highest, r.Number)
+	}
+	return highest
+}
+
+// record stores what no record is of yet.
+func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
+	found, settled, err := x.unrecorded(ctx, app, s)
+	if err == nil && len(found) > 0 {
+		if s, err = x.cfg.Observer.Confirm(ctx, app); err == nil {
+			found, settled, err = x.unrecorded(ctx, app, s)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, rec := range found {
+		saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
+		if deploy.IsKind(err, deploy.Conflict) {
+			continue // another agent of this store was first
+		}
+		if err != nil {
+			return err
+		}
+		x.cfg.Logger.InfoContext(ctx, "external rollout", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
+		if !saved.Phase.Terminal() {
+			known.open = &saved
+		}
+	}
+	known.undecided = !settled
+	if settled {
+		known.revision = newestRevision(s)
+	}
+	if known.open != nil {
+		return x.follow(ctx, known, s)
+	}
+	return nil
+}
+
+// unrecorded returns the records of what s shows and the store does not have. The store
+// is read after the cluster: the agent stores a record of its own before it applies.
+func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, settled bool, err error) {
+	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
+	if err != nil {
+		return nil, false, err
+	}
+	found, settled = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
+	return found, settled, nil
+}
+
+// follow takes the open record on to where s shows it.
+func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
+	policy := x.policy(ctx)
+	v, s, err := x.cfg.Observer.evaluate(ctx, *known.open, s, policy, x.cfg.Now)
+	if err != nil {
+		return err
+	}
+	if !v.Mark && v.Record.Phase == known.open.Phase {
+		known.open = &v.Record
+		return nil
+	}
+	rec := v.Record
+	if v.Mark {
+		rec = x.ended(ctx, rec, s)
+	}
+	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
+	switch {
+	case deploy.IsKind(err, deploy.Conflict): // another agent of this store follows it
+		known.open = nil
+		return nil
+	case err != nil:
+		return err
+	}
+	known.open = &saved
+	if saved.Phase.Terminal() {
+		known.open = nil
+		x.cfg.Logger.InfoContext(ctx, "external rollout has ended", "workload", rec.Workload.String(), "revision", rec.Revision, "phase", rec.Phase, "reason", rec.Reason)
+	}
+	return nil
+}
+
+// policy returns the rules by which open records end. What ends a rollout by time counts
+// no time in which the cluster or its controllers were away.
+func (x *Externals) policy(ctx context.Context) rollout.Policy {
+	if now := x.cfg.Now(); x.presence.Due(now) {
+		ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+		defer cancel()
+		lease, err := x.cfg.Observer.Controllers(ctx)
+		if err != nil {
+			x.presence.Lost(now, err)
+		} else if was := x.presence.Seen(now, lease); was > 0 {
+			for _, known := range x.known {
+				if known.open != nil {
+					later := rollout.Postponed(*known.open, was, now)
+					known.open = &later
+				}
+			}
+		}
+	}
+	return x.presence.Policy(rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager}, x.started)
+}
+
+// ended gives a rollout that was complete before the agent watched the end that
+// its Deployment's condition tells, and any other the parts that its pods tell.
+func (x *Externals) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
+	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
+		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
+			rec.CompletedAt = at
+			rec.Reason += "; it ended while the agent was not watching"
+			return rec
+		}
+	}
+	return rollout.Measured(ctx, x.cfg.Observer, rec, s)
+}

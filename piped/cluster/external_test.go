@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// externalLab is a rolloutLab whose records are in a store, in which the rollouts
+// of others are recorded, too.
+type externalLab struct {
+	*rolloutLab
+	store *store.Store
+}
+
+func newExternalLab(t *testing.T) *externalLab {
+	t.Helper()
+	l := &externalLab{rolloutLab: newRolloutLab(t)}
+	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l.store = st
+	app := deploy.Application{ID: l.app, Name: "web", Kind: deploy.KindKubernetes, Provider: l.Name(), Git: deploy.GitPath{RepoID: "r", Dir: "web"}}
+	if _, err := st.PutApplication(t.Context(), app); err != nil {
+		t.Fatal(err)
+	}
+	_, err = st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: deploy.Deployment{
+		ID: "d", ApplicationID: app.ID, ApplicationName: app.Name, Git: app.Git, Provider: app.Provider, Status: deploy.Pending,
+		Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now(), Commit: deploy.Commit{Hash: "c0ffee"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]int64{}
+	l.records.mirror = func(rec deploy.Rollout) {
+		rec.ApplicationID, rec.DeploymentID, rec.Version = app.ID, "d", versions[rec.ID]
+		saved, err := st.SaveRollout(context.Background(), rec)
+		if err != nil {
+			t.Errorf("store: %v", err)
+		}
+		versions[rec.ID] = saved.Version
+	}
+	return l
+}
+
+// watch records external rollouts with caches of its own, as an agent that was
+// started does, until stop is called.
+func (l *externalLab) watch(t *testing.T) (stop func()) {
+	t.Helper()
+	controller := NewController(l.Cluster)
+	externals := NewExternals(ExternalConfig{
+		Observer: NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- controller.Run(ctx) }()
+	go func() { ended <- externals.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// external returns the external records, the oldest revision first.
+func (l *externalLab) external(t *testing.T) []deploy.Rollout {
+	t.Helper()
+	records, err := l.store.Rollouts(t.Context(), store.RolloutQuery{Cluster: l.Name(), External: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(records, func(a, b deploy.Rollout) int { return int(a.Revision - b.Revision) })
+	return records
+}
+
+// await waits until the last external record is as said.
+func (l *externalLab) await(t *testing.T, last string) deploy.Rollout {
+	t.Helper()
+	var rec deploy.Rollout
+	eventually(t, last, func() bool {
+		records := l.external(t)
+		if len(records) == 0 {
+			return false
+		}
+		rec = records[len(records)-1]
+		return inWords(rec) == last
+	})
+	return rec
+}
+
+func inWords(r deploy.Rollout) string {
+	return fmt.Sprintf("revision %d by %q: %s", r.Revision, r.ChangedBy, r.Phase)
+}
+
+// settle waits until the cluster has rolled out the Deployment's last change.
+func (l *externalLab) settle(t *testing.T) (ended time.Time) {
+	t.Helper()
+	eventually(t, "the Deployment has settled", func() bool {
+		d, err := l.Typed().AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := rollout.FromDeployment(d)
+		ended = w.Progressing.Updated
+		return w.ObservedGeneration == w.Generation && w.Updated == w.Replicas && w.Available == w.Replicas && w.Total == w.Replicas &&
+			w.Progressing.Reason == "NewReplicaSetAvailable"
+	})
+	return ended
+}
+
+// setImage does what kubectl set image does.
+func (l *externalLab) setImage(t *testing.T, image string) {
+	l.patch(t, rollout.KindDeployment, "kubectl-set", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"%s"}]}}}}`, image))
+}
+
+// TestRolloutsOfOthersAreRecordedOnce changes a Deployment by hand while the
+// agent watches and while it does not, between deployments of its own.
+func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
+	t.Parallel()
+	l := newExternalLab(t)
+	own := func(stage, image string) {
+		t.Helper()
+		if rec := l.wait(t, l.apply(t, stage, workloadText(rollout.KindDeployment, image, "")), nil); rec.Phase != deploy.RolloutComplete {
+			t.Fatalf("%s: %s: %s", stage, rec.Phase, rec.Reason)
+		}
+	}
+	stop := l.watch(t)
+	own("a", "web:1") // revision 1
+	restartWeb(t, l.rolloutLab)
+	first := l.await(t, `revision 2 by "kubectl-rollout": Complete`)
+	if took := first.CompletedAt.Sub(first.AppliedAt); first.ApplicationID != l.app || took < 0 || took > 3*time.Minute {
+		t.Errorf("record %+v", first)
+	}
+
+	// None of these is a rollout.
+	l.patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":4}}`, "scale")
+	l.patch(t, rollout.KindDeployment, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
+	l.patch(t, rollout.KindDeployment, "kubectl-edit", `{"spec":{"minReadySeconds":0,"revisionHistoryLimit":5}}`)
+	l.settle(t)
+	l.setImage(t, "web:3")
+	l.await(t, `revision 3 by "kubectl-set": Complete`)
+	own("b", "web:4") // revision 4
+	l.setImage(t, "web:3")
+	l.await(t, `revision 5 by "kubectl-set": Complete`) // the ReplicaSet of revision 3
+
+	stop()
+	l.setImage(t, "web:6")
+	ended := l.settle(t)
+	stop = l.watch(t)
+	unseen := l.await(t, `revision 6 by "kubectl-set": Complete`)
+	if ended.Before(unseen.StartedAt) { // in the same second, of which nothing more is known
+		ended = unseen.StartedAt
+	}
+	if !unseen.CompletedAt.Equal(ended) || !strings.Contains(unseen.Reason, "not watching") {
+		t.Errorf("ended at %s, the cluster says %s: %s", unseen.CompletedAt, ended, unseen.Reason)
+	}
+
+	l.setImage(t, "web:never-ready")
+	l.await(t, `revision 7 by "kubectl-set": Progressing`)
+	stop()
+	stop = l.watch(t)
+	own("c", "web:8") // revision 8
+	l.await(t, `revision 7 by "kubectl-set": Superseded`)
+
+	stop()
+	l.setImage(t, "web:never-ready")
+	eventually(t, "revision 9 has its ReplicaSet", func() bool { return l.revisions(t) == 9 })
+	l.setImage(t, "web:10")
+	l.settle(t)
+	stop = l.watch(t)
+	l.await(t, `revision 10 by "kubectl-set": Complete`)
+
+	l.setImage(t, "web:never-ready")
+	l.await(t, `revision 11 by "kubectl-set": Progressing`)
+	stop()
+	deleteWeb(t, l.rolloutLab)
+	l.watch(t)
+	l.await(t, `revision 11 by "kubectl-set": Gone`)
+	l.checkRecords(t)
+}
+
+// TestPausedRolloutsOfOthers: what is paused is held and begins nothing.
+func TestPausedRolloutsOfOthers(t *testing.T) {
+	t.Parallel()
+	l := newExternalLab(t)
+	pause := func(paused bool) {
+		l.patch(t, rollout.KindDeployment, "kubectl-rollout", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
+	}
+	l.watch(t)
+	if rec := l.wait(t, l.apply(t, "a", workloadText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
+		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
+	}
+	l.setImage(t, "web:never-ready")
+	l.await(t, `revision 2 by "kubectl-set": Progressing`)
+	pause(true)
+	l.await(t, `revision 2 by "kubectl-set": Held`)
+	l.setImage(t, "web:3")
+	l.await(t, `revision 2 by "kubectl-set": Superseded`)
+	pause(false)
+	l.await(t, `revision 3 by "kubectl-set": Complete`)
+	if n := len(l.external(t)); n != 2 {
+		t.Errorf("%d records, want 2", n)
+	}
+}
+
+// checkRecords checks what the store holds after the whole test.
+func (l *externalLab) checkRecords(t *testing.T) {
+	t.Helper()
+	var list []string
+	for _, rec := range l.external(t) {
+		list = append(list, inWords(rec))
+	}
+	if diff := cmp.Diff([]string{
+		`revision 2 by "kubectl-rollout": Complete`, `revision 3 by "kubectl-set": Complete`, `revision 5 by "kubectl-set": Complete`,
+		`revision 6 by "kubectl-set": Complete`, `revision 7 by "kubectl-set": Superseded`, `revision 9 by "": Superseded`,
+		`revision 10 by "kubectl-set": Complete`, `revision 11 by "kubectl-set": Gone`,
+	}, list); diff != "" {
+		t.Errorf("external rollouts (-want +got):\n%s", diff)
+	}
+	events, err := l.store.Events(t.Context(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := 0
+	for _, e := range events {
+		if e.Type == deploy.EventRolloutEnded {
+			ends++
+		}
+	}
+	if want := 8 + 3; ends != want {
+		t.Errorf("%d ends announced, want %d", ends, want)
+	}
+}
+
+// revisions returns the highest revision of the Deployment's ReplicaSets.
+func (l *externalLab) revisions(t *testing.T) (highest int64) {
+	t.Helper()
+	list, err := l.Typed().AppsV1().ReplicaSets(l.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		highest = max(highest, rollout.FromReplicaSet(&list.Items[i]).Number)
+	}
+	return highest
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// DescribeExtra tells of the objects of req.Only, which the application has in the
+// cluster and no longer in Git, how they are live, in their order; req.Objects and what
+// is ignored of fields do not matter. Each is drift unless it is gone or about to be,
+// is not marked as the application's, was made by a controller, or asks not to be
+// compared (Ignored). What cannot be read is said object by object. The error is as
+// that of Compare.
+func (c *Cluster) DescribeExtra(ctx context.Context, req CompareRequest) ([]Compared, error) {
+	brief := c.brief()
+	out := make([]Compared, len(req.Only))
+	g, limited := errgroup.WithContext(withWarnings(ctx, func(string) {}))
+	g.SetLimit(concurrency)
+	for i, ref := range req.Only {
+		g.Go(func() (err error) {
+			out[i], err = brief.describeExtra(limited, req, ref)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, c.endOf(ctx, err)
+	}
+	return out, nil
+}
+
+func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref deploy.ObjectRef) (Compared, error) {
+	out := Compared{Object: ref}
+	live, err := c.readExtra(ctx, ref, req.Diff)
+	switch {
+	case errors.Is(err, errUnknownKind), apierrors.IsNotFound(err):
+		out.Missing = true
+		return out, nil
+	case err != nil && (ctx.Err() != nil || unreachable(err)):
+		return out, err
+	case err != nil:
+		out.Problem = fmt.Sprintf("read %s, which is no longer in Git: %v", ref, c.Classify(err))
+		return out, nil
+	}
+	out.UID, out.ResourceVersion = string(live.GetUID()), live.GetResourceVersion()
+	out.Missing = live.GetDeletionTimestamp() != nil
+	out.Ignored = manifest.IgnoresDrift(live.GetAnnotations())
+	if out.Missing || out.Ignored || !req.marks(live) || metav1.GetControllerOf(live) != nil {
+		return out, nil
+	}
+	out.Drift = &deploy.ObjectDrift{Object: ref, Cluster: c.name, Kind: deploy.DriftExtra}
+	if whole, ok := live.(*unstructured.Unstructured); ok {
+		out.Drift.Diff = describer{conceal: req.Conceal}.diff(nil, untold(whole), nil)
+	}
+	return out, nil
+}
+
+// untold returns an object that Git does not have any more without what it says: with
+// Git went the knowledge which texts in it are decrypted secrets. Its names, labels and
+// our annotations stay, and so do the fields that there are. The difference itself hides
+// what Secrets hold.
+func untold(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if manifest.Confidential(u.GetAPIVersion(), u.GetKind(), "") {
+		return u
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	for key, value := range u.Object {
+		out.Object[key] = withoutTexts(value)
+	}
+	annotations := out.GetAnnotations()
+	for key, text := range u.GetAnnotations() {
+		if strings.HasPrefix(key, "pipecd.dev/") {
+			annotations[key] = text
+		}
+	}
+	out.SetAPIVersion(u.GetAPIVersion())
+	out.SetKind(u.GetKind())
+	out.SetName(u.GetName())
+	out.SetNamespace(u.GetNamespace())
+	out.SetLabels(u.GetLabels())
+	out.SetAnnotations(annotations)
+	return out
+}
+
+// withoutTexts returns a copy of a value of JSON with something else for its texts.
+func withoutTexts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return diffUntold
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = withoutTexts(value)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, item := range v {
+			out[i] = withoutTexts(item)
+		}
+		return out
+	}
+	return v
+}
+
+// marks reports whether a live object says of itself that it is the application's.
+func (req CompareRequest) marks(live metav1.Object) bool {
+	annotations := live.GetAnnotations()
+	return live.GetLabels()[manifest.LabelApplication] == req.ApplicationID &&
+		annotations[manifest.AnnotationApplication] == req.ApplicationID && annotations[manifest.AnnotationPiped] == req.PipedID
+}
+
+// readExtra reads an object whole, or its metadata.
+func (c *Cluster) readExtra(ctx context.Context, ref deploy.ObjectRef, whole bool) (live metav1.Object, err error) {
+	err = c.retry(ctx, nil, func(ctx context.Context) error {
+		resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+		if err != nil {
+			return err
+		}
+		if whole {
+			live, err = c.objectsOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		} else {
+			live, err = c.metadataOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		}
+		return err
+	})
+	return live, err
+}

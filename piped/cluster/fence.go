@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// fence keeps the writes of an agent from a cluster while it may not write there. It is part
+// of the transport: all clients of a cluster send through it, those of other accounts too.
+type fence struct {
+	permit func(ctx context.Context) error // ClusterConfig.Permit; may be nil
+	lease  atomic.Pointer[StoreLease]      // nil: the cluster is used without one
+}
+
+// fenceInterval is how often a write that is held checks whether it may be sent.
+const fenceInterval = time.Second
+
+// heldError is the reason why a request that writes was not sent.
+type heldError struct{ error }
+
+// Unwrap returns the reason.
+func (e heldError) Unwrap() error { return e.error }
+
+// isHeld returns the reason why a request was not sent.
+func isHeld(err error) (held heldError, is bool) { return held, errors.As(err, &held) }
+
+// check returns a heldError while the agent may not write. The Lease is checked last: its
+// answer needs no request and is good for the shortest time.
+func (f *fence) check(ctx context.Context) error {
+	if f.permit != nil {
+		if err := f.permit(ctx); err != nil {
+			return heldError{err}
+		}
+	}
+	if err := f.lease.Load().permit(); err != nil {
+		return heldError{err}
+	}
+	return nil
+}
+
+// wait returns nil when the agent may write, or the cause of ctx's end.
+func (f *fence) wait(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(fenceInterval):
+		}
+		if f.check(ctx) == nil {
+			return nil
+		}
+	}
+}
+
+// wrap returns a transport that refuses writes while the fence is closed.
+func (f *fence) wrap(next http.RoundTripper) http.RoundTripper { return fenced{f, next} }
+
+type fenced struct {
+	fence *fence
+	next  http.RoundTripper
+}
+
+func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
+	if writes(r) {
+		if err := f.fence.check(r.Context()); err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close() // as a RoundTripper must
+			}
+			return nil, err
+		}
+	}
+	return f.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper lets the client find the transport to close.
+func (f fenced) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// unfenced marks the requests by which the agent acquires the right to write.
+type unfenced struct{}
+
+func passFence(ctx context.Context) context.Context { return context.WithValue(ctx, unfenced{}, true) }
+
+// writes reports whether a request changes the cluster. Dry runs do not.
+func writes(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return r.Context().Value(unfenced{}) == nil && r.URL.Query().Get("dryRun") == ""
+}
+
+// StageObserver is the Observer of stages. While another store's agent manages the cluster it
+// returns an error of kind Unavailable, so that a stage decides nothing by what that agent does.
+type StageObserver struct{ *Observer }
+
+// Cached implements rollout.Observer.
+func (o StageObserver) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	if err := o.cluster.fence.lease.Load().Known(); err != nil {
+		return rollout.Snapshot{}, err
+	}
+	return o.Observer.Cached(ctx, rec)
+}
+
+// Confirm implements rollout.Observer.
+func (o StageObserver) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	if err := o.cluster.fence.lease.Load().Known(); err != nil {
+		return rollout.Snapshot{}, err
+	}
+	return o.Observer.Confirm(ctx, rec)
+}

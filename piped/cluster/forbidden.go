@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// unpermitted is what the API server says of a request that no role of the user permits.
+// Other refusals, such as those of quotas and admission policies, are worded otherwise.
+var unpermitted = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)" (?:in the namespace "([^"]*)"|at the cluster scope)`)
+
+// escalation is what it says when somebody grants what they do not have.
+const escalation = "attempting to grant RBAC permissions not currently held"
+
+// grant says which rule would permit what the API server has refused, for the end of a
+// message; "" if it was not refused for want of a right.
+func grant(err error) string {
+	text := err.Error()
+	if strings.Contains(text, escalation) {
+		return "; nobody may grant what they may not do: give the account these rights as well, or the verb escalate on roles and clusterroles and bind on those that bindings name"
+	}
+	m := unpermitted.FindStringSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	user, verb, resource, group, namespace := m[1], m[2], m[3], m[4], m[5]
+	where := "a ClusterRole"
+	if namespace != "" {
+		where = fmt.Sprintf("a Role in namespace %s, or a ClusterRole,", namespace)
+	}
+	return fmt.Sprintf("; to permit it, add to %s of %s the rule {apiGroups: [%q], resources: [%q], verbs: [%q]}", where, account(user), group, resource, verb)
+}
+
+// account names a user as bindings do.
+func account(user string) string {
+	if name, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
+		return "ServiceAccount " + strings.Replace(name, ":", "/", 1)
+	}
+	return "user " + user
+}

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// ForeignRequest is an application whose objects are looked for.
+type ForeignRequest struct {
+	ApplicationID string
+	PipedID       string
+	VariantKey    string // as in ApplyRequest
+	VariantValue  string
+	Objects       []manifest.Object // as rendered
+	Namespace     string            // as for Resolve
+	Yield         []config.IgnoreRule
+	Propagation   kubernetes.PropagationMode // as in ApplyRequest
+}
+
+// Foreign returns the live objects among those that the application declares which
+// are not marked as its own: what the first apply would take over, by kind and name.
+// Hooks, and objects of kinds that are not there, count as absent. Nothing is written:
+// what an apply changes is found out by dry runs. The error is Unavailable when the
+// cluster does not answer, and Invalid when one of the objects may not be read.
+func (c *Cluster) Foreign(ctx context.Context, req ForeignRequest) ([]deploy.AdoptedObject, error) {
+	known, err := c.placed(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	r := newApplyRun(c, ApplyRequest{
+		ApplicationID: req.ApplicationID, PipedID: req.PipedID, Objects: known, Log: quiet{},
+		VariantKey: req.VariantKey, VariantValue: req.VariantValue, Variant: req.VariantValue, Yield: req.Yield, Propagation: req.Propagation,
+	})
+	ctx = withWarnings(ctx, func(string) {})
+	for _, step := range []func(context.Context) error{r.findResources, r.readLive} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	foreign := slices.DeleteFunc(slices.Clone(r.targets), func(t *target) bool { return t.live == nil || r.marked(t.live) })
+	if len(foreign) == 0 {
+		return nil, nil
+	}
+	for _, step := range []func(context.Context) error{r.selectChanged, r.prepare} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]deploy.AdoptedObject, len(foreign))
+	at := map[*target]int{}
+	for i, t := range foreign {
+		at[t] = i
+		out[i] = deploy.AdoptedObject{Object: t.ref, Managers: managersOf(t.live), OwnerApplicationID: t.live.GetAnnotations()[manifest.AnnotationApplication]}
+	}
+	if err := together(each(foreign, func(t *target) (err error) {
+		out[at[t]].Changes, err = r.changes(ctx, t)
+		return err
+	})); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b deploy.AdoptedObject) int { return strings.Compare(a.Object.Key(), b.Object.Key()) })
+	return out, nil
+}
+
+// placed returns the objects of kinds that the cluster serves, where they belong.
+func (c *Cluster) placed(ctx context.Context, req ForeignRequest) ([]manifest.Object, error) {
+	var mu sync.Mutex
+	var out []manifest.Object
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for _, obj := range req.Objects {
+		if obj.Hook.Phase != manifest.HookNone {
+			continue
+		}
+		g.Go(func() error {
+			var served ServedKind
+			err := c.retry(ctx, nil, func(ctx context.Context) (err error) {
+				served, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
+				return err
+			})
+			if errors.Is(err, errUnknownKind) {
+				return nil
+			}
+			if err != nil {
+				return deploy.Errorf(deploy.Unavailable, "%w", c.Classify(err))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, place(obj.Clone(), served.Namespaced, req.Namespace))
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// marked reports whether a live object says of itself that it is the application's.
+func (r *applyRun) marked(live metav1.Object) bool {
+	annotations := live.GetAnnotations()
+	return annotations[manifest.AnnotationApplication] == r.req.ApplicationID && annotations[manifest.AnnotationPiped] == r.req.PipedID &&
+		live.GetLabels()[manifest.LabelApplication] == r.req.ApplicationID
+}
+
+// managersOf returns who owns fields of an object, apart from its status and the like.
+func managersOf(live metav1.Object) (managers []string) {
+	for _, e := range live.GetManagedFields() {
+		if e.Subresource == "" {
+			managers = append(managers, e.Manager)
+		}
+	}
+	slices.Sort(managers)
+	return slices.Compact(managers)
+}
+
+// changes tells whether applying the object changes more of it than whose it is and
+// its annotations. What the API server would refuse counts as a change.
+func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err error) {
+	client := r.cluster.objectsOf(t.resource, t.ref.Namespace)
+	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
+		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		planned, err := r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
+		if err != nil {
+			return err
+		}
+		if changed = !sameContent(live, planned); changed {
+			return nil
+		}
+		reduced, some, err := withoutClientSide(live, planned)
+		if err != nil || !some {
+			return err
+		}
+		planned, err = client.Update(ctx, reduced, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+		changed = err == nil && !sameContent(live, planned)
+		return err
+	})
+	switch {
+	case err == nil:
+		return changed, nil
+	case apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
+		return true, nil
+	}
+	return false, r.cluster.explain(t.source, "find out what changes of", err)
+}

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Limits of Lates.
+const (
+	lateInterval = 15 * time.Second // failed rollouts are checked this often
+	lateFor      = 24 * time.Hour   // from their end
+	lateRead     = 200              // records that are read, the newest first
+)
+
+// LateConfig is what Lates needs.
+type LateConfig struct {
+	Observer *Observer
+	Store    *store.Store
+	Logger   *slog.Logger
+	Now      func() time.Time
+	Interval time.Duration // 15 s by default
+}
+
+// Lates notes on failed deployments of one cluster that their rollout completed after
+// all: an image that was pushed too late, or a node that came back. The record of the
+// rollout and the deployment's status stay; the note is added to the reason and to the
+// log of the stage.
+type Lates struct {
+	cfg LateConfig
+}
+
+// NewLates makes the component of one cluster.
+func NewLates(c LateConfig) *Lates {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Interval == 0 {
+		c.Interval = lateInterval
+	}
+	return &Lates{c}
+}
+
+// Run notes late completions until ctx ends. It reads the store when a rollout has
+// changed, and the cluster's caches while there is a failed rollout that may complete.
+func (l *Lates) Run(ctx context.Context) {
+	changes := l.cfg.Store.Watch(deploy.TopicRollout)
+	defer changes.Close()
+	tick := time.NewTicker(l.cfg.Interval)
+	defer tick.Stop()
+	open, stale := map[string]deploy.Rollout{}, true
+	for {
+		if stale {
+			found, err := l.failed(ctx)
+			if err != nil {
+				l.warn(ctx, "cannot read which rollouts have failed, will try again", err)
+			} else {
+				open, stale = found, false
+			}
+		}
+		for id, rec := range open {
+			done, err := l.check(ctx, rec)
+			if err != nil {
+				l.warn(ctx, "cannot check whether a failed rollout has completed, will try again", err)
+			}
+			if done {
+				delete(open, id)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		select {
+		case <-changes.C():
+			changes.Take()
+			stale = true
+		default:
+		}
+	}
+}
+
+func (l *Lates) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		l.cfg.Logger.WarnContext(ctx, what, "error", err)
+	}
+}
+
+// failed returns the rollouts of deployments that failed within lateFor and are the last
+// of their workload, by ID.
+func (l *Lates) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
+	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.cluster.Name(), Limit: lateRead})
+	found, seen := map[string]deploy.Rollout{}, map[string]bool{}
+	for _, rec := range recorded {
+		failed := rec.Phase == deploy.RolloutFailed || rec.Phase == deploy.RolloutTimedOut
+		if failed && !rec.External() && !seen[rec.Workload.Key()] && l.cfg.Now().Sub(rec.CompletedAt) < lateFor {
+			found[rec.ID] = rec
+		}
+		seen[rec.Workload.Key()] = true
+	}
+	return found, err
+}
+
+// check notes on the deployment of a failed rollout that it completed; done says that
+// there is nothing more to wait for.
+func (l *Lates) check(ctx context.Context, rec deploy.Rollout) (done bool, err error) {
+	d, err := l.cfg.Store.Deployment(ctx, rec.DeploymentID)
+	switch {
+	case deploy.IsKind(err, deploy.NotFound):
+		return true, nil
+	case err != nil || !d.Status.Completed():
+		return false, err // its rollback may still bring another template
+	}
+	about := lateAbout(rec)
+	if d.Status != deploy.Failure || strings.Contains(d.StatusReason, about) || l.cfg.Now().Sub(rec.CompletedAt) >= lateFor {
+		return true, nil
+	}
+	ended, at, err := l.ended(ctx, rec)
+	if err != nil || !ended.Terminal() || ended == deploy.RolloutFailed || ended == deploy.RolloutTimedOut {
+		return false, err
+	}
+	if ended != deploy.RolloutComplete {
+		return true, nil // another template took over, or the workload is gone
+	}
+	text := about + " " + at.UTC().Format(time.RFC3339) + ", after the deployment had failed"
+	if err := l.cfg.Store.NoteDeployment(ctx, d.ID, rec.StageID, text); err != nil {
+		return false, err
+	}
+	l.cfg.Logger.InfoContext(ctx, "a failed rollout has completed", "deployment", d.ID, "workload", rec.Workload.String())
+	return true, nil
+}
+
+// lateAbout begins the note about a rollout.
+func lateAbout(rec deploy.Rollout) string {
+	return fmt.Sprintf("%s: its rollout completed at", rec.Workload)
+}
+
+// ended evaluates a failed rollout as if it were open, and returns how it has ended by
+// now and when: the time of the Deployment's condition, else now.
+func (l *Lates) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPhase, time.Time, error) {
+	open := rec
+	open.Phase = deploy.RolloutProgressing
+	now, policy := l.cfg.Now(), rollout.Policy{NoFailFast: true}
+	s, err := l.cfg.Observer.Cached(ctx, open)
+	if err != nil {
+		return "", now, err
+	}
+	v, s, err := l.cfg.Observer.evaluate(ctx, open, s, policy, l.cfg.Now)
+	if err != nil {
+		return "", now, err
+	}
+	if w := s.Workload; w != nil && w.Progressing.Reason == "NewReplicaSetAvailable" {
+		if at := w.Progressing.Updated.Add(-s.Skew); at.After(rec.CompletedAt) && at.Before(now) {
+			return v.Record.Phase, at, nil
+		}
+	}
+	return v.Record.Phase, now, nil
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// fail ends the lab's deployment as failed.
+func (l *externalLab) fail(t *testing.T, reason string) {
+	t.Helper()
+	for _, move := range []func(*deploy.Deployment) error{
+		func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, time.Now()) },
+		func(d *deploy.Deployment) error { return d.Start(time.Now()) },
+		func(d *deploy.Deployment) error { return d.Complete(deploy.Failure, reason, time.Now()) },
+	} {
+		if _, err := l.store.UpdateDeployment(t.Context(), "d", move); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lates notes late completions until stop is called.
+func (l *externalLab) lates(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	lates := NewLates(LateConfig{Observer: l.observer, Store: l.store, Interval: 100 * time.Millisecond})
+	go func() { defer close(ended); lates.Run(ctx) }()
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return stop
+}
+
+// makeReady has the pods of the namespace become ready.
+func (l *externalLab) makeReady(t *testing.T) {
+	t.Helper()
+	pods, err := l.Typed().CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		ready := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"ready"}}}`)
+		if _, err := l.Typed().CoreV1().Pods(l.ns).Patch(t.Context(), pod.Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (l *externalLab) reason(t *testing.T) string {
+	t.Helper()
+	d, err := l.store.Deployment(t.Context(), "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.StatusReason
+}
+
+// TestLateCompletionIsNoted: the deployment failed because its pods crash; then they become
+// ready. The note comes once, whatever restarts.
+func TestLateCompletionIsNoted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{rollout.KindDeployment, rollout.KindStatefulSet} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			l := newExternalLab(t)
+			rec := l.wait(t, l.apply(t, "sync", workloadText(kind, "web:crash", "")), nil)
+			if rec.Phase != deploy.RolloutFailed && rec.Phase != deploy.RolloutTimedOut {
+				t.Fatalf("%s: %s", rec.Phase, rec.Reason)
+			}
+			l.fail(t, "pods crash")
+			stop := l.lates(t)
+			l.makeReady(t)
+			want := kind + " " + l.ns + "/web: its rollout completed at "
+			eventually(t, want, func() bool { return strings.Contains(l.reason(t), want) })
+			stop()
+			l.lates(t)
+			reason := l.reason(t)
+			if !strings.HasPrefix(reason, "pods crash; "+want) || !strings.HasSuffix(reason, ", after the deployment had failed") {
+				t.Errorf("reason: %s", reason)
+			}
+			logs, err := l.store.StageLogs(t.Context(), "d")
+			if err != nil || len(logs["sync"]) != 1 || !strings.HasPrefix(logs["sync"][0].Log, want) {
+				t.Errorf("log: %+v, %v", logs, err)
+			}
+		})
+	}
+}
+
+// TestOtherTemplateIsNoLateCompletion: what completed is the rollout of others.
+func TestOtherTemplateIsNoLateCompletion(t *testing.T) {
+	t.Parallel()
+	l := newExternalLab(t)
+	l.wait(t, l.apply(t, "sync", workloadText(rollout.KindDeployment, "web:crash", "")), nil)
+	l.fail(t, "pods crash")
+	l.setImage(t, "web:2")
+	l.settle(t)
+	lates := NewLates(LateConfig{Observer: l.observer, Store: l.store})
+	failed, err := lates.failed(t.Context())
+	if err != nil || len(failed) != 1 {
+		t.Fatalf("%v, %v", failed, err)
+	}
+	for _, rec := range failed {
+		if done, err := lates.check(t.Context(), rec); err != nil || !done {
+			t.Errorf("done %t, %v", done, err)
+		}
+	}
+	if reason := l.reason(t); reason != "pods crash" {
+		t.Errorf("reason: %s", reason)
+	}
+}

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestLeaseOfTheControllers reads a Lease of a real API server: a renewal shows, one that
+// does not exist has none, and an API server that does not answer is an error.
+func TestLeaseOfTheControllers(t *testing.T) {
+	l := newRolloutLab(t)
+	now := time.Now()
+	reader := &lease{cluster: l.Cluster, name: types.NamespacedName{Namespace: l.ns, Name: "controllers"}, now: func() time.Time { return now }}
+	read := func() rollout.Lease {
+		t.Helper()
+		got, err := reader.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := read(); got != (rollout.Lease{}) {
+		t.Errorf("a Lease that does not exist: %+v", got)
+	}
+	renew := func(second int) {
+		t.Helper()
+		text := fmt.Sprintf("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: controllers}, "+
+			"spec: {holderIdentity: one, leaseDurationSeconds: 20, acquireTime: \"2026-03-01T11:00:00.000000Z\", renewTime: \"2026-03-01T12:00:%02d.000000Z\"}}", second)
+		obj := &unstructured.Unstructured{Object: parse(t, "lease.yaml", text)[0].Unstructured.Object}
+		if _, err := l.Dynamic().Resource(leases).Namespace(l.ns).Apply(t.Context(), "controllers", obj, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew(1)
+	if got := read(); got.Renewal != "" {
+		t.Errorf("a missing Lease was asked for again at once: %+v", got)
+	}
+	now = now.Add(leaseMissing)
+	first := read()
+	if first.Renewal == "" || first.Lasts != 20*time.Second || first.Renewed.Sub(first.Acquired) != time.Hour+time.Second {
+		t.Errorf("the Lease is %+v", first)
+	}
+	renew(3)
+	if got := read(); got != first {
+		t.Errorf("read again within a second: %+v", got)
+	}
+	now = now.Add(leaseFresh)
+	if got := read(); got.Renewal == first.Renewal {
+		t.Error("a renewal does not show")
+	}
+	now = now.Add(leaseFresh)
+	gone, err := NewCluster(ClusterConfig{Name: "gone", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	if _, err := newLease(gone).read(t.Context()); !deploy.IsKind(err, deploy.Unavailable) {
+		t.Errorf("an API server that does not answer: %v", err)
+	}
+}

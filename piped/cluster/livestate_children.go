@@ -1,0 +1,311 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster/health"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// Limits of what is told of the children of one object.
+const (
+	maxChildren   = 100
+	explainedPods = 2 // in the reason of what they belong to
+)
+
+// maxSelected is how many values of a label a selector names: what is longer than
+// that may be too long for a request.
+const maxSelected = 40
+
+// readChildren reads what the objects created, as far as it is asked for or says
+// why a workload is not healthy, and gives it to the nodes.
+func (r *liveRead) readChildren(ctx context.Context) {
+	families := map[string]*family{}
+	for _, n := range r.nodes {
+		if n.live == nil || !r.req.Children && fine(n.Health) {
+			continue
+		}
+		namespace := n.Object.Namespace
+		if families[namespace] == nil {
+			families[namespace] = &family{liveRead: r, namespace: namespace, claims: map[string]*liveNode{}}
+		}
+		families[namespace].add(n)
+	}
+	r.created = map[string][]*liveNode{}
+	g := &errgroup.Group{}
+	g.SetLimit(concurrency)
+	for _, f := range families {
+		g.Go(func() error {
+			f.read(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait() // they note what fails
+	for _, n := range r.nodes {
+		if n.UID != "" {
+			r.adopt(n)
+		}
+	}
+}
+
+// fine reports whether there is nothing to explain.
+func fine(h deploy.Health) bool { return h == deploy.Healthy || h == deploy.HealthSuspended }
+
+// family is the objects of a namespace that create others.
+type family struct {
+	*liveRead
+	namespace string
+
+	deployments, withPods, withClaims []*metav1.LabelSelector // of the objects that have such children
+	claims                            map[string]*liveNode    // StatefulSets, by what the names of their claims begin with
+	cron                              bool
+	jobs                              []string // UIDs
+}
+
+// add takes an object that may have created others into the family.
+func (f *family) add(n *liveNode) {
+	switch kind := groupKind(n.Object); {
+	case kind.Group == "batch" && kind.Kind == "CronJob":
+		f.cron = true
+	case isJob(kind):
+		f.jobs = append(f.jobs, n.UID)
+	case isWorkload(kind), kind.Group == "apps" && kind.Kind == "ReplicaSet":
+		selector := selectorOf(n.live)
+		f.withPods = append(f.withPods, selector)
+		if kind.Kind == rollout.KindDeployment {
+			f.deployments = append(f.deployments, selector)
+		}
+		templates, claims, _ := unstructured.NestedSlice(n.live.Object, "spec", "volumeClaimTemplates")
+		if !claims || !f.req.Children {
+			return
+		}
+		f.withClaims = append(f.withClaims, selector)
+		for _, t := range templates {
+			template, _ := t.(map[string]any)
+			name, _, _ := unstructured.NestedString(template, "metadata", "name")
+			f.claims[name+"-"+n.Object.Name+"-"] = n
+		}
+	}
+}
+
+// read lists each kind of child once.
+func (f *family) read(ctx context.Context) {
+	apps, core, batch := f.cluster.typed.AppsV1(), f.cluster.typed.CoreV1(), f.cluster.typed.BatchV1()
+	children(ctx, f, "ReplicaSets", f.deployments, apps.ReplicaSets(f.namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, f.replicaSet)
+	children(ctx, f, "Pods", f.withPods, core.Pods(f.namespace).List, pods, f.pod)
+	children(ctx, f, "PersistentVolumeClaims", f.withClaims, core.PersistentVolumeClaims(f.namespace).List, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items }, f.claim)
+	if f.cron {
+		all := []*metav1.LabelSelector{{}}
+		children(ctx, f, "Jobs", all, batch.Jobs(f.namespace).List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, f.job)
+	}
+	var ofJobs []*metav1.LabelSelector
+	for _, uid := range f.jobs {
+		ofJobs = append(ofJobs, &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: uid}})
+	}
+	children(ctx, f, "Pods", ofJobs, core.Pods(f.namespace).List, pods, f.pod)
+}
+
+func pods(l *corev1.PodList) []corev1.Pod { return l.Items }
+
+// children reads one kind of child of the objects that have the selectors.
+func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kind string, selectors []*metav1.LabelSelector,
+	list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, each func(*T)) {
+	if len(selectors) == 0 {
+		return
+	}
+	options := metav1.ListOptions{LabelSelector: oneSelector(selectors)}
+	err := eachPage(ctx, options, list, func(page L) {
+		for _, item := range items(page) {
+			each(&item)
+		}
+	})
+	if err != nil {
+		f.note(fmt.Sprintf("list the %s in namespace %s", kind, f.namespace), err)
+	}
+}
+
+// selectorOf returns the selector of a workload, an empty one if it cannot be read.
+func selectorOf(u *unstructured.Unstructured) *metav1.LabelSelector {
+	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+// oneSelector returns a selector of all that any of the selectors matches by its
+// labels, and not of much more: each label that all of them have, with the values
+// that it has in them.
+func oneSelector(selectors []*metav1.LabelSelector) string {
+	values := map[string][]string{}
+	for _, s := range selectors {
+		for name, value := range s.MatchLabels {
+			values[name] = append(values[name], value)
+		}
+	}
+	all := &metav1.LabelSelector{}
+	for name, found := range values {
+		if len(found) < len(selectors) {
+			continue
+		}
+		slices.Sort(found)
+		want := metav1.LabelSelectorRequirement{Key: name, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(found)}
+		if len(want.Values) > maxSelected {
+			want.Operator, want.Values = metav1.LabelSelectorOpExists, nil
+		}
+		all.MatchExpressions = append(all.MatchExpressions, want)
+	}
+	if len(all.MatchExpressions) == 0 {
+		return ""
+	}
+	return metav1.FormatLabelSelector(all)
+}
+
+// keep keeps a child for the object with the UID.
+func (f *family) keep(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *liveNode) {
+	kind.Namespace, kind.Name = meta.Namespace, meta.Name
+	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.name, kind, string(meta.UID), meta.CreationTimestamp.Time
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.created[owner] = append(f.created[owner], n)
+}
+
+// ownerOf returns the UID of the controller of an object, "" without one.
+func ownerOf(o metav1.Object) string {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return string(owner.UID)
+	}
+	return ""
+}
+
+func imagesOf(spec *corev1.PodSpec) (images []string) {
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		images = append(images, c.Image)
+	}
+	return images
+}
+
+func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
+	n := &liveNode{}
+	n.Health, n.Reason = health.ReplicaSet(rs)
+	n.Images, n.Replicas, n.Available = imagesOf(&rs.Spec.Template.Spec), 1, rs.Status.AvailableReplicas
+	if rs.Spec.Replicas != nil {
+		n.Replicas = *rs.Spec.Replicas
+	}
+	n.idle = n.Replicas == 0 && rs.Status.Replicas == 0
+	n.revision, _ = strconv.ParseInt(rs.Annotations[rollout.RevisionAnnotation], 10, 64)
+	f.keep(ownerOf(rs), deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, &rs.ObjectMeta, n)
+}
+
+func (f *family) pod(pod *corev1.Pod) {
+	n := &liveNode{ended: pod.Status.Phase == corev1.PodFailed}
+	n.Health, n.Reason = health.Pod(pod, f.now)
+	n.Images = imagesOf(&pod.Spec)
+	f.keep(ownerOf(pod), deploy.ObjectRef{Version: "v1", Kind: "Pod"}, &pod.ObjectMeta, n)
+}
+
+func (f *family) job(job *batchv1.Job) {
+	n := &liveNode{}
+	n.Health, n.Reason = health.Job(job)
+	n.Images = imagesOf(&job.Spec.Template.Spec)
+	f.keep(ownerOf(job), deploy.ObjectRef{Group: "batch", Version: "v1", Kind: "Job"}, &job.ObjectMeta, n)
+	f.jobs = append(f.jobs, n.UID)
+}
+
+// claim: nothing in a claim names the StatefulSet that made it but its name, which is
+// that of the template, of the StatefulSet and the number of the pod.
+func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
+	set := f.claims[strings.TrimRight(claim.Name, "0123456789")]
+	if set == nil {
+		return
+	}
+	n := &liveNode{}
+	n.Health, n.Reason = health.Claim(claim)
+	f.keep(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
+}
+
+// adopt gives a node its children, and these theirs, and lets them explain it. A
+// child is given once: whoever may write owner references can make a circle of them.
+func (r *liveRead) adopt(n *liveNode) {
+	for _, child := range r.created[n.UID] {
+		if !child.adopted {
+			child.adopted = true
+			n.children = append(n.children, child)
+		}
+	}
+	if n.Object.Kind == rollout.KindDeployment {
+		n.children = withoutIdle(n.children)
+	}
+	for _, child := range n.children {
+		r.adopt(child)
+	}
+	if !fine(n.Health) {
+		n.explain()
+	}
+}
+
+// withoutIdle leaves out the ReplicaSets of earlier revisions that have no pods.
+func withoutIdle(sets []*liveNode) []*liveNode {
+	var newest int64
+	for _, n := range sets {
+		newest = max(newest, n.revision)
+	}
+	return slices.DeleteFunc(sets, func(n *liveNode) bool { return n.idle && n.revision < newest })
+}
+
+// explain says what the pods of a node suffer from. A workload whose pods do not come
+// up by waiting is degraded.
+func (n *liveNode) explain() {
+	kind := groupKind(n.Object)
+	keepsPods := kind.Group == "apps"
+	troubled := slices.DeleteFunc(n.pods(), func(pod *liveNode) bool { return fine(pod.Health) || keepsPods && pod.ended })
+	slices.SortStableFunc(troubled, byBadness)
+	for i, pod := range troubled {
+		if keepsPods && pod.Health.WorseThan(n.Health) {
+			n.Health = pod.Health
+		}
+		if i < explainedPods {
+			n.Reason += "; pod " + pod.Object.Name + ": " + pod.Reason
+		}
+	}
+}
+
+// pods returns the pods below a node.
+func (n *liveNode) pods() (found []*liveNode) {
+	for _, child := range n.children {
+		if child.Object.Kind == "Pod" {
+			found = append(found, child)
+		}
+		found = append(found, child.pods()...)
+	}
+	return found
+}
+
+// byBadness puts what is worst first.
+func byBadness(a, b *liveNode) int {
+	switch {
+	case a.Health.WorseThan(b.Health):
+		return -1
+	case b.Health.WorseThan(a.Health):
+		return 1
+	}
+	return byName(a, b)
+}
+
+// mostTelling returns the children that are told, by name: all of them or, of more
+// than are told, those in trouble first.
+func mostTelling(nodes []*liveNode) []*liveNode {
+	told := slices.SortedFunc(slices.Values(nodes), byBadness)
+	told = told[:min(len(told), maxChildren)]
+	slices.SortFunc(told, byName)
+	return told
+}

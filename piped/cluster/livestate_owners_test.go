@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestOwnersInACircle: objects that own themselves, or one another, are told once.
+func TestOwnersInACircle(t *testing.T) {
+	job := func(uid string) *liveNode {
+		n := &liveNode{}
+		n.UID, n.Object, n.Health = uid, deploy.ObjectRef{Kind: "Job", Name: uid}, deploy.HealthDegraded
+		return n
+	}
+	for name, owners := range map[string]map[string]string{
+		"of one":   {"a": "a"},
+		"of two":   {"a": "b", "b": "a"},
+		"of three": {"a": "b", "b": "c", "c": "a"},
+	} {
+		r := &liveRead{created: map[string][]*liveNode{}}
+		for child, owner := range owners {
+			r.created[owner] = append(r.created[owner], job(child))
+			r.nodes = append(r.nodes, job(child))
+		}
+		told := 0
+		for _, n := range r.nodes {
+			r.adopt(n)
+		}
+		for _, n := range r.nodes {
+			told += countTold(n.told(true)) - 1
+		}
+		if told != len(owners) {
+			t.Errorf("%s: %d children were told, want each once", name, told)
+		}
+	}
+}
+
+func countTold(o deploy.LiveObject) int {
+	n := 1
+	for _, child := range o.Children {
+		n += countTold(child)
+	}
+	return n
+}

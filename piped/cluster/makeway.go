@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// makeWay tries again an object whose dry run was refused with refusal, if that is
+// because of items that somebody put into its lists (collision): without them. They are
+// then removed when the object is written. Items that another applied stay, and are
+// named in the error. Planned is as from try.
+func (r *applyRun) makeWay(ctx context.Context, t *target, refusal error) (planned *unstructured.Unstructured, err error) {
+	if !apierrors.IsInvalid(refusal) {
+		return nil, refusal
+	}
+	live := t.liveObject()
+	if live == nil {
+		if live, err = r.cluster.readObject(ctx, t.ref); err != nil || live == nil {
+			return nil, refusal // then it is not known what may be in the way
+		}
+	}
+	found := collisionsOf(t.desired, live, refusal)
+	if len(found) == 0 {
+		return nil, refusal
+	}
+	if kept := whoApplied(found); len(kept) > 0 {
+		t.inTheWay = kept
+		return nil, refusal
+	}
+	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) (err error) {
+		if planned, err = r.cluster.tryApart(ctx, t, found); err == nil {
+			planned, err = r.tryUpdate(ctx, t, planned)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.inTheWay = found
+	return planned, nil
+}
+
+// tryUpdate finds out by a dry run whether an object may become planned.
+func (r *applyRun) tryUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	trial := planned.DeepCopy()
+	trial.SetManagedFields(nil)
+	answer, err := r.cluster.objectsOf(t.resource, t.ref.Namespace).Update(ctx, trial,
+		metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
+	if apierrors.IsForbidden(err) { // who may not update cannot try this
+		return planned, nil
+	}
+	return answer, err
+}
+
+// tryApart finds out by a dry run what applying an object would lead to if the items
+// that it collides with were not there. The answer's managed fields are those of the
+// dry run.
+func (c *Cluster) tryApart(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
+	planned, err := c.serverSideApply(ctx, t, apart(t.desired, collisions), metav1.DryRunAll)
+	if err != nil {
+		return nil, err
+	}
+	return without(planned, collisions), nil
+}
+
+// stillInTheWay completes the error for an object that was refused because of items
+// that others applied.
+func (t *target) stillInTheWay(err error) error {
+	if err == nil || len(t.inTheWay) == 0 {
+		return err
+	}
+	var items []string
+	for _, c := range t.inTheWay {
+		items = append(items, fmt.Sprintf("%s applied %s, which has %s", c.applied, placeOf(c.item), c.cause()))
+	}
+	return deploy.Errorf(deploy.KindOf(err), "%w; %s: have it removed there, or change Git", err, strings.Join(items, "; "))
+}
+
+// claim makes the live items that are in the way of an object the agent's own, so that
+// the apply that follows removes them in the same write as it puts Git's in their place.
+// It changes nothing but who owns them: if the agent is killed after it, the next apply
+// does the rest. Items that another has applied meanwhile stay.
+func (r *applyRun) claim(ctx context.Context, t *target) error {
+	client := r.cluster.objectsOf(t.resource, t.ref.Namespace)
+	live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil // the apply that follows creates it
+		}
+		return err
+	}
+	var items []fieldpath.Path
+	for _, item := range itemsOf(live) {
+		planned := slices.ContainsFunc(t.inTheWay, func(c collision) bool { return c.item.Equals(item.path) })
+		if planned && item.applied == "" {
+			items = append(items, item.path)
+		}
+	}
+	fields, err := claimed(live.GetManagedFields(), t.desired.GetAPIVersion(), items)
+	if err != nil || fields == nil {
+		return err
+	}
+	// The patch holds the resource version it was made from: a conflict makes
+	// the caller read the object again.
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": fields},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
+	})
+	if err != nil {
+		return fmt.Errorf("write its managed fields: %w", err)
+	}
+	_, err = client.Patch(ctx, t.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// claimed returns managed fields in which items of lists, with all that is in them, are
+// owned by our applies and by nobody else; nil if that is so already.
+func claimed(fields []metav1.ManagedFieldsEntry, apiVersion string, items []fieldpath.Path) ([]metav1.ManagedFieldsEntry, error) {
+	all := fieldpath.NewSet(items...)
+	taken := fieldpath.NewSet()
+	var out []metav1.ManagedFieldsEntry
+	for _, e := range fields {
+		if isOurs(e) {
+			out = append(out, e)
+			continue
+		}
+		set, err := setOf(e)
+		if err != nil {
+			return nil, err
+		}
+		rest := set.RecursiveDifference(all)
+		moved := set.Difference(rest)
+		taken = taken.Union(moved)
+		switch {
+		case moved.Empty():
+			out = append(out, e)
+		case !rest.Empty():
+			if e.FieldsV1, err = fieldsOf(rest); err != nil {
+				return nil, err
+			}
+			out = append(out, e)
+		}
+	}
+	if taken.Empty() {
+		return nil, nil
+	}
+	at := slices.IndexFunc(out, isOurs)
+	if at < 0 {
+		at = len(out)
+		out = append(out, metav1.ManagedFieldsEntry{
+			Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1",
+		})
+	}
+	ours, err := setOf(out[at])
+	if err != nil {
+		return nil, err
+	}
+	out[at].FieldsV1, err = fieldsOf(ours.Union(taken).Union(all))
+	return out, err
+}
+
+func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
+	raw, err := set.ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("write its managed fields: %w", err)
+	}
+	fields := &metav1.FieldsV1{}
+	fields.SetRawBytes(raw)
+	return fields, nil
+}
+
+// sayRemoved tells the log which items an apply has removed to make way.
+func (r *applyRun) sayRemoved(t *target) {
+	for _, c := range t.inTheWay {
+		r.req.Log.Infof("removed %s of %s, which %s added: it has %s", placeOf(c.item), t.ref, strings.Join(c.owners, ", "), c.cause())
+	}
+}

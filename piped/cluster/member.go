@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// annotationVariant says which variant a live object is of, by its default name.
+const annotationVariant = "pipecd.dev/variant"
+
+// Member is what the metadata of one live object that carries the application label
+// tells.
+type Member struct {
+	Object deploy.ObjectRef // in the version that is watched
+
+	UID       string
+	OwnedHash string // OwnedHash of it, "" when we own nothing
+	Mark      string // Mark of it
+
+	// ResourceVersion is that of the last change seen. Where a generation is counted, a
+	// change of the status alone is none.
+	ResourceVersion string
+
+	Application string // the value of the application label
+	// Piped is the agent that it is marked with, "" if there is none or if its
+	// annotation names another application than its label.
+	Piped   string
+	Variant string // the value of its annotation pipecd.dev/variant, "" without one
+
+	Owned    bool // a controller owns it
+	Hook     bool // it is annotated with pipecd.dev/hook-run
+	Ignored  bool // it is annotated with pipecd.dev/ignore-drift-detection
+	Deleting bool // it is being deleted
+}
+
+// keptMember is what the caches of Members keep of an object. What many objects have
+// in common is kept once.
+type keptMember struct {
+	name, uid, version, seen       string // resource versions: the last one, and Member.ResourceVersion
+	namespace                      unique.Handle[string]
+	application                    unique.Handle[string]
+	piped, variant                 unique.Handle[string]
+	mark                           string
+	generation                     int64
+	fields                         [sha256.Size]byte // OwnedHash, zero for ""
+	content                        uint64            // hash of its labels, annotations and finalizers
+	owned, hook, ignored, deleting bool
+}
+
+// GetObjectMeta has caches find the object by its name.
+func (k *keptMember) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: k.namespace.Value(), Name: k.name, UID: types.UID(k.uid), ResourceVersion: k.version}
+}
+
+// keepMember reduces an object's metadata to what the caches keep.
+func keepMember(obj, before any) (any, error) {
+	o, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	application, annotations := o.Labels[manifest.LabelApplication], o.Annotations
+	k := &keptMember{
+		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), generation: o.Generation, content: contentOfMeta(o),
+		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
+		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
+		ignored: manifest.IgnoresDrift(annotations), deleting: o.DeletionTimestamp != nil,
+	}
+	piped := annotations[manifest.AnnotationPiped]
+	if annotations[manifest.AnnotationApplication] != application {
+		piped = ""
+	}
+	k.piped = unique.Make(piped)
+	if owned := OwnedHash(o.ManagedFields); owned != "" {
+		if _, err := hex.Decode(k.fields[:], []byte(owned)); err != nil {
+			return nil, fmt.Errorf("keep the fields that are ours: %w", err)
+		}
+	}
+	if older, ok := before.(*keptMember); ok && o.Generation != 0 && k.statusOnly(older) {
+		k.seen = older.seen
+	}
+	return k, nil
+}
+
+// contentOfMeta hashes what people write into an object's metadata.
+func contentOfMeta(o metav1.Object) uint64 {
+	h := fnv.New64a()
+	for _, texts := range []map[string]string{o.GetLabels(), o.GetAnnotations()} {
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			fmt.Fprintf(h, "%q%q", key, texts[key])
+		}
+		h.Write([]byte{0})
+	}
+	fmt.Fprintf(h, "%q", o.GetFinalizers())
+	return h.Sum64()
+}
+
+// statusOnly reports whether an object whose generation is counted differs from an
+// older state of it in no more than its status.
+func (k *keptMember) statusOnly(older *keptMember) bool {
+	return k.uid == older.uid && k.mark == older.mark && k.generation == older.generation && k.fields == older.fields && k.content == older.content &&
+		k.owned == older.owned && k.deleting == older.deleting
+}
+
+// member returns what is kept for a reader; kind is that of the watch.
+func (k *keptMember) member(kind schema.GroupVersionKind) Member {
+	m := Member{
+		Object: deploy.ObjectRef{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespace: k.namespace.Value(), Name: k.name},
+		UID:    k.uid, Mark: k.mark, ResourceVersion: k.seen,
+		Application: k.application.Value(), Piped: k.piped.Value(), Variant: k.variant.Value(),
+		Owned: k.owned, Hook: k.hook, Ignored: k.ignored, Deleting: k.deleting,
+	}
+	if k.fields != [sha256.Size]byte{} {
+		m.OwnedHash = hex.EncodeToString(k.fields[:])
+	}
+	return m
+}

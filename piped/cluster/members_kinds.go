@@ -1,0 +1,322 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// How Members look for kinds.
+const (
+	renewEvery    = time.Second      // the shortest time between two questions of what the cluster serves
+	firstLookFor  = time.Second      // the delay before a kind that was not found is looked for again, doubled each time
+	longestLookIn = 30 * time.Second // the longest such delay, and the longest time without a look at all
+)
+
+// definitionsResource defines kinds.
+var definitionsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// memberKind is one kind of object that Members follow.
+type memberKind struct {
+	gvk        schema.GroupVersionKind // as it was asked for first
+	namespaces map[string]bool         // where objects of it were named, "" for cluster-scoped ones
+
+	served  *ServedKind       // nil while it is not known how it is served
+	apart   bool              // it may not be watched in the whole cluster
+	watches map[string]*Watch // by namespace, "" for all
+
+	since    time.Time // since when it is not known, or is looked for
+	problem  error     // why it is not known
+	attempts int       // to find it
+	next     time.Time // when it is looked for again
+}
+
+// watchFor returns the watch that covers a namespace, nil if there is none.
+func (k *memberKind) watchFor(namespace string) *Watch {
+	if k.apart {
+		return k.watches[namespace]
+	}
+	return k.watches[""]
+}
+
+// wanted are the namespaces to watch, "" for all.
+func (k *memberKind) wanted() map[string]bool {
+	if k.apart {
+		return k.namespaces
+	}
+	return map[string]bool{"": true}
+}
+
+// watched is the kind in the version that is watched.
+func (k *memberKind) watched() schema.GroupVersionKind {
+	if k.served == nil {
+		return k.gvk
+	}
+	return k.served.GroupVersion().WithKind(k.gvk.Kind)
+}
+
+// resource names the resource for a person.
+func (k *memberKind) resource() string {
+	if k.served == nil {
+		return k.gvk.GroupKind().String()
+	}
+	return k.served.GroupResource().String()
+}
+
+// endWatches forgets all that is followed of the kind.
+func (k *memberKind) endWatches() {
+	for namespace, w := range k.watches {
+		w.End()
+		delete(k.watches, namespace)
+	}
+}
+
+// later puts the next look for the kind off.
+func (k *memberKind) later(now time.Time) {
+	delay := min(firstLookFor<<min(k.attempts, 10), longestLookIn)
+	k.attempts++
+	k.next = now.Add(delay)
+}
+
+// run is the supervisor: it finds how kinds are served and starts and ends their
+// watches, whenever there is a reason to look.
+func (m *Members) run(ctx context.Context) {
+	m.watchDefinitions(ctx)
+	timer := time.NewTimer(longestLookIn)
+	defer timer.Stop()
+	for {
+		timer.Reset(m.look(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.poked:
+		case <-timer.C:
+		}
+	}
+}
+
+// look brings the watches in line with what is asked for and what the cluster
+// serves. It returns when to look again at the latest.
+func (m *Members) look(ctx context.Context) time.Duration {
+	m.resolve(ctx)
+	m.mu.Lock()
+	m.startWatches(ctx)
+	m.giveWay(ctx)
+	turned := m.turned()
+	next := m.nextLook()
+	m.mu.Unlock()
+	if turned && ctx.Err() == nil {
+		m.wake("")
+	}
+	return next
+}
+
+// watchDefinitions follows the definitions of kinds, if the agent may.
+func (m *Members) watchDefinitions(ctx context.Context) {
+	w, err := m.controller.Watch(Watched{
+		GroupVersionResource: definitionsResource, Metadata: true, Turned: m.poke,
+		Transform: func(obj, _ any) (any, error) {
+			if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
+				return &metav1.PartialObjectMetadata{ObjectMeta: keptMeta(o)}, nil
+			}
+			return obj, nil
+		},
+	})
+	if err == nil {
+		err = w.Notify(func(_, _ any) { m.definitionsChanged() })
+	}
+	if err != nil {
+		m.controller.log.WarnContext(ctx, "cannot follow the definitions of kinds, new ones are found later", "error", err)
+		return
+	}
+	m.mu.Lock()
+	m.definitions = w
+	m.mu.Unlock()
+}
+
+// definitionsChanged has all kinds looked for again.
+func (m *Members) definitionsChanged() {
+	m.mu.Lock()
+	m.stale = true
+	for _, k := range m.kinds {
+		k.attempts = 0
+	}
+	m.mu.Unlock()
+	m.poke()
+}
+
+// resolve finds how kinds are served: those that are not known, and all of them when
+// definitions have changed.
+func (m *Members) resolve(ctx context.Context) {
+	now := m.cluster.now()
+	m.mu.Lock()
+	stale := m.stale && now.Sub(m.renewed) >= renewEvery
+	var due []*memberKind
+	renew := stale
+	for _, k := range m.kinds {
+		if k.served != nil && !stale || k.served == nil && !stale && now.Before(k.next) {
+			continue
+		}
+		due = append(due, k)
+		if _, err := m.cluster.discovery.knownKind(k.gvk); err != nil {
+			renew = true
+		}
+	}
+	if renew {
+		m.renewed = now
+	}
+	if stale {
+		m.stale = false
+	}
+	m.mu.Unlock()
+
+	var err error
+	if renew {
+		err = m.cluster.discovery.renew(ctx)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stale = m.stale || stale && err != nil
+	for _, k := range due {
+		m.settle(ctx, k, err)
+	}
+}
+
+// settle notes how a kind is served, or why that is not known; failed is why the
+// cluster could not be asked.
+func (m *Members) settle(ctx context.Context, k *memberKind, failed error) {
+	served, err := ServedKind{}, failed
+	if failed == nil {
+		served, err = m.cluster.discovery.knownKind(k.gvk)
+	}
+	switch {
+	case err == nil:
+		k.problem = nil
+		if k.served == nil || *k.served != served {
+			k.endWatches()
+			k.served, k.attempts = &served, 0
+		}
+		return
+	case errors.Is(err, errUnknownKind):
+		if k.served != nil {
+			m.controller.log.InfoContext(ctx, "the cluster serves a kind no longer", "kind", k.gvk.GroupKind().String())
+		}
+		k.endWatches()
+		k.served = nil
+		err = deploy.Errorf(deploy.NotFound, "%s serves no kind %s of %s: it is not defined, or its definition was removed", m.cluster, k.gvk.Kind, k.gvk.GroupVersion())
+	case k.served != nil:
+		return // what is watched is watched on
+	default:
+		err = deploy.Errorf(deploy.Unavailable, "find how objects of kind %s are served: %w", k.gvk.Kind, m.cluster.Classify(err))
+	}
+	now := m.cluster.now()
+	if k.problem == nil || deploy.KindOf(k.problem) != deploy.KindOf(err) {
+		k.since = now
+	}
+	k.problem = err
+	k.later(now)
+}
+
+// startWatches starts what is to be watched and is not yet. m.mu is held.
+func (m *Members) startWatches(ctx context.Context) {
+	for _, k := range m.kinds {
+		if k.served == nil {
+			continue
+		}
+		for namespace := range k.wanted() {
+			if k.watches[namespace] != nil {
+				continue
+			}
+			if err := m.watch(k, namespace); err != nil {
+				m.controller.log.WarnContext(ctx, "cannot follow objects, will try again", "error", err)
+			}
+		}
+	}
+}
+
+// giveWay ends watches that cannot work: of kinds that may not be watched in the whole
+// cluster, which are then watched by namespace. Kinds that are not found are looked
+// for again. m.mu is held.
+func (m *Members) giveWay(ctx context.Context) {
+	now := m.cluster.now()
+	if m.definitions != nil {
+		if _, err := m.definitions.State(); apierrors.IsForbidden(err) {
+			m.controller.log.InfoContext(ctx, "the agent may not watch CustomResourceDefinitions; new kinds are found later")
+			m.definitions.End()
+			m.definitions = nil
+		}
+	}
+	for _, k := range m.kinds {
+		for namespace, w := range k.watches {
+			_, err := w.State()
+			switch {
+			case apierrors.IsForbidden(err) && namespace == "" && k.served.Namespaced:
+				m.controller.log.InfoContext(ctx, "the agent may not watch a kind in the whole cluster; it is watched by namespace", "resource", k.resource())
+				k.endWatches()
+				k.apart, k.since = true, now
+				m.poke()
+			case apierrors.IsNotFound(err) && !now.Before(k.next):
+				k.later(now)
+				m.stale = true
+				m.poke()
+			}
+		}
+	}
+}
+
+// turned reports whether Ready began or ceased to return an error for some objects
+// since it was called last. m.mu is held.
+func (m *Members) turned() bool {
+	ready := map[string]bool{}
+	for kind, k := range m.kinds {
+		for namespace := range k.wanted() {
+			w := k.watches[namespace]
+			ok := k.problem == nil && w != nil
+			if ok {
+				_, err := m.trouble(w)
+				ok = err == nil
+			}
+			ready[kind.String()+" "+namespace] = ok
+		}
+	}
+	turned := false
+	for key, ok := range ready {
+		turned = turned || ok != m.told[key]
+	}
+	m.told = ready
+	return turned
+}
+
+// nextLook returns how long nothing has to be looked at. m.mu is held.
+func (m *Members) nextLook() time.Duration {
+	now, next := m.cluster.now(), longestLookIn
+	sooner := func(at time.Time) {
+		if wait := at.Sub(now); wait > 0 {
+			next = min(next, wait)
+		}
+	}
+	if m.stale {
+		sooner(m.renewed.Add(renewEvery))
+	}
+	for _, k := range m.kinds {
+		if k.served == nil {
+			sooner(k.next)
+		}
+		for _, w := range k.watches {
+			if since, err := w.State(); err != nil {
+				sooner(since.Add(toleratedFor))
+				sooner(k.next)
+			}
+		}
+	}
+	return next
+}

@@ -1,0 +1,564 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// woken counts who was woken.
+type woken struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+func newWoken() *woken { return &woken{times: map[string]int{}} }
+
+func (w *woken) wake(applicationID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times[applicationID]++
+}
+
+// take returns how often applications were woken since the last call.
+func (w *woken) take() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	times := maps.Clone(w.times)
+	clear(w.times)
+	return times
+}
+
+// link is a connection to a cluster that can be cut. It has the clock of the agent,
+// which can be put forward.
+type link struct {
+	mu      sync.Mutex
+	down    bool
+	answer  func(*http.Request) *http.Response // in place of the cluster, where it returns something
+	watches map[io.Closer]bool
+	ahead   time.Duration
+}
+
+func (l *link) now() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Add(l.ahead)
+}
+
+// set changes the link.
+func (l *link) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+// cut ends the watches there are.
+func (l *link) cut() {
+	l.mu.Lock()
+	open := l.watches
+	l.watches = map[io.Closer]bool{}
+	l.mu.Unlock()
+	for w := range open {
+		w.Close()
+	}
+}
+
+// to returns a cluster that is reached through the link.
+func (l *link) to(t *testing.T) *Cluster {
+	t.Helper()
+	l.watches = map[io.Closer]bool{}
+	c, err := NewCluster(ClusterConfig{
+		Name: "test", KubeConfigPath: clustertest.Shared(t).Kubeconfig(), RetryFor: 5 * time.Second, Now: l.now,
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &linked{l, next} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+type linked struct {
+	link *link
+	next http.RoundTripper
+}
+
+func (l *linked) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.link.mu.Lock()
+	down, answer := l.link.down, l.link.answer
+	l.link.mu.Unlock()
+	if down {
+		return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+	}
+	if answer != nil {
+		if resp := answer(r); resp != nil {
+			return resp, nil
+		}
+	}
+	resp, err := l.next.RoundTrip(r)
+	if err == nil && r.URL.Query().Has("watch") {
+		l.link.set(func() { l.link.watches[resp.Body] = true })
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets client-go find the connections to close.
+func (l *linked) WrappedRoundTripper() http.RoundTripper { return l.next }
+
+// things defines the kind Thing in a group of the lab's own.
+func (l *lab) things() string {
+	return strings.ReplaceAll(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.NS.example.com}
+spec:
+  group: NS.example.com
+  names: {kind: Thing, plural: things, singular: thing}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`, "NS", l.ns)
+}
+
+func (l *lab) thing(name string) string {
+	return strings.ReplaceAll("\n---\napiVersion: NS.example.com/v1\nkind: Thing\nmetadata: {name: "+name+"}\nspec: {size: 1}\n", "NS", l.ns)
+}
+
+func (l *lab) thingRef(name string) deploy.ObjectRef {
+	return deploy.ObjectRef{Group: l.ns + ".example.com", Version: "v1", Kind: "Thing", Namespace: l.ns, Name: name}
+}
+
+// patch changes an object as somebody else.
+func (l *lab) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresources ...string) {
+	t.Helper()
+	resource, err := l.Resource(t.Context(), gvkOf(ref))
+	if err == nil {
+		_, err = l.objectsOf(resource, ref.Namespace).Patch(t.Context(), ref.Name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMembersTellWhatHappensToObjects: who is woken by what, and what is told of an
+// object then.
+func TestMembersTellWhatHappensToObjects(t *testing.T) {
+	l := newLab(t)
+	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
+	t.Cleanup(func() { l.delete(t, items[0].Object) })
+	a, b := l.thingRef("a"), l.thingRef("b")
+	m, take := l.members(t, l.Cluster)
+	ready(t, m, []deploy.ObjectRef{a})
+	member := func() Member {
+		t.Helper()
+		got, ok := m.Get(a)
+		if !ok {
+			t.Fatal("it is gone")
+		}
+		return got
+	}
+	l.patch(t, b, `{"metadata":{"labels":{"pipecd.dev/application":"other"}}}`)
+	eventually(t, "all is told", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
+	base := member()
+	if base.Application != l.app || base.Piped != "piped-1" || base.Variant != "primary" || base.Owned || base.Ignored || base.Deleting || base.Object != a {
+		t.Errorf("told: %+v", base)
+	}
+	n := 0
+	// woke does something and returns who was woken by it: what happens to b comes after.
+	woke := func(do func()) map[string]int {
+		t.Helper()
+		take()
+		do()
+		n++
+		l.patch(t, b, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n))
+		all := map[string]int{}
+		eventually(t, "what comes after is told", func() bool {
+			for id, times := range take() {
+				all[id] += times
+			}
+			return all["other"] > 0
+		})
+		delete(all, "other")
+		return all
+	}
+	label := func(value string) func() {
+		return func() { l.patch(t, a, `{"metadata":{"labels":{"pipecd.dev/application":`+value+`}}}`) }
+	}
+	steps := []struct {
+		what  string
+		do    func()
+		woken map[string]int
+		check func() bool
+	}{
+		{"its status is written", func() { l.patch(t, a, `{"status":{"ready":true}}`, "status") }, map[string]int{}, func() bool { return member() == base }},
+		{"an annotation of another", func() { l.patch(t, a, `{"metadata":{"annotations":{"x":"y"}}}`) }, map[string]int{l.app: 1},
+			func() bool { return member().Mark == base.Mark && member().ResourceVersion != base.ResourceVersion }},
+		{"a field of another", func() { l.patch(t, a, `{"spec":{"color":"red"}}`) }, map[string]int{l.app: 1},
+			func() bool { return member().Mark != base.Mark && member().OwnedHash == base.OwnedHash }},
+		{"a field of ours", func() { l.patch(t, a, `{"spec":{"size":2}}`) }, map[string]int{l.app: 1},
+			func() bool { return member().OwnedHash != base.OwnedHash }},
+		{"it is to be ignored", func() { l.patch(t, a, `{"metadata":{"annotations":{"pipecd.dev/ignore-drift-detection":"true"}}}`) },
+			map[string]int{l.app: 1}, func() bool { return member().Ignored }},
+		{"it gets an owner", func() {
+			l.patch(t, a, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"y","controller":true}]}}`)
+		}, map[string]int{l.app: 1}, func() bool { return member().Owned }},
+		{"it loses its owner", func() { l.patch(t, a, `{"metadata":{"ownerReferences":null}}`) }, map[string]int{l.app: 1}, func() bool { return !member().Owned }},
+		{"it changes hands", label(`"third"`), map[string]int{l.app: 1, "third": 1},
+			func() bool { return len(m.Of("third")) == 1 && member().Application == "third" && member().Piped == "" }},
+		{"it loses its label", label("null"), map[string]int{"third": 1}, func() bool { _, ok := m.Get(a); return !ok && len(m.Of("third")) == 0 }},
+		{"it gets its label", label(`"` + l.app + `"`), map[string]int{l.app: 1}, func() bool { return member().UID == base.UID }},
+		{"it gets a finalizer", func() { l.patch(t, a, `{"metadata":{"finalizers":["example.com/hold"]}}`) }, map[string]int{l.app: 1}, func() bool { return !member().Deleting }},
+		{"it is being deleted", func() { l.delete(t, a) }, map[string]int{l.app: 1}, func() bool { return member().Deleting }},
+		{"it is gone", func() { l.patch(t, a, `{"metadata":{"finalizers":null}}`) }, map[string]int{l.app: 1}, func() bool { _, ok := m.Get(a); return !ok }},
+	}
+	for _, s := range steps {
+		if diff := cmp.Diff(s.woken, woke(s.do)); diff != "" {
+			t.Errorf("%s: woken (-want +got):\n%s", s.what, diff)
+		}
+		if !s.check() {
+			live, _ := m.Get(a)
+			t.Errorf("%s: told %+v, was %+v", s.what, live, base)
+		}
+	}
+}
+
+// TestKindsComeAndGo: a kind is followed from when it is defined until it is no more,
+// and again.
+func TestKindsComeAndGo(t *testing.T) {
+	l := newLab(t)
+	m, take := l.members(t, l.Cluster)
+	thing := l.thingRef("a")
+	if since, err := m.Ready(thing); !since.IsZero() || !deploy.IsKind(err, deploy.Unavailable) {
+		t.Errorf("before it was asked for: %v, %v", since, err)
+	}
+	m.Follow([]deploy.ObjectRef{thing})
+	notServed := func() bool {
+		since, err := m.Ready(thing)
+		return deploy.IsKind(err, deploy.NotFound) && !since.IsZero() && strings.Contains(err.Error(), "serves no kind Thing")
+	}
+	eventually(t, "the kind is not known", notServed)
+	for range 2 {
+		take()
+		items := l.apply(t, l.things()+l.thing("a")).Items
+		eventually(t, "the kind is followed", func() bool {
+			_, err := m.Ready(thing)
+			_, found := m.Get(thing)
+			return err == nil && found
+		})
+		woken := map[string]int{}
+		eventually(t, "everybody and the application are woken", func() bool {
+			for id, times := range take() {
+				woken[id] += times
+			}
+			return woken[""] > 0 && woken[l.app] > 0
+		})
+		l.delete(t, items[0].Object)
+		eventually(t, "the kind is no more", notServed)
+		if got, found := m.Get(thing); found {
+			t.Errorf("left: %+v", got)
+		}
+		eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+		l.mu.Lock()
+		clear(l.inventory)
+		l.mu.Unlock()
+		eventually(t, "the definition is gone", func() bool {
+			_, err := l.dynamic.Resource(definitionsResource).Get(t.Context(), items[0].Object.Name, metav1.GetOptions{})
+			return err != nil
+		})
+	}
+}
+
+// TestMembersWithRightsInNamespacesOnly: an agent that may not watch a kind in the
+// whole cluster follows it where it may, and says where it may not.
+func TestMembersWithRightsInNamespacesOnly(t *testing.T) {
+	l, other := newLab(t), newLab(t)
+	rights := `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: rights}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: rights}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rights}
+subjects: [{kind: User, name: ` + l.ns + `, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+`
+	l.apply(t, rights)
+	as, err := l.As(l.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := l.members(t, as)
+	here := deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: l.ns, Name: "settings"}
+	there, nowhere := here, deploy.ObjectRef{Version: "v1", Kind: "Namespace", Name: l.ns}
+	there.Namespace = other.ns
+	ready(t, m, []deploy.ObjectRef{here})
+	if got, ok := m.Get(here); !ok || got.Application != l.app {
+		t.Errorf("told %+v", got)
+	}
+	m.Follow([]deploy.ObjectRef{there, nowhere})
+	forbidden := func(ref deploy.ObjectRef) func() bool {
+		return func() bool {
+			since, err := m.Ready(ref)
+			return deploy.IsKind(err, deploy.Invalid) && !since.IsZero() && strings.Contains(err.Error(), "give the agent's account the rights get, list and watch on")
+		}
+	}
+	eventually(t, "another namespace may not be watched", forbidden(there))
+	eventually(t, "a kind without namespaces may not be watched", forbidden(nowhere))
+	if _, err := m.Ready(here); err != nil {
+		t.Errorf("what may be watched: %v", err)
+	}
+	other.apply(t, rights)
+	ready(t, m, []deploy.ObjectRef{there})
+	if got := m.Of(l.app); len(got) != 2 {
+		t.Errorf("followed: %+v", got)
+	}
+}
+
+// TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards, whether the watch goes on or
+// all has to be read again: nothing is lost, nothing is invented, and for how long
+// what is told was old is told too.
+func TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards(t *testing.T) {
+	for name, expired := range map[string]bool{"the watch goes on": false, "all is read again": true} {
+		t.Run(name, func(t *testing.T) {
+			l, through := newLab(t), &link{}
+			items := l.apply(t, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: same}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: changed}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: deleted}
+`).Items
+			m, take := l.members(t, through.to(t))
+			ready(t, m, refsOf(items))
+			before := map[string]Member{}
+			for _, item := range items {
+				before[item.Object.Name], _ = m.Get(item.Object)
+			}
+			ref := func(name string) deploy.ObjectRef { return before[name].Object }
+			eventually(t, "all of it was told", func() bool { woken := take(); return len(woken) == 0 })
+
+			began := time.Now()
+			through.set(func() { through.down = true })
+			through.cut()
+			l.patch(t, ref("changed"), `{"data":{"a":"b"}}`)
+			l.delete(t, ref("deleted"))
+			eventually(t, "the failure is known", func() bool {
+				_, err := m.kinds[groupKind(ref("same"))].watches[""].State()
+				return err != nil && !errors.Is(err, errBroken)
+			})
+			if _, err := m.Ready(ref("same")); err != nil {
+				t.Errorf("a failure of a moment is told: %v", err)
+			}
+			through.set(func() { through.ahead = 11 * time.Second })
+			m.poke()
+			since, err := m.Ready(ref("same"))
+			if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") || since.Before(began) || since.After(began.Add(5*time.Second)) {
+				t.Errorf("since %s, %v", since, err)
+			}
+			eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+			if got, ok := m.Get(ref("deleted")); !ok || got != before["deleted"] {
+				t.Errorf("told of what cannot be known: %+v", got)
+			}
+
+			through.set(func() {
+				through.down = false
+				var once sync.Once
+				if expired {
+					through.answer = func(r *http.Request) (resp *http.Response) {
+						if r.URL.Query().Has("watch") && strings.HasSuffix(r.URL.Path, "/configmaps") {
+							once.Do(func() {
+								resp = refusal(r, metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+							})
+						}
+						return resp
+					}
+				}
+			})
+			woken := map[string]int{}
+			eventually(t, "all is told again", func() bool {
+				for id, n := range take() {
+					woken[id] += n
+				}
+				_, err := m.Ready(ref("same"))
+				_, there := m.Get(ref("deleted"))
+				return err == nil && !there && woken[""] > 0 && woken[l.app] >= 2
+			})
+			if got, _ := m.Get(ref("same")); got != before["same"] {
+				t.Errorf("what nobody touched: %+v, was %+v", got, before["same"])
+			}
+			if got, _ := m.Get(ref("changed")); got.Mark == before["changed"].Mark {
+				t.Errorf("what was changed: %+v", got)
+			}
+		})
+	}
+}
+
+// TestAWatchThatIsOverIsNotReliedOn although no request fails: what happens meanwhile
+// is not known.
+func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
+	l, through := newLab(t), &link{}
+	ref := l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").Items[0].Object
+	m, _ := l.members(t, through.to(t))
+	ready(t, m, []deploy.ObjectRef{ref})
+	again := make(chan struct{})
+	through.set(func() {
+		through.answer = func(r *http.Request) *http.Response {
+			if r.URL.Query().Has("watch") {
+				select {
+				case <-again:
+				case <-r.Context().Done():
+				}
+			}
+			return nil
+		}
+	})
+	through.cut()
+	eventually(t, "the end is known", func() bool {
+		_, err := m.kinds[groupKind(ref)].watches[""].State()
+		return errors.Is(err, errBroken)
+	})
+	if _, err := m.Ready(ref); err != nil {
+		t.Errorf("the end of a moment is told: %v", err)
+	}
+	through.set(func() { through.ahead = 11 * time.Second })
+	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, errBroken) {
+		t.Errorf("after a while: %v", err)
+	}
+	close(again)
+	eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
+}
+
+// TestAClusterThatWasAwayForLongIsFoundSoon: it is asked again and again, no less often
+// than every few seconds.
+func TestAClusterThatWasAwayForLongIsFoundSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back, failures := time.Now().Add(10*time.Minute), 0
+		got, err := reached(t.Context(), func(_ context.Context, err error) {
+			if err != nil {
+				failures++
+			}
+		}, func() (string, error) {
+			if time.Now().Before(back) {
+				return "", fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+			}
+			return "found", nil
+		})
+		if late := time.Since(back); got != "found" || err != nil || late > 2*longestReach || failures < 60 || failures > 150 {
+			t.Errorf("%q, %v, %s late after %d failures", got, err, late, failures)
+		}
+	})
+}
+
+// TestAGroupWhoseServerIsAwayHidesOnlyItsKinds, and so does a cluster that does not
+// answer say nothing of what does not exist.
+func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
+	controller := NewController(offline(t, builtIns()))
+	woken := newWoken()
+	m := NewMembers(controller.cluster, controller, woken.wake)
+	(&controllerLab{Controller: controller}).run(t)
+	settings := deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+	metric := deploy.ObjectRef{Group: "metrics.example.com", Version: "v1", Kind: "Metric", Namespace: "shop", Name: "m"}
+	unknown := deploy.ObjectRef{Group: "none.example.com", Version: "v1", Kind: "Nothing", Namespace: "shop", Name: "n"}
+	m.Follow([]deploy.ObjectRef{settings, metric, unknown})
+	for ref, want := range map[deploy.ObjectRef]struct {
+		kind deploy.Kind
+		text string
+	}{
+		settings: {deploy.Unavailable, "connection refused"},
+		metric:   {deploy.Unavailable, "metrics.example.com does not answer"},
+		unknown:  {deploy.NotFound, "serves no kind Nothing"},
+	} {
+		eventually(t, ref.Kind+" is judged", func() bool {
+			_, err := m.Ready(ref)
+			return deploy.IsKind(err, want.kind) && strings.Contains(err.Error(), want.text)
+		})
+	}
+	if times := woken.take(); len(times) != 0 {
+		t.Errorf("woken %v, though nothing was ever known", times)
+	}
+}
+
+// TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked: what it serves is known once
+// it answers.
+func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
+	l, through := newLab(t), &link{}
+	items := l.apply(t, web).Items
+	c := through.to(t)
+	through.set(func() { through.down = true })
+	m, _ := l.members(t, c)
+	m.Follow(refsOf(items))
+	eventually(t, "the reason is told", func() bool {
+		_, err := m.Ready(items[0].Object)
+		return deploy.IsKind(err, deploy.Unavailable) && strings.Contains(err.Error(), "connection refused")
+	})
+	through.set(func() { through.down = false })
+	ready(t, m, refsOf(items))
+	l.wantInSync(t, m, items)
+}
+
+// TestAnEndedWatchIsStartedAnew: what used it may use the resource again.
+func TestAnEndedWatchIsStartedAnew(t *testing.T) {
+	l := newControllerLab(t)
+	resource := Watched{GroupVersionResource: configMaps, Selector: l.selector(), Namespace: l.ns}
+	first, err := l.Watch(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen calls
+	if err := first.Handle("first", func(_ context.Context, key types.NamespacedName) error { seen.record(first, key); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	l.run(t)
+	l.put(t, "a", "1")
+	eventually(t, "it is seen", func() bool { return len(seen.list()) == 1 })
+	first.End()
+	second, err := l.Watch(resource)
+	if err != nil || second == first {
+		t.Fatalf("the same watch again, %v", err)
+	}
+	l.put(t, "a", "2")
+	eventually(t, "the second follows", func() bool {
+		var now calls
+		now.record(second, types.NamespacedName{Namespace: l.ns, Name: "a"})
+		return now.list()[0] == "a=2"
+	})
+	if diff := cmp.Diff([]string{"a=1"}, seen.list()); diff != "" {
+		t.Errorf("the first handler (-want +got):\n%s", diff)
+	}
+	if kinds, _ := l.Watched(); kinds != 1 {
+		t.Errorf("%d kinds are watched", kinds)
+	}
+}

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// nudge tells the pods of a workload that p is about, and returns how that went. Pods
+// that know it are not written; those that are gone, and those that another one has
+// taken the name of, are passed over. It changes no template, so it begins no rollout.
+func (c *Cluster) nudge(ctx context.Context, p deploy.Propagation, pace *pace) deploy.NudgeOutcome {
+	client := c.metadata.Resource(podResource).Namespace(p.Workload.Namespace)
+	// From the API server's cache, which may be a moment old: pods that are missing there
+	// were created after the change.
+	fields := "status.phase=Running"
+	if p.Workload.Kind == "Pod" {
+		fields += ",metadata.name=" + p.Workload.Name
+	}
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: p.Selector, FieldSelector: fields, ResourceVersion: "0"})
+	if err != nil {
+		return deploy.NudgeOutcome{Problem: c.Classify(fmt.Errorf("list the pods of %s: %w", p.Workload, err)).Error()}
+	}
+	pods, over := propagate.Pods(list.Items, p)
+	out := deploy.NudgeOutcome{Over: over}
+	for i := range pods {
+		pod := &pods[i]
+		if !propagate.Told(pod, p) {
+			err := pace.wait(ctx, p.Settings.RatePerSecond)
+			if err == nil {
+				_, err = client.Patch(ctx, pod.Name, types.MergePatchType, annotating(pod.UID, propagate.Wanted(p)), metav1.PatchOptions{FieldManager: FieldManager})
+			}
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				continue
+			}
+			if err != nil {
+				out.Problem = c.Classify(fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)).Error()
+				if ctx.Err() != nil || unreachable(err) || apierrors.IsForbidden(err) {
+					return out // the others fare no better
+				}
+				continue
+			}
+		}
+		out.Pods, out.Names = out.Pods+1, append(out.Names, pod.Name)
+	}
+	return out
+}
+
+// annotating returns the patch that writes the annotation on the pod of that UID.
+func annotating(uid types.UID, value string) []byte {
+	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, uid, manifest.AnnotationConfigSync, value)
+}
+
+// pace spreads the writes to one cluster over time: whatever they are for, two follow
+// one another no sooner than the rate of the later one permits.
+type pace struct {
+	mu   sync.Mutex
+	next time.Time
+}
+
+// wait returns when the next write may begin, or when ctx ends with an error.
+func (p *pace) wait(ctx context.Context, perSecond int) error {
+	now := time.Now()
+	p.mu.Lock()
+	at := now
+	if p.next.After(now) {
+		at = p.next
+	}
+	p.next = at.Add(time.Second / time.Duration(max(perSecond, 1)))
+	p.mu.Unlock()
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// namedPlace is what is watched together: objects of one kind in one namespace.
+type namedPlace struct {
+	kind, namespace string
+}
+
+// namedHandler is the name of the handler that looks at named objects.
+const namedHandler = "config propagation"
+
+// follow watches the metadata of what the propagations name, in the namespaces where
+// that is, and no longer than they name it.
+func (n *Nudger) follow(ctx context.Context) error {
+	rows, err := n.rowsNaming(ctx)
+	if err != nil {
+		return err
+	}
+	wanted, names := map[namedPlace]bool{}, map[string]bool{}
+	for _, p := range rows {
+		for key := range p.Named {
+			ref := propagate.Ref(key)
+			wanted[namedPlace{ref.Kind, ref.Namespace}], names[key] = true, true
+		}
+	}
+	n.mu.Lock()
+	n.names = names
+	n.mu.Unlock()
+	for at, w := range n.watched {
+		if !wanted[at] {
+			w.End()
+			delete(n.watched, at)
+		}
+	}
+	var errs []error
+	for at := range wanted {
+		if n.watched[at] == nil {
+			errs = append(errs, n.watch(at))
+		}
+	}
+	n.compare(rows)
+	return errors.Join(errs...)
+}
+
+// compare looks at the named objects of which another version is there than the rows
+// know. Of what happened after a row's version was read, and before the row was stored
+// or the watch filled, no event tells.
+func (n *Nudger) compare(rows []deploy.Propagation) {
+	for _, p := range rows {
+		for key, seen := range p.Named {
+			ref := propagate.Ref(key)
+			w := n.watched[namedPlace{ref.Kind, ref.Namespace}]
+			if w == nil {
+				continue
+			}
+			if _, err := w.State(); err != nil {
+				continue // what it holds may be long past
+			}
+			at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+			if versionIn(w, at) != seen {
+				w.Again(namedHandler, at)
+			}
+		}
+	}
+}
+
+// versionIn returns the version of an object that a watch holds, "" when there is none.
+func versionIn(w *Watch, key types.NamespacedName) string {
+	if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
+		return kept.ResourceVersion
+	}
+	return ""
+}
+
+func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
+	return n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Named: true})
+}
+
+func (n *Nudger) watch(at namedPlace) error {
+	w, err := n.cfg.Controller.Watch(Watched{
+		GroupVersionResource: configResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, Turned: n.poke,
+	})
+	if err != nil {
+		return err
+	}
+	err = w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
+		return n.changed(ctx, configRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
+	})
+	if err != nil {
+		w.End() // the next one is another
+		return err
+	}
+	n.watched[at] = w
+	return nil
+}
+
+// keepVersion reduces an object's metadata to what is used of it.
+func keepVersion(obj, _ any) (any, error) {
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		return &metav1.PartialObjectMetadata{ObjectMeta: keptMeta(m)}, nil
+	}
+	return obj, nil
+}
+
+// changed has the pods be told whose propagations name an object, if its content is
+// other than they know. It is read when it has another version than they know.
+func (n *Nudger) changed(ctx context.Context, ref deploy.ObjectRef, version string) error {
+	key := ref.Key()
+	if !n.isNamed(key) {
+		return nil
+	}
+	rows, err := n.rowsNaming(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range rows {
+		seen, ok := p.Named[key]
+		if !ok || seen == version {
+			continue
+		}
+		c := n.cfg.Cluster
+		if p.User != "" {
+			if c, err = c.As(p.User); err != nil {
+				return err
+			}
+		}
+		content, err := c.ReadConfig(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if content.Version == seen {
+			continue // the watch is behind
+		}
+		if _, err = n.cfg.Store.SavePropagation(ctx, n.noted(p, key, content)); err != nil {
+			return err // one that was written meanwhile is read again
+		}
+	}
+	return nil
+}
+
+// isNamed reports whether a propagation names the object of a key.
+func (n *Nudger) isNamed(key string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names[key]
+}
+
+// noted returns p with what a named object holds now.
+func (n *Nudger) noted(p deploy.Propagation, key string, content Content) deploy.Propagation {
+	configs := maps.Clone(p.Configs)
+	configs[key] = content.Hash
+	p.Named = maps.Clone(p.Named)
+	p.Named[key] = content.Version
+	next, changed := propagate.Note(p, configs, nil)
+	if !changed {
+		return next
+	}
+	now := n.cfg.Now()
+	if content.At.IsZero() { // it is gone
+		content.At = now
+	}
+	return propagate.Begin(next, content.At, now)
+}

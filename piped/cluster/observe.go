@@ -1,0 +1,458 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Limits of what an Observer reads.
+const (
+	fillTimeout = 5 * time.Second // how long Cached waits for the first fill
+	podLimit    = 500             // pods read to explain one rollout
+	eventPods   = 5               // of those, how many have their events read
+
+	eventsPerObject = 200
+)
+
+// byOwner indexes ReplicaSets by the UID of their controller.
+const byOwner = "owner"
+
+// workloadResources are the resources of the kinds that have rollouts, and
+// workloadTypes their Go types.
+var (
+	workloadResources = map[string]schema.GroupVersionResource{
+		rollout.KindDeployment:  {Group: "apps", Version: "v1", Resource: "deployments"},
+		rollout.KindStatefulSet: {Group: "apps", Version: "v1", Resource: "statefulsets"},
+		rollout.KindDaemonSet:   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	}
+	workloadTypes = map[string]runtime.Object{
+		rollout.KindDeployment: &appsv1.Deployment{}, rollout.KindStatefulSet: &appsv1.StatefulSet{}, rollout.KindDaemonSet: &appsv1.DaemonSet{},
+	}
+)
+
+var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+
+// keptWorkload and keptSet are what the caches keep of an object.
+type keptWorkload struct {
+	metav1.ObjectMeta
+	workload    rollout.Workload
+	application string // the value of its application label
+}
+
+type keptSet struct {
+	metav1.ObjectMeta
+	revision   rollout.Revision
+	owner      string // subscription key of the controller
+	deployment string // the controller's name, if it is a Deployment
+}
+
+// Observer watches the workloads of one cluster for package rollout. Workloads
+// are watched by their application label; ReplicaSets, which do not carry it, all
+// of them, reduced to what a rollout is decided by. Where the agent may not watch them
+// in the whole cluster it watches them in the namespaces it is asked about. It is safe
+// for concurrent use.
+type Observer struct {
+	cluster    *Cluster
+	controller *Controller
+
+	workloads map[string]*scope // by kind
+	sets      *scope
+
+	mu      sync.Mutex
+	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
+	watched map[string]*scope           // of workloads, by kind: those that were begun
+	changed func(application string, w rollout.Workload)
+
+	lease *lease
+}
+
+var _ rollout.Observer = (*Observer)(nil)
+
+// NewObserver makes an observer whose caches are run by controller.
+func NewObserver(c *Cluster, controller *Controller) *Observer {
+	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*scope{}, workloads: map[string]*scope{}}
+	for kind, gvr := range workloadResources {
+		o.workloads[kind] = controller.scope(Watched{
+			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
+			Indexes: cache.Indexers{byApplication: workloadApplication},
+		})
+	}
+	o.sets = controller.scope(Watched{
+		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
+		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
+			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
+				return []string{set.revision.OwnerUID}, nil
+			}
+			return nil, nil
+		}},
+	})
+	o.lease = newLease(c)
+	return o
+}
+
+// Controllers implements rollout.Observer.
+func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
+
+// Follow has the namespaces of these objects watched where the agent may not watch
+// workloads in the whole cluster. It starts nothing by itself.
+func (o *Observer) Follow(objects []deploy.ObjectRef) error {
+	for _, ref := range objects {
+		w := o.workloads[ref.Kind]
+		if w == nil || ref.Group != appsv1.GroupName {
+			continue
+		}
+		if err := w.cover(ref.Namespace); err != nil {
+			return err
+		}
+		if ref.Kind == rollout.KindDeployment {
+			if err := o.sets.cover(ref.Namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// watchWorkloads returns the watch of a kind, started on first use.
+func (o *Observer) watchWorkloads(kind string) (*scope, error) {
+	w := o.workloads[kind]
+	if w == nil {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
+	}
+	err := w.begin()
+	if err == nil {
+		err = o.tellChanges(kind, w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, w.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
+		o.notify(subscription(kind, key.Namespace, key.Name))
+		return nil
+	})
+}
+
+// watchSets returns the watch of ReplicaSets, started on first use.
+func (o *Observer) watchSets() (*scope, error) {
+	if err := o.sets.begin(); err != nil {
+		return nil, err
+	}
+	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
+		// A ReplicaSet that is gone wakes nobody: its Deployment's status follows.
+		if set, ok := o.sets.Get(key).(*keptSet); ok {
+			o.notify(set.owner)
+		}
+		return nil
+	})
+}
+
+// Subscribe implements rollout.Observer.
+func (o *Observer) Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), err error) {
+	key := subscription(ref.Kind, ref.Namespace, ref.Name)
+	o.mu.Lock()
+	if o.wake[key] == nil {
+		o.wake[key] = map[*func()]bool{}
+	}
+	o.wake[key][&wake] = true
+	o.mu.Unlock()
+	cancel = func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.wake[key], &wake)
+		if len(o.wake[key]) == 0 {
+			delete(o.wake, key)
+		}
+	}
+	_, err = o.watchWorkloads(ref.Kind)
+	if err == nil && ref.Kind == rollout.KindDeployment {
+		_, err = o.watchSets()
+	}
+	if err == nil {
+		err = o.Follow([]deploy.ObjectRef{ref})
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return cancel, nil
+}
+
+func (o *Observer) notify(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for wake := range o.wake[key] {
+		(*wake)()
+	}
+}
+
+func subscription(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// Cached implements rollout.Observer.
+func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	var s rollout.Snapshot
+	w, err := o.watchWorkloads(rec.Workload.Kind)
+	if err == nil {
+		err = w.FilledIn(ctx, rec.Workload.Namespace)
+	}
+	if err != nil {
+		return s, err
+	}
+	kept, ok := w.Get(types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}).(*keptWorkload)
+	if !ok {
+		return s, nil
+	}
+	s.Workload, s.Skew = &kept.workload, o.cluster.Skew()
+	if kept.workload.Kind != rollout.KindDeployment {
+		return s, nil
+	}
+	sets, err := o.watchSets()
+	if err == nil {
+		err = sets.FilledIn(ctx, rec.Workload.Namespace)
+	}
+	if err != nil {
+		return s, err
+	}
+	owned, err := sets.ByIndex(byOwner, kept.workload.UID)
+	if err != nil {
+		return s, fmt.Errorf("find the ReplicaSets of %s: %w", rec.Workload, err)
+	}
+	for _, obj := range owned {
+		if set, ok := obj.(*keptSet); ok {
+			s.Revisions = append(s.Revisions, set.revision)
+		}
+	}
+	return s, nil
+}
+
+// application returns the value of the application label of a watched Deployment.
+func (o *Observer) application(key types.NamespacedName) string {
+	w, err := o.watchWorkloads(rollout.KindDeployment)
+	if err != nil {
+		return ""
+	}
+	if kept, ok := w.Get(key).(*keptWorkload); ok {
+		return kept.application
+	}
+	return ""
+}
+
+// evaluate evaluates a record by a cached snapshot and, where that cannot be final, by
+// what the API server shows now. It does not evaluate pods. It returns the snapshot that
+// decided. An end has the time at which it was shown first.
+func (o *Observer) evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
+	s.PodsRead = true
+	cachedAt := now()
+	cached := rollout.Evaluate(rec, s, policy, cachedAt)
+	if !cached.NeedConfirm {
+		return cached, s, nil
+	}
+	s, err := o.Confirm(ctx, rec)
+	if err != nil {
+		return cached, s, err
+	}
+	s.PodsRead = true
+	v := rollout.Evaluate(rec, s, policy, now())
+	if v.Mark {
+		v.Record.CompletedAt = v.EndedAt(cached, cachedAt, now())
+	}
+	return v, s, nil
+}
+
+// Confirm implements rollout.Observer.
+func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	s := rollout.Snapshot{Confirmed: true}
+	gvr, ok := workloadResources[rec.Workload.Kind]
+	if !ok {
+		return s, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", rec.Workload.Kind)
+	}
+	live, err := o.cluster.dynamic.Resource(gvr).Namespace(rec.Workload.Namespace).Get(ctx, rec.Workload.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		s.NamespaceGone = o.namespaceGone(ctx, rec.Workload.Namespace)
+		return s, nil
+	}
+	if err != nil {
+		return s, o.cluster.Classify(fmt.Errorf("read %s: %w", rec.Workload, err))
+	}
+	if live.GetDeletionTimestamp() != nil {
+		s.NamespaceGone = o.namespaceGone(ctx, rec.Workload.Namespace)
+	}
+	w, err := rollout.WorkloadFrom(live)
+	if err != nil {
+		return s, err
+	}
+	s.Workload, s.Skew = &w, o.cluster.Skew()
+	if w.Kind != rollout.KindDeployment {
+		return s, nil
+	}
+	// No resource version: the newest there is, as etcd's majority has it.
+	list, err := o.cluster.dynamic.Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
+	if err != nil {
+		return s, o.cluster.Classify(fmt.Errorf("list the ReplicaSets of %s: %w", rec.Workload, err))
+	}
+	for i := range list.Items {
+		r, err := rollout.RevisionFrom(&list.Items[i])
+		if err != nil {
+			return s, err
+		}
+		s.Revisions = append(s.Revisions, r)
+	}
+	return s, nil
+}
+
+// namespaceGone reports whether a namespace is known to be deleted, or to be about to.
+func (o *Observer) namespaceGone(ctx context.Context, name string) bool {
+	ns, err := o.cluster.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil
+}
+
+// Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out
+// and those of the workload that are stopping, and the events of some that are
+// not ready.
+func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, []corev1.Event, error) {
+	if s.Workload == nil {
+		return nil, nil, nil
+	}
+	list, err := o.pods(ctx, rec, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, owners := rollout.PodOwners(rec, s)
+	var pods []corev1.Pod
+	for _, pod := range list.Items {
+		owner := metav1.GetControllerOf(&pod)
+		if owner != nil && owners[string(owner.UID)] && (string(owner.UID) == target || pod.DeletionTimestamp != nil) {
+			pods = append(pods, pod)
+		}
+	}
+	events, err := o.podEvents(ctx, pods)
+	if err != nil || s.Workload.Kind == rollout.KindDeployment {
+		return pods, events, err
+	}
+	// A Deployment has a condition for pods that cannot be created; of others
+	// only events tell, and only those about this rollout.
+	own, err := o.events(ctx, rec.Workload.Namespace, s.Workload.UID)
+	for _, e := range own {
+		if !e.LastTimestamp.Time.Before(rec.ServerAppliedAt.Truncate(time.Second)) {
+			events = append(events, e)
+		}
+	}
+	return pods, events, err
+}
+
+// NewPods implements rollout.Observer. Nothing is returned for a workload with more than
+// podLimit pods.
+func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, error) {
+	if s.Workload == nil {
+		return nil, nil
+	}
+	list, err := o.pods(ctx, rec, s)
+	if err != nil {
+		return nil, err
+	}
+	if list.Continue != "" {
+		return nil, deploy.Errorf(deploy.Invalid, "%s has more than %d pods, which are too many to be read at once", rec.Workload, podLimit)
+	}
+	return rollout.NewPods(list.Items, rec, s), nil
+}
+
+// pods reads pods of a workload's selector.
+func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) (*corev1.PodList, error) {
+	list, err := o.cluster.typed.CoreV1().Pods(rec.Workload.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
+	if err != nil {
+		return nil, o.cluster.Classify(fmt.Errorf("list the pods of %s: %w", rec.Workload, err))
+	}
+	return list, nil
+}
+
+// podEvents reads the events of the first pods that are not ready.
+func (o *Observer) podEvents(ctx context.Context, pods []corev1.Pod) ([]corev1.Event, error) {
+	var events []corev1.Event
+	asked := 0
+	for i := range pods {
+		pod := &pods[i]
+		if asked == eventPods {
+			break
+		}
+		if pod.DeletionTimestamp != nil || rollout.Ready(pod) {
+			continue
+		}
+		asked++
+		found, err := o.events(ctx, pod.Namespace, string(pod.UID))
+		if err != nil {
+			return events, err
+		}
+		events = append(events, found...)
+	}
+	return events, nil
+}
+
+// events reads some events of one object.
+func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.Event, error) {
+	list, err := o.cluster.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.uid": uid}.String(), Limit: eventsPerObject,
+	})
+	if err != nil {
+		return nil, o.cluster.Classify(fmt.Errorf("list events in namespace %s: %w", namespace, err))
+	}
+	return list.Items, nil
+}
+
+// keepWorkload reduces a workload to what the cache keeps.
+func keepWorkload(obj, before any) (any, error) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		var older rollout.Workload
+		if kept, ok := before.(*keptWorkload); ok {
+			older = kept.workload
+		}
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older), application: o.Labels[manifest.LabelApplication]}, nil
+	case *appsv1.StatefulSet:
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o), application: o.Labels[manifest.LabelApplication]}, nil
+	case *appsv1.DaemonSet:
+		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDaemonSet(o), application: o.Labels[manifest.LabelApplication]}, nil
+	}
+	return obj, nil
+}
+
+// keepSet reduces a ReplicaSet to what the cache keeps.
+func keepSet(obj, before any) (any, error) {
+	set, ok := obj.(*appsv1.ReplicaSet)
+	if !ok {
+		return obj, nil
+	}
+	var older rollout.Revision
+	if kept, ok := before.(*keptSet); ok {
+		older = kept.revision
+	}
+	kept := &keptSet{ObjectMeta: keptMeta(set), revision: rollout.FromReplicaSetAfter(set, older)}
+	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
+		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
+		if owner.Kind == rollout.KindDeployment {
+			kept.deployment = owner.Name
+		}
+	}
+	return kept, nil
+}
+
+func keptMeta(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+}

@@ -1,0 +1,33 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// Redact takes out of a text about an application what must not be shown; nil takes out
+// nothing.
+type Redact func(ctx context.Context, app deploy.Application, text string) (string, error)
+
+// save stores a record of a rollout without what must not be shown.
+func (r Redact) save(ctx context.Context, st *store.Store, rec deploy.Rollout) (deploy.Rollout, error) {
+	if r == nil || rec.Images == "" && rec.Reason == "" {
+		return st.SaveRollout(ctx, rec)
+	}
+	app, err := st.Application(ctx, rec.ApplicationID)
+	if deploy.IsKind(err, deploy.NotFound) {
+		return st.SaveRollout(ctx, rec) // nothing is known of its secrets any more
+	}
+	for _, text := range []*string{&rec.Images, &rec.Reason} {
+		if err == nil {
+			*text, err = r(ctx, app, *text)
+		}
+	}
+	if err != nil {
+		return rec, fmt.Errorf("take the secrets of application %s out of the record of a rollout of %s: %w", rec.ApplicationName, rec.Workload, err)
+	}
+	return st.SaveRollout(ctx, rec)
+}

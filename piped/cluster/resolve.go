@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// Resolve returns copies of objs that say where they live: namespace (an
+// application's input.namespace) on every namespaced object, or without one the
+// object's own namespace, else "default"; none on cluster-scoped objects. Kinds
+// defined by a CustomResourceDefinition among objs count as known.
+//
+// While the cluster cannot be asked, Resolve waits and tells log (which may be
+// nil) so. A kind that nobody knows, and two objects that come out as one, are Invalid.
+func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
+	waiting := c.sayOnce(log)
+	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.lookupFor(ctx, obj, waiting) })
+	if err == nil {
+		err = manifest.CheckUnique(out)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Place is Resolve for objects that are only shown: one of a kind that the cluster does
+// not know is taken for namespaced, and two may come out as one.
+func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
+	waiting := c.sayOnce(nil)
+	return placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) {
+		resource, err := c.lookupFor(ctx, obj, waiting)
+		if deploy.IsKind(err, deploy.Invalid) {
+			return ServedKind{Namespaced: true}, nil
+		}
+		return resource, err
+	})
+}
+
+// placed returns copies of objs with their namespaces. Lookup says how kinds are
+// served that none of objs defines.
+func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
+	inSet := definedBy(raw(objs))
+	out := make([]manifest.Object, len(objs))
+	for i, obj := range objs {
+		resource, ok := inSet[obj.GroupVersionKind()]
+		if !ok {
+			var err error
+			if resource, err = lookup(obj); err != nil {
+				return nil, err
+			}
+		}
+		out[i] = place(obj.Clone(), resource.Namespaced, namespace)
+	}
+	return out, nil
+}
+
+// place sets obj's namespace.
+func place(obj manifest.Object, namespaced bool, namespace string) manifest.Object {
+	switch {
+	case !namespaced:
+		unstructured.RemoveNestedField(obj.Object, "metadata", "namespace")
+	case namespace != "":
+		obj.SetNamespace(namespace)
+	case obj.GetNamespace() == "":
+		obj.SetNamespace("default")
+	}
+	return obj
+}
+
+func raw(objs []manifest.Object) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(objs))
+	for i, obj := range objs {
+		out[i] = obj.Unstructured
+	}
+	return out
+}
+
+// lookupFor returns how the cluster serves obj's kind; the error names the
+// object and what to do. A cluster that cannot be asked is asked again.
+func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
+	err = c.retry(ctx, waiting, func(ctx context.Context) error {
+		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
+		return err
+	})
+	if errors.Is(err, errUnknownKind) {
+		return ServedKind{}, deploy.Errorf(deploy.Invalid,
+			"%s: %s has the kind %s of %s, which %s does not know; correct apiVersion and kind, install the CustomResourceDefinition, or add it to the application",
+			obj.Origin, manifest.Ref(obj.Unstructured), obj.GetKind(), obj.GetAPIVersion(), c)
+	}
+	if err != nil {
+		return ServedKind{}, deploy.Errorf(deploy.KindOf(c.Classify(err)), "find how %s is served: %w", manifest.Ref(obj.Unstructured), c.Classify(err))
+	}
+	return resource, nil
+}
+
+// segments reports whether texts can be segments of the path of a request.
+func segments(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
+}
+
+// crdKind is the kind that defines kinds.
+func crdKind() schema.GroupKind {
+	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+}
+
+// definedBy returns the kinds that the CustomResourceDefinitions among objects
+// define, in every version they serve. Definitions whose names are no segments of a path
+// are left out: requests would go elsewhere.
+func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
+	kinds := map[schema.GroupVersionKind]ServedKind{}
+	for _, u := range objects {
+		if u.GroupVersionKind().GroupKind() != crdKind() {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		scope, _, _ := unstructured.NestedString(u.Object, "spec", "scope")
+		names, _, _ := unstructured.NestedMap(u.Object, "spec", "names")
+		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		kind, _ := names["kind"].(string)
+		plural, _ := names["plural"].(string)
+		for _, v := range versions {
+			version, _ := v.(map[string]any)
+			name, _ := version["name"].(string)
+			if served, _ := version["served"].(bool); !served || !segments(group, name, plural) {
+				continue
+			}
+			gv := schema.GroupVersion{Group: group, Version: name}
+			kinds[gv.WithKind(kind)] = ServedKind{GroupVersionResource: gv.WithResource(plural), Namespaced: scope == "Namespaced"}
+		}
+	}
+	return kinds
+}

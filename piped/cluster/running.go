@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+)
+
+// RunningCommits returns the commits that the live objects among objs name as
+// theirs, each once and sorted: those that an agent applied before, whichever
+// it was and whatever application it took them for. Objects are placed as by
+// Resolve. Objects that are not there, or of kinds that are not, count as absent.
+// The error is Unavailable when the cluster does not answer before ctx ends or does
+// not know the agent, and Invalid when one of the objects may not be read, which is
+// no matter of other applications.
+func (c *Cluster) RunningCommits(ctx context.Context, objs []manifest.Object, namespace string) ([]string, error) {
+	commits := make([]string, len(objs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for i, obj := range objs {
+		if obj.Hook.Phase != manifest.HookNone {
+			continue // it may be of a deployment that failed
+		}
+		g.Go(func() (err error) {
+			commits[i], err = c.runningCommit(ctx, obj, namespace)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	slices.Sort(commits)
+	return slices.DeleteFunc(slices.Compact(commits), func(commit string) bool { return commit == "" }), nil
+}
+
+// runningCommit returns the commit that the live object names, "" without one.
+func (c *Cluster) runningCommit(ctx context.Context, obj manifest.Object, namespace string) (string, error) {
+	var served ServedKind
+	err := c.retry(ctx, nil, func(ctx context.Context) (err error) {
+		served, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
+		return err
+	})
+	if errors.Is(err, errUnknownKind) {
+		return "", nil
+	}
+	ref := manifest.Ref(place(obj.Clone(), served.Namespaced, namespace).Unstructured)
+	var live *metav1.PartialObjectMetadata
+	if err == nil {
+		live, err = c.find(ctx, ref)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", deploy.Errorf(deploy.Invalid, "look for a live %s: %w", ref, c.Classify(err))
+	case err != nil:
+		return "", deploy.Errorf(deploy.Unavailable, "%w", c.Classify(err)) // it is the same for every object
+	case live == nil || live.Annotations[manifest.AnnotationManagedBy] != manifest.ManagedBy:
+		return "", nil
+	}
+	return live.Annotations[manifest.AnnotationCommitHash], nil
+}

@@ -1,0 +1,298 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// lastScalings is how long Scalings still stores, when it ends, the ends it knows.
+const lastScalings = 2 * time.Second
+
+// ScalingConfig is what Scalings needs.
+type ScalingConfig struct {
+	Observer *Observer
+	Store    *store.Store
+	Policy   rollout.ScalePolicy
+	Redact   Redact // for what records say
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// Scalings records the scalings of one cluster: changes of the number of pods of a
+// Deployment or StatefulSet that are no rollout, by whoever they are made. It looks at
+// those that carry the application label and of which the store has a rollout.
+//
+// It sees what the watches of workloads bring and asks the cluster for nothing. Changes
+// that follow one another are one scaling, which is stored when it begins and when it
+// ends: a workload that is scaled all the time costs two writes in
+// rollout.ScalePolicy.Longest, and one that is not, none. What was scaled and settled
+// while the agent was not watching is not recorded.
+type Scalings struct {
+	cfg  ScalingConfig
+	kick chan struct{} // a scaling has begun, or settled
+
+	mu      sync.Mutex
+	watches map[string]*scope // by kind
+	known   map[scaledWorkload]rollout.Scale
+}
+
+// scaledWorkload names a workload of a cluster.
+type scaledWorkload struct {
+	kind string
+	types.NamespacedName
+}
+
+// NewScalings makes the component of one cluster.
+func NewScalings(c ScalingConfig) *Scalings {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*scope{}, known: map[scaledWorkload]rollout.Scale{}}
+}
+
+// Run records scalings until ctx ends, and returns nil. Nothing is asked of the
+// cluster before the store has a rollout of such a workload on it.
+func (x *Scalings) Run(ctx context.Context) error {
+	changes := x.cfg.Store.Watch(deploy.TopicRollout)
+	defer changes.Close()
+	defer x.finish(ctx)
+	missing := []string{rollout.KindDeployment, rollout.KindStatefulSet}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		look := true // for kinds that the store has now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-x.kick:
+			look = false
+		case <-changes.C():
+			look = mentions(changes.Take(), missing)
+		}
+		next := openRetry
+		var err error
+		if look {
+			missing, err = x.begin(ctx, missing)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			next = x.lookAtDue(ctx)
+		case !deploy.IsKind(err, deploy.Unavailable):
+			return err
+		}
+		timer.Reset(next)
+	}
+}
+
+// mentions reports whether one of the rollouts that changed is of one of the kinds.
+func mentions(changes []deploy.Change, kinds []string) bool {
+	for _, c := range changes {
+		for _, kind := range kinds {
+			if strings.Contains(c.ID, "/apps/"+kind+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// begin has a handler look at the workloads of each kind of which the store has a
+// rollout, and returns the kinds of which it has none.
+func (x *Scalings) begin(ctx context.Context, kinds []string) (missing []string, err error) {
+	for i, kind := range kinds {
+		found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), WorkloadKind: kind, Limit: 1})
+		if err == nil && len(found) > 0 {
+			err = x.watch(ctx, kind)
+		}
+		if err != nil {
+			return append(missing, kinds[i:]...), err
+		}
+		if len(found) == 0 {
+			missing = append(missing, kind)
+		}
+	}
+	return missing, nil
+}
+
+// watch takes up the open records of a kind and has a handler look at what changes.
+func (x *Scalings) watch(ctx context.Context, kind string) error {
+	open, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: x.cluster(), WorkloadKind: kind, OpenOnly: true})
+	if err != nil {
+		return err
+	}
+	w, err := x.cfg.Observer.watchWorkloads(kind)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.watches[kind] = w
+	for _, rec := range open {
+		x.known[scaledWorkload{kind, types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}}] = rollout.Resumed(rec)
+	}
+	x.mu.Unlock()
+	return w.Handle("scaling", func(ctx context.Context, key types.NamespacedName) error {
+		return x.look(ctx, scaledWorkload{kind, key})
+	})
+}
+
+func (x *Scalings) cluster() string { return x.cfg.Observer.cluster.Name() }
+
+// lookAtDue looks at the workloads with scalings that time ends, and at those that were
+// taken up, which may be gone, and returns when to do so again.
+func (x *Scalings) lookAtDue(ctx context.Context) time.Duration {
+	now := x.cfg.Now()
+	next := openInterval
+	for key, due := range x.open() {
+		err := x.filled(ctx, key.kind)
+		if err == nil && !now.Before(due) {
+			err = x.look(ctx, key)
+		}
+		if err != nil {
+			x.cfg.Logger.WarnContext(ctx, "cannot follow a scaling, will try again", "workload", key.String(), "error", err)
+			next = min(next, openRetry)
+		}
+		if wait := due.Sub(now); wait > 0 {
+			next = min(next, wait)
+		}
+	}
+	return next
+}
+
+// open returns when those that go on are due.
+func (x *Scalings) open() map[scaledWorkload]time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	due := map[scaledWorkload]time.Time{}
+	for key, s := range x.known {
+		switch {
+		case s.Unseen:
+			due[key] = time.Time{}
+		case s.Open != nil:
+			due[key] = s.Due(x.cfg.Policy)
+		}
+	}
+	return due
+}
+
+func (x *Scalings) filled(ctx context.Context, kind string) error {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	x.mu.Lock()
+	w := x.watches[kind]
+	x.mu.Unlock()
+	return w.Filled(ctx)
+}
+
+// look records what is new of one workload. It may be called at any time.
+func (x *Scalings) look(ctx context.Context, key scaledWorkload) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var w *rollout.Workload
+	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
+		Group: "apps", Version: "v1", Kind: key.kind, Namespace: key.Namespace, Name: key.Name,
+	}}
+	if kept, ok := x.watches[key.kind].Get(key.NamespacedName).(*keptWorkload); ok {
+		scaled := kept.workload
+		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.cluster.Skew()) // by the agent's clock
+		w, app.ApplicationID = &scaled, kept.application
+	}
+	for {
+		next, rec := x.known[key].Look(app, w, x.cfg.Policy, x.cfg.Now())
+		if rec != nil {
+			var err error
+			if next, err = x.store(ctx, next, *rec); err != nil {
+				return err
+			}
+		}
+		if next == (rollout.Scale{}) {
+			delete(x.known, key)
+		} else {
+			x.known[key] = next
+		}
+		if rec == nil {
+			x.wake(next)
+			return nil
+		}
+	}
+}
+
+// wake has Run find out when a scaling is due.
+func (x *Scalings) wake(s rollout.Scale) {
+	if s.Open == nil {
+		return
+	}
+	select {
+	case x.kick <- struct{}{}:
+	default:
+	}
+}
+
+// store stores the record of a scaling that has begun or ended and returns what to
+// remember.
+func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rollout) (rollout.Scale, error) {
+	if rec.Version == 0 {
+		ours, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: 1})
+		if err != nil {
+			return next, err
+		}
+		if len(ours) == 0 || ours[0].UID != rec.UID { // somebody else's, or not yet ours
+			next.Open = nil
+			return next, nil
+		}
+	}
+	saved, err := x.cfg.Redact.save(ctx, x.cfg.Store, rec)
+	switch {
+	case deploy.IsKind(err, deploy.Conflict): // another agent of this store was first
+		next.Open = nil
+		return next, nil
+	case err != nil:
+		return next, err
+	}
+	if !saved.Phase.Terminal() {
+		next.Open = &saved
+		return next, nil
+	}
+	x.cfg.Logger.InfoContext(ctx, "scaling has ended", "workload", rec.Workload.String(), "from", rec.ReplicasBefore, "to", rec.ReplicasAfter,
+		"by", rec.ChangedBy, "phase", rec.Phase, "reason", rec.Reason)
+	return next, nil
+}
+
+// finish stores the ends of what has settled: after a restart nobody knows when.
+func (x *Scalings) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastScalings)
+	defer cancel()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var problems []error
+	for key, s := range x.known {
+		rec := s.Settled()
+		if rec == nil {
+			continue
+		}
+		if _, err := x.cfg.Redact.save(ctx, x.cfg.Store, *rec); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		s.Open, s.SettledAt = nil, time.Time{}
+		x.known[key] = s
+	}
+	if err := errors.Join(problems...); err != nil {
+		x.cfg.Logger.WarnContext(ctx, "scalings end when the agent is started again", "error", err)
+	}
+}

@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How the whole cluster is tried again after that was forbidden, for a right may be given
+// a moment after the agent has started.
+const (
+	wholeAgain = 5 * time.Minute
+	wholeFills = time.Minute // given up for now if it takes longer
+)
+
+// scope is a watch of a namespaced resource in the whole cluster or, while the API server
+// forbids that, in each namespace that was asked for. It has the methods of Watch, which
+// concern all that is watched. It is safe for concurrent use.
+type scope struct {
+	controller *Controller
+	resource   Watched
+
+	mu         sync.Mutex
+	begun      bool
+	apart      bool              // the whole cluster may not be watched
+	namespaces map[string]bool   // that were asked for
+	watches    map[string]*Watch // by namespace, "" for all
+	handlers   map[string]Handler
+}
+
+func (c *Controller) scope(r Watched) *scope {
+	s := &scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
+	s.resource.Turned = s.turned
+	return s
+}
+
+// begin starts to watch, unless that has begun.
+func (s *scope) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = true
+	return s.start()
+}
+
+// cover has a namespace watched even where the whole cluster may not be. Nothing starts
+// before begin.
+func (s *scope) cover(namespace string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.namespaces[namespace] = true
+	return s.start()
+}
+
+// start starts the watches that are missing. s.mu is held.
+func (s *scope) start() error {
+	wanted := map[string]bool{"": true}
+	if s.apart {
+		wanted = s.namespaces
+	}
+	for namespace := range wanted {
+		if !s.begun || s.watches[namespace] != nil {
+			continue
+		}
+		w, err := s.watch(namespace)
+		if err != nil {
+			return err
+		}
+		s.watches[namespace] = w
+	}
+	return nil
+}
+
+// watch starts to watch a namespace, "" for all, with the handlers there are. s.mu is held.
+func (s *scope) watch(namespace string) (*Watch, error) {
+	r := s.resource
+	r.Namespace = namespace
+	w, err := s.controller.Watch(r)
+	if err != nil {
+		return nil, err
+	}
+	for name, h := range s.handlers {
+		if err := w.Handle(name, h); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// all returns the watches there are.
+func (s *scope) all() (watches []*Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.watches {
+		watches = append(watches, w)
+	}
+	return watches
+}
+
+// Handle is Watch.Handle, for the watches there are and for those that come.
+func (s *scope) Handle(name string, h Handler) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handlers[name] != nil {
+		return nil
+	}
+	for _, w := range s.watches {
+		if err := w.Handle(name, h); err != nil {
+			return err
+		}
+	}
+	s.handlers[name] = h
+	return nil
+}
+
+// Get is Watch.Get; nil also where nothing is watched.
+func (s *scope) Get(key types.NamespacedName) any {
+	s.mu.Lock()
+	w := s.watches[""]
+	if s.apart {
+		w = s.watches[key.Namespace]
+	}
+	s.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.Get(key)
+}
+
+// ByIndex is Watch.ByIndex.
+func (s *scope) ByIndex(index, value string) (found []any, err error) {
+	for _, w := range s.all() {
+		some, err := w.ByIndex(index, value)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
+}
+
+// State is Watch.State, of the first watch that does not follow the cluster.
+func (s *scope) State() (since time.Time, err error) {
+	for _, w := range s.all() {
+		if since, err := w.State(); err != nil {
+			return since, err
+		}
+	}
+	return time.Time{}, nil
+}
+
+// Filled is Watch.Filled, of all that is watched.
+func (s *scope) Filled(ctx context.Context) error {
+	return s.filled(ctx, s.all)
+}
+
+// FilledIn is Filled for the objects of one namespace, which is covered from then on.
+func (s *scope) FilledIn(ctx context.Context, namespace string) error {
+	if err := s.cover(namespace); err != nil {
+		return err
+	}
+	return s.filled(ctx, func() (watches []*Watch) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.apart {
+			namespace = ""
+		}
+		if w := s.watches[namespace]; w != nil {
+			watches = append(watches, w)
+		}
+		return watches
+	})
+}
+
+// filled waits for watches, and for others when one of them was given up.
+func (s *scope) filled(ctx context.Context, watches func() []*Watch) error {
+	for {
+		var err error
+		for _, w := range watches() {
+			if err = w.Filled(ctx); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, errEnded) {
+			return err
+		}
+	}
+}
+
+// turned gives up the watch of the whole cluster if that is forbidden, in favour of
+// those of namespaces.
+func (s *scope) turned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole := s.watches[""]
+	if whole == nil {
+		return
+	}
+	if _, err := whole.State(); !apierrors.IsForbidden(err) {
+		return
+	}
+	log := s.controller.log.With("resource", s.resource.Resource)
+	log.Info("the agent may not watch a kind in the whole cluster; it is watched by namespace")
+	s.apart = true
+	delete(s.watches, "")
+	whole.End()
+	if err := s.start(); err != nil {
+		log.Warn("cannot follow objects", "error", err)
+	}
+	s.controller.start(s.widening)
+}
+
+// widening tries now and then whether the whole cluster may be watched, until it may.
+func (s *scope) widening(ctx context.Context) {
+	again := time.NewTicker(wholeAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+			if s.widen(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// widen has the whole cluster watched in place of namespaces, if that is permitted. They
+// are watched until its watch is filled.
+func (s *scope) widen(ctx context.Context) bool {
+	_, err := s.controller.cluster.metadata.Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	whole, err := s.watch("")
+	s.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	filling, cancel := context.WithTimeout(ctx, wholeFills)
+	defer cancel()
+	if err = whole.Filled(filling); err == nil {
+		_, err = whole.State()
+	}
+	if err != nil {
+		whole.End()
+		return false
+	}
+	s.controller.log.InfoContext(ctx, "a kind is watched in the whole cluster from now on", "resource", s.resource.Resource)
+	s.replace(whole)
+	s.turned() // it may have been forbidden meanwhile
+	return true
+}
+
+// replace puts the watch of the whole cluster in the place of those of namespaces.
+func (s *scope) replace(whole *Watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, h := range s.handlers { // some may have come meanwhile
+		if err := whole.Handle(name, h); err != nil {
+			s.controller.log.Warn("cannot follow objects", "resource", s.resource.Resource, "error", err)
+		}
+	}
+	for _, w := range s.watches {
+		w.End()
+	}
+	s.apart, s.watches = false, map[string]*Watch{"": whole}
+}

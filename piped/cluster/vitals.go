@@ -1,0 +1,386 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/c785c783/piped/piped/cluster/health"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/store"
+)
+
+const (
+	lookAgain   = 30 * time.Second       // the applications in trouble are looked at this often without an event
+	gatherPokes = 100 * time.Millisecond // what happens together is looked at once: much does while a cluster is in trouble
+)
+
+// VitalsConfig is what Vitals needs.
+type VitalsConfig struct {
+	Observer *Observer
+	Store    *store.Store
+	// Redact takes out of a text about an application what must not be told.
+	Redact Redact
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// Vitals tells when applications of one cluster become degraded, and when they are
+// healthy again: the event APPLICATION_DEGRADED or APPLICATION_HEALTHY, once for each
+// change (health.Pulse says when one is told). The health of an application is the
+// worst of its live Deployments, StatefulSets and DaemonSets, as Observer's watches
+// hold them; what is missing is for drift to tell. An application without any is in no
+// trouble: one that was degraded is told to be healthy when the last of them is gone. What
+// was told last is stored, so that a restart repeats nothing.
+//
+// Nothing is asked of the cluster beyond these watches. In memory are the applications
+// that are not plainly healthy.
+type Vitals struct {
+	cfg VitalsConfig
+
+	pulses map[string]*health.Pulse // of Run alone
+	poked  chan struct{}
+
+	mu       sync.Mutex
+	dirty    map[string]bool // applications to look at
+	followed map[string]bool // those that have a pulse
+}
+
+// NewVitals makes the component of one cluster. It is made before the observer's
+// controller runs.
+func NewVitals(c VitalsConfig) *Vitals {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	v := &Vitals{
+		cfg: c, pulses: map[string]*health.Pulse{}, poked: make(chan struct{}, 1), dirty: map[string]bool{}, followed: map[string]bool{},
+	}
+	c.Observer.mu.Lock()
+	c.Observer.changed = v.changed
+	c.Observer.mu.Unlock()
+	return v
+}
+
+// Run tells of changes until ctx ends. While the store does not answer it tries again.
+func (v *Vitals) Run(ctx context.Context) {
+	ends := v.cfg.Store.Watch(deploy.TopicDeployment)
+	defer ends.Close()
+	begun := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var next time.Duration
+		err := v.begin(ctx, &begun)
+		if err == nil {
+			next, err = v.look(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			v.cfg.Logger.WarnContext(ctx, "cannot tell the health of applications, will try again", "error", err)
+			next = openRetry
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.poked:
+			timer.Reset(gatherPokes)
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+		case <-ends.C():
+			v.ended(ends.Take())
+		case <-timer.C:
+		}
+	}
+}
+
+// begin reads what was told last, and has the kinds of workload watched that were
+// applied to the cluster before.
+func (v *Vitals) begin(ctx context.Context, begun *bool) error {
+	if *begun {
+		return nil
+	}
+	degraded, err := v.cfg.Store.DegradedApplications(ctx)
+	if err != nil {
+		return err
+	}
+	kinds, err := v.cfg.Store.InventoryKinds(ctx, v.cfg.Observer.cluster.Name(), rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if _, err := v.cfg.Observer.watchWorkloads(kind); err != nil {
+			return err
+		}
+	}
+	for _, id := range degraded {
+		v.follow(id, true)
+	}
+	*begun = true
+	return nil
+}
+
+// follow returns the pulse of an application, a new one if there is none yet.
+func (v *Vitals) follow(id string, degraded bool) *health.Pulse {
+	if v.pulses[id] == nil {
+		v.pulses[id] = health.NewPulse(degraded)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.followed[id] = true
+	return v.pulses[id]
+}
+
+// drop forgets the pulse of an application.
+func (v *Vitals) drop(id string) {
+	delete(v.pulses, id)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.followed, id)
+}
+
+// changed has an application looked at one of whose workloads has changed, if that
+// says anything. It is the observer's.
+func (v *Vitals) changed(application string, w rollout.Workload) {
+	h, _ := health.Workload(w)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.followed[application] && (h == deploy.Healthy || h == deploy.HealthSuspended) {
+		return
+	}
+	v.dirty[application] = true
+	select {
+	case v.poked <- struct{}{}:
+	default:
+	}
+}
+
+// ended notes the deployments that have ended, of applications that live here.
+func (v *Vitals) ended(changes []deploy.Change) {
+	for _, c := range changes {
+		if !c.Status.Completed() || len(v.cfg.Observer.workloadsOf(c.ApplicationID)) == 0 {
+			continue
+		}
+		v.follow(c.ApplicationID, false).Ended(v.cfg.Now())
+	}
+}
+
+// look looks at the applications that have changed and at those in trouble, and
+// returns when to do so again.
+func (v *Vitals) look(ctx context.Context) (next time.Duration, err error) {
+	v.mu.Lock()
+	dirty := slices.Collect(maps.Keys(v.dirty))
+	clear(v.dirty)
+	v.mu.Unlock()
+	for _, id := range dirty {
+		v.follow(id, false)
+	}
+	next = lookAgain
+	if v.cfg.Observer.blind() {
+		return next, nil // what the caches hold may be long past
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(v.pulses)) {
+		soon, err := v.judge(ctx, id)
+		if !soon.IsZero() {
+			next = min(next, max(soon.Sub(v.cfg.Now()), 10*time.Millisecond))
+		}
+		errs = append(errs, err)
+	}
+	return next, errors.Join(errs...)
+}
+
+// judge looks at one application, tells what is to be told of it, and returns when to
+// look again, the zero time for no time of its own.
+func (v *Vitals) judge(ctx context.Context, id string) (next time.Time, err error) {
+	workloads, p, now := v.cfg.Observer.workloadsOf(id), v.pulses[id], v.cfg.Now()
+	if len(workloads) == 0 && !p.Degraded() {
+		v.drop(id)
+		return time.Time{}, nil
+	}
+	worst := worstOf(workloads)
+	p.See(worst.health, now)
+	tell, next := p.Verdict(now)
+	switch {
+	case tell != "":
+		return v.tell(ctx, id, p, tell, worst)
+	case p.Quiet():
+		v.drop(id)
+	}
+	return next, nil
+}
+
+// tell stores that an application is degraded, or healthy again, with the event that
+// says so, unless it is not ours to judge now.
+func (v *Vitals) tell(ctx context.Context, id string, p *health.Pulse, h deploy.Health, worst finding) (next time.Time, err error) {
+	now := v.cfg.Now()
+	app, err := v.cfg.Store.Application(ctx, id)
+	switch {
+	case deploy.IsKind(err, deploy.NotFound):
+		v.drop(id) // another agent's
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, err
+	case app.Deploying || app.Deleted && worst.of > 0 || app.Disabled || app.Provider != v.cfg.Observer.cluster.Name():
+		p.Deploys(now)
+		return time.Time{}, nil
+	}
+	reason, err := v.cfg.Redact(ctx, app, worst.reason(h, p.For(now)))
+	if err != nil {
+		return time.Time{}, err
+	}
+	changed, err := v.cfg.Store.TellHealth(ctx, id, h == deploy.HealthDegraded, reason, healthEvent(app, h, reason, now))
+	if deploy.IsKind(err, deploy.Conflict) { // a deployment began meanwhile
+		p.Deploys(now)
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	p.Told(h, now)
+	if changed {
+		v.cfg.Logger.InfoContext(ctx, "the health of an application has changed", "app", app.Name, "health", h, "reason", reason)
+	}
+	_, next = p.Verdict(now)
+	return next, nil
+}
+
+// healthEvent is what the outbox tells.
+func healthEvent(app deploy.Application, h deploy.Health, reason string, now time.Time) deploy.Event {
+	kind, said := deploy.EventHealthy, deploy.EventPayload{Application: app.Name, To: string(h), Reason: reason}
+	if h == deploy.HealthDegraded {
+		kind = deploy.EventDegraded
+	}
+	if app.LastSuccessful != nil {
+		said.Commit = &app.LastSuccessful.Trigger.Commit
+	}
+	return deploy.Event{
+		Key: fmt.Sprintf("%s/%s/%d", app.ID, kind, now.UnixMilli()), Type: kind, ApplicationID: app.ID, Payload: said.JSON(), At: now,
+	}
+}
+
+// finding is the worst that was found among workloads.
+type finding struct {
+	health deploy.Health
+	text   string // of the first of the worst: which it is, and why
+	others int    // as bad
+	of     int    // how many there are
+}
+
+// worstOf returns the worst of workloads. None are healthy.
+func worstOf(workloads []*keptWorkload) finding {
+	f := finding{of: len(workloads)}
+	if f.of == 0 {
+		f.health = deploy.Healthy
+	}
+	for _, w := range workloads {
+		h, why := health.Workload(w.workload)
+		switch {
+		case f.health == "" || h.WorseThan(f.health):
+			f.health, f.others = h, 0
+			f.text = fmt.Sprintf("%s %s: %s", w.workload.Kind, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, why)
+		case h == f.health:
+			f.others++
+		}
+	}
+	return f
+}
+
+// reason says for a person why an application is told to be h; it was not healthy, or
+// was, for that long.
+func (f finding) reason(h deploy.Health, lasted time.Duration) string {
+	switch {
+	case h == deploy.Healthy && f.of == 0:
+		return "it has no workloads any more"
+	case h == deploy.Healthy && f.of == 1:
+		return "its workload is healthy again"
+	case h == deploy.Healthy:
+		return fmt.Sprintf("all its %d workloads are healthy again", f.of)
+	}
+	text := f.text
+	if f.health != deploy.HealthDegraded {
+		text += fmt.Sprintf("; the application has not been healthy for %s", lasted.Round(time.Second))
+	}
+	switch f.others {
+	case 0:
+	case 1:
+		text += "; another workload is as bad"
+	default:
+		text += fmt.Sprintf("; %d other workloads are as bad", f.others)
+	}
+	return text
+}
+
+// tellChanges has v hear of what happens to the workloads of a kind.
+func (o *Observer) tellChanges(kind string, w *scope) error {
+	o.mu.Lock()
+	o.watched[kind] = w
+	changed := o.changed
+	o.mu.Unlock()
+	if changed == nil {
+		return nil
+	}
+	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
+		// Who has a workload that is gone is looked at in time if it was in trouble.
+		if kept, ok := w.Get(key).(*keptWorkload); ok {
+			changed(kept.application, kept.workload)
+		}
+		return nil
+	})
+}
+
+// workloadApplication is the index function of byApplication for workloads.
+func workloadApplication(obj any) ([]string, error) {
+	if kept, ok := obj.(*keptWorkload); ok {
+		return []string{kept.application}, nil
+	}
+	return nil, nil
+}
+
+// workloadsOf returns what the caches hold of the workloads of an application, by kind,
+// namespace and name.
+func (o *Observer) workloadsOf(application string) (found []*keptWorkload) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.watched {
+		objects, err := w.ByIndex(byApplication, application)
+		if err != nil {
+			continue // there is no such index: unreachable
+		}
+		for _, obj := range objects {
+			if kept, ok := obj.(*keptWorkload); ok {
+				found = append(found, kept)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *keptWorkload) int {
+		return cmp.Or(cmp.Compare(a.workload.Kind, b.workload.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+// blind reports whether a watch of workloads does not follow the cluster.
+func (o *Observer) blind() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.watched {
+		if _, err := w.State(); err != nil {
+			return true
+		}
+	}
+	return false
+}
