@@ -78,7 +78,7 @@ func (l *pipelineLab) stage(ctx context.Context, n int, resumed bool) deploy.Sta
 // forward runs the stages until one fails, and returns how the last of them ended.
 func (l *pipelineLab) forward(t *testing.T) (result deploy.StageResult) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for n := range l.deployment.ForwardStages() {
 		if result = l.stage(ctx, n, false); result.Status != deploy.StageSuccess {
@@ -99,7 +99,7 @@ func (l *pipelineLab) mustGoForward(t *testing.T) {
 // mustGoBack runs the ROLLBACK, which succeeds.
 func (l *pipelineLab) mustGoBack(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if result := l.stage(ctx, len(l.deployment.Stages)-1, false); result.Status != deploy.StageSuccess {
 		t.Fatalf("the rollback ended %s: %s\n%s", result.Status, result.Reason, l.said())

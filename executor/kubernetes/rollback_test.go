@@ -213,7 +213,7 @@ func (l *stageLab) complete(t *testing.T) {
 
 func (l *stageLab) mustSucceed(t *testing.T, stage Stage, run deploy.StageRun) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if result := stage.Execute(ctx, run); result.Status != deploy.StageSuccess {
 		t.Fatalf("%s of deployment %s: %s: %s\n%s", run.Stage.Name, run.Deployment.ID, result.Status, result.Reason, strings.Join(l.log.lines, "\n"))

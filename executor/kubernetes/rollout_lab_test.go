@@ -117,7 +117,7 @@ func (l *rolloutLab) check(t *testing.T, want, got string) {
 // run executes a stage. When its log says at, during is called once, beside it.
 func (l *rolloutLab) run(t *testing.T, stage Stage, run deploy.StageRun, at string, during func(*testing.T, *rolloutLab, deploy.StageRun)) deploy.StageResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var beside sync.WaitGroup
 	defer beside.Wait()

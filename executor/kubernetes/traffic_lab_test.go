@@ -121,7 +121,7 @@ func (l *trafficLab) pass(t *testing.T, ids ...string) {
 // ends runs a stage that must end so, with a reason that holds a text.
 func (l *trafficLab) ends(t *testing.T, id string, status deploy.StageStatus, reason string, told func(string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	result := l.execute(ctx, id, false, told)
 	if result.Status != status || !strings.Contains(result.Reason, reason) {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // settings are what a test's agent is configured with.
 type settings struct {
