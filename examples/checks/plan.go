@@ -67,7 +67,7 @@ func (p plan) all() ([]*step, error) {
 	tests, endToEnd := p.goTest("tests", 3, light), p.goTest("end-to-end tests", 2, cluster)
 	tests.args, endToEnd.args = append(tests.args, "-count=1"), append(endToEnd.args, "-count=1")
 	endToEnd.needs = []*step{devcluster, build}
-	own.after = []*step{endToEnd}
+	own.after = []*step{tests} // beside the end of the end-to-end tests, which mostly waits
 	return []*step{devcluster, build, lint, own, tests, endToEnd}, nil
 }
 
