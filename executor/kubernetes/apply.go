@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,8 +62,7 @@ func apply(ctx context.Context, w *work) error {
 		return err
 	}
 	w.before = req.Inventory
-	req.Creating, req.Restarting, req.BeforeApply, req.Applied = w.announce, w.restarting, w.intend, w.applied
-	req.AfterWave, req.Reaching = w.awaitWave, w.reaching
+	req.Journal = journal{w}
 	result, err := w.cluster.Apply(ctx, req)
 	w.items, w.expired = result.Items, keys(result.Expired)
 	if err != nil {
@@ -100,19 +98,6 @@ func (w *work) recordConfigs(ctx context.Context) error {
 		was, known := before[i.Object.Key()]
 		return !known || was == i.ConfigHash || w.written(i.Object)
 	})...)
-}
-
-// awaitWave waits until what was applied before the next wave is as it should be. Pods are
-// nudged of changed configuration meanwhile.
-func (w *work) awaitWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
-	if err := w.reach(ctx, result, false); err != nil {
-		return err
-	}
-	if err := w.join(ctx, wave, result.Live); err != nil {
-		return err
-	}
-	w.log.Infof("A wave is applied (%s %d); the next one follows when it is healthy", manifest.AnnotationOrder, manifest.Order(wave[0].Unstructured))
-	return w.awaitObjects(ctx, wave)
 }
 
 // request returns what is asked of the cluster for objects of the application,
@@ -212,90 +197,6 @@ func announcedBy(stage deploy.Stage) ([]deploy.ObjectRef, error) {
 		return nil, fmt.Errorf("read what stage %s was about to create: %w", stage.ID, err)
 	}
 	return refs, nil
-}
-
-func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
-	earlier, err := w.creating()
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(append(earlier, refs...))
-	if err != nil {
-		return err
-	}
-	return w.run.SaveMetadata(ctx, map[string]string{metaCreating: string(text)})
-}
-
-// intend stores the intent to apply a workload, once: an intent of an
-// interrupted run stays, because it alone knows what was live before.
-func (w *work) intend(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
-	rec := w.record(obj)
-	if rec.Phase != "" {
-		return nil
-	}
-	var before *rollout.Workload
-	if live != nil {
-		found, err := rollout.WorkloadFrom(live)
-		if err != nil {
-			return err
-		}
-		before = &found
-	}
-	digest := ""
-	if planned != nil {
-		digest = rollout.ObjectTemplate(planned).Digest
-	}
-	rec, err := w.intended(ctx, rec, before, digest)
-	if err != nil {
-		return err
-	}
-	return w.save(ctx, rec)
-}
-
-// intended is rollout.Intended, and if the template may stay, says whether its
-// rollout is known to have ended well before.
-func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout.Workload, digest string) (deploy.Rollout, error) {
-	rec = rollout.Intended(rec, before, digest)
-	if before == nil || digest != "" && digest != rec.LiveBefore {
-		return rec, nil
-	}
-	recorded, err := w.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: provenBy})
-	for _, earlier := range recorded {
-		if earlier.Phase.Terminal() {
-			well := earlier.Phase == deploy.RolloutComplete || earlier.Phase == deploy.RolloutNoRollout && !earlier.PausedInGit
-			rec.ProvenBefore = well && cmp.Or(earlier.FollowedDigest, earlier.TemplateDigest) == rec.LiveBefore
-			break
-		}
-	}
-	return rec, err
-}
-
-// provenBy is how many of a workload's newest rollouts are asked for the last one
-// that ended.
-const provenBy = 5
-
-// applied stores what applying an object led to: its rollout record if it is a
-// workload, then its place in the inventory. A stage that has been told to stop
-// meanwhile stores it, too: it has happened.
-func (w *work) applied(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
-	ctx = context.WithoutCancel(ctx)
-	w.mu.Lock()
-	w.wrote[item.Object.Key()] = true
-	w.mu.Unlock()
-	if rec := w.record(obj); rec.Phase != "" && !rec.Phase.Terminal() {
-		found, err := rollout.WorkloadFrom(result)
-		if err != nil {
-			return err
-		}
-		rec = rollout.Applied(rec, found, w.Now())
-		if err := w.noteRewritten(ctx, &rec, item); err != nil {
-			return err
-		}
-		if err := w.save(ctx, rec); err != nil {
-			return err
-		}
-	}
-	return w.Store.PutInventory(ctx, item)
 }
 
 // written reports whether this run of the stage sent the object.

@@ -6,6 +6,7 @@
 //	set.go       the set of objects a stage applies, and how it is kept
 //	hooks.go     objects that run before and after the set is applied
 //	apply.go     applying a set, with a rollout record for each workload
+//	journal.go   what an apply records before and after each write
 //	await.go     waiting for the records, and what their ends mean for a stage
 //	crashlog.go  what containers wrote that crashed meanwhile
 //	unstick.go   pods that keep StatefulSets from rolling back

@@ -152,7 +152,7 @@ func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 		return nil
 	}
 	req := w.baseRequest(ctx, hooks)
-	req.HookRun, req.Applied = w.run.Deployment.ID+"/"+string(hooks[0].Hook.Phase), w.hookApplied
+	req.HookRun, req.Journal = w.run.Deployment.ID+"/"+string(hooks[0].Hook.Phase), hookJournal{work: w}
 	for _, o := range hooks {
 		if w.hookAt(o) == hookBegun {
 			req.Created = append(req.Created, manifest.Ref(o.Unstructured))
@@ -226,10 +226,16 @@ func (w *work) hookAt(o manifest.Object) hookState {
 	return w.hooksRun[hookKey(o)]
 }
 
-// hookApplied stores that a hook was begun. A stage that has been told to stop
-// meanwhile stores it, too: it has happened.
-func (w *work) hookApplied(ctx context.Context, o manifest.Object, _ *unstructured.Unstructured, _ deploy.InventoryItem) error {
-	return w.saveHook(context.WithoutCancel(ctx), o, hookBegun)
+// hookJournal records which hooks were begun, and nothing else: hooks have no rollout
+// records and are not in the inventory.
+type hookJournal struct {
+	cluster.NoJournal
+	work *work
+}
+
+// AfterWrite stores that a hook was begun, even if the stage was stopped meanwhile.
+func (j hookJournal) AfterWrite(ctx context.Context, o manifest.Object, _ *unstructured.Unstructured, _ deploy.InventoryItem) error {
+	return j.work.saveHook(context.WithoutCancel(ctx), o, hookBegun)
 }
 
 func (w *work) saveHook(ctx context.Context, o manifest.Object, state hookState) error {

@@ -320,7 +320,7 @@ func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 	if err := openCluster(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.applied(ctx, obj, obj.Unstructured, item); err != nil {
+	if err := (journal{w}).AfterWrite(ctx, obj, obj.Unstructured, item); err != nil {
 		t.Fatal(err)
 	}
 	if items, err := w.inventory(t.Context()); err != nil || len(items) != 1 {

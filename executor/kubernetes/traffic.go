@@ -235,7 +235,7 @@ func (s *shift) write(ctx context.Context, shares traffic.Shares) ([]manifest.Ob
 	if err != nil {
 		return nil, err
 	}
-	req.Creating, req.Applied = s.announce, s.applied
+	req.Journal = routeJournal{journal{s.work}}
 	_, err = s.cluster.Apply(ctx, req)
 	return routes, err
 }

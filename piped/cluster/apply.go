@@ -29,7 +29,7 @@ func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, err
 	if err := r.plan(ctx); err != nil {
 		return r.outcome(), err
 	}
-	for _, step := range []func(context.Context) error{r.claimObjects, r.announce, r.write} {
+	for _, step := range []func(context.Context) error{r.claimObjects, r.begin, r.write} {
 		if err := step(ctx); err != nil {
 			return r.outcome(), err
 		}
@@ -86,6 +86,9 @@ type applyRun struct {
 }
 
 func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
+	if req.Journal == nil {
+		req.Journal = NoJournal{}
+	}
 	r := &applyRun{cluster: c, req: req, wait: c.sayOnce(req.Log), warned: map[string]bool{}}
 	recorded := map[string]*deploy.InventoryItem{}
 	for i, item := range req.Inventory {
@@ -209,35 +212,21 @@ func (r *applyRun) commitOf(t *target) string {
 	return r.req.Commit
 }
 
-// announce tells the caller what is about to be created, and to be restarted.
-func (r *applyRun) announce(ctx context.Context) error {
-	if len(r.restarts) > 0 && r.req.Restarting != nil {
-		if err := r.req.Restarting(ctx, r.restarts); err != nil {
+// begin records in the journal what is about to be written.
+func (r *applyRun) begin(ctx context.Context) error {
+	intent := Intent{Restarts: r.restarts}
+	if r.req.HookRun == "" {
+		var err error
+		if intent.Reach, err = r.reachBefore(ctx); err != nil {
 			return err
 		}
 	}
-	if r.req.Reaching != nil {
-		before, err := r.reachBefore(ctx)
-		if err != nil {
-			return err
-		}
-		if err := r.req.Reaching(ctx, before); err != nil {
-			return err
-		}
-	}
-	if r.req.Creating == nil {
-		return nil
-	}
-	var refs []deploy.ObjectRef
 	for _, t := range r.changed() {
 		if t.live == nil {
-			refs = append(refs, t.ref)
+			intent.Creates = append(intent.Creates, t.ref)
 		}
 	}
-	if len(refs) == 0 {
-		return nil
-	}
-	return r.req.Creating(ctx, refs)
+	return r.req.Journal.Begin(ctx, intent)
 }
 
 // outcome collects what is applied so far.

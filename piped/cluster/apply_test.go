@@ -82,7 +82,7 @@ func TestFirstApplyCreatesAndASecondSendsNothing(t *testing.T) {
 
 	second := l.apply(t, web, func(r *ApplyRequest) {
 		r.DeploymentID, r.Commit = "deployment-2", "commit-2"
-		r.BeforeApply = func(context.Context, manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
+		journalOf(r).beforeWrite = func(manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
 			return errors.New("called for an unchanged workload")
 		}
 	})
@@ -109,7 +109,7 @@ func TestOneChangedObjectIsOnePatch(t *testing.T) {
 	var called []string
 	after := l.apply(t, strings.ReplaceAll(web, "web:1", "web:2"), func(r *ApplyRequest) {
 		r.DeploymentID, r.Commit = "deployment-2", "commit-2"
-		r.BeforeApply = func(_ context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
+		journalOf(r).beforeWrite = func(obj manifest.Object, live, planned *unstructured.Unstructured) error {
 			called = append(called, fmt.Sprintf("%s %v -> %v", obj.GetName(), images(live), images(planned)))
 			return nil
 		}
@@ -121,7 +121,7 @@ func TestOneChangedObjectIsOnePatch(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"web [web:1] -> [web:2]"}, called); diff != "" {
-		t.Errorf("BeforeApply (-want +got):\n%s", diff)
+		t.Errorf("BeforeWrite (-want +got):\n%s", diff)
 	}
 	if got := l.get(t, "Deployment", "web").GetAnnotations()["pipecd.dev/commit-hash"]; got != "commit-2" {
 		t.Errorf("commit of the changed object is %q", got)
@@ -311,7 +311,7 @@ func TestObjectsOfOthersAreNotTouched(t *testing.T) {
 	for _, name := range []string{"of another application", "of an application that is known", "of another piped", "of a removed application", "taken over"} {
 		t.Run(name, func(t *testing.T) {
 			c := cases[name]
-			result, err := l.tryApply(t, web, c.change, func(r *ApplyRequest) { r.Applied = nil })
+			result, err := l.tryApply(t, web, c.change, func(r *ApplyRequest) { r.Journal = nil })
 			writes := l.writes()
 			if c.want == "" {
 				if err != nil || len(writes) != 3 || itemOf(result, "Service").CreatedBy != "" {
@@ -589,17 +589,15 @@ func TestAnInterruptedRunIsContinued(t *testing.T) {
 	var creating []deploy.ObjectRef
 	crash := errors.New("the agent is killed")
 	_, err := l.tryApply(t, web, func(r *ApplyRequest) {
-		r.Creating = func(_ context.Context, refs []deploy.ObjectRef) error { creating = refs; return nil }
-		r.Applied = func(context.Context, manifest.Object, *unstructured.Unstructured, deploy.InventoryItem) error {
-			return crash
-		}
+		journalOf(r).begin = func(i Intent) { creating = i.Creates }
+		journalOf(r).afterWrite = func(*unstructured.Unstructured, deploy.InventoryItem) error { return crash }
 	})
 	if !errors.Is(err, crash) || len(creating) != 3 {
 		t.Fatalf("error %v, creating %v", err, creating)
 	}
 	result := l.apply(t, web, func(r *ApplyRequest) {
 		r.Created = creating
-		r.Creating = func(_ context.Context, refs []deploy.ObjectRef) error { creating = refs; return nil }
+		journalOf(r).begin = func(i Intent) { creating = i.Creates }
 	})
 	wantCreating := []deploy.ObjectRef{{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: l.ns, Name: "web"}}
 	if diff := cmp.Diff(wantCreating, creating); diff != "" {
@@ -615,7 +613,7 @@ func TestAnInterruptedRunIsContinued(t *testing.T) {
 func TestAWorkloadWhoseIntentIsNotStoredIsNotWritten(t *testing.T) {
 	l := newLab(t)
 	_, err := l.tryApply(t, web, func(r *ApplyRequest) {
-		r.BeforeApply = func(context.Context, manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
+		journalOf(r).beforeWrite = func(manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
 			return errors.New("disk full")
 		}
 	})

@@ -58,21 +58,19 @@ type ApplyRequest struct {
 	// at the same time may have claimed one of them since it was read. Nil claims none.
 	Claim func(ctx context.Context, refs []deploy.ObjectRef) error
 
-	// Creating is called once before the first write with the objects that do
-	// not exist yet, so that the intent to create them survives a crash: a
-	// repeated run is handed them as Created, and knows that it was this
-	// deployment that created what it now finds.
-	Creating func(ctx context.Context, refs []deploy.ObjectRef) error
-	Created  []deploy.ObjectRef
-
-	// Restarting is called once before the first write with the workloads that get
-	// another config-hash than they have, by key, because their configuration has
-	// changed: a repeated run is handed them as Restarts, since what tells a change
-	// from none may be written by then. Undo are those of the stages that a rollback
-	// takes back.
-	Restarting func(ctx context.Context, changes map[string]ConfigChange) error
-	Restarts   map[string]ConfigChange
-	Undo       map[string]ConfigChange
+	// Journal records the apply; nil records nothing. Created, Restarts and Reached hand a
+	// repeated run what an interrupted one recorded.
+	Journal Journal
+	// Created are the objects that an interrupted run was about to create (Intent.Creates):
+	// one of them that is live now was created by this deployment.
+	Created []deploy.ObjectRef
+	// Restarts are the restarts that an interrupted run decided on (Intent.Restarts). Undo
+	// are those of the stages that a rollback takes back.
+	Restarts map[string]ConfigChange
+	Undo     map[string]ConfigChange
+	// Reached are the workloads, by key, whose reach is recorded already: Intent.Reach
+	// leaves them out.
+	Reached map[string]bool
 
 	// DriftedSince says since when objects are known to differ from Git, by key: pods that
 	// started since then read other content of those that the apply restores.
@@ -83,29 +81,62 @@ type ApplyRequest struct {
 	// they are not in the set.
 	Propagation kubernetes.PropagationMode
 	Named       []manifest.Reference
-	// Reaching is called once before the first write with the configuration whose
-	// changes the set's pods see while they run, as it is before (Reach.Configs). Of
-	// Reached, the workloads for which that is known, nothing is read for it.
-	Reaching func(ctx context.Context, before []Reach) error
-	Reached  map[string]bool // by key of the workload
-
-	// BeforeApply is called before each write of a workload. Live is the
-	// workload as it is, nil when there is none; planned is what the API server
-	// says it will be, nil when it could not be asked. An error keeps the
-	// workload from being written.
-	BeforeApply func(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error
-	// Applied is called after each write, with the API server's answer if the
-	// object is a workload, else with nil.
-	// BeforeApply and Applied are called concurrently for different objects.
-	Applied func(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
-
-	// AfterWave is called after each wave but the last with its objects, without
-	// those that have expired, and what all waves so far led to: the next wave is written
-	// when it returns. An error ends the apply.
-	AfterWave func(ctx context.Context, wave []manifest.Object, result ApplyResult) error
 
 	Log deploy.StageLog
 }
+
+// Journal records what an apply is about to do and what it has done, so that a repeated
+// run continues where an interrupted one ended. Apply returns the error of any method and
+// sends nothing more than what is written at the same time; what was written stays.
+type Journal interface {
+	// Begin is called once, after all checks and before the first write. After an error
+	// nothing is written.
+	Begin(ctx context.Context, intent Intent) error
+	// BeforeWrite is called before each write of a workload. Live is the workload as it
+	// is, nil when there is none; planned is the API server's answer to the dry run, nil
+	// without one. After an error the workload is not written.
+	BeforeWrite(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error
+	// AfterWrite is called after each write, with the API server's answer if the object is
+	// a workload, else with nil. BeforeWrite and AfterWrite are called concurrently for
+	// different objects.
+	AfterWrite(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error
+	// AfterWave is called after each wave but the last with its objects, without those
+	// that have expired, and the result of all waves so far. The next wave is written when
+	// it returns nil.
+	AfterWave(ctx context.Context, wave []manifest.Object, result ApplyResult) error
+}
+
+// Intent is what an apply is about to do.
+type Intent struct {
+	// Creates are the objects that do not exist yet.
+	Creates []deploy.ObjectRef
+	// Restarts are the workloads, by key, whose config-hash changes because their
+	// configuration did. A repeated run cannot detect that any more once the
+	// configuration is written.
+	Restarts map[string]ConfigChange
+	// Reach is the configuration whose changes running pods of the set see, as it is
+	// before the first write (Reach.Configs). Empty for hooks.
+	Reach []Reach
+}
+
+// NoJournal is a Journal that records nothing.
+type NoJournal struct{}
+
+// Begin returns nil.
+func (NoJournal) Begin(context.Context, Intent) error { return nil }
+
+// BeforeWrite returns nil.
+func (NoJournal) BeforeWrite(context.Context, manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
+	return nil
+}
+
+// AfterWrite returns nil.
+func (NoJournal) AfterWrite(context.Context, manifest.Object, *unstructured.Unstructured, deploy.InventoryItem) error {
+	return nil
+}
+
+// AfterWave returns nil.
+func (NoJournal) AfterWave(context.Context, []manifest.Object, ApplyResult) error { return nil }
 
 // ApplyResult says what an apply did.
 type ApplyResult struct {

@@ -160,10 +160,11 @@ func TestRestartSurvivesACrash(t *testing.T) {
 	var recorded map[string]ConfigChange
 	died := errors.New("died")
 	_, err := l.tryApply(t, withSettings("Deployment", "bye", "", envPod), func(r *ApplyRequest) {
-		r.Restarting = func(_ context.Context, changes map[string]ConfigChange) error { recorded = changes; return nil }
-		r.Applied = nil
-		r.BeforeApply = func(context.Context, manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
-			return died
+		r.Journal = &journal{
+			begin: func(i Intent) { recorded = i.Restarts },
+			beforeWrite: func(manifest.Object, *unstructured.Unstructured, *unstructured.Unstructured) error {
+				return died
+			},
 		}
 	})
 	if !errors.Is(err, died) || len(recorded) != 1 {
@@ -187,7 +188,7 @@ func TestRollbackBringsTheConfigHashBack(t *testing.T) {
 	l.setLiveHash(t, "mkf7th2k9d")
 	var changes map[string]ConfigChange
 	l.apply(t, withSettings("Deployment", "bye", "", envPod), func(r *ApplyRequest) {
-		r.Restarting = func(_ context.Context, c map[string]ConfigChange) error { changes = c; return nil }
+		journalOf(r).begin = func(i Intent) { changes = i.Restarts }
 	})
 	if _, hash := l.configHash(t, "Deployment"); hash == "mkf7th2k9d" {
 		t.Fatal("nothing to bring back")

@@ -13,8 +13,7 @@
 //
 // The package decides nothing about deployments: it does not know stages,
 // stores nothing itself and never waits for a rollout. What must survive a
-// crash is handed to the caller (ApplyRequest.BeforeApply and Applied) at the
-// moment it must be written.
+// crash is handed to the caller (Journal) at the moment it must be written.
 //
 // Tests run against a real API server: package clustertest.
 package cluster

@@ -68,14 +68,46 @@ func (l *lab) request(t *testing.T, manifests string) ApplyRequest {
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
 		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
 		Objects: objs, Inventory: l.items(), Log: l.log, Propagation: l.mode,
-		Applied: func(_ context.Context, _ manifest.Object, _ *unstructured.Unstructured, item deploy.InventoryItem) error {
+		Journal: &journal{afterWrite: func(_ *unstructured.Unstructured, item deploy.InventoryItem) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.inventory[item.Object.Key()] = item
 			return nil
-		},
+		}},
 	}
 }
+
+// journal is a Journal of functions, each of which may be nil.
+type journal struct {
+	NoJournal
+	begin       func(intent Intent)
+	beforeWrite func(obj manifest.Object, live, planned *unstructured.Unstructured) error
+	afterWrite  func(result *unstructured.Unstructured, item deploy.InventoryItem) error
+}
+
+func (j *journal) Begin(_ context.Context, intent Intent) error {
+	if j.begin != nil {
+		j.begin(intent)
+	}
+	return nil
+}
+
+func (j *journal) BeforeWrite(_ context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
+	if j.beforeWrite == nil {
+		return nil
+	}
+	return j.beforeWrite(obj, live, planned)
+}
+
+func (j *journal) AfterWrite(_ context.Context, _ manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
+	if j.afterWrite == nil {
+		return nil
+	}
+	return j.afterWrite(result, item)
+}
+
+// journalOf returns the journal of a request of the lab.
+func journalOf(r *ApplyRequest) *journal { return r.Journal.(*journal) }
 
 func (l *lab) items() []deploy.InventoryItem {
 	l.mu.Lock()

@@ -119,16 +119,17 @@ func TestRenumberedPorts(t *testing.T) {
 
 			var planned, result *unstructured.Unstructured
 			l.apply(t, ported, func(r *ApplyRequest) {
-				r.BeforeApply = func(_ context.Context, _ manifest.Object, _, p *unstructured.Unstructured) error {
+				j := journalOf(r)
+				j.beforeWrite = func(_ manifest.Object, _, p *unstructured.Unstructured) error {
 					planned = p
 					return nil
 				}
-				applied := r.Applied
-				r.Applied = func(ctx context.Context, obj manifest.Object, answer *unstructured.Unstructured, item deploy.InventoryItem) error {
+				record := j.afterWrite
+				j.afterWrite = func(answer *unstructured.Unstructured, item deploy.InventoryItem) error {
 					if answer != nil {
 						result = answer
 					}
-					return applied(ctx, obj, answer, item)
+					return record(answer, item)
 				}
 			})
 			if lines := l.logged(); !slices.Contains(lines, c.log) {

@@ -45,7 +45,7 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 			var before []*unstructured.Unstructured
 			result := l.apply(t, c.after, func(r *ApplyRequest) {
 				r.DeploymentID, r.Commit = "deployment-2", "commit-2"
-				r.BeforeApply = func(_ context.Context, _ manifest.Object, live, planned *unstructured.Unstructured) error {
+				journalOf(r).beforeWrite = func(_ manifest.Object, live, planned *unstructured.Unstructured) error {
 					before = append(before, live, planned)
 					return nil
 				}
@@ -55,7 +55,7 @@ metadata: {name: web, annotations: {pipecd.dev/force-sync-by-replace: "enabled"}
 				t.Errorf("item %+v\nbefore: %+v", item, first)
 			}
 			if c.kind == "Deployment" && (len(before) != 2 || before[0] != nil || before[1] == nil) {
-				t.Errorf("BeforeApply was given %v", before)
+				t.Errorf("BeforeWrite was given %v", before)
 			}
 			log := l.log.take()
 			plan := c.kind + " " + l.ns + "/" + c.name + " will be deleted and created anew, because " + c.because + " cannot be changed"

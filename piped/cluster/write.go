@@ -38,10 +38,10 @@ func (r *applyRun) write(ctx context.Context) error {
 			return err
 		}
 		objects := sources(wave)
-		if last := i == len(waves)-1; last || r.req.AfterWave == nil || len(objects) == 0 {
+		if last := i == len(waves)-1; last || len(objects) == 0 {
 			continue
 		}
-		if err := r.req.AfterWave(ctx, objects, r.outcome()); err != nil {
+		if err := r.req.Journal.AfterWave(ctx, objects, r.outcome()); err != nil {
 			return err
 		}
 	}
@@ -110,19 +110,19 @@ func (r *applyRun) createNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// writeOne sends one object and tells the caller before and after.
+// writeOne sends one object and records it in the journal before and after.
 func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	if t.live != nil && t.live.GetDeletionTimestamp() != nil {
 		if err := r.awaitEnd(ctx, t); err != nil {
 			return err
 		}
 	}
-	if t.isWorkload() && r.req.BeforeApply != nil {
+	if t.isWorkload() {
 		live := t.liveObject()
 		if t.recreated != "" {
 			live = nil // what comes begins from nothing
 		}
-		if err := r.req.BeforeApply(ctx, t.source, live, t.planned); err != nil {
+		if err := r.req.Journal.BeforeWrite(ctx, t.source, live, t.planned); err != nil {
 			return fmt.Errorf("prepare to apply %s: %w", t.ref, err)
 		}
 	}
@@ -137,11 +137,8 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 	r.record(t)
 	r.sayRemoved(t)
 	r.req.Log.Infof("applied %s (%s)", t.ref, t.done)
-	if r.req.Applied == nil {
-		return nil
-	}
 	whole, _ := t.result.(*unstructured.Unstructured)
-	if err := r.req.Applied(ctx, t.source, whole, t.item); err != nil {
+	if err := r.req.Journal.AfterWrite(ctx, t.source, whole, t.item); err != nil {
 		return fmt.Errorf("record that %s was applied: %w", t.ref, err)
 	}
 	return nil

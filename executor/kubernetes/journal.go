@@ -1,0 +1,142 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/store"
+)
+
+// journal records the apply of a set: in the stage's metadata what it is about to do, a
+// rollout record for each workload, and an inventory item for each object.
+type journal struct{ *work }
+
+// routeJournal is the journal of the objects that route traffic: their waves do not wait
+// for each other.
+type routeJournal struct{ journal }
+
+// AfterWave returns nil.
+func (routeJournal) AfterWave(context.Context, []manifest.Object, cluster.ApplyResult) error {
+	return nil
+}
+
+// Begin stores what the apply restarts, what running pods know of their configuration,
+// and what the apply creates. Only these records tell it to a run after a crash.
+func (j journal) Begin(ctx context.Context, intent cluster.Intent) error {
+	if len(intent.Restarts) > 0 {
+		if err := j.restarting(ctx, intent.Restarts); err != nil {
+			return err
+		}
+	}
+	if err := j.reaching(ctx, intent.Reach); err != nil {
+		return err
+	}
+	if len(intent.Creates) > 0 {
+		return j.announce(ctx, intent.Creates)
+	}
+	return nil
+}
+
+func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
+	earlier, err := w.creating()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(append(earlier, refs...))
+	if err != nil {
+		return err
+	}
+	return w.run.SaveMetadata(ctx, map[string]string{metaCreating: string(text)})
+}
+
+// BeforeWrite stores the intent to apply a workload, once: the intent of an interrupted
+// run is retained, because it alone knows what was live before.
+func (j journal) BeforeWrite(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
+	rec := j.record(obj)
+	if rec.Phase != "" {
+		return nil
+	}
+	var before *rollout.Workload
+	if live != nil {
+		found, err := rollout.WorkloadFrom(live)
+		if err != nil {
+			return err
+		}
+		before = &found
+	}
+	digest := ""
+	if planned != nil {
+		digest = rollout.ObjectTemplate(planned).Digest
+	}
+	rec, err := j.intended(ctx, rec, before, digest)
+	if err != nil {
+		return err
+	}
+	return j.save(ctx, rec)
+}
+
+// intended is rollout.Intended. If the template may stay, it also sets whether the
+// template's rollout is known to have succeeded before.
+func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout.Workload, digest string) (deploy.Rollout, error) {
+	rec = rollout.Intended(rec, before, digest)
+	if before == nil || digest != "" && digest != rec.LiveBefore {
+		return rec, nil
+	}
+	recorded, err := w.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: provenBy})
+	for _, earlier := range recorded {
+		if earlier.Phase.Terminal() {
+			well := earlier.Phase == deploy.RolloutComplete || earlier.Phase == deploy.RolloutNoRollout && !earlier.PausedInGit
+			rec.ProvenBefore = well && cmp.Or(earlier.FollowedDigest, earlier.TemplateDigest) == rec.LiveBefore
+			break
+		}
+	}
+	return rec, err
+}
+
+// provenBy is how many of a workload's newest rollouts are searched for the last one
+// that ended.
+const provenBy = 5
+
+// AfterWrite stores the result of a write: the rollout record of a workload, then the
+// inventory item. It does so even if the stage was stopped meanwhile: the object is
+// written.
+func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *unstructured.Unstructured, item deploy.InventoryItem) error {
+	ctx = context.WithoutCancel(ctx)
+	j.mu.Lock()
+	j.wrote[item.Object.Key()] = true
+	j.mu.Unlock()
+	if rec := j.record(obj); rec.Phase != "" && !rec.Phase.Terminal() {
+		found, err := rollout.WorkloadFrom(result)
+		if err != nil {
+			return err
+		}
+		rec = rollout.Applied(rec, found, j.Now())
+		if err := j.noteRewritten(ctx, &rec, item); err != nil {
+			return err
+		}
+		if err := j.save(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return j.Store.PutInventory(ctx, item)
+}
+
+// AfterWave waits until the wave has rolled out and is healthy. Pods are nudged of their
+// changed configuration meanwhile.
+func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
+	if err := j.reach(ctx, result, false); err != nil {
+		return err
+	}
+	if err := j.join(ctx, wave, result.Live); err != nil {
+		return err
+	}
+	j.log.Infof("A wave is applied (%s %d); the next one follows when it is healthy", manifest.AnnotationOrder, manifest.Order(wave[0].Unstructured))
+	return j.awaitObjects(ctx, wave)
+}
