@@ -19,6 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/observe"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -30,7 +31,7 @@ func (l *stageLab) nudging(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	controller := cluster.NewController(c.Cluster)
-	nudger := cluster.NewNudger(cluster.NudgerConfig{Cluster: c.Cluster, Controller: controller, Store: l.Store})
+	nudger := observe.NewNudger(observe.NudgerConfig{Cluster: c.Cluster, Controller: controller, Store: l.Store})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- nudger.Run(ctx) }()

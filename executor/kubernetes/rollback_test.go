@@ -17,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
@@ -84,7 +85,7 @@ func newStageLab(t *testing.T) *stageLab {
 	}
 	l.Executor = New(Config{
 		Store: s, Sources: declared{t, l}, PipedID: "piped", Now: time.Now, NudgeWait: 3 * time.Minute,
-		Clusters: fixed{"one": {Cluster: c, Rollouts: cluster.NewObserver(c, controller)}},
+		Clusters: fixed{"one": {Cluster: c, Rollouts: workloads.NewObserver(c, controller)}},
 	})
 	return l
 }

@@ -15,8 +15,10 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/observe"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -55,7 +57,7 @@ type connection struct {
 	spec       clusterSpec
 	cluster    kubernetes.Cluster
 	controller *cluster.Controller
-	observer   *cluster.Observer
+	observer   *workloads.Observer
 	members    *cluster.Members
 	lease      *cluster.StoreLease // nil: the cluster is used without one
 	problem    error               // why it cannot be used; then there is no cluster
@@ -125,11 +127,11 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
 	}
 	controller := cluster.NewController(access)
-	observer := cluster.NewObserver(access, controller)
+	observer := workloads.NewObserver(access, controller)
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
 		members: cluster.NewMembers(access, controller, func(id string) { c.wake(id) }),
-		cluster: kubernetes.Cluster{Cluster: access, Rollouts: cluster.StageObserver{Observer: observer}},
+		cluster: kubernetes.Cluster{Cluster: access, Rollouts: workloads.StageObserver{Observer: observer}},
 	}
 }
 
@@ -289,21 +291,21 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 		return &running
 	}
 	log := c.logger.With("cluster", conn.spec.name)
-	externals := cluster.NewExternals(cluster.ExternalConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	externals := observe.NewExternalRollouts(observe.ExternalConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
 		if err := externals.Run(ctx); err != nil {
 			log.Error("external rollouts are not recorded until the agent is restarted", "error", err)
 		}
 	})
-	lates := cluster.NewLates(cluster.LateConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
+	lates := observe.NewLateCompletions(observe.LateConfig{Observer: conn.observer, Store: c.store, Logger: log, Now: c.now})
 	running.Go(func() { lates.Run(ctx) })
-	scalings := cluster.NewScalings(cluster.ScalingConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	scalings := observe.NewScalings(observe.ScalingConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() {
 		if err := scalings.Run(ctx); err != nil {
 			log.Error("scalings are not recorded until the agent is restarted", "error", err)
 		}
 	})
-	nudger := cluster.NewNudger(cluster.NudgerConfig{
+	nudger := observe.NewNudger(observe.NudgerConfig{
 		Cluster: conn.cluster.Cluster, Controller: conn.controller, Store: c.store, Logger: log, Now: c.now,
 	})
 	running.Go(func() {
@@ -314,7 +316,7 @@ func (c *clusters) besides(ctx context.Context, conn *connection) *sync.WaitGrou
 	if conn.lease != nil {
 		running.Go(func() { conn.lease.Run(ctx) })
 	}
-	vitals := cluster.NewVitals(cluster.VitalsConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
+	vitals := observe.NewHealthEvents(observe.HealthConfig{Observer: conn.observer, Store: c.store, Redact: c.redact, Logger: log, Now: c.now})
 	running.Go(func() { vitals.Run(ctx) })
 	return &running
 }

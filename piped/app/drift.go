@@ -7,6 +7,7 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
@@ -58,7 +59,7 @@ func (c comparedClusters) Members(provider string) (drift.Members, time.Time, er
 // followed has the rollouts watched where the members are.
 type followed struct {
 	*cluster.Members
-	observer *cluster.Observer
+	observer *workloads.Observer
 	log      *slog.Logger
 }
 

@@ -70,7 +70,7 @@ func refsOf(items []deploy.InventoryItem) []deploy.ObjectRef {
 func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
 	t.Helper()
 	m.Follow(refs)
-	eventually(t, "what is asked for is followed", func() bool {
+	clustertest.Eventually(t, "what is asked for is followed", func() bool {
 		for _, ref := range refs {
 			if _, err := m.Ready(ref); err != nil {
 				return false

@@ -203,6 +203,12 @@ func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
 // RESTConfig returns a copy of the configuration the clients were made from.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
+// Logger returns the logger of the cluster's rooms, which names the cluster.
+func (c *Cluster) Logger() *slog.Logger { return c.log }
+
+// Now returns the time by the agent's clock.
+func (c *Cluster) Now() time.Time { return c.now() }
+
 // Close ends the idle connections. Calls still running are not disturbed; the
 // context they were made with ends them.
 func (c *Cluster) Close() {

@@ -208,7 +208,7 @@ func (r *comparison) served(ctx context.Context, t *target) (ServedKind, error) 
 // problem says in out why an object cannot be judged; it returns err when it is no
 // fault of the object: the cluster cannot be reached, or ctx has ended.
 func (r *comparison) problem(ctx context.Context, out *Compared, explained, err error) error {
-	if ctx.Err() != nil || unreachable(err) {
+	if ctx.Err() != nil || Unreachable(err) {
 		return err
 	}
 	out.Problem = explained.Error()
@@ -270,7 +270,7 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 	case apierrors.IsNotFound(err):
 		r.missing(out, t, "") // deleted meanwhile
 		return nil
-	case err != nil && (ctx.Err() != nil || transient(err) || unreachable(err)):
+	case err != nil && (ctx.Err() != nil || transient(err) || Unreachable(err)):
 		return r.problem(ctx, out, r.cluster.explain(t.source, "compare", err), err)
 	case err != nil && r.asApplied(t, out): // the refusal says nothing of the object
 		out.Settled = true

@@ -275,7 +275,7 @@ webhooks:
 `)
 	l.removeAfter(t, hook)
 	l.as("admin").apply(t, strings.Replace(hook, "CABUNDLE", bundleOf(server), 1))
-	eventually(t, "the API server calls the webhook", func() bool {
+	clustertest.Eventually(t, "the API server calls the webhook", func() bool {
 		l.as("admin").apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: trial}\ndata: {color: blue}\n")
 		return l.get(t, "ConfigMap", "trial").Object["data"].(map[string]any)["color"] == "BLUE"
 	})

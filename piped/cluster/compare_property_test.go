@@ -97,7 +97,7 @@ func (p *mutated) restore(t *testing.T, before *unstructured.Unstructured) {
 		return
 	}
 	before.SetManagedFields(nil)
-	eventually(t, "the change is undone", func() bool {
+	clustertest.Eventually(t, "the change is undone", func() bool {
 		before.SetResourceVersion(p.read(t).GetResourceVersion())
 		_, err := p.client.Update(t.Context(), before, metav1.UpdateOptions{FieldManager: "mutator"})
 		return err == nil

@@ -38,11 +38,11 @@ func newConfigs() configs { return configs{} }
 
 func (c configs) add(ref deploy.ObjectRef, u *unstructured.Unstructured) {
 	if isConfig(ref) {
-		c[configRef(ref.Kind, ref.Namespace, ref.Name)] = u
+		c[ConfigRef(ref.Kind, ref.Namespace, ref.Name)] = u
 	}
 }
 
-func configRef(kind, namespace, name string) deploy.ObjectRef {
+func ConfigRef(kind, namespace, name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Kind: kind, Namespace: namespace, Name: name}
 }
 
@@ -62,7 +62,7 @@ type podConfig struct {
 func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.PropagationMode, named []manifest.Reference) podConfig {
 	p := podConfig{mode: mode}
 	p.decisions = propagate.Plan(mode, workload, func(r manifest.Reference) (propagate.Object, bool) {
-		u := c[configRef(r.Kind, workload.GetNamespace(), r.Name)]
+		u := c[ConfigRef(r.Kind, workload.GetNamespace(), r.Name)]
 		if u == nil {
 			return propagate.Object{External: true}, slices.Contains(named, r)
 		}
@@ -73,7 +73,7 @@ func (c configs) of(workload *unstructured.Unstructured, mode kubernetes.Propaga
 		if d.External {
 			continue
 		}
-		ref := configRef(d.Config.Kind, workload.GetNamespace(), d.Config.Name)
+		ref := ConfigRef(d.Config.Kind, workload.GetNamespace(), d.Config.Name)
 		p.refs = append(p.refs, ref)
 		if !d.Follows {
 			p.fixed = append(p.fixed, ref)
@@ -272,7 +272,7 @@ func configHash(workload *unstructured.Unstructured) string {
 func (r *applyRun) settleConfig(ctx context.Context) error {
 	live := map[deploy.ObjectRef]*target{}
 	for _, t := range r.targets {
-		live[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = t
+		live[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = t
 	}
 	r.restarts = maps.Clone(r.req.Restarts)
 	for _, t := range r.changed() {

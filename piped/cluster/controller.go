@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"log/slog"
 	"sync"
 	"time"
@@ -93,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // start has Run run f.
-func (c *Controller) start(f func(context.Context)) {
+func (c *Controller) Go(f func(context.Context)) {
 	c.mu.Lock()
 	c.pending = append(c.pending, f)
 	c.mu.Unlock()
@@ -134,9 +135,9 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", r.GroupVersionResource.Resource, err)
 	}
-	c.start(w.untilEnd(w.informer.RunWithContext))
+	c.Go(w.untilEnd(w.informer.RunWithContext))
 	if r.Turned != nil {
-		c.start(w.untilEnd(w.tellFilled))
+		c.Go(w.untilEnd(w.tellFilled))
 	}
 	return w, nil
 }
@@ -212,7 +213,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 		return fmt.Errorf("handle %s with %s: %w", w.resource.Resource, name, err)
 	}
 	w.handlers[name] = q
-	w.controller.start(w.untilEnd(func(ctx context.Context) { w.work(ctx, name, q, h) }))
+	w.controller.Go(w.untilEnd(func(ctx context.Context) { w.work(ctx, name, q, h) }))
 	return nil
 }
 
@@ -311,4 +312,9 @@ func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
 		level = slog.LevelDebug // its definition was removed, which is nobody's fault
 	}
 	w.controller.log.Log(ctx, level, "cannot watch, will try again", "resource", w.resource.Resource, "error", err)
+}
+
+// MetaOf returns the metadata by which a cache finds an object. A Transform retains it.
+func MetaOf(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -49,7 +50,7 @@ func (l *life) call(method string, obj metav1.Object) error {
 func (l *life) await(t *testing.T, last string) []string {
 	t.Helper()
 	var seen []string
-	eventually(t, last, func() bool {
+	clustertest.Eventually(t, last, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if n := len(l.seen); n == 0 || l.seen[n-1] != last {
@@ -105,7 +106,7 @@ func (l *controllerLab) finalizers(t *testing.T, name string) []string {
 
 func (l *controllerLab) awaitGone(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, name+" is gone", func() bool { return slices.Equal(l.finalizers(t, name), []string{"gone"}) })
+	clustertest.Eventually(t, name+" is gone", func() bool { return slices.Equal(l.finalizers(t, name), []string{"gone"}) })
 }
 
 func same(t *testing.T, what string, want, got []string) {
@@ -146,7 +147,7 @@ func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
 	l.remove(t, "a")
 	one.await(t, "remove a=1")
 	two.await(t, "remove a=1 fails")
-	eventually(t, "only the second one holds it", func() bool {
+	clustertest.Eventually(t, "only the second one holds it", func() bool {
 		return slices.Equal(l.finalizers(t, "a"), []string{"lifecycle.pipecd.dev/two"})
 	})
 	stop()

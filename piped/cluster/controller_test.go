@@ -107,16 +107,6 @@ func (l *controllerLab) remove(t *testing.T, name string) {
 	}
 }
 
-// eventually polls until ok, for what a real cluster does in its own time.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
-}
-
 // calls records which values a handler saw, "-" for an object that is gone.
 type calls struct {
 	mu   sync.Mutex
@@ -164,11 +154,11 @@ func TestOnlyTheHandlerThatFailedRunsAgain(t *testing.T) {
 	}
 	l.run(t)
 	l.put(t, "a", "1")
-	eventually(t, "the failing handler has succeeded", func() bool { return len(bad.list()) == 4 && len(good.list()) == 1 })
+	clustertest.Eventually(t, "the failing handler has succeeded", func() bool { return len(bad.list()) == 4 && len(good.list()) == 1 })
 	l.put(t, "a", "2")
-	eventually(t, "both saw the change", func() bool { return len(bad.list()) == 5 && len(good.list()) == 2 })
+	clustertest.Eventually(t, "both saw the change", func() bool { return len(bad.list()) == 5 && len(good.list()) == 2 })
 	l.remove(t, "a")
-	eventually(t, "both saw the end", func() bool { return len(bad.list()) == 6 && len(good.list()) == 3 })
+	clustertest.Eventually(t, "both saw the end", func() bool { return len(bad.list()) == 6 && len(good.list()) == 3 })
 	if diff := cmp.Diff([]string{"a=1", "a=2", "a=-"}, good.list()); diff != "" {
 		t.Errorf("good (-want +got):\n%s", diff)
 	}
@@ -199,12 +189,12 @@ func TestASlowHandlerDelaysNoOther(t *testing.T) {
 	l.run(t)
 	for _, value := range []string{"1", "2", "3"} {
 		l.put(t, "a", value)
-		eventually(t, "quick saw "+value, func() bool { return slices.Contains(quick.list(), "a="+value) })
-		eventually(t, "slow is busy", func() bool { return len(begun) == 1 })
+		clustertest.Eventually(t, "quick saw "+value, func() bool { return slices.Contains(quick.list(), "a="+value) })
+		clustertest.Eventually(t, "slow is busy", func() bool { return len(begun) == 1 })
 	}
 	close(release)
 	// What came while the handler was busy is one call more, with the last state.
-	eventually(t, "slow caught up", func() bool { return len(slow.list()) == 2 })
+	clustertest.Eventually(t, "slow caught up", func() bool { return len(slow.list()) == 2 })
 	if diff := cmp.Diff([]string{"a=3", "a=3"}, slow.list()); diff != "" {
 		t.Errorf("slow (-want +got):\n%s", diff)
 	}
@@ -235,7 +225,7 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 	if err := again.Handle("late", func(_ context.Context, key types.NamespacedName) error { late.record(again, key); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a handler added later sees what is there", func() bool { return slices.Equal(late.list(), []string{"a=1"}) })
+	clustertest.Eventually(t, "a handler added later sees what is there", func() bool { return slices.Equal(late.list(), []string{"a=1"}) })
 
 	l.mu.Lock()
 	first := slices.Clone(l.watched)
@@ -250,7 +240,7 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 	if err := other.Filled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second resource is watched", func() bool {
+	clustertest.Eventually(t, "the second resource is watched", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return slices.Contains(l.watched, "/api/v1/secrets")
@@ -273,7 +263,7 @@ func TestWatchKeepsWhatItIsTold(t *testing.T) {
 				return obj, nil
 			}
 			value, _, err := unstructured.NestedString(u.Object, "data", "value")
-			return &kept{ObjectMeta: keptMeta(u), value: value}, err
+			return &kept{ObjectMeta: MetaOf(u), value: value}, err
 		},
 		Indexes: cache.Indexers{"value": func(obj any) ([]string, error) {
 			k, ok := obj.(*kept)
@@ -328,7 +318,7 @@ func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
 	l.put(t, "a", "1")
 	l.put(t, "b", "1")
 	stop := l.run(t)
-	eventually(t, "the handler runs", func() bool { return len(seen.list()) == 1 })
+	clustertest.Eventually(t, "the handler runs", func() bool { return len(seen.list()) == 1 })
 	stop()
 	select {
 	case <-ended:
@@ -347,7 +337,7 @@ func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := l.run(t)
-	eventually(t, "the reason is known", func() bool {
+	clustertest.Eventually(t, "the reason is known", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		err := w.Filled(ctx)

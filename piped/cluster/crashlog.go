@@ -21,6 +21,7 @@ import (
 const (
 	crashLines = 20
 	crashBytes = 64 << 10
+	crashPods  = 500 // pods read of one Job
 )
 
 // CrashLog returns the last lines, at most 20, of what a container wrote before
@@ -59,7 +60,7 @@ func (c *Cluster) explainLog(crash rollout.Crash, err error) error {
 
 // PodsOf returns a Pod, or the pods of a Job; of other objects none.
 func (c *Cluster) PodsOf(ctx context.Context, ref deploy.ObjectRef) ([]corev1.Pod, error) {
-	options := metav1.ListOptions{Limit: podLimit}
+	options := metav1.ListOptions{Limit: crashPods}
 	switch kind := (schema.GroupKind{Group: ref.Group, Kind: ref.Kind}); {
 	case isJob(kind):
 		options.LabelSelector = batchv1.JobNameLabel + "=" + ref.Name

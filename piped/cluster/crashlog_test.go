@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -92,7 +93,7 @@ func TestPodsOfWhatRunsToItsEnd(t *testing.T) {
 	}
 	for _, of := range []deploy.ObjectRef{ref("batch", "Job", "fails"), ref("", "Pod", "lone")} {
 		var crashes []rollout.Crash
-		eventually(t, of.String()+" has crashed", func() bool {
+		clustertest.Eventually(t, of.String()+" has crashed", func() bool {
 			pods, err := l.PodsOf(t.Context(), of)
 			if err != nil {
 				t.Fatal(err)

@@ -26,7 +26,7 @@ func (c *Cluster) Classify(err error) error {
 		return err
 	case isNoRequest(err):
 		return deploy.Errorf(deploy.Invalid, "%s cannot be asked for an object of that name: %w; correct the name", c, err)
-	case unreachable(err):
+	case Unreachable(err):
 		return deploy.Errorf(deploy.Unavailable, "%s cannot be reached: %w", c, cause(err))
 	case transient(err):
 		return deploy.Errorf(deploy.Unavailable, "%s does not answer now: %w", c, err)
@@ -60,7 +60,7 @@ func isNoRequest(err error) bool {
 }
 
 // unreachable reports whether no answer came from the API server.
-func unreachable(err error) bool {
+func Unreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return false

@@ -45,7 +45,7 @@ func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref dep
 	case errors.Is(err, errUnknownKind), apierrors.IsNotFound(err):
 		out.Missing = true
 		return out, nil
-	case err != nil && (ctx.Err() != nil || unreachable(err)):
+	case err != nil && (ctx.Err() != nil || Unreachable(err)):
 		return out, err
 	case err != nil:
 		out.Problem = fmt.Sprintf("read %s, which is no longer in Git: %v", ref, c.Classify(err))

@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/c785c783/piped/piped/cluster/rollout"
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // fence keeps the writes of an agent from a cluster while it may not write there. It is part
@@ -95,22 +92,6 @@ func writes(r *http.Request) bool {
 	return r.Context().Value(unfenced{}) == nil && r.URL.Query().Get("dryRun") == ""
 }
 
-// StageObserver is the Observer of stages. While another store's agent manages the cluster it
-// returns an error of kind Unavailable, so that a stage decides nothing by what that agent does.
-type StageObserver struct{ *Observer }
-
-// Cached implements rollout.Observer.
-func (o StageObserver) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
-	if err := o.cluster.fence.lease.Load().Known(); err != nil {
-		return rollout.Snapshot{}, err
-	}
-	return o.Observer.Cached(ctx, rec)
-}
-
-// Confirm implements rollout.Observer.
-func (o StageObserver) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
-	if err := o.cluster.fence.lease.Load().Known(); err != nil {
-		return rollout.Snapshot{}, err
-	}
-	return o.Observer.Confirm(ctx, rec)
-}
+// LeaseProblem returns an error of kind Unavailable while an agent with another store
+// manages the cluster, as far as that is known now. It sends no request.
+func (c *Cluster) LeaseProblem() error { return c.fence.lease.Load().Known() }

@@ -58,7 +58,7 @@ func NewMembers(c *Cluster, controller *Controller, wake func(applicationID stri
 		cluster: c, controller: controller, wake: wake, poked: make(chan struct{}, 1),
 		kinds: map[schema.GroupKind]*memberKind{}, told: map[string]bool{},
 	}
-	controller.start(m.run)
+	controller.Go(m.run)
 	return m
 }
 

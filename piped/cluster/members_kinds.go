@@ -123,7 +123,7 @@ func (m *Members) watchDefinitions(ctx context.Context) {
 		GroupVersionResource: definitionsResource, Metadata: true, Turned: m.poke,
 		Transform: func(obj, _ any) (any, error) {
 			if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
-				return &metav1.PartialObjectMetadata{ObjectMeta: keptMeta(o)}, nil
+				return &metav1.PartialObjectMetadata{ObjectMeta: MetaOf(o)}, nil
 			}
 			return obj, nil
 		},

@@ -179,7 +179,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		return got
 	}
 	l.patch(t, b, `{"metadata":{"labels":{"pipecd.dev/application":"other"}}}`)
-	eventually(t, "all is told", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
+	clustertest.Eventually(t, "all is told", func() bool { return len(m.Of(l.ns)) == 0 && len(m.Of("other")) == 1 })
 	base := member()
 	if base.Application != l.app || base.Piped != "piped-1" || base.Variant != "primary" || base.Owned || base.Ignored || base.Deleting || base.Object != a {
 		t.Errorf("told: %+v", base)
@@ -193,7 +193,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		n++
 		l.patch(t, b, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n))
 		all := map[string]int{}
-		eventually(t, "what comes after is told", func() bool {
+		clustertest.Eventually(t, "what comes after is told", func() bool {
 			for id, times := range take() {
 				all[id] += times
 			}
@@ -257,32 +257,32 @@ func TestKindsComeAndGo(t *testing.T) {
 		since, err := m.Ready(thing)
 		return deploy.IsKind(err, deploy.NotFound) && !since.IsZero() && strings.Contains(err.Error(), "serves no kind Thing")
 	}
-	eventually(t, "the kind is not known", notServed)
+	clustertest.Eventually(t, "the kind is not known", notServed)
 	for range 2 {
 		take()
 		items := l.apply(t, l.things()+l.thing("a")).Items
-		eventually(t, "the kind is followed", func() bool {
+		clustertest.Eventually(t, "the kind is followed", func() bool {
 			_, err := m.Ready(thing)
 			_, found := m.Get(thing)
 			return err == nil && found
 		})
 		woken := map[string]int{}
-		eventually(t, "everybody and the application are woken", func() bool {
+		clustertest.Eventually(t, "everybody and the application are woken", func() bool {
 			for id, times := range take() {
 				woken[id] += times
 			}
 			return woken[""] > 0 && woken[l.app] > 0
 		})
 		l.delete(t, items[0].Object)
-		eventually(t, "the kind is no more", notServed)
+		clustertest.Eventually(t, "the kind is no more", notServed)
 		if got, found := m.Get(thing); found {
 			t.Errorf("left: %+v", got)
 		}
-		eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+		clustertest.Eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
 		l.mu.Lock()
 		clear(l.inventory)
 		l.mu.Unlock()
-		eventually(t, "the definition is gone", func() bool {
+		clustertest.Eventually(t, "the definition is gone", func() bool {
 			_, err := l.dynamic.Resource(definitionsResource).Get(t.Context(), items[0].Object.Name, metav1.GetOptions{})
 			return err != nil
 		})
@@ -329,8 +329,8 @@ metadata: {name: settings}
 			return deploy.IsKind(err, deploy.Invalid) && !since.IsZero() && strings.Contains(err.Error(), "give the agent's account the rights get, list and watch on")
 		}
 	}
-	eventually(t, "another namespace may not be watched", forbidden(there))
-	eventually(t, "a kind without namespaces may not be watched", forbidden(nowhere))
+	clustertest.Eventually(t, "another namespace may not be watched", forbidden(there))
+	clustertest.Eventually(t, "a kind without namespaces may not be watched", forbidden(nowhere))
 	if _, err := m.Ready(here); err != nil {
 		t.Errorf("what may be watched: %v", err)
 	}
@@ -368,14 +368,14 @@ metadata: {name: deleted}
 				before[item.Object.Name], _ = m.Get(item.Object)
 			}
 			ref := func(name string) deploy.ObjectRef { return before[name].Object }
-			eventually(t, "all of it was told", func() bool { woken := take(); return len(woken) == 0 })
+			clustertest.Eventually(t, "all of it was told", func() bool { woken := take(); return len(woken) == 0 })
 
 			began := time.Now()
 			through.set(func() { through.down = true })
 			through.cut()
 			l.patch(t, ref("changed"), `{"data":{"a":"b"}}`)
 			l.delete(t, ref("deleted"))
-			eventually(t, "the failure is known", func() bool {
+			clustertest.Eventually(t, "the failure is known", func() bool {
 				_, err := m.kinds[groupKind(ref("same"))].watches[""].State()
 				return err != nil && !errors.Is(err, errBroken)
 			})
@@ -388,7 +388,7 @@ metadata: {name: deleted}
 			if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") || since.Before(began) || since.After(began.Add(5*time.Second)) {
 				t.Errorf("since %s, %v", since, err)
 			}
-			eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
+			clustertest.Eventually(t, "everybody is woken", func() bool { return take()[""] > 0 })
 			if got, ok := m.Get(ref("deleted")); !ok || got != before["deleted"] {
 				t.Errorf("told of what cannot be known: %+v", got)
 			}
@@ -408,7 +408,7 @@ metadata: {name: deleted}
 				}
 			})
 			woken := map[string]int{}
-			eventually(t, "all is told again", func() bool {
+			clustertest.Eventually(t, "all is told again", func() bool {
 				for id, n := range take() {
 					woken[id] += n
 				}
@@ -446,7 +446,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 		}
 	})
 	through.cut()
-	eventually(t, "the end is known", func() bool {
+	clustertest.Eventually(t, "the end is known", func() bool {
 		_, err := m.kinds[groupKind(ref)].watches[""].State()
 		return errors.Is(err, errBroken)
 	})
@@ -458,7 +458,7 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 		t.Errorf("after a while: %v", err)
 	}
 	close(again)
-	eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
+	clustertest.Eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
 }
 
 // TestAClusterThatWasAwayForLongIsFoundSoon: it is asked again and again, no less often
@@ -501,7 +501,7 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 		metric:   {deploy.Unavailable, "metrics.example.com does not answer"},
 		unknown:  {deploy.NotFound, "serves no kind Nothing"},
 	} {
-		eventually(t, ref.Kind+" is judged", func() bool {
+		clustertest.Eventually(t, ref.Kind+" is judged", func() bool {
 			_, err := m.Ready(ref)
 			return deploy.IsKind(err, want.kind) && strings.Contains(err.Error(), want.text)
 		})
@@ -520,7 +520,7 @@ func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
 	through.set(func() { through.down = true })
 	m, _ := l.members(t, c)
 	m.Follow(refsOf(items))
-	eventually(t, "the reason is told", func() bool {
+	clustertest.Eventually(t, "the reason is told", func() bool {
 		_, err := m.Ready(items[0].Object)
 		return deploy.IsKind(err, deploy.Unavailable) && strings.Contains(err.Error(), "connection refused")
 	})
@@ -543,14 +543,14 @@ func TestAnEndedWatchIsStartedAnew(t *testing.T) {
 	}
 	l.run(t)
 	l.put(t, "a", "1")
-	eventually(t, "it is seen", func() bool { return len(seen.list()) == 1 })
+	clustertest.Eventually(t, "it is seen", func() bool { return len(seen.list()) == 1 })
 	first.End()
 	second, err := l.Watch(resource)
 	if err != nil || second == first {
 		t.Fatalf("the same watch again, %v", err)
 	}
 	l.put(t, "a", "2")
-	eventually(t, "the second follows", func() bool {
+	clustertest.Eventually(t, "the second follows", func() bool {
 		var now calls
 		now.record(second, types.NamespacedName{Namespace: l.ns, Name: "a"})
 		return now.list()[0] == "a=2"

@@ -32,7 +32,7 @@ func (r *applyRun) findMisread(ctx context.Context) error {
 			continue // no pods, or all of them are restarted
 		}
 		for _, d := range t.config.decisions {
-			ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
+			ref := ConfigRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
 			from, restored := since[ref]
 			if !restored || d.Follows && d.Action != propagate.Restart {
 				continue
@@ -89,7 +89,7 @@ func (r *applyRun) foreignSince(ctx context.Context) (map[deploy.ObjectRef]time.
 			return nil, err
 		}
 		if hash != contentHash(t.desired) {
-			since[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = r.foreignFrom(t)
+			since[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = r.foreignFrom(t)
 		}
 	}
 	return since, nil

@@ -51,7 +51,7 @@ func (r *applyRun) reach(targets []*target) (all []Reach, contents map[string]Co
 			if at.IsZero() && t.live != nil {
 				at = lastWritten(t.live)
 			}
-			contents[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()] = Content{Hash: contentHash(t.desired), At: at, Restored: t.same && t.done == configured}
+			contents[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()] = Content{Hash: contentHash(t.desired), At: at, Restored: t.same && t.done == configured}
 		}
 	}
 	hashes := map[string]string{}
@@ -73,7 +73,7 @@ func (r *applyRun) reachOf(t *target, hashes map[string]string) (_ Reach, ok boo
 		Off: t.config.mode == kubernetes.PropagateOff || t.config.mode == kubernetes.PropagateRestart && t.isWorkload(),
 	}
 	for _, d := range t.config.decisions {
-		ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
+		ref := ConfigRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
 		hash, known := hashes[ref.Key()]
 		switch {
 		case !d.Follows:
@@ -93,7 +93,7 @@ func (r *applyRun) reachBefore(ctx context.Context) (all []Reach, err error) {
 	hashes, sets := map[string]string{}, map[string]*target{}
 	for _, t := range r.targets {
 		if isConfig(t.ref) {
-			key := configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()
+			key := ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name).Key()
 			hashes[key], sets[key] = contentHash(t.desired), t
 		}
 	}
@@ -122,7 +122,7 @@ func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error)
 	if t.live == nil {
 		return "", nil
 	}
-	before, err := r.cluster.readConfig(ctx, configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name), r.wait)
+	before, err := r.cluster.readConfig(ctx, ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name), r.wait)
 	if err != nil {
 		return "", r.cluster.explain(t.source, "read the content of", err)
 	}
@@ -136,13 +136,13 @@ func (r *applyRun) sayKept() {
 	written := map[deploy.ObjectRef]bool{}
 	for _, t := range r.targets {
 		if isConfig(t.ref) && t.changed && t.done != unchanged {
-			written[configRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = true
+			written[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = true
 		}
 	}
 	for _, t := range r.targets {
 		changed := t.recorded != nil && stampOf(t.recorded.ConfigHash) != stampOf(t.config.all)
 		for _, d := range t.config.decisions {
-			ref := configRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
+			ref := ConfigRef(d.Config.Kind, t.ref.Namespace, d.Config.Name)
 			switch {
 			case d.Action != propagate.None:
 			case d.External && t.done != unchanged:
@@ -178,7 +178,7 @@ func (c *Cluster) ReadConfig(ctx context.Context, ref deploy.ObjectRef) (Content
 
 func (c *Cluster) readConfig(ctx context.Context, ref deploy.ObjectRef, waiting func(error)) (content Content, err error) {
 	err = c.retry(ctx, waiting, func(ctx context.Context) error {
-		live, err := c.dynamic.Resource(configResource(ref.Kind)).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		live, err := c.dynamic.Resource(ConfigResource(ref.Kind)).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err == nil {
 			content = Content{Hash: contentHash(live), Version: live.GetResourceVersion(), At: lastWritten(live)}
 		}
@@ -191,7 +191,7 @@ func (c *Cluster) readConfig(ctx context.Context, ref deploy.ObjectRef, waiting 
 }
 
 // configResource returns the resource of ConfigMaps or Secrets.
-func configResource(kind string) schema.GroupVersionResource {
+func ConfigResource(kind string) schema.GroupVersionResource {
 	resource := "configmaps"
 	if kind == "Secret" {
 		resource = "secrets"

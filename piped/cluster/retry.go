@@ -132,5 +132,5 @@ func retriable(err error) bool {
 	if _, held := isHeld(err); held {
 		return false
 	}
-	return apierrors.IsConflict(err) || transient(err) || unreachable(err)
+	return apierrors.IsConflict(err) || transient(err) || Unreachable(err)
 }

@@ -21,7 +21,7 @@ const (
 // scope is a watch of a namespaced resource in the whole cluster or, while the API server
 // forbids that, in each namespace that was asked for. It has the methods of Watch, which
 // concern all that is watched. It is safe for concurrent use.
-type scope struct {
+type Scope struct {
 	controller *Controller
 	resource   Watched
 
@@ -33,31 +33,31 @@ type scope struct {
 	handlers   map[string]Handler
 }
 
-func (c *Controller) scope(r Watched) *scope {
-	s := &scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
+func (c *Controller) Scope(r Watched) *Scope {
+	s := &Scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
 	s.resource.Turned = s.turned
 	return s
 }
 
 // begin starts to watch, unless that has begun.
-func (s *scope) begin() error {
+func (s *Scope) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun = true
-	return s.start()
+	return s.startMissing()
 }
 
 // cover has a namespace watched even where the whole cluster may not be. Nothing starts
 // before begin.
-func (s *scope) cover(namespace string) error {
+func (s *Scope) Cover(namespace string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.namespaces[namespace] = true
-	return s.start()
+	return s.startMissing()
 }
 
 // start starts the watches that are missing. s.mu is held.
-func (s *scope) start() error {
+func (s *Scope) startMissing() error {
 	wanted := map[string]bool{"": true}
 	if s.apart {
 		wanted = s.namespaces
@@ -76,7 +76,7 @@ func (s *scope) start() error {
 }
 
 // watch starts to watch a namespace, "" for all, with the handlers there are. s.mu is held.
-func (s *scope) watch(namespace string) (*Watch, error) {
+func (s *Scope) watch(namespace string) (*Watch, error) {
 	r := s.resource
 	r.Namespace = namespace
 	w, err := s.controller.Watch(r)
@@ -92,7 +92,7 @@ func (s *scope) watch(namespace string) (*Watch, error) {
 }
 
 // all returns the watches there are.
-func (s *scope) all() (watches []*Watch) {
+func (s *Scope) all() (watches []*Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.watches {
@@ -102,7 +102,7 @@ func (s *scope) all() (watches []*Watch) {
 }
 
 // Handle is Watch.Handle, for the watches there are and for those that come.
-func (s *scope) Handle(name string, h Handler) error {
+func (s *Scope) Handle(name string, h Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handlers[name] != nil {
@@ -118,7 +118,7 @@ func (s *scope) Handle(name string, h Handler) error {
 }
 
 // Get is Watch.Get; nil also where nothing is watched.
-func (s *scope) Get(key types.NamespacedName) any {
+func (s *Scope) Get(key types.NamespacedName) any {
 	s.mu.Lock()
 	w := s.watches[""]
 	if s.apart {
@@ -132,7 +132,7 @@ func (s *scope) Get(key types.NamespacedName) any {
 }
 
 // ByIndex is Watch.ByIndex.
-func (s *scope) ByIndex(index, value string) (found []any, err error) {
+func (s *Scope) ByIndex(index, value string) (found []any, err error) {
 	for _, w := range s.all() {
 		some, err := w.ByIndex(index, value)
 		if err != nil {
@@ -144,7 +144,7 @@ func (s *scope) ByIndex(index, value string) (found []any, err error) {
 }
 
 // State is Watch.State, of the first watch that does not follow the cluster.
-func (s *scope) State() (since time.Time, err error) {
+func (s *Scope) State() (since time.Time, err error) {
 	for _, w := range s.all() {
 		if since, err := w.State(); err != nil {
 			return since, err
@@ -154,13 +154,13 @@ func (s *scope) State() (since time.Time, err error) {
 }
 
 // Filled is Watch.Filled, of all that is watched.
-func (s *scope) Filled(ctx context.Context) error {
+func (s *Scope) Filled(ctx context.Context) error {
 	return s.filled(ctx, s.all)
 }
 
 // FilledIn is Filled for the objects of one namespace, which is covered from then on.
-func (s *scope) FilledIn(ctx context.Context, namespace string) error {
-	if err := s.cover(namespace); err != nil {
+func (s *Scope) FilledIn(ctx context.Context, namespace string) error {
+	if err := s.Cover(namespace); err != nil {
 		return err
 	}
 	return s.filled(ctx, func() (watches []*Watch) {
@@ -177,7 +177,7 @@ func (s *scope) FilledIn(ctx context.Context, namespace string) error {
 }
 
 // filled waits for watches, and for others when one of them was given up.
-func (s *scope) filled(ctx context.Context, watches func() []*Watch) error {
+func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	for {
 		var err error
 		for _, w := range watches() {
@@ -193,7 +193,7 @@ func (s *scope) filled(ctx context.Context, watches func() []*Watch) error {
 
 // turned gives up the watch of the whole cluster if that is forbidden, in favour of
 // those of namespaces.
-func (s *scope) turned() {
+func (s *Scope) turned() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	whole := s.watches[""]
@@ -208,14 +208,14 @@ func (s *scope) turned() {
 	s.apart = true
 	delete(s.watches, "")
 	whole.End()
-	if err := s.start(); err != nil {
+	if err := s.startMissing(); err != nil {
 		log.Warn("cannot follow objects", "error", err)
 	}
-	s.controller.start(s.widening)
+	s.controller.Go(s.widening)
 }
 
 // widening tries now and then whether the whole cluster may be watched, until it may.
-func (s *scope) widening(ctx context.Context) {
+func (s *Scope) widening(ctx context.Context) {
 	again := time.NewTicker(wholeAgain)
 	defer again.Stop()
 	for {
@@ -232,7 +232,7 @@ func (s *scope) widening(ctx context.Context) {
 
 // widen has the whole cluster watched in place of namespaces, if that is permitted. They
 // are watched until its watch is filled.
-func (s *scope) widen(ctx context.Context) bool {
+func (s *Scope) widen(ctx context.Context) bool {
 	_, err := s.controller.cluster.metadata.Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return false
@@ -259,7 +259,7 @@ func (s *scope) widen(ctx context.Context) bool {
 }
 
 // replace puts the watch of the whole cluster in the place of those of namespaces.
-func (s *scope) replace(whole *Watch) {
+func (s *Scope) replace(whole *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, h := range s.handlers { // some may have come meanwhile

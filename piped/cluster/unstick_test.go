@@ -1,4 +1,4 @@
-package cluster
+package cluster_test
 
 import (
 	"slices"
@@ -6,18 +6,20 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // TestUnstick: of a StatefulSet that leaves a failed revision, the failed pods are
 // deleted that are not ready; of any other, none.
 func TestUnstick(t *testing.T) {
-	l := newRolloutLab(t)
-	good, bad := workloadText(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadText(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")
-	l.policy.DefaultDeadline = 1
-	l.wait(t, l.apply(t, "before", good), nil)
-	failed := l.wait(t, l.apply(t, "change", bad), nil)
+	l := workloadstest.New(t)
+	good, bad := workloadstest.Text(rollout.KindStatefulSet, "web:1", "replicas: 2"), workloadstest.Text(rollout.KindStatefulSet, "web:never-ready", "replicas: 2")
+	l.Policy.DefaultDeadline = 1
+	l.Wait(t, l.Apply(t, "before", good), nil)
+	failed := l.Wait(t, l.Apply(t, "change", bad), nil)
 	if failed.Phase != deploy.RolloutFailed || failed.TargetName == "" {
 		t.Fatalf("%s of revision %q: %s", failed.Phase, failed.TargetName, failed.Reason)
 	}
@@ -29,9 +31,9 @@ func TestUnstick(t *testing.T) {
 		}
 	}
 	unstick("while the failed revision is asked for", failed.TargetName)
-	l.apply(t, "rollback", good)
-	eventually(t, "the rollback is observed", func() bool {
-		set, err := l.Typed().AppsV1().StatefulSets(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+	l.Apply(t, "rollback", good)
+	clustertest.Eventually(t, "the rollback is observed", func() bool {
+		set, err := l.Typed().AppsV1().StatefulSets(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
 		return err == nil && set.Status.ObservedGeneration == set.Generation
 	})
 	unstick("another revision", "web-other")

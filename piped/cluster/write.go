@@ -178,8 +178,9 @@ func (t *target) answered(answer *unstructured.Unstructured) {
 	t.owned, t.mark, t.values = baselineOf(answer)
 	t.result, t.writtenAt = answer, lastWritten(answer)
 	if !t.isWorkload() {
-		meta := keptMeta(answer)
-		t.result = &meta
+		t.result = &metav1.ObjectMeta{
+			Namespace: answer.GetNamespace(), Name: answer.GetName(), UID: answer.GetUID(), ResourceVersion: answer.GetResourceVersion(),
+		}
 	}
 }
 

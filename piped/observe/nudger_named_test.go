@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -10,16 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
 
 // naming stores what the pods of a workload know of a named ConfigMap.
-func (l *externalLab) naming(t *testing.T, workload, config, version string) {
+func (l *env) naming(t *testing.T, workload, config, version string) {
 	t.Helper()
-	key := configRef("ConfigMap", l.ns, config).Key()
+	key := cluster.ConfigRef("ConfigMap", l.Namespace, config).Key()
 	_, err := l.store.SavePropagation(t.Context(), deploy.Propagation{
-		ApplicationID: l.app, Cluster: l.Name(), Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: l.ns, Name: workload},
+		ApplicationID: l.App, Cluster: l.Name(), Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: l.Namespace, Name: workload},
 		Selector: "app=" + workload, Configs: map[string]string{key: "of " + version}, Named: map[string]string{key: version},
 		Settings: deploy.NudgeSettings{MaxPods: 1, RatePerSecond: 1},
 	})
@@ -30,10 +32,10 @@ func (l *externalLab) naming(t *testing.T, workload, config, version string) {
 
 // knows waits until the version is known that a workload's row has of a ConfigMap, and
 // its pods have been told.
-func (l *externalLab) knows(t *testing.T, workload, config, version string) {
+func (l *env) knows(t *testing.T, workload, config, version string) {
 	t.Helper()
-	key := configRef("ConfigMap", l.ns, config).Key()
-	eventually(t, workload+" knows "+config, func() bool {
+	key := cluster.ConfigRef("ConfigMap", l.Namespace, config).Key()
+	clustertest.Eventually(t, workload+" knows "+config, func() bool {
 		rows, err := l.store.Propagations(t.Context(), store.PropagationQuery{Named: true})
 		if err != nil {
 			t.Fatal(err)
@@ -51,13 +53,13 @@ func (l *externalLab) knows(t *testing.T, workload, config, version string) {
 // object holds and the storing of that, or the filling of the watch, no event is seen.
 func TestNamedObjectsThatChangedBeforeTheyWereFollowed(t *testing.T) {
 	t.Parallel()
-	l := newExternalLab(t)
+	l := newEnv(t)
 	files := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Data: map[string]string{"k": "a"}}
-	files, err := l.Typed().CoreV1().ConfigMaps(l.ns).Create(t.Context(), files, metav1.CreateOptions{})
+	files, err := l.Typed().CoreV1().ConfigMaps(l.Namespace).Create(t.Context(), files, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := NewController(l.Cluster)
+	controller := cluster.NewController(l.Cluster)
 	nudger := NewNudger(NudgerConfig{Cluster: l.Cluster, Controller: controller, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -82,9 +84,9 @@ func TestNamedObjectsThatChangedBeforeTheyWereFollowed(t *testing.T) {
 // be followed is not taken as if it were.
 func TestWhatCannotBeFollowedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	l := newExternalLab(t)
-	controller := NewController(l.Cluster)
-	w, err := controller.Watch(Watched{GroupVersionResource: configResource("ConfigMap"), Namespace: l.ns, Metadata: true, Transform: keepVersion})
+	l := newEnv(t)
+	controller := cluster.NewController(l.Cluster)
+	w, err := controller.Watch(cluster.Watched{GroupVersionResource: cluster.ConfigResource("ConfigMap"), Namespace: l.Namespace, Metadata: true, Transform: keepVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestWhatCannotBeFollowedHoldsUpNobody(t *testing.T) {
 
 	nudger := NewNudger(NudgerConfig{Cluster: l.Cluster, Controller: controller, Store: l.store})
 	var running sync.WaitGroup
-	if next := nudger.look(t.Context(), &running); next != nudgeRetry {
+	if next := nudger.startDue(t.Context(), &running); next != nudgeRetry {
 		t.Errorf("will look again in %s", next)
 	}
 	running.Wait()

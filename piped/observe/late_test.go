@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // fail ends the lab's deployment as failed.
-func (l *externalLab) fail(t *testing.T, reason string) {
+func (l *env) fail(t *testing.T, reason string) {
 	t.Helper()
 	for _, move := range []func(*deploy.Deployment) error{
 		func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, time.Now()) },
@@ -28,11 +30,11 @@ func (l *externalLab) fail(t *testing.T, reason string) {
 }
 
 // lates notes late completions until stop is called.
-func (l *externalLab) lates(t *testing.T) (stop func()) {
+func (l *env) lates(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	lates := NewLates(LateConfig{Observer: l.observer, Store: l.store, Interval: 100 * time.Millisecond})
+	lates := NewLateCompletions(LateConfig{Observer: l.Observer, Store: l.store, Interval: 100 * time.Millisecond})
 	go func() { defer close(ended); lates.Run(ctx) }()
 	stop = func() { cancel(); <-ended }
 	t.Cleanup(stop)
@@ -40,21 +42,21 @@ func (l *externalLab) lates(t *testing.T) (stop func()) {
 }
 
 // makeReady has the pods of the namespace become ready.
-func (l *externalLab) makeReady(t *testing.T) {
+func (l *env) makeReady(t *testing.T) {
 	t.Helper()
-	pods, err := l.Typed().CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
+	pods, err := l.Typed().CoreV1().Pods(l.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
 		ready := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"ready"}}}`)
-		if _, err := l.Typed().CoreV1().Pods(l.ns).Patch(t.Context(), pod.Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
+		if _, err := l.Typed().CoreV1().Pods(l.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, ready, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (l *externalLab) reason(t *testing.T) string {
+func (l *env) reason(t *testing.T) string {
 	t.Helper()
 	d, err := l.store.Deployment(t.Context(), "d")
 	if err != nil {
@@ -70,16 +72,16 @@ func TestLateCompletionIsNoted(t *testing.T) {
 	for _, kind := range []string{rollout.KindDeployment, rollout.KindStatefulSet} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			l := newExternalLab(t)
-			rec := l.wait(t, l.apply(t, "sync", workloadText(kind, "web:crash", "")), nil)
+			l := newEnv(t)
+			rec := l.Wait(t, l.Apply(t, "sync", workloadstest.Text(kind, "web:crash", "")), nil)
 			if rec.Phase != deploy.RolloutFailed && rec.Phase != deploy.RolloutTimedOut {
 				t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 			}
 			l.fail(t, "pods crash")
 			stop := l.lates(t)
 			l.makeReady(t)
-			want := kind + " " + l.ns + "/web: its rollout completed at "
-			eventually(t, want, func() bool { return strings.Contains(l.reason(t), want) })
+			want := kind + " " + l.Namespace + "/web: its rollout completed at "
+			clustertest.Eventually(t, want, func() bool { return strings.Contains(l.reason(t), want) })
 			stop()
 			l.lates(t)
 			reason := l.reason(t)
@@ -97,12 +99,12 @@ func TestLateCompletionIsNoted(t *testing.T) {
 // TestOtherTemplateIsNoLateCompletion: what completed is the rollout of others.
 func TestOtherTemplateIsNoLateCompletion(t *testing.T) {
 	t.Parallel()
-	l := newExternalLab(t)
-	l.wait(t, l.apply(t, "sync", workloadText(rollout.KindDeployment, "web:crash", "")), nil)
+	l := newEnv(t)
+	l.Wait(t, l.Apply(t, "sync", workloadstest.Text(rollout.KindDeployment, "web:crash", "")), nil)
 	l.fail(t, "pods crash")
 	l.setImage(t, "web:2")
 	l.settle(t)
-	lates := NewLates(LateConfig{Observer: l.observer, Store: l.store})
+	lates := NewLateCompletions(LateConfig{Observer: l.Observer, Store: l.store})
 	failed, err := lates.failed(t.Context())
 	if err != nil || len(failed) != 1 {
 		t.Fatalf("%v, %v", failed, err)

@@ -1,8 +1,10 @@
-package cluster
+package workloads
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -23,7 +26,7 @@ import (
 
 // Limits of what an Observer reads.
 const (
-	fillTimeout = 5 * time.Second // how long Cached waits for the first fill
+	FillTimeout = 5 * time.Second // how long Cached waits for the first fill
 	podLimit    = 500             // pods read to explain one rollout
 	eventPods   = 5               // of those, how many have their events read
 
@@ -32,6 +35,9 @@ const (
 
 // byOwner indexes ReplicaSets by the UID of their controller.
 const byOwner = "owner"
+
+// byLabel indexes workloads by their application label.
+const byLabel = "application"
 
 // workloadResources are the resources of the kinds that have rollouts, and
 // workloadTypes their Go types.
@@ -46,20 +52,23 @@ var (
 	}
 )
 
+// WorkloadResource returns the resource of a kind that has rollouts.
+func Resource(kind string) schema.GroupVersionResource { return workloadResources[kind] }
+
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 
 // keptWorkload and keptSet are what the caches keep of an object.
-type keptWorkload struct {
+type Object struct {
 	metav1.ObjectMeta
-	workload    rollout.Workload
-	application string // the value of its application label
+	Workload    rollout.Workload
+	Application string // the value of its application label
 }
 
-type keptSet struct {
+type ReplicaSet struct {
 	metav1.ObjectMeta
 	revision   rollout.Revision
 	owner      string // subscription key of the controller
-	deployment string // the controller's name, if it is a Deployment
+	Deployment string // the controller's name, if it is a Deployment
 }
 
 // Observer watches the workloads of one cluster for package rollout. Workloads
@@ -68,15 +77,15 @@ type keptSet struct {
 // in the whole cluster it watches them in the namespaces it is asked about. It is safe
 // for concurrent use.
 type Observer struct {
-	cluster    *Cluster
-	controller *Controller
+	cluster    *cluster.Cluster
+	controller *cluster.Controller
 
-	workloads map[string]*scope // by kind
-	sets      *scope
+	workloads map[string]*cluster.Scope // by kind
+	sets      *cluster.Scope
 
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
-	watched map[string]*scope           // of workloads, by kind: those that were begun
+	watched map[string]*cluster.Scope   // of workloads, by kind: those that were begun
 	changed func(application string, w rollout.Workload)
 
 	lease *lease
@@ -85,18 +94,18 @@ type Observer struct {
 var _ rollout.Observer = (*Observer)(nil)
 
 // NewObserver makes an observer whose caches are run by controller.
-func NewObserver(c *Cluster, controller *Controller) *Observer {
-	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*scope{}, workloads: map[string]*scope{}}
+func NewObserver(c *cluster.Cluster, controller *cluster.Controller) *Observer {
+	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*cluster.Scope{}, workloads: map[string]*cluster.Scope{}}
 	for kind, gvr := range workloadResources {
-		o.workloads[kind] = controller.scope(Watched{
+		o.workloads[kind] = controller.Scope(cluster.Watched{
 			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
-			Indexes: cache.Indexers{byApplication: workloadApplication},
+			Indexes: cache.Indexers{byLabel: workloadApplication},
 		})
 	}
-	o.sets = controller.scope(Watched{
+	o.sets = controller.Scope(cluster.Watched{
 		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
 		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
-			if set, ok := obj.(*keptSet); ok && set.revision.OwnerUID != "" {
+			if set, ok := obj.(*ReplicaSet); ok && set.revision.OwnerUID != "" {
 				return []string{set.revision.OwnerUID}, nil
 			}
 			return nil, nil
@@ -105,6 +114,9 @@ func NewObserver(c *Cluster, controller *Controller) *Observer {
 	o.lease = newLease(c)
 	return o
 }
+
+// Cluster returns the cluster that is observed.
+func (o *Observer) Cluster() *cluster.Cluster { return o.cluster }
 
 // Controllers implements rollout.Observer.
 func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
@@ -117,11 +129,11 @@ func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 		if w == nil || ref.Group != appsv1.GroupName {
 			continue
 		}
-		if err := w.cover(ref.Namespace); err != nil {
+		if err := w.Cover(ref.Namespace); err != nil {
 			return err
 		}
 		if ref.Kind == rollout.KindDeployment {
-			if err := o.sets.cover(ref.Namespace); err != nil {
+			if err := o.sets.Cover(ref.Namespace); err != nil {
 				return err
 			}
 		}
@@ -130,14 +142,14 @@ func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 }
 
 // watchWorkloads returns the watch of a kind, started on first use.
-func (o *Observer) watchWorkloads(kind string) (*scope, error) {
+func (o *Observer) Watch(kind string) (*cluster.Scope, error) {
 	w := o.workloads[kind]
 	if w == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
 	}
-	err := w.begin()
+	err := w.Start()
 	if err == nil {
-		err = o.tellChanges(kind, w)
+		err = o.handleChanges(kind, w)
 	}
 	if err != nil {
 		return nil, err
@@ -149,13 +161,13 @@ func (o *Observer) watchWorkloads(kind string) (*scope, error) {
 }
 
 // watchSets returns the watch of ReplicaSets, started on first use.
-func (o *Observer) watchSets() (*scope, error) {
-	if err := o.sets.begin(); err != nil {
+func (o *Observer) WatchReplicaSets() (*cluster.Scope, error) {
+	if err := o.sets.Start(); err != nil {
 		return nil, err
 	}
 	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
 		// A ReplicaSet that is gone wakes nobody: its Deployment's status follows.
-		if set, ok := o.sets.Get(key).(*keptSet); ok {
+		if set, ok := o.sets.Get(key).(*ReplicaSet); ok {
 			o.notify(set.owner)
 		}
 		return nil
@@ -179,9 +191,9 @@ func (o *Observer) Subscribe(ref deploy.ObjectRef, wake func()) (cancel func(), 
 			delete(o.wake, key)
 		}
 	}
-	_, err = o.watchWorkloads(ref.Kind)
+	_, err = o.Watch(ref.Kind)
 	if err == nil && ref.Kind == rollout.KindDeployment {
-		_, err = o.watchSets()
+		_, err = o.WatchReplicaSets()
 	}
 	if err == nil {
 		err = o.Follow([]deploy.ObjectRef{ref})
@@ -205,37 +217,37 @@ func subscription(kind, namespace, name string) string { return kind + "/" + nam
 
 // Cached implements rollout.Observer.
 func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, FillTimeout)
 	defer cancel()
 	var s rollout.Snapshot
-	w, err := o.watchWorkloads(rec.Workload.Kind)
+	w, err := o.Watch(rec.Workload.Kind)
 	if err == nil {
 		err = w.FilledIn(ctx, rec.Workload.Namespace)
 	}
 	if err != nil {
 		return s, err
 	}
-	kept, ok := w.Get(types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}).(*keptWorkload)
+	kept, ok := w.Get(types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}).(*Object)
 	if !ok {
 		return s, nil
 	}
-	s.Workload, s.Skew = &kept.workload, o.cluster.Skew()
-	if kept.workload.Kind != rollout.KindDeployment {
+	s.Workload, s.Skew = &kept.Workload, o.cluster.Skew()
+	if kept.Workload.Kind != rollout.KindDeployment {
 		return s, nil
 	}
-	sets, err := o.watchSets()
+	sets, err := o.WatchReplicaSets()
 	if err == nil {
 		err = sets.FilledIn(ctx, rec.Workload.Namespace)
 	}
 	if err != nil {
 		return s, err
 	}
-	owned, err := sets.ByIndex(byOwner, kept.workload.UID)
+	owned, err := sets.ByIndex(byOwner, kept.Workload.UID)
 	if err != nil {
 		return s, fmt.Errorf("find the ReplicaSets of %s: %w", rec.Workload, err)
 	}
 	for _, obj := range owned {
-		if set, ok := obj.(*keptSet); ok {
+		if set, ok := obj.(*ReplicaSet); ok {
 			s.Revisions = append(s.Revisions, set.revision)
 		}
 	}
@@ -243,13 +255,13 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 }
 
 // application returns the value of the application label of a watched Deployment.
-func (o *Observer) application(key types.NamespacedName) string {
-	w, err := o.watchWorkloads(rollout.KindDeployment)
+func (o *Observer) Application(key types.NamespacedName) string {
+	w, err := o.Watch(rollout.KindDeployment)
 	if err != nil {
 		return ""
 	}
-	if kept, ok := w.Get(key).(*keptWorkload); ok {
-		return kept.application
+	if kept, ok := w.Get(key).(*Object); ok {
+		return kept.Application
 	}
 	return ""
 }
@@ -257,7 +269,7 @@ func (o *Observer) application(key types.NamespacedName) string {
 // evaluate evaluates a record by a cached snapshot and, where that cannot be final, by
 // what the API server shows now. It does not evaluate pods. It returns the snapshot that
 // decided. An end has the time at which it was shown first.
-func (o *Observer) evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
+func (o *Observer) Evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
 	s.PodsRead = true
 	cachedAt := now()
 	cached := rollout.Evaluate(rec, s, policy, cachedAt)
@@ -283,7 +295,7 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 	if !ok {
 		return s, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", rec.Workload.Kind)
 	}
-	live, err := o.cluster.dynamic.Resource(gvr).Namespace(rec.Workload.Namespace).Get(ctx, rec.Workload.Name, metav1.GetOptions{})
+	live, err := o.cluster.Dynamic().Resource(gvr).Namespace(rec.Workload.Namespace).Get(ctx, rec.Workload.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		s.NamespaceGone = o.namespaceGone(ctx, rec.Workload.Namespace)
 		return s, nil
@@ -303,7 +315,7 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 		return s, nil
 	}
 	// No resource version: the newest there is, as etcd's majority has it.
-	list, err := o.cluster.dynamic.Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
+	list, err := o.cluster.Dynamic().Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
 	if err != nil {
 		return s, o.cluster.Classify(fmt.Errorf("list the ReplicaSets of %s: %w", rec.Workload, err))
 	}
@@ -319,7 +331,7 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 
 // namespaceGone reports whether a namespace is known to be deleted, or to be about to.
 func (o *Observer) namespaceGone(ctx context.Context, name string) bool {
-	ns, err := o.cluster.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	ns, err := o.cluster.Typed().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil
 }
 
@@ -375,7 +387,7 @@ func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Sn
 
 // pods reads pods of a workload's selector.
 func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) (*corev1.PodList, error) {
-	list, err := o.cluster.typed.CoreV1().Pods(rec.Workload.Namespace).List(ctx,
+	list, err := o.cluster.Typed().CoreV1().Pods(rec.Workload.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
 	if err != nil {
 		return nil, o.cluster.Classify(fmt.Errorf("list the pods of %s: %w", rec.Workload, err))
@@ -407,7 +419,7 @@ func (o *Observer) podEvents(ctx context.Context, pods []corev1.Pod) ([]corev1.E
 
 // events reads some events of one object.
 func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.Event, error) {
-	list, err := o.cluster.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+	list, err := o.cluster.Typed().CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": uid}.String(), Limit: eventsPerObject,
 	})
 	if err != nil {
@@ -421,14 +433,14 @@ func keepWorkload(obj, before any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		var older rollout.Workload
-		if kept, ok := before.(*keptWorkload); ok {
-			older = kept.workload
+		if kept, ok := before.(*Object); ok {
+			older = kept.Workload
 		}
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDeploymentAfter(o, older), application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromDeploymentAfter(o, older), Application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.StatefulSet:
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromStatefulSet(o), application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromStatefulSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.DaemonSet:
-		return &keptWorkload{ObjectMeta: keptMeta(o), workload: rollout.FromDaemonSet(o), application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromDaemonSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
 	}
 	return obj, nil
 }
@@ -440,19 +452,103 @@ func keepSet(obj, before any) (any, error) {
 		return obj, nil
 	}
 	var older rollout.Revision
-	if kept, ok := before.(*keptSet); ok {
+	if kept, ok := before.(*ReplicaSet); ok {
 		older = kept.revision
 	}
-	kept := &keptSet{ObjectMeta: keptMeta(set), revision: rollout.FromReplicaSetAfter(set, older)}
+	kept := &ReplicaSet{ObjectMeta: cluster.MetaOf(set), revision: rollout.FromReplicaSetAfter(set, older)}
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
 		if owner.Kind == rollout.KindDeployment {
-			kept.deployment = owner.Name
+			kept.Deployment = owner.Name
 		}
 	}
 	return kept, nil
 }
 
-func keptMeta(o metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+// OnChange has f called with each workload that comes or changes, and the application in
+// its label. Call it before the observer's controller runs.
+func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed = f
+}
+
+// handleChanges calls the function of OnChange for the workloads of a kind.
+func (o *Observer) handleChanges(kind string, w *cluster.Scope) error {
+	o.mu.Lock()
+	o.watched[kind] = w
+	changed := o.changed
+	o.mu.Unlock()
+	if changed == nil {
+		return nil
+	}
+	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
+		// The health of an application in trouble is evaluated periodically, which is how
+		// the deletion of its workloads shows.
+		if kept, ok := w.Get(key).(*Object); ok {
+			changed(kept.Application, kept.Workload)
+		}
+		return nil
+	})
+}
+
+// workloadApplication is the index function of byLabel.
+func workloadApplication(obj any) ([]string, error) {
+	if kept, ok := obj.(*Object); ok {
+		return []string{kept.Application}, nil
+	}
+	return nil, nil
+}
+
+// Of returns the cached workloads of an application, sorted by kind, namespace and name.
+func (o *Observer) Of(application string) (found []*Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.watched {
+		objects, err := w.ByIndex(byLabel, application)
+		if err != nil {
+			continue // there is no such index: unreachable
+		}
+		for _, obj := range objects {
+			if kept, ok := obj.(*Object); ok {
+				found = append(found, kept)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *Object) int {
+		return cmp.Or(cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return found
+}
+
+// Stale reports whether a cache of workloads does not follow the cluster at present.
+func (o *Observer) Stale() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.watched {
+		if _, err := w.State(); err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// StageObserver is the Observer of stages. While another store's agent manages the cluster it
+// returns an error of kind Unavailable, so that a stage decides nothing by what that agent does.
+type StageObserver struct{ *Observer }
+
+// Cached implements rollout.Observer.
+func (o StageObserver) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	if err := o.cluster.LeaseProblem(); err != nil {
+		return rollout.Snapshot{}, err
+	}
+	return o.Observer.Cached(ctx, rec)
+}
+
+// Confirm implements rollout.Observer.
+func (o StageObserver) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Snapshot, error) {
+	if err := o.cluster.LeaseProblem(); err != nil {
+		return rollout.Snapshot{}, err
+	}
+	return o.Observer.Confirm(ctx, rec)
 }

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -12,14 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
 
 // Times of Externals.
 const (
-	openInterval = 30 * time.Second // open records are looked at this often without an event
-	openRetry    = 2 * time.Second  // and after the cluster or the store did not answer
+	scanInterval  = 30 * time.Second // open records are looked at this often without an event
+	retryInterval = 2 * time.Second  // and after the cluster or the store did not answer
 )
 
 // recordsRead is how many records of a workload are read, the newest first.
@@ -27,7 +28,7 @@ const recordsRead = 40
 
 // ExternalConfig is what Externals needs.
 type ExternalConfig struct {
-	Observer     *Observer
+	Observer     *workloads.Observer
 	Store        *store.Store
 	FieldManager string // the agent's own; default "piped"
 	Redact       Redact // for what records say
@@ -46,7 +47,7 @@ type ExternalConfig struct {
 // that the cluster tells. Scaling, resyncs and changes of annotations make no
 // revision and so no record. While revisions stay what they are, a change of a
 // Deployment costs a look at the caches.
-type Externals struct {
+type ExternalRollouts struct {
 	cfg     ExternalConfig
 	started time.Time
 
@@ -64,7 +65,7 @@ type knownWorkload struct {
 }
 
 // NewExternals makes the component of one cluster.
-func NewExternals(c ExternalConfig) *Externals {
+func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.FieldManager == "" {
 		c.FieldManager = "piped"
 	}
@@ -74,12 +75,12 @@ func NewExternals(c ExternalConfig) *Externals {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Externals{cfg: c, known: map[types.NamespacedName]*knownWorkload{}}
+	return &ExternalRollouts{cfg: c, known: map[types.NamespacedName]*knownWorkload{}}
 }
 
 // Run records external rollouts until ctx ends, and returns nil. Nothing is
 // asked of the cluster before the store has a rollout on it.
-func (x *Externals) Run(ctx context.Context) error {
+func (x *ExternalRollouts) Run(ctx context.Context) error {
 	if err := x.begin(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -94,18 +95,18 @@ func (x *Externals) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		timer.Reset(x.lookAtOpen(ctx))
+		timer.Reset(x.reconcileOpen(ctx))
 	}
 }
 
 // begin prepares, again and again while the store does not answer.
-func (x *Externals) begin(ctx context.Context) error {
+func (x *ExternalRollouts) begin(ctx context.Context) error {
 	for {
 		err := x.prepare(ctx)
 		if !deploy.IsKind(err, deploy.Unavailable) {
 			return err
 		}
-		retry := time.NewTimer(openRetry)
+		retry := time.NewTimer(retryInterval)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
@@ -117,7 +118,7 @@ func (x *Externals) begin(ctx context.Context) error {
 
 // prepare waits for the store's first rollout on the cluster, takes up the open
 // records and has handlers look at what changes.
-func (x *Externals) prepare(ctx context.Context) error {
+func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	if err := x.awaitFirst(ctx); err != nil {
 		return err
 	}
@@ -130,28 +131,28 @@ func (x *Externals) prepare(ctx context.Context) error {
 		rec.LastProgress = x.started // its progress was not stored
 		x.known[types.NamespacedName{Namespace: rec.Workload.Namespace, Name: rec.Workload.Name}] = &knownWorkload{uid: rec.UID, open: &rec}
 	}
-	workloads, err := x.cfg.Observer.watchWorkloads(rollout.KindDeployment)
+	deployments, err := x.cfg.Observer.Watch(rollout.KindDeployment)
 	if err != nil {
 		return err
 	}
-	sets, err := x.cfg.Observer.watchSets()
+	sets, err := x.cfg.Observer.WatchReplicaSets()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(workloads.Handle("external", x.look), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
+	if err := errors.Join(deployments.Handle("external", x.reconcile), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
 		// A ReplicaSet that is gone changes nothing: its Deployment's status follows.
-		if set, ok := sets.Get(key).(*keptSet); ok && set.deployment != "" {
-			return x.look(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.deployment})
+		if set, ok := sets.Get(key).(*workloads.ReplicaSet); ok && set.Deployment != "" {
+			return x.reconcile(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.Deployment})
 		}
 		return nil
 	})); err != nil {
 		return err
 	}
-	return errors.Join(workloads.Filled(ctx), sets.Filled(ctx))
+	return errors.Join(deployments.Filled(ctx), sets.Filled(ctx))
 }
 
 // awaitFirst returns once the store has a rollout on the cluster.
-func (x *Externals) awaitFirst(ctx context.Context) error {
+func (x *ExternalRollouts) awaitFirst(ctx context.Context) error {
 	changes := x.cfg.Store.Watch(deploy.TopicRollout)
 	defer changes.Close()
 	for {
@@ -159,7 +160,7 @@ func (x *Externals) awaitFirst(ctx context.Context) error {
 		if err != nil || len(found) > 0 {
 			return err
 		}
-		retry := time.NewTimer(openInterval)
+		retry := time.NewTimer(scanInterval)
 		select {
 		case <-ctx.Done():
 		case <-retry.C:
@@ -173,30 +174,30 @@ func (x *Externals) awaitFirst(ctx context.Context) error {
 	}
 }
 
-func (x *Externals) cluster() string { return x.cfg.Observer.cluster.Name() }
+func (x *ExternalRollouts) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
 // lookAtOpen looks at every Deployment with an open record, or with a change that is
 // not understood yet, and returns when to do so again. Time can end a rollout, and a
 // Deployment may have gone unseen.
-func (x *Externals) lookAtOpen(ctx context.Context) (next time.Duration) {
+func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
 	keys = slices.DeleteFunc(keys, func(key types.NamespacedName) bool {
 		return x.known[key].open == nil && !x.known[key].undecided
 	})
 	x.mu.Unlock()
-	next = openInterval
+	next = scanInterval
 	for _, key := range keys {
-		if err := x.look(ctx, key); err != nil && ctx.Err() == nil {
+		if err := x.reconcile(ctx, key); err != nil && ctx.Err() == nil {
 			x.cfg.Logger.WarnContext(ctx, "cannot follow an external rollout, will try again", "deployment", key.String(), "error", err)
-			next = openRetry
+			next = retryInterval
 		}
 	}
 	return next
 }
 
 // look records what is new of one Deployment. It may be called at any time.
-func (x *Externals) look(ctx context.Context, key types.NamespacedName) error {
+func (x *ExternalRollouts) reconcile(ctx context.Context, key types.NamespacedName) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
@@ -225,7 +226,7 @@ func (x *Externals) look(ctx context.Context, key types.NamespacedName) error {
 	if known.uid != s.Workload.UID || newestRevision(s) <= known.revision {
 		return nil
 	}
-	app.ApplicationID = x.cfg.Observer.application(key)
+	app.ApplicationID = x.cfg.Observer.Application(key)
 	return x.record(ctx, known, app, s)
 }
 
@@ -238,7 +239,7 @@ func newestRevision(s rollout.Snapshot) (highest int64) {
 }
 
 // record stores what no record is of yet.
-func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
+func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
 	found, settled, err := x.unrecorded(ctx, app, s)
 	if err == nil && len(found) > 0 {
 		if s, err = x.cfg.Observer.Confirm(ctx, app); err == nil {
@@ -273,7 +274,7 @@ func (x *Externals) record(ctx context.Context, known *knownWorkload, app deploy
 
 // unrecorded returns the records of what s shows and the store does not have. The store
 // is read after the cluster: the agent stores a record of its own before it applies.
-func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, settled bool, err error) {
+func (x *ExternalRollouts) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, settled bool, err error) {
 	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
 	if err != nil {
 		return nil, false, err
@@ -283,9 +284,9 @@ func (x *Externals) unrecorded(ctx context.Context, app deploy.Rollout, s rollou
 }
 
 // follow takes the open record on to where s shows it.
-func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
+func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := x.policy(ctx)
-	v, s, err := x.cfg.Observer.evaluate(ctx, *known.open, s, policy, x.cfg.Now)
+	v, s, err := x.cfg.Observer.Evaluate(ctx, *known.open, s, policy, x.cfg.Now)
 	if err != nil {
 		return err
 	}
@@ -315,9 +316,9 @@ func (x *Externals) follow(ctx context.Context, known *knownWorkload, s rollout.
 
 // policy returns the rules by which open records end. What ends a rollout by time counts
 // no time in which the cluster or its controllers were away.
-func (x *Externals) policy(ctx context.Context) rollout.Policy {
+func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 	if now := x.cfg.Now(); x.presence.Due(now) {
-		ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+		ctx, cancel := context.WithTimeout(ctx, workloads.FillTimeout)
 		defer cancel()
 		lease, err := x.cfg.Observer.Controllers(ctx)
 		if err != nil {
@@ -336,7 +337,7 @@ func (x *Externals) policy(ctx context.Context) rollout.Policy {
 
 // ended gives a rollout that was complete before the agent watched the end that
 // its Deployment's condition tells, and any other the parts that its pods tell.
-func (x *Externals) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
+func (x *ExternalRollouts) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
 		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {
 			rec.CompletedAt = at

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -14,21 +14,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
 
 // externalLab is a rolloutLab whose records are in a store, in which the rollouts
 // of others are recorded, too.
-type externalLab struct {
-	*rolloutLab
+type env struct {
+	*workloadstest.Env
 	store *store.Store
 }
 
-func newExternalLab(t *testing.T) *externalLab {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	l := &externalLab{rolloutLab: newRolloutLab(t)}
+	l := &env{Env: workloadstest.New(t)}
 	st, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "piped.db"), store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +43,7 @@ func newExternalLab(t *testing.T) *externalLab {
 		}
 	})
 	l.store = st
-	app := deploy.Application{ID: l.app, Name: "web", Kind: deploy.KindKubernetes, Provider: l.Name(), Git: deploy.GitPath{RepoID: "r", Dir: "web"}}
+	app := deploy.Application{ID: l.App, Name: "web", Kind: deploy.KindKubernetes, Provider: l.Name(), Git: deploy.GitPath{RepoID: "r", Dir: "web"}}
 	if _, err := st.PutApplication(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +55,7 @@ func newExternalLab(t *testing.T) *externalLab {
 		t.Fatal(err)
 	}
 	versions := map[string]int64{}
-	l.records.mirror = func(rec deploy.Rollout) {
+	l.Records.Mirror = func(rec deploy.Rollout) {
 		rec.ApplicationID, rec.DeploymentID, rec.Version = app.ID, "d", versions[rec.ID]
 		saved, err := st.SaveRollout(context.Background(), rec)
 		if err != nil {
@@ -64,11 +68,11 @@ func newExternalLab(t *testing.T) *externalLab {
 
 // watch records external rollouts with caches of its own, as an agent that was
 // started does, until stop is called.
-func (l *externalLab) watch(t *testing.T) (stop func()) {
+func (l *env) watch(t *testing.T) (stop func()) {
 	t.Helper()
-	controller := NewController(l.Cluster)
-	externals := NewExternals(ExternalConfig{
-		Observer: NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	controller := cluster.NewController(l.Cluster)
+	externals := NewExternalRollouts(ExternalConfig{
+		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -87,7 +91,7 @@ func (l *externalLab) watch(t *testing.T) (stop func()) {
 }
 
 // external returns the external records, the oldest revision first.
-func (l *externalLab) external(t *testing.T) []deploy.Rollout {
+func (l *env) external(t *testing.T) []deploy.Rollout {
 	t.Helper()
 	records, err := l.store.Rollouts(t.Context(), store.RolloutQuery{Cluster: l.Name(), External: true})
 	if err != nil {
@@ -98,10 +102,10 @@ func (l *externalLab) external(t *testing.T) []deploy.Rollout {
 }
 
 // await waits until the last external record is as said.
-func (l *externalLab) await(t *testing.T, last string) deploy.Rollout {
+func (l *env) await(t *testing.T, last string) deploy.Rollout {
 	t.Helper()
 	var rec deploy.Rollout
-	eventually(t, last, func() bool {
+	clustertest.Eventually(t, last, func() bool {
 		records := l.external(t)
 		if len(records) == 0 {
 			return false
@@ -117,10 +121,10 @@ func inWords(r deploy.Rollout) string {
 }
 
 // settle waits until the cluster has rolled out the Deployment's last change.
-func (l *externalLab) settle(t *testing.T) (ended time.Time) {
+func (l *env) settle(t *testing.T) (ended time.Time) {
 	t.Helper()
-	eventually(t, "the Deployment has settled", func() bool {
-		d, err := l.Typed().AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
+	clustertest.Eventually(t, "the Deployment has settled", func() bool {
+		d, err := l.Typed().AppsV1().Deployments(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,33 +137,33 @@ func (l *externalLab) settle(t *testing.T) (ended time.Time) {
 }
 
 // setImage does what kubectl set image does.
-func (l *externalLab) setImage(t *testing.T, image string) {
-	l.patch(t, rollout.KindDeployment, "kubectl-set", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"%s"}]}}}}`, image))
+func (l *env) setImage(t *testing.T, image string) {
+	l.Patch(t, rollout.KindDeployment, "kubectl-set", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"%s"}]}}}}`, image))
 }
 
 // TestRolloutsOfOthersAreRecordedOnce changes a Deployment by hand while the
 // agent watches and while it does not, between deployments of its own.
 func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	t.Parallel()
-	l := newExternalLab(t)
+	l := newEnv(t)
 	own := func(stage, image string) {
 		t.Helper()
-		if rec := l.wait(t, l.apply(t, stage, workloadText(rollout.KindDeployment, image, "")), nil); rec.Phase != deploy.RolloutComplete {
+		if rec := l.Wait(t, l.Apply(t, stage, workloadstest.Text(rollout.KindDeployment, image, "")), nil); rec.Phase != deploy.RolloutComplete {
 			t.Fatalf("%s: %s: %s", stage, rec.Phase, rec.Reason)
 		}
 	}
 	stop := l.watch(t)
 	own("a", "web:1") // revision 1
-	restartWeb(t, l.rolloutLab)
+	l.RestartWeb(t)
 	first := l.await(t, `revision 2 by "kubectl-rollout": Complete`)
-	if took := first.CompletedAt.Sub(first.AppliedAt); first.ApplicationID != l.app || took < 0 || took > 3*time.Minute {
+	if took := first.CompletedAt.Sub(first.AppliedAt); first.ApplicationID != l.App || took < 0 || took > 3*time.Minute {
 		t.Errorf("record %+v", first)
 	}
 
 	// None of these is a rollout.
-	l.patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":4}}`, "scale")
-	l.patch(t, rollout.KindDeployment, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
-	l.patch(t, rollout.KindDeployment, "kubectl-edit", `{"spec":{"minReadySeconds":0,"revisionHistoryLimit":5}}`)
+	l.Patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":4}}`, "scale")
+	l.Patch(t, rollout.KindDeployment, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
+	l.Patch(t, rollout.KindDeployment, "kubectl-edit", `{"spec":{"minReadySeconds":0,"revisionHistoryLimit":5}}`)
 	l.settle(t)
 	l.setImage(t, "web:3")
 	l.await(t, `revision 3 by "kubectl-set": Complete`)
@@ -188,7 +192,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 
 	stop()
 	l.setImage(t, "web:never-ready")
-	eventually(t, "revision 9 has its ReplicaSet", func() bool { return l.revisions(t) == 9 })
+	clustertest.Eventually(t, "revision 9 has its ReplicaSet", func() bool { return l.revisions(t) == 9 })
 	l.setImage(t, "web:10")
 	l.settle(t)
 	stop = l.watch(t)
@@ -197,7 +201,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	l.setImage(t, "web:never-ready")
 	l.await(t, `revision 11 by "kubectl-set": Progressing`)
 	stop()
-	deleteWeb(t, l.rolloutLab)
+	l.DeleteWeb(t)
 	l.watch(t)
 	l.await(t, `revision 11 by "kubectl-set": Gone`)
 	l.checkRecords(t)
@@ -206,12 +210,12 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 // TestPausedRolloutsOfOthers: what is paused is held and begins nothing.
 func TestPausedRolloutsOfOthers(t *testing.T) {
 	t.Parallel()
-	l := newExternalLab(t)
+	l := newEnv(t)
 	pause := func(paused bool) {
-		l.patch(t, rollout.KindDeployment, "kubectl-rollout", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
+		l.Patch(t, rollout.KindDeployment, "kubectl-rollout", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
 	}
 	l.watch(t)
-	if rec := l.wait(t, l.apply(t, "a", workloadText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
+	if rec := l.Wait(t, l.Apply(t, "a", workloadstest.Text(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
 		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 	}
 	l.setImage(t, "web:never-ready")
@@ -228,7 +232,7 @@ func TestPausedRolloutsOfOthers(t *testing.T) {
 }
 
 // checkRecords checks what the store holds after the whole test.
-func (l *externalLab) checkRecords(t *testing.T) {
+func (l *env) checkRecords(t *testing.T) {
 	t.Helper()
 	var list []string
 	for _, rec := range l.external(t) {
@@ -257,9 +261,9 @@ func (l *externalLab) checkRecords(t *testing.T) {
 }
 
 // revisions returns the highest revision of the Deployment's ReplicaSets.
-func (l *externalLab) revisions(t *testing.T) (highest int64) {
+func (l *env) revisions(t *testing.T) (highest int64) {
 	t.Helper()
-	list, err := l.Typed().AppsV1().ReplicaSets(l.ns).List(t.Context(), metav1.ListOptions{})
+	list, err := l.Typed().AppsV1().ReplicaSets(l.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

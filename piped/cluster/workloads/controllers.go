@@ -1,4 +1,4 @@
-package cluster
+package workloads
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 )
 
@@ -29,7 +30,7 @@ const (
 
 // lease reads the Lease of a cluster's controllers for all waits on the cluster.
 type lease struct {
-	cluster *Cluster
+	cluster *cluster.Cluster
 	name    types.NamespacedName
 	now     func() time.Time
 
@@ -39,7 +40,9 @@ type lease struct {
 	good time.Time // until when both are
 }
 
-func newLease(c *Cluster) *lease { return &lease{cluster: c, name: controllerLease, now: time.Now} }
+func newLease(c *cluster.Cluster) *lease {
+	return &lease{cluster: c, name: controllerLease, now: time.Now}
+}
 
 // read returns what the Lease shows, as it was less than a second ago. A Lease that does
 // not exist or may not be read has no renewal, and is asked for again some minutes later.
@@ -49,7 +52,7 @@ func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 	if l.now().Before(l.good) {
 		return l.last, l.err
 	}
-	live, err := l.cluster.dynamic.Resource(leases).Namespace(l.name.Namespace).Get(ctx, l.name.Name, metav1.GetOptions{})
+	live, err := l.cluster.Dynamic().Resource(leases).Namespace(l.name.Namespace).Get(ctx, l.name.Name, metav1.GetOptions{})
 	l.last, l.err, l.good = rollout.Lease{}, nil, time.Time{}
 	fresh := leaseFresh
 	switch {

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -21,8 +22,8 @@ var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 // nudge tells the pods of a workload that p is about, and returns how that went. Pods
 // that know it are not written; those that are gone, and those that another one has
 // taken the name of, are passed over. It changes no template, so it begins no rollout.
-func (c *Cluster) nudge(ctx context.Context, p deploy.Propagation, pace *pace) deploy.NudgeOutcome {
-	client := c.metadata.Resource(podResource).Namespace(p.Workload.Namespace)
+func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *pace) deploy.NudgeOutcome {
+	client := c.Metadata().Resource(podResource).Namespace(p.Workload.Namespace)
 	// From the API server's cache, which may be a moment old: pods that are missing there
 	// were created after the change.
 	fields := "status.phase=Running"
@@ -40,14 +41,14 @@ func (c *Cluster) nudge(ctx context.Context, p deploy.Propagation, pace *pace) d
 		if !propagate.Told(pod, p) {
 			err := pace.wait(ctx, p.Settings.RatePerSecond)
 			if err == nil {
-				_, err = client.Patch(ctx, pod.Name, types.MergePatchType, annotating(pod.UID, propagate.Wanted(p)), metav1.PatchOptions{FieldManager: FieldManager})
+				_, err = client.Patch(ctx, pod.Name, types.MergePatchType, annotating(pod.UID, propagate.Wanted(p)), metav1.PatchOptions{FieldManager: cluster.FieldManager})
 			}
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 				continue
 			}
 			if err != nil {
 				out.Problem = c.Classify(fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)).Error()
-				if ctx.Err() != nil || unreachable(err) || apierrors.IsForbidden(err) {
+				if ctx.Err() != nil || cluster.Unreachable(err) || apierrors.IsForbidden(err) {
 					return out // the others fare no better
 				}
 				continue

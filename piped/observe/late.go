@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -21,7 +22,7 @@ const (
 
 // LateConfig is what Lates needs.
 type LateConfig struct {
-	Observer *Observer
+	Observer *workloads.Observer
 	Store    *store.Store
 	Logger   *slog.Logger
 	Now      func() time.Time
@@ -32,12 +33,12 @@ type LateConfig struct {
 // all: an image that was pushed too late, or a node that came back. The record of the
 // rollout and the deployment's status stay; the note is added to the reason and to the
 // log of the stage.
-type Lates struct {
+type LateCompletions struct {
 	cfg LateConfig
 }
 
 // NewLates makes the component of one cluster.
-func NewLates(c LateConfig) *Lates {
+func NewLateCompletions(c LateConfig) *LateCompletions {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -47,12 +48,12 @@ func NewLates(c LateConfig) *Lates {
 	if c.Interval == 0 {
 		c.Interval = lateInterval
 	}
-	return &Lates{c}
+	return &LateCompletions{c}
 }
 
 // Run notes late completions until ctx ends. It reads the store when a rollout has
 // changed, and the cluster's caches while there is a failed rollout that may complete.
-func (l *Lates) Run(ctx context.Context) {
+func (l *LateCompletions) Run(ctx context.Context) {
 	changes := l.cfg.Store.Watch(deploy.TopicRollout)
 	defer changes.Close()
 	tick := time.NewTicker(l.cfg.Interval)
@@ -90,7 +91,7 @@ func (l *Lates) Run(ctx context.Context) {
 	}
 }
 
-func (l *Lates) warn(ctx context.Context, what string, err error) {
+func (l *LateCompletions) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		l.cfg.Logger.WarnContext(ctx, what, "error", err)
 	}
@@ -98,8 +99,8 @@ func (l *Lates) warn(ctx context.Context, what string, err error) {
 
 // failed returns the rollouts of deployments that failed within lateFor and are the last
 // of their workload, by ID.
-func (l *Lates) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
-	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.cluster.Name(), Limit: lateRead})
+func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
+	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.Cluster().Name(), Limit: lateRead})
 	found, seen := map[string]deploy.Rollout{}, map[string]bool{}
 	for _, rec := range recorded {
 		failed := rec.Phase == deploy.RolloutFailed || rec.Phase == deploy.RolloutTimedOut
@@ -113,7 +114,7 @@ func (l *Lates) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
 
 // check notes on the deployment of a failed rollout that it completed; done says that
 // there is nothing more to wait for.
-func (l *Lates) check(ctx context.Context, rec deploy.Rollout) (done bool, err error) {
+func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done bool, err error) {
 	d, err := l.cfg.Store.Deployment(ctx, rec.DeploymentID)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
@@ -147,7 +148,7 @@ func lateAbout(rec deploy.Rollout) string {
 
 // ended evaluates a failed rollout as if it were open, and returns how it has ended by
 // now and when: the time of the Deployment's condition, else now.
-func (l *Lates) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPhase, time.Time, error) {
+func (l *LateCompletions) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPhase, time.Time, error) {
 	open := rec
 	open.Phase = deploy.RolloutProgressing
 	now, policy := l.cfg.Now(), rollout.Policy{NoFailFast: true}
@@ -155,7 +156,7 @@ func (l *Lates) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPh
 	if err != nil {
 		return "", now, err
 	}
-	v, s, err := l.cfg.Observer.evaluate(ctx, open, s, policy, l.cfg.Now)
+	v, s, err := l.cfg.Observer.Evaluate(ctx, open, s, policy, l.cfg.Now)
 	if err != nil {
 		return "", now, err
 	}

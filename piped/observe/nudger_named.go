@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -23,7 +24,7 @@ const namedHandler = "config propagation"
 
 // follow watches the metadata of what the propagations name, in the namespaces where
 // that is, and no longer than they name it.
-func (n *Nudger) follow(ctx context.Context) error {
+func (n *Nudger) updateWatches(ctx context.Context) error {
 	rows, err := n.rowsNaming(ctx)
 	if err != nil {
 		return err
@@ -50,14 +51,14 @@ func (n *Nudger) follow(ctx context.Context) error {
 			errs = append(errs, n.watch(at))
 		}
 	}
-	n.compare(rows)
+	n.enqueueStale(rows)
 	return errors.Join(errs...)
 }
 
 // compare looks at the named objects of which another version is there than the rows
 // know. Of what happened after a row's version was read, and before the row was stored
 // or the watch filled, no event tells.
-func (n *Nudger) compare(rows []deploy.Propagation) {
+func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 	for _, p := range rows {
 		for key, seen := range p.Named {
 			ref := propagate.Ref(key)
@@ -77,7 +78,7 @@ func (n *Nudger) compare(rows []deploy.Propagation) {
 }
 
 // versionIn returns the version of an object that a watch holds, "" when there is none.
-func versionIn(w *Watch, key types.NamespacedName) string {
+func versionIn(w *cluster.Watch, key types.NamespacedName) string {
 	if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
 		return kept.ResourceVersion
 	}
@@ -89,14 +90,14 @@ func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
 }
 
 func (n *Nudger) watch(at namedPlace) error {
-	w, err := n.cfg.Controller.Watch(Watched{
-		GroupVersionResource: configResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, Turned: n.poke,
+	w, err := n.cfg.Controller.Watch(cluster.Watched{
+		GroupVersionResource: cluster.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, Turned: n.wake,
 	})
 	if err != nil {
 		return err
 	}
 	err = w.Handle(namedHandler, func(ctx context.Context, key types.NamespacedName) error {
-		return n.changed(ctx, configRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
+		return n.onConfigChange(ctx, cluster.ConfigRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
 	})
 	if err != nil {
 		w.End() // the next one is another
@@ -109,14 +110,14 @@ func (n *Nudger) watch(at namedPlace) error {
 // keepVersion reduces an object's metadata to what is used of it.
 func keepVersion(obj, _ any) (any, error) {
 	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{ObjectMeta: keptMeta(m)}, nil
+		return &metav1.PartialObjectMetadata{ObjectMeta: cluster.MetaOf(m)}, nil
 	}
 	return obj, nil
 }
 
 // changed has the pods be told whose propagations name an object, if its content is
 // other than they know. It is read when it has another version than they know.
-func (n *Nudger) changed(ctx context.Context, ref deploy.ObjectRef, version string) error {
+func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, version string) error {
 	key := ref.Key()
 	if !n.isNamed(key) {
 		return nil
@@ -158,7 +159,7 @@ func (n *Nudger) isNamed(key string) bool {
 }
 
 // noted returns p with what a named object holds now.
-func (n *Nudger) noted(p deploy.Propagation, key string, content Content) deploy.Propagation {
+func (n *Nudger) noted(p deploy.Propagation, key string, content cluster.Content) deploy.Propagation {
 	configs := maps.Clone(p.Configs)
 	configs[key] = content.Hash
 	p.Named = maps.Clone(p.Named)

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -14,7 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/store"
@@ -22,11 +26,11 @@ import (
 
 // watchScalings records scalings with caches of its own, as an agent that was started
 // does, until stop is called; killed, it does not store what it knows.
-func (l *externalLab) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func()) {
+func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func()) {
 	t.Helper()
-	controller := NewController(l.Cluster)
+	controller := cluster.NewController(l.Cluster)
 	scalings := NewScalings(ScalingConfig{
-		Observer: NewObserver(l.Cluster, controller), Store: l.store, Policy: policy, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Policy: policy, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -41,7 +45,7 @@ func (l *externalLab) watchScalings(t *testing.T, policy rollout.ScalePolicy) (s
 		}
 	})
 	t.Cleanup(stop)
-	eventually(t, "the Deployments are known", func() bool {
+	clustertest.Eventually(t, "the Deployments are known", func() bool {
 		scalings.mu.Lock()
 		defer scalings.mu.Unlock()
 		return len(scalings.known) > 0
@@ -50,7 +54,7 @@ func (l *externalLab) watchScalings(t *testing.T, policy rollout.ScalePolicy) (s
 }
 
 // scalings returns the records of scalings, the newest first.
-func (l *externalLab) scalings(t *testing.T) []deploy.Rollout {
+func (l *env) scalings(t *testing.T) []deploy.Rollout {
 	t.Helper()
 	records, err := l.store.Rollouts(t.Context(), store.RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: l.Name()})
 	if err != nil {
@@ -60,7 +64,7 @@ func (l *externalLab) scalings(t *testing.T) []deploy.Rollout {
 }
 
 // awaitScaling waits until the newest scaling is as said.
-func (l *externalLab) awaitScaling(t *testing.T, want string) (rec deploy.Rollout) {
+func (l *env) awaitScaling(t *testing.T, want string) (rec deploy.Rollout) {
 	t.Helper()
 	said := ""
 	for deadline := time.Now().Add(3 * time.Minute); said != want; time.Sleep(5 * time.Millisecond) {
@@ -75,9 +79,9 @@ func (l *externalLab) awaitScaling(t *testing.T, want string) (rec deploy.Rollou
 	return rec
 }
 
-func (l *externalLab) scale(t *testing.T, kind string, to int) {
+func (l *env) scale(t *testing.T, kind string, to int) {
 	t.Helper()
-	l.patch(t, kind, "kube-controller-manager", fmt.Sprintf(`{"spec":{"replicas":%d}}`, to), "scale")
+	l.Patch(t, kind, "kube-controller-manager", fmt.Sprintf(`{"spec":{"replicas":%d}}`, to), "scale")
 }
 
 // TestScalingsAreRecordedApart scales workloads as an autoscaler does, while the agent
@@ -87,15 +91,15 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 	for _, kind := range []string{rollout.KindDeployment, rollout.KindStatefulSet} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			l := newExternalLab(t)
+			l := newEnv(t)
 			policy := rollout.ScalePolicy{Quiet: 300 * time.Millisecond}
-			if rec := l.wait(t, l.apply(t, "a", slowText(kind, "web:1", "replicas: 1, minReadySeconds: 0")), nil); rec.Phase != deploy.RolloutComplete {
+			if rec := l.Wait(t, l.Apply(t, "a", workloadstest.SlowText(kind, "web:1", "replicas: 1, minReadySeconds: 0")), nil); rec.Phase != deploy.RolloutComplete {
 				t.Fatalf("%s: %s", rec.Phase, rec.Reason)
 			}
 			stop := l.watchScalings(t, policy)
 			l.scale(t, kind, 2)
 			up := l.awaitScaling(t, "1 to 2 by kube-controller-manager: Complete")
-			if took := up.CompletedAt.Sub(up.StartedAt); took < time.Second || took > 3*time.Minute || up.ApplicationID != l.app || up.ApplicationName != "web" || up.DeploymentID != "" {
+			if took := up.CompletedAt.Sub(up.StartedAt); took < time.Second || took > 3*time.Minute || up.ApplicationID != l.App || up.ApplicationName != "web" || up.DeploymentID != "" {
 				t.Errorf("a scaling of %s: %+v", took, up)
 			}
 			l.scale(t, kind, 4)
@@ -108,7 +112,7 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 			}
 			l.scale(t, kind, 5)
 			l.awaitScaling(t, "3 to 5 by kube-controller-manager: Progressing")
-			l.patch(t, kind, "kubectl-set", `{"spec":{"template":{"metadata":{"labels":{"more":"yes"}}}}}`)
+			l.Patch(t, kind, "kubectl-set", `{"spec":{"template":{"metadata":{"labels":{"more":"yes"}}}}}`)
 			if over := l.awaitScaling(t, "3 to 5 by kube-controller-manager: Superseded"); over.SupersededBy != "kubectl-set" {
 				t.Errorf("superseded by %q", over.SupersededBy)
 			}
@@ -119,7 +123,7 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 }
 
 // checkScalings checks that each scaling was told once, and none as a rollout.
-func (l *externalLab) checkScalings(t *testing.T, want int) {
+func (l *env) checkScalings(t *testing.T, want int) {
 	t.Helper()
 	events, err := l.store.Events(t.Context(), 0, 0)
 	if err != nil {
@@ -143,22 +147,22 @@ func (l *externalLab) checkScalings(t *testing.T, want int) {
 func TestFlappingAutoscalersDoNotFloodTheStore(t *testing.T) {
 	t.Parallel()
 	const workloads, flaps = 50, 8
-	l := newExternalLab(t)
-	deployments := l.Typed().AppsV1().Deployments(l.ns)
+	l := newEnv(t)
+	deployments := l.Typed().AppsV1().Deployments(l.Namespace)
 	for i := range workloads {
-		d, err := deployments.Create(t.Context(), flapping(l.app, i), metav1.CreateOptions{})
+		d, err := deployments.Create(t.Context(), flapping(l.App, i), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.store.SaveRollout(t.Context(), deploy.Rollout{
-			ID: fmt.Sprint("own-", i), ApplicationID: l.app, DeploymentID: "d", StageID: "s", Cluster: l.Name(), UID: string(d.UID), Phase: deploy.RolloutComplete,
-			Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: rollout.KindDeployment, Namespace: l.ns, Name: d.Name},
+			ID: fmt.Sprint("own-", i), ApplicationID: l.App, DeploymentID: "d", StageID: "s", Cluster: l.Name(), UID: string(d.UID), Phase: deploy.RolloutComplete,
+			Workload: deploy.ObjectRef{Group: "apps", Version: "v1", Kind: rollout.KindDeployment, Namespace: l.Namespace, Name: d.Name},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all pods are ready", func() bool {
+	clustertest.Eventually(t, "all pods are ready", func() bool {
 		list, err := deployments.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -172,14 +176,14 @@ func TestFlappingAutoscalersDoNotFloodTheStore(t *testing.T) {
 	stop := l.watchScalings(t, rollout.ScalePolicy{})
 	for n := range flaps {
 		for i := range workloads {
-			_, err := deployments.Patch(t.Context(), flapping(l.app, i).Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 2-n%2),
+			_, err := deployments.Patch(t.Context(), flapping(l.App, i).Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, 2-n%2),
 				metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	eventually(t, "every scaling has begun", func() bool { return len(l.scalings(t)) == workloads })
+	clustertest.Eventually(t, "every scaling has begun", func() bool { return len(l.scalings(t)) == workloads })
 	writes := int64(0)
 	for _, rec := range l.scalings(t) {
 		writes += rec.Version

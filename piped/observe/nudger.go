@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/propagate"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -21,8 +22,8 @@ const (
 
 // NudgerConfig is what a Nudger needs.
 type NudgerConfig struct {
-	Cluster    *Cluster
-	Controller *Controller // watches the objects that are not in Git
+	Cluster    *cluster.Cluster
+	Controller *cluster.Controller // watches the objects that are not in Git
 	Store      *store.Store
 	Logger     *slog.Logger
 	Now        func() time.Time
@@ -42,7 +43,7 @@ type Nudger struct {
 	running map[string]bool // by propagationID
 	names   map[string]bool // keys of the objects that propagations name
 
-	watched map[namedPlace]*Watch // see follow; of Run only
+	watched map[namedPlace]*cluster.Watch // see follow; of Run only
 }
 
 // NewNudger makes the component of one cluster.
@@ -54,7 +55,7 @@ func NewNudger(c NudgerConfig) *Nudger {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Nudger{
-		cfg: c, slot: make(chan struct{}, nudgesAtOnce), done: make(chan struct{}, 1), running: map[string]bool{}, watched: map[namedPlace]*Watch{},
+		cfg: c, slot: make(chan struct{}, nudgesAtOnce), done: make(chan struct{}, 1), running: map[string]bool{}, watched: map[namedPlace]*cluster.Watch{},
 	}
 }
 
@@ -76,15 +77,15 @@ func (n *Nudger) Run(ctx context.Context) error {
 		case <-changes.C():
 			changes.Take()
 		}
-		timer.Reset(n.look(ctx, &running))
+		timer.Reset(n.startDue(ctx, &running))
 	}
 }
 
 // look begins what is due, and returns when to look again.
-func (n *Nudger) look(ctx context.Context, running *sync.WaitGroup) time.Duration {
+func (n *Nudger) startDue(ctx context.Context, running *sync.WaitGroup) time.Duration {
 	due, err := n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Due: true})
 	next, now := nudgeScan, n.cfg.Now()
-	if err = errors.Join(err, n.follow(ctx)); err != nil {
+	if err = errors.Join(err, n.updateWatches(ctx)); err != nil {
 		if ctx.Err() == nil {
 			n.cfg.Logger.WarnContext(ctx, "not all that pods are to be told can be read, will try again", "error", err)
 		}
@@ -96,7 +97,7 @@ func (n *Nudger) look(ctx context.Context, running *sync.WaitGroup) time.Duratio
 			continue
 		}
 		if n.begin(p) {
-			running.Go(func() { n.tell(ctx, p) })
+			running.Go(func() { n.run(ctx, p) })
 		}
 	}
 	return next
@@ -120,11 +121,11 @@ func (n *Nudger) end(p deploy.Propagation) {
 	n.mu.Lock()
 	delete(n.running, propagationID(p))
 	n.mu.Unlock()
-	n.poke()
+	n.wake()
 }
 
 // poke has Run look.
-func (n *Nudger) poke() {
+func (n *Nudger) wake() {
 	select {
 	case n.done <- struct{}{}:
 	default:
@@ -133,7 +134,7 @@ func (n *Nudger) poke() {
 
 // tell does what is due of one propagation and stores how it went. A row that was
 // written meanwhile is about another change: what was done stays done.
-func (n *Nudger) tell(ctx context.Context, p deploy.Propagation) {
+func (n *Nudger) run(ctx context.Context, p deploy.Propagation) {
 	defer n.end(p)
 	select {
 	case n.slot <- struct{}{}:
@@ -170,5 +171,5 @@ func (n *Nudger) nudge(ctx context.Context, p deploy.Propagation) deploy.NudgeOu
 		}
 		c = as
 	}
-	return c.nudge(ctx, p, &n.pace)
+	return nudge(ctx, c, p, &n.pace)
 }

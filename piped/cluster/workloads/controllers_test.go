@@ -1,4 +1,4 @@
-package cluster
+package workloads
 
 import (
 	"fmt"
@@ -6,19 +6,27 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // TestLeaseOfTheControllers reads a Lease of a real API server: a renewal shows, one that
 // does not exist has none, and an API server that does not answer is an error.
 func TestLeaseOfTheControllers(t *testing.T) {
-	l := newRolloutLab(t)
+	shared := clustertest.Shared(t)
+	ns := shared.Namespace(t)
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
 	now := time.Now()
-	reader := &lease{cluster: l.Cluster, name: types.NamespacedName{Namespace: l.ns, Name: "controllers"}, now: func() time.Time { return now }}
+	reader := &lease{cluster: c, name: types.NamespacedName{Namespace: ns, Name: "controllers"}, now: func() time.Time { return now }}
 	read := func() rollout.Lease {
 		t.Helper()
 		got, err := reader.read(t.Context())
@@ -34,8 +42,11 @@ func TestLeaseOfTheControllers(t *testing.T) {
 		t.Helper()
 		text := fmt.Sprintf("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: controllers}, "+
 			"spec: {holderIdentity: one, leaseDurationSeconds: 20, acquireTime: \"2026-03-01T11:00:00.000000Z\", renewTime: \"2026-03-01T12:00:%02d.000000Z\"}}", second)
-		obj := &unstructured.Unstructured{Object: parse(t, "lease.yaml", text)[0].Unstructured.Object}
-		if _, err := l.Dynamic().Resource(leases).Namespace(l.ns).Apply(t.Context(), "controllers", obj, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
+		objects, err := manifest.Parse("lease.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Dynamic().Resource(leases).Namespace(ns).Apply(t.Context(), "controllers", objects[0].Unstructured, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +68,7 @@ func TestLeaseOfTheControllers(t *testing.T) {
 		t.Error("a renewal does not show")
 	}
 	now = now.Add(leaseFresh)
-	gone, err := NewCluster(ClusterConfig{Name: "gone", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond})
+	gone, err := cluster.NewCluster(cluster.ClusterConfig{Name: "gone", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

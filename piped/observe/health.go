@@ -1,7 +1,6 @@
-package cluster
+package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,18 +14,19 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster/health"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
 
 const (
-	lookAgain   = 30 * time.Second       // the applications in trouble are looked at this often without an event
-	gatherPokes = 100 * time.Millisecond // what happens together is looked at once: much does while a cluster is in trouble
+	healthInterval = 30 * time.Second       // the applications in trouble are looked at this often without an event
+	healthDebounce = 100 * time.Millisecond // what happens together is looked at once: much does while a cluster is in trouble
 )
 
 // VitalsConfig is what Vitals needs.
-type VitalsConfig struct {
-	Observer *Observer
+type HealthConfig struct {
+	Observer *workloads.Observer
 	Store    *store.Store
 	// Redact takes out of a text about an application what must not be told.
 	Redact Redact
@@ -44,37 +44,35 @@ type VitalsConfig struct {
 //
 // Nothing is asked of the cluster beyond these watches. In memory are the applications
 // that are not plainly healthy.
-type Vitals struct {
-	cfg VitalsConfig
+type HealthEvents struct {
+	cfg HealthConfig
 
 	pulses map[string]*health.Pulse // of Run alone
-	poked  chan struct{}
+	wake   chan struct{}
 
-	mu       sync.Mutex
-	dirty    map[string]bool // applications to look at
-	followed map[string]bool // those that have a pulse
+	mu      sync.Mutex
+	dirty   map[string]bool // applications to look at
+	tracked map[string]bool // those that have a pulse
 }
 
 // NewVitals makes the component of one cluster. It is made before the observer's
 // controller runs.
-func NewVitals(c VitalsConfig) *Vitals {
+func NewHealthEvents(c HealthConfig) *HealthEvents {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	v := &Vitals{
-		cfg: c, pulses: map[string]*health.Pulse{}, poked: make(chan struct{}, 1), dirty: map[string]bool{}, followed: map[string]bool{},
+	v := &HealthEvents{
+		cfg: c, pulses: map[string]*health.Pulse{}, wake: make(chan struct{}, 1), dirty: map[string]bool{}, tracked: map[string]bool{},
 	}
-	c.Observer.mu.Lock()
-	c.Observer.changed = v.changed
-	c.Observer.mu.Unlock()
+	c.Observer.OnChange(v.onWorkloadChange)
 	return v
 }
 
 // Run tells of changes until ctx ends. While the store does not answer it tries again.
-func (v *Vitals) Run(ctx context.Context) {
+func (v *HealthEvents) Run(ctx context.Context) {
 	ends := v.cfg.Store.Watch(deploy.TopicDeployment)
 	defer ends.Close()
 	begun := false
@@ -84,25 +82,25 @@ func (v *Vitals) Run(ctx context.Context) {
 		var next time.Duration
 		err := v.begin(ctx, &begun)
 		if err == nil {
-			next, err = v.look(ctx)
+			next, err = v.evaluateAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			v.cfg.Logger.WarnContext(ctx, "cannot tell the health of applications, will try again", "error", err)
-			next = openRetry
+			next = retryInterval
 		}
 		timer.Reset(next)
 		select {
 		case <-ctx.Done():
 			return
-		case <-v.poked:
-			timer.Reset(gatherPokes)
+		case <-v.wake:
+			timer.Reset(healthDebounce)
 			select {
 			case <-ctx.Done():
 				return
 			case <-timer.C:
 			}
 		case <-ends.C():
-			v.ended(ends.Take())
+			v.onDeploymentEnd(ends.Take())
 		case <-timer.C:
 		}
 	}
@@ -110,7 +108,7 @@ func (v *Vitals) Run(ctx context.Context) {
 
 // begin reads what was told last, and has the kinds of workload watched that were
 // applied to the cluster before.
-func (v *Vitals) begin(ctx context.Context, begun *bool) error {
+func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	if *begun {
 		return nil
 	}
@@ -118,84 +116,84 @@ func (v *Vitals) begin(ctx context.Context, begun *bool) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := v.cfg.Store.InventoryKinds(ctx, v.cfg.Observer.cluster.Name(), rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet)
+	kinds, err := v.cfg.Store.InventoryKinds(ctx, v.cfg.Observer.Cluster().Name(), rollout.KindDeployment, rollout.KindStatefulSet, rollout.KindDaemonSet)
 	if err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		if _, err := v.cfg.Observer.watchWorkloads(kind); err != nil {
+		if _, err := v.cfg.Observer.Watch(kind); err != nil {
 			return err
 		}
 	}
 	for _, id := range degraded {
-		v.follow(id, true)
+		v.track(id, true)
 	}
 	*begun = true
 	return nil
 }
 
 // follow returns the pulse of an application, a new one if there is none yet.
-func (v *Vitals) follow(id string, degraded bool) *health.Pulse {
+func (v *HealthEvents) track(id string, degraded bool) *health.Pulse {
 	if v.pulses[id] == nil {
 		v.pulses[id] = health.NewPulse(degraded)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.followed[id] = true
+	v.tracked[id] = true
 	return v.pulses[id]
 }
 
 // drop forgets the pulse of an application.
-func (v *Vitals) drop(id string) {
+func (v *HealthEvents) untrack(id string) {
 	delete(v.pulses, id)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.followed, id)
+	delete(v.tracked, id)
 }
 
 // changed has an application looked at one of whose workloads has changed, if that
 // says anything. It is the observer's.
-func (v *Vitals) changed(application string, w rollout.Workload) {
+func (v *HealthEvents) onWorkloadChange(application string, w rollout.Workload) {
 	h, _ := health.Workload(w)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.followed[application] && (h == deploy.Healthy || h == deploy.HealthSuspended) {
+	if !v.tracked[application] && (h == deploy.Healthy || h == deploy.HealthSuspended) {
 		return
 	}
 	v.dirty[application] = true
 	select {
-	case v.poked <- struct{}{}:
+	case v.wake <- struct{}{}:
 	default:
 	}
 }
 
 // ended notes the deployments that have ended, of applications that live here.
-func (v *Vitals) ended(changes []deploy.Change) {
+func (v *HealthEvents) onDeploymentEnd(changes []deploy.Change) {
 	for _, c := range changes {
-		if !c.Status.Completed() || len(v.cfg.Observer.workloadsOf(c.ApplicationID)) == 0 {
+		if !c.Status.Completed() || len(v.cfg.Observer.Of(c.ApplicationID)) == 0 {
 			continue
 		}
-		v.follow(c.ApplicationID, false).Ended(v.cfg.Now())
+		v.track(c.ApplicationID, false).Ended(v.cfg.Now())
 	}
 }
 
 // look looks at the applications that have changed and at those in trouble, and
 // returns when to do so again.
-func (v *Vitals) look(ctx context.Context) (next time.Duration, err error) {
+func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err error) {
 	v.mu.Lock()
 	dirty := slices.Collect(maps.Keys(v.dirty))
 	clear(v.dirty)
 	v.mu.Unlock()
 	for _, id := range dirty {
-		v.follow(id, false)
+		v.track(id, false)
 	}
-	next = lookAgain
-	if v.cfg.Observer.blind() {
+	next = healthInterval
+	if v.cfg.Observer.Stale() {
 		return next, nil // what the caches hold may be long past
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(v.pulses)) {
-		soon, err := v.judge(ctx, id)
+		soon, err := v.evaluate(ctx, id)
 		if !soon.IsZero() {
 			next = min(next, max(soon.Sub(v.cfg.Now()), 10*time.Millisecond))
 		}
@@ -206,10 +204,10 @@ func (v *Vitals) look(ctx context.Context) (next time.Duration, err error) {
 
 // judge looks at one application, tells what is to be told of it, and returns when to
 // look again, the zero time for no time of its own.
-func (v *Vitals) judge(ctx context.Context, id string) (next time.Time, err error) {
-	workloads, p, now := v.cfg.Observer.workloadsOf(id), v.pulses[id], v.cfg.Now()
+func (v *HealthEvents) evaluate(ctx context.Context, id string) (next time.Time, err error) {
+	workloads, p, now := v.cfg.Observer.Of(id), v.pulses[id], v.cfg.Now()
 	if len(workloads) == 0 && !p.Degraded() {
-		v.drop(id)
+		v.untrack(id)
 		return time.Time{}, nil
 	}
 	worst := worstOf(workloads)
@@ -217,25 +215,25 @@ func (v *Vitals) judge(ctx context.Context, id string) (next time.Time, err erro
 	tell, next := p.Verdict(now)
 	switch {
 	case tell != "":
-		return v.tell(ctx, id, p, tell, worst)
+		return v.report(ctx, id, p, tell, worst)
 	case p.Quiet():
-		v.drop(id)
+		v.untrack(id)
 	}
 	return next, nil
 }
 
 // tell stores that an application is degraded, or healthy again, with the event that
 // says so, unless it is not ours to judge now.
-func (v *Vitals) tell(ctx context.Context, id string, p *health.Pulse, h deploy.Health, worst finding) (next time.Time, err error) {
+func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h deploy.Health, worst finding) (next time.Time, err error) {
 	now := v.cfg.Now()
 	app, err := v.cfg.Store.Application(ctx, id)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
-		v.drop(id) // another agent's
+		v.untrack(id) // another agent's
 		return time.Time{}, nil
 	case err != nil:
 		return time.Time{}, err
-	case app.Deploying || app.Deleted && worst.of > 0 || app.Disabled || app.Provider != v.cfg.Observer.cluster.Name():
+	case app.Deploying || app.Deleted && worst.of > 0 || app.Disabled || app.Provider != v.cfg.Observer.Cluster().Name():
 		p.Deploys(now)
 		return time.Time{}, nil
 	}
@@ -282,17 +280,17 @@ type finding struct {
 }
 
 // worstOf returns the worst of workloads. None are healthy.
-func worstOf(workloads []*keptWorkload) finding {
+func worstOf(workloads []*workloads.Object) finding {
 	f := finding{of: len(workloads)}
 	if f.of == 0 {
 		f.health = deploy.Healthy
 	}
 	for _, w := range workloads {
-		h, why := health.Workload(w.workload)
+		h, why := health.Workload(w.Workload)
 		switch {
 		case f.health == "" || h.WorseThan(f.health):
 			f.health, f.others = h, 0
-			f.text = fmt.Sprintf("%s %s: %s", w.workload.Kind, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, why)
+			f.text = fmt.Sprintf("%s %s: %s", w.Workload.Kind, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, why)
 		case h == f.health:
 			f.others++
 		}
@@ -323,64 +321,4 @@ func (f finding) reason(h deploy.Health, lasted time.Duration) string {
 		text += fmt.Sprintf("; %d other workloads are as bad", f.others)
 	}
 	return text
-}
-
-// tellChanges has v hear of what happens to the workloads of a kind.
-func (o *Observer) tellChanges(kind string, w *scope) error {
-	o.mu.Lock()
-	o.watched[kind] = w
-	changed := o.changed
-	o.mu.Unlock()
-	if changed == nil {
-		return nil
-	}
-	return w.Handle("health", func(_ context.Context, key types.NamespacedName) error {
-		// Who has a workload that is gone is looked at in time if it was in trouble.
-		if kept, ok := w.Get(key).(*keptWorkload); ok {
-			changed(kept.application, kept.workload)
-		}
-		return nil
-	})
-}
-
-// workloadApplication is the index function of byApplication for workloads.
-func workloadApplication(obj any) ([]string, error) {
-	if kept, ok := obj.(*keptWorkload); ok {
-		return []string{kept.application}, nil
-	}
-	return nil, nil
-}
-
-// workloadsOf returns what the caches hold of the workloads of an application, by kind,
-// namespace and name.
-func (o *Observer) workloadsOf(application string) (found []*keptWorkload) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, w := range o.watched {
-		objects, err := w.ByIndex(byApplication, application)
-		if err != nil {
-			continue // there is no such index: unreachable
-		}
-		for _, obj := range objects {
-			if kept, ok := obj.(*keptWorkload); ok {
-				found = append(found, kept)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *keptWorkload) int {
-		return cmp.Or(cmp.Compare(a.workload.Kind, b.workload.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return found
-}
-
-// blind reports whether a watch of workloads does not follow the cluster.
-func (o *Observer) blind() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, w := range o.watched {
-		if _, err := w.State(); err != nil {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -20,7 +22,7 @@ const lastScalings = 2 * time.Second
 
 // ScalingConfig is what Scalings needs.
 type ScalingConfig struct {
-	Observer *Observer
+	Observer *workloads.Observer
 	Store    *store.Store
 	Policy   rollout.ScalePolicy
 	Redact   Redact // for what records say
@@ -42,7 +44,7 @@ type Scalings struct {
 	kick chan struct{} // a scaling has begun, or settled
 
 	mu      sync.Mutex
-	watches map[string]*scope // by kind
+	watches map[string]*cluster.Scope // by kind
 	known   map[scaledWorkload]rollout.Scale
 }
 
@@ -60,7 +62,7 @@ func NewScalings(c ScalingConfig) *Scalings {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*scope{}, known: map[scaledWorkload]rollout.Scale{}}
+	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*cluster.Scope{}, known: map[scaledWorkload]rollout.Scale{}}
 }
 
 // Run records scalings until ctx ends, and returns nil. Nothing is asked of the
@@ -83,7 +85,7 @@ func (x *Scalings) Run(ctx context.Context) error {
 		case <-changes.C():
 			look = mentions(changes.Take(), missing)
 		}
-		next := openRetry
+		next := retryInterval
 		var err error
 		if look {
 			missing, err = x.begin(ctx, missing)
@@ -92,7 +94,7 @@ func (x *Scalings) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			next = x.lookAtDue(ctx)
+			next = x.reconcileDue(ctx)
 		case !deploy.IsKind(err, deploy.Unavailable):
 			return err
 		}
@@ -136,7 +138,7 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 	if err != nil {
 		return err
 	}
-	w, err := x.cfg.Observer.watchWorkloads(kind)
+	w, err := x.cfg.Observer.Watch(kind)
 	if err != nil {
 		return err
 	}
@@ -147,25 +149,25 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 	}
 	x.mu.Unlock()
 	return w.Handle("scaling", func(ctx context.Context, key types.NamespacedName) error {
-		return x.look(ctx, scaledWorkload{kind, key})
+		return x.reconcile(ctx, scaledWorkload{kind, key})
 	})
 }
 
-func (x *Scalings) cluster() string { return x.cfg.Observer.cluster.Name() }
+func (x *Scalings) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
 // lookAtDue looks at the workloads with scalings that time ends, and at those that were
 // taken up, which may be gone, and returns when to do so again.
-func (x *Scalings) lookAtDue(ctx context.Context) time.Duration {
+func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 	now := x.cfg.Now()
-	next := openInterval
+	next := scanInterval
 	for key, due := range x.open() {
 		err := x.filled(ctx, key.kind)
 		if err == nil && !now.Before(due) {
-			err = x.look(ctx, key)
+			err = x.reconcile(ctx, key)
 		}
 		if err != nil {
 			x.cfg.Logger.WarnContext(ctx, "cannot follow a scaling, will try again", "workload", key.String(), "error", err)
-			next = min(next, openRetry)
+			next = min(next, retryInterval)
 		}
 		if wait := due.Sub(now); wait > 0 {
 			next = min(next, wait)
@@ -191,7 +193,7 @@ func (x *Scalings) open() map[scaledWorkload]time.Time {
 }
 
 func (x *Scalings) filled(ctx context.Context, kind string) error {
-	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, workloads.FillTimeout)
 	defer cancel()
 	x.mu.Lock()
 	w := x.watches[kind]
@@ -200,17 +202,17 @@ func (x *Scalings) filled(ctx context.Context, kind string) error {
 }
 
 // look records what is new of one workload. It may be called at any time.
-func (x *Scalings) look(ctx context.Context, key scaledWorkload) error {
+func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var w *rollout.Workload
 	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
 		Group: "apps", Version: "v1", Kind: key.kind, Namespace: key.Namespace, Name: key.Name,
 	}}
-	if kept, ok := x.watches[key.kind].Get(key.NamespacedName).(*keptWorkload); ok {
-		scaled := kept.workload
-		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.cluster.Skew()) // by the agent's clock
-		w, app.ApplicationID = &scaled, kept.application
+	if kept, ok := x.watches[key.kind].Get(key.NamespacedName).(*workloads.Object); ok {
+		scaled := kept.Workload
+		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // by the agent's clock
+		w, app.ApplicationID = &scaled, kept.Application
 	}
 	for {
 		next, rec := x.known[key].Look(app, w, x.cfg.Policy, x.cfg.Now())

@@ -1,4 +1,4 @@
-package cluster
+package observe
 
 import (
 	"context"
@@ -11,32 +11,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/health"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // vitalsLab has the health of one application told, by a clock that a test sets.
-type vitalsLab struct {
-	*externalLab
-	vitals *Vitals
+type healthEnv struct {
+	*env
+	vitals *HealthEvents
 	now    time.Time
 }
 
-func newVitalsLab(t *testing.T) *vitalsLab {
+func newHealthEnv(t *testing.T) *healthEnv {
 	t.Helper()
-	l := &vitalsLab{externalLab: newExternalLab(t), now: time.Now()}
+	l := &healthEnv{env: newEnv(t), now: time.Now()}
 	l.start(t)
 	return l
 }
 
 // start makes Vitals as an agent that starts does.
-func (l *vitalsLab) start(t *testing.T) {
+func (l *healthEnv) start(t *testing.T) {
 	t.Helper()
-	l.vitals = NewVitals(VitalsConfig{
-		Observer: l.observer, Store: l.store, Now: func() time.Time { return l.now }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	l.vitals = NewHealthEvents(HealthConfig{
+		Observer: l.Observer, Store: l.store, Now: func() time.Time { return l.now }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Redact: func(_ context.Context, _ deploy.Application, text string) (string, error) {
-			return strings.ReplaceAll(text, l.ns, "***"), nil
+			return strings.ReplaceAll(text, l.Namespace, "***"), nil
 		},
 	})
 	begun := false
@@ -46,20 +49,20 @@ func (l *vitalsLab) start(t *testing.T) {
 }
 
 // await waits until the caches show the application in a health, and looks.
-func (l *vitalsLab) await(t *testing.T, want deploy.Health) {
+func (l *healthEnv) await(t *testing.T, want deploy.Health) {
 	t.Helper()
 	l.shown(t, want)
 	l.vitals.mu.Lock()
-	l.vitals.dirty[l.app] = true // as the handler does, which may be about to
+	l.vitals.dirty[l.App] = true // as the handler does, which may be about to
 	l.vitals.mu.Unlock()
 	l.look(t, 0)
 }
 
 // shown waits until the caches show the application in a health.
-func (l *vitalsLab) shown(t *testing.T, want deploy.Health) {
+func (l *healthEnv) shown(t *testing.T, want deploy.Health) {
 	t.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); ; {
-		found := l.observer.workloadsOf(l.app)
+		found := l.Observer.Of(l.App)
 		if len(found) == 1 && worstOf(found).health == want {
 			break
 		}
@@ -71,16 +74,16 @@ func (l *vitalsLab) shown(t *testing.T, want deploy.Health) {
 }
 
 // look lets time pass and has Vitals look.
-func (l *vitalsLab) look(t *testing.T, passed time.Duration) {
+func (l *healthEnv) look(t *testing.T, passed time.Duration) {
 	t.Helper()
 	l.now = l.now.Add(passed)
-	if _, err := l.vitals.look(t.Context()); err != nil {
+	if _, err := l.vitals.evaluateAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // told returns the events about health, with their reasons.
-func (l *vitalsLab) told(t *testing.T) (told []string) {
+func (l *healthEnv) told(t *testing.T) (told []string) {
 	t.Helper()
 	events, err := l.store.Events(t.Context(), 0, 0)
 	if err != nil {
@@ -100,16 +103,16 @@ func (l *vitalsLab) told(t *testing.T) (told []string) {
 // over a restart.
 func TestVitals(t *testing.T) {
 	t.Parallel()
-	l := newVitalsLab(t)
+	l := newHealthEnv(t)
 	// Not Recreate: the Deployment may then go on to say NewReplicaSetAvailable of the new
 	// ReplicaSet, when the controller's steps conflict, and the reason would be another.
-	l.wait(t, l.apply(t, "s1", workloadText(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2")), nil)
+	l.Wait(t, l.Apply(t, "s1", workloadstest.Text(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2")), nil)
 	l.await(t, deploy.Healthy)
 	if l.look(t, time.Hour); len(l.vitals.pulses) != 0 {
 		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
 	}
 
-	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
+	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.await(t, deploy.HealthDegraded)
 	l.look(t, 29*time.Second)
 	want := []string(nil)
@@ -128,7 +131,7 @@ func TestVitals(t *testing.T) {
 	l.look(t, time.Hour)
 	check("after a restart")
 
-	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:v1"}]}}}}`)
+	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:v1"}]}}}}`)
 	l.await(t, deploy.Healthy)
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, l.now) }); err != nil {
 		t.Fatal(err)
@@ -138,18 +141,18 @@ func TestVitals(t *testing.T) {
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", l.now) }); err != nil {
 		t.Fatal(err)
 	}
-	l.vitals.ended([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: l.app, Status: deploy.Cancelled}})
+	l.vitals.onDeploymentEnd([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: l.App, Status: deploy.Cancelled}})
 	l.look(t, 2*time.Second)
 	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: its workload is healthy again")
 	check("at the end of the deployment")
 	l.look(t, time.Hour)
 	l.look(t, time.Hour)
 	check("later")
-	if len(l.vitals.pulses)+len(l.vitals.followed) != 0 {
+	if len(l.vitals.pulses)+len(l.vitals.tracked) != 0 {
 		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
 	}
 
-	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
+	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.await(t, deploy.HealthDegraded)
 	l.look(t, 30*time.Second)
 	told := l.told(t)
@@ -157,10 +160,10 @@ func TestVitals(t *testing.T) {
 		t.Fatalf("degraded again: told %v", told)
 	}
 	want = told
-	if err := l.Typed().AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	if err := l.Typed().AppsV1().Deployments(l.Namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the workload is gone", func() bool { return len(l.observer.workloadsOf(l.app)) == 0 })
+	clustertest.Eventually(t, "the workload is gone", func() bool { return len(l.Observer.Of(l.App)) == 0 })
 	l.look(t, 0)
 	l.look(t, 29*time.Second)
 	check("before its workloads have been gone for long")
@@ -169,7 +172,7 @@ func TestVitals(t *testing.T) {
 	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: it has no workloads any more")
 	check("its workloads are gone")
 	degraded, err := l.store.DegradedApplications(t.Context())
-	if err != nil || len(degraded)+len(l.vitals.pulses)+len(l.vitals.followed) != 0 {
+	if err != nil || len(degraded)+len(l.vitals.pulses)+len(l.vitals.tracked) != 0 {
 		t.Errorf("of an application without workloads there is kept %v, %v, %v", degraded, l.vitals.pulses, err)
 	}
 }
@@ -178,8 +181,8 @@ func TestVitals(t *testing.T) {
 // deployment that ends, upon which it tells at once.
 func TestVitalsRun(t *testing.T) {
 	t.Parallel()
-	l := newVitalsLab(t)
-	l.wait(t, l.apply(t, "s1", workloadText(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
+	l := newHealthEnv(t)
+	l.Wait(t, l.Apply(t, "s1", workloadstest.Text(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
 	l.shown(t, deploy.Healthy)
 	l.vitals.cfg.Now = time.Now
 	ctx, cancel := context.WithCancel(t.Context())
@@ -187,18 +190,18 @@ func TestVitalsRun(t *testing.T) {
 	go func() { l.vitals.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 
-	l.patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
+	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.shown(t, deploy.HealthDegraded)
-	eventually(t, "the broken application is followed", func() bool {
+	clustertest.Eventually(t, "the broken application is followed", func() bool {
 		l.vitals.mu.Lock()
 		defer l.vitals.mu.Unlock()
-		return l.vitals.followed[l.app]
+		return l.vitals.tracked[l.App]
 	})
 	broken := time.Now()
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is told", func() bool { return len(l.told(t)) > 0 })
+	clustertest.Eventually(t, "it is told", func() bool { return len(l.told(t)) > 0 })
 	if took := time.Since(broken); took > 20*time.Second {
 		t.Errorf("told %s after the end of the deployment, want at once", took)
 	}
@@ -210,46 +213,46 @@ func TestVitalsRun(t *testing.T) {
 // A workload that is gone says nothing any more, and what is not ours is left alone.
 func TestVitalsOfOthers(t *testing.T) {
 	t.Parallel()
-	l := newVitalsLab(t)
-	l.vitals.changed("nobody", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
+	l := newHealthEnv(t)
+	l.vitals.onWorkloadChange("nobody", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
 	l.look(t, 0)
 	if _, known := l.vitals.pulses["nobody"]; known {
 		t.Error("an application without workloads is followed")
 	}
-	l.vitals.follow("nobody", false).See(deploy.HealthDegraded, l.now)
-	next, err := l.vitals.tell(t.Context(), "nobody", l.vitals.pulses["nobody"], deploy.HealthDegraded, finding{})
+	l.vitals.track("nobody", false).See(deploy.HealthDegraded, l.now)
+	next, err := l.vitals.report(t.Context(), "nobody", l.vitals.pulses["nobody"], deploy.HealthDegraded, finding{})
 	if err != nil || !next.IsZero() || len(l.vitals.pulses) != 0 {
 		t.Errorf("an application of another agent: %v, %s, followed %v", err, next, l.vitals.pulses)
 	}
 }
 
 func TestWorstOf(t *testing.T) {
-	workload := func(kind, name string, replicas, available int32) *keptWorkload {
-		k := &keptWorkload{workload: rollout.Workload{Kind: kind, Replicas: replicas, Available: available, Updated: replicas, Total: replicas}}
+	live := func(kind, name string, replicas, available int32) *workloads.Object {
+		k := &workloads.Object{Workload: rollout.Workload{Kind: kind, Replicas: replicas, Available: available, Updated: replicas, Total: replicas}}
 		k.Namespace, k.Name = "shop", name
 		return k
 	}
-	broken := workload(rollout.KindDeployment, "api", 2, 0)
-	broken.workload.Failure = rollout.Condition{Status: "True", Message: "exceeded quota"}
-	healthy, starting := workload(rollout.KindDaemonSet, "log", 3, 3), workload(rollout.KindStatefulSet, "db", 3, 2)
+	broken := live(rollout.KindDeployment, "api", 2, 0)
+	broken.Workload.Failure = rollout.Condition{Status: "True", Message: "exceeded quota"}
+	healthy, starting := live(rollout.KindDaemonSet, "log", 3, 3), live(rollout.KindStatefulSet, "db", 3, 2)
 	for name, c := range map[string]struct {
-		of   []*keptWorkload
+		of   []*workloads.Object
 		tell deploy.Health
 		want string
 	}{
-		"all healthy":  {[]*keptWorkload{healthy, healthy}, deploy.Healthy, "all its 2 workloads are healthy again"},
-		"one":          {[]*keptWorkload{healthy}, deploy.Healthy, "its workload is healthy again"},
-		"on its way":   {[]*keptWorkload{healthy, starting}, deploy.HealthDegraded, "StatefulSet shop/db: 2 of 3 pods are available; the application has not been healthy for 10m0s"},
-		"the worst":    {[]*keptWorkload{starting, broken, healthy}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota"},
-		"two as bad":   {[]*keptWorkload{broken, healthy, broken}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota; another workload is as bad"},
-		"three as bad": {[]*keptWorkload{broken, broken, broken}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota; 2 other workloads are as bad"},
+		"all healthy":  {[]*workloads.Object{healthy, healthy}, deploy.Healthy, "all its 2 workloads are healthy again"},
+		"one":          {[]*workloads.Object{healthy}, deploy.Healthy, "its workload is healthy again"},
+		"on its way":   {[]*workloads.Object{healthy, starting}, deploy.HealthDegraded, "StatefulSet shop/db: 2 of 3 pods are available; the application has not been healthy for 10m0s"},
+		"the worst":    {[]*workloads.Object{starting, broken, healthy}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota"},
+		"two as bad":   {[]*workloads.Object{broken, healthy, broken}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota; another workload is as bad"},
+		"three as bad": {[]*workloads.Object{broken, broken, broken}, deploy.HealthDegraded, "Deployment shop/api: pods cannot be created: exceeded quota; 2 other workloads are as bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := worstOf(c.of)
 			if got := f.reason(c.tell, 10*time.Minute); got != c.want {
 				t.Errorf("says %q, want %q", got, c.want)
 			}
-			h, _ := health.Workload(c.of[0].workload)
+			h, _ := health.Workload(c.of[0].Workload)
 			if h.WorseThan(f.health) {
 				t.Errorf("%s is worse than %s", h, f.health)
 			}

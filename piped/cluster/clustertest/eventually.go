@@ -1,0 +1,16 @@
+package clustertest
+
+import (
+	"testing"
+	"time"
+)
+
+// Eventually polls until ok, for what a real cluster does in its own time.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 3 min: %s", what)
+		}
+	}
+}

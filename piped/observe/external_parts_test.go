@@ -1,0 +1,34 @@
+package observe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestRolloutsOfOthersTellTheirParts: external ones are measured as the agent's own,
+// unless they ended while it was not watching.
+func TestRolloutsOfOthersTellTheirParts(t *testing.T) {
+	t.Parallel()
+	l := newEnv(t)
+	if rec := l.Wait(t, l.Apply(t, "a", workloadstest.SlowText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
+		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
+	}
+	stop := l.watch(t)
+	l.setImage(t, "web:2")
+	seen := l.await(t, `revision 2 by "kubectl-set": Complete`)
+	workloadstest.WantParts(t, seen)
+	if seen.Images != "web:2" || seen.ReplicasBefore != 1 || seen.ReplicasAfter != 1 || seen.ApplicationName != "web" || !strings.HasPrefix(seen.TargetName, "web-") {
+		t.Errorf("record %+v", seen)
+	}
+	stop()
+	l.setImage(t, "web:3")
+	l.settle(t)
+	l.watch(t)
+	if unseen := l.await(t, `revision 3 by "kubectl-set": Complete`); unseen.Parts != (deploy.RolloutParts{}) {
+		t.Errorf("nobody watched, and yet there are parts: %+v", unseen.Parts)
+	}
+}

@@ -1,0 +1,60 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/workloads"
+	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
+	"github.com/c785c783/piped/piped/deploy"
+)
+
+// TestRolloutsAreWatchedWithRightsInNamespacesOnly: an agent that may not watch
+// workloads in the whole cluster watches them where it may, those of others included.
+func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
+	t.Parallel()
+	l, other := newEnv(t), workloadstest.New(t)
+	as, err := l.As(l.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Shared(t).PermitRollouts(t, l.Namespace, l.Namespace)
+	controller := cluster.NewController(as)
+	l.Observer = workloads.NewObserver(as, controller)
+	externals := NewExternalRollouts(ExternalConfig{Observer: l.Observer, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- controller.Run(ctx) }()
+	go func() { ended <- externals.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+
+	rec := l.Wait(t, l.Apply(t, "a", workloadstest.Text(rollout.KindDeployment, "web:1", "replicas: 2")), nil)
+	if rec.Phase != deploy.RolloutComplete {
+		t.Fatalf("%s: %s", rec.Phase, rec.Reason)
+	}
+	if strings.Contains(l.Progress(), "cannot ask the cluster") {
+		t.Errorf("the caches were of no use:\n%s", l.Progress())
+	}
+	if s, err := l.Observer.Cached(ctx, rec); err != nil || s.Workload == nil || len(s.Revisions) != 1 {
+		t.Errorf("cached: %+v, %v", s, err)
+	}
+	l.setImage(t, "web:2")
+	l.await(t, `revision 2 by "kubectl-set": Complete`)
+
+	there := rec
+	there.Workload.Namespace = other.Namespace
+	if _, err := l.Observer.Cached(ctx, there); !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "a Role in namespace "+other.Namespace) {
+		t.Errorf("where it may not: %v", err)
+	}
+}
