@@ -17,6 +17,7 @@
 //	slots.go      selects the next deployment to start
 //	run.go        drives one deployment from its start to its end
 //	stage.go      runs one stage once and interprets its result
+//	managed.go    holds stages while another agent manages their cluster
 //	advance.go    decides what follows the end of a stage, and what to roll back
 //	command.go    the commands CANCEL_DEPLOYMENT and SKIP_STAGE, each answered once
 //	cancel.go     the effect of a cancel request on a deployment

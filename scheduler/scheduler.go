@@ -39,6 +39,10 @@ type Config struct {
 
 	Changes Changes // input of skipOn.paths
 
+	// Managed returns nil if this agent manages the cluster of a provider, otherwise an
+	// error that names the agent that does. Optional.
+	Managed func(provider string) error
+
 	ScanEvery time.Duration // fallback for missed changes; default 30 s
 	Logger    *slog.Logger
 	Now       func() time.Time

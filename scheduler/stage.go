@@ -85,6 +85,9 @@ func (r *run) execute(ctx context.Context, run deploy.StageRun) (result deploy.S
 			result = deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error in stage %s: %v; please report it with the agent's log", run.Stage.Name, p)}
 		}
 	}()
+	if held := r.s.awaitManaged(ctx, run); held != nil {
+		return *held
+	}
 	result = executor.Execute(ctx, run)
 	if deploy.CheckStageTransition(deploy.StageRunning, result.Status) != nil || result.Status == deploy.StageRunning {
 		return deploy.StageResult{Status: deploy.StageFailure, Reason: fmt.Sprintf("internal error: stage %s ended as %q; please report it with the agent's log", run.Stage.Name, result.Status)}

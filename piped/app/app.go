@@ -199,7 +199,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 		return nil, err
 	}
 	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories,
+		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("clusters", live.clusters.Run)
@@ -251,7 +251,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
 	a.live.scripts = scripts
-	executors := map[string]scheduler.Executor{
+	return map[string]scheduler.Executor{
 		deploy.StageK8sSync:             exec.Sync(),
 		deploy.StageRollback:            exec.Rollback(),
 		kubeconfig.StagePrimaryRollout:  exec.Primary(),
@@ -267,11 +267,7 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		deploy.StageScriptRunRollback:   scripts,
 		deploy.StageCustomSync:          scripts,
 		deploy.StageCustomSyncRollback:  scripts,
-	}
-	for name, executor := range executors {
-		executors[name] = managedStage{a.live.clusters, executor}
-	}
-	return executors, err
+	}, err
 }
 
 // listen binds the addresses of the control API and of the HTTP server.

@@ -240,6 +240,16 @@ func (c *clusters) hold(provider string) (kubernetes.Cluster, func(), error) {
 		conn.users--
 		conn.stopIfIdle()
 	}), nil
+// Capabilities implements capabilities.Clusters.
+func (c *clusters) Capabilities(ctx context.Context, provider string) (deploy.Capabilities, error) {
+	held, release, err := c.Hold(provider)
+	if err != nil {
+		return deploy.Capabilities{}, err
+	}
+	defer release()
+	return held.Cluster.Capabilities(ctx)
+}
+
 }
 
 // Run serves the connections there are and those that come, until ctx ends.

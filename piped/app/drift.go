@@ -11,6 +11,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
+	"github.com/c785c783/piped/piped/drift/undeployed"
 	"github.com/c785c783/piped/piped/store"
 )
 
@@ -18,7 +19,7 @@ import (
 func (a *App) addDrift(cfg *config.Piped, o Options, st *store.Store, src sources) {
 	live := a.live
 	a.drift = drift.New(drift.Config{
-		Store: st, Clusters: comparedClusters{live.clusters, live.tenants}, Git: newUndeployed(live.repositories, src.loader),
+		Store: st, Clusters: comparedClusters{live.clusters, live.tenants}, Git: undeployed.New(live.repositories.mirror, src.loader),
 		Expected: expectation, PipedID: cfg.PipedID, Metrics: a.metrics.drift, SweepEvery: o.SweepEvery, Logger: o.Logger.With("component", "drift"), Now: o.Now, NewID: o.NewID,
 	})
 	live.clusters.wake = a.drift.Wake

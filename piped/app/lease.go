@@ -7,8 +7,6 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
-	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/scheduler"
 )
 
 // leaseSpec is who an agent is to the others of its piped ID.
@@ -56,41 +54,6 @@ func (c stageClusters) Hold(provider string) (kubernetes.Cluster, func(), error)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hold(provider)
-}
-
-// managedStage is an executor whose stages begin when this agent manages the cluster of their
-// application: what they do elsewhere, such as the scripts of a pipeline, waits, too.
-type managedStage struct {
-	clusters *clusters
-	scheduler.Executor
-}
-
-// managedInterval is how often it is checked whether another agent still manages a cluster.
-const managedInterval = time.Second
-
-// Execute implements scheduler.Executor.
-func (m managedStage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageResult {
-	said := ""
-	for {
-		err := m.clusters.managed(run.Deployment.Provider)
-		if err == nil {
-			if said != "" {
-				run.Log.Infof("This agent manages the cluster now; the stage goes on")
-			}
-			return m.Executor.Execute(ctx, run)
-		}
-		if err.Error() != said {
-			said = err.Error()
-			run.Log.Infof("Held: %v", err)
-		}
-		pause := time.NewTimer(managedInterval)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return deploy.StageResult{Status: deploy.Stopped(ctx).Status(), Reason: "held: " + said, NoRollback: run.First()}
-		}
-	}
 }
 
 // managed is Managed as far as it is known now.

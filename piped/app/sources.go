@@ -7,6 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/observe/capabilities"
 	"github.com/c785c783/piped/piped/outbound"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/piped/source/helm"
@@ -23,8 +24,8 @@ const concealedCacheBytes = 2 << 20
 
 // sources are what applications are read with.
 type sources struct {
-	setup     setup         // what the configuration asks for
-	serves    *capabilities // what the clusters serve
+	setup     setup // what the configuration asks for
+	serves    *capabilities.Reader
 	loader    *source.Loader
 	concealed *source.Loader // with a name in place of each secret
 }
@@ -61,7 +62,7 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	if problems != nil {
 		a.log.Error("what cannot be used of the configuration is tried again; everything else goes on", "error", problems)
 	}
-	if s.serves, err = newCapabilities(ctx, st, live.clusters, o); err != nil {
+	if s.serves, err = capabilities.New(ctx, st, live.clusters, o.Logger.With("component", "capabilities"), o.Now); err != nil {
 		return s, err
 	}
 	name := registeredName(st)

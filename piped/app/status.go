@@ -12,6 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/notify"
+	"github.com/c785c783/piped/piped/observe/capabilities"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/planner"
 	"github.com/c785c783/piped/trigger"
@@ -24,7 +25,7 @@ type agentStatus struct {
 
 	store   *store.Store
 	planner *planner.Planner
-	serves  *capabilities
+	serves  *capabilities.Reader
 	live    *live
 	told    *notify.Courier
 	disk    *writable
@@ -56,7 +57,7 @@ func (s agentStatus) State(ctx context.Context) deploy.AgentState {
 	out.Repositories = s.live.repositories.states(applications, s.live.follower.Problem)
 	out.SyncStates, out.Receivers = syncStates, receivers
 	out.Scripts = s.live.scripts.State()
-	out.Clusters = s.live.clusters.states(s.serves.versions())
+	out.Clusters = s.live.clusters.states(s.serves.Versions())
 	return out
 }
 
@@ -109,17 +110,6 @@ func (c *clusters) states(versions map[string]string) []deploy.ClusterState {
 			}
 		}
 		out = append(out, state)
-	}
-	return out
-}
-
-// versions returns those of the clusters' API servers, by platform provider.
-func (c *capabilities) versions() map[string]string {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	out := make(map[string]string, len(c.known))
-	for provider, known := range c.known {
-		out[provider] = known.KubeVersion
 	}
 	return out
 }
