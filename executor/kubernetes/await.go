@@ -96,7 +96,7 @@ func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abando
 	}
 	return rollout.Wait(ctx, rollout.Request{
 		Records: records, Observer: w.cluster.Rollouts, Policy: w.policy(), Save: w.saveEnd, Abandon: abandon,
-		Progress: func(line string) { w.log.Infof("%s", line) }, Marked: w.Observer.Marked, Now: w.Now,
+		Progress: func(line string) { w.log.Infof("%s", line) }, Marked: w.Metrics.Marked, Now: w.Now,
 	})
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	Analyzer Analyzer // for steps of K8S_TRAFFIC_ROUTING
 	PipedID  string
 	Policy   rollout.Policy // thresholds that applications do not set
-	Observer Observer       // nil: nobody is told
+	Metrics  Metrics        // optional
 	Now      func() time.Time
 	// NudgeWait bounds how long a stage waits until pods have been notified of their
 	// changed configuration, so that its log can name them; 30 s by default. What is left
@@ -58,26 +58,13 @@ type Config struct {
 	NudgeWait time.Duration
 }
 
-// Observer is told of what the stages do. Its method must be quick and safe for
-// concurrent use.
-type Observer interface {
-	// Marked tells how long it took to store that a rollout is complete, from hearing of
-	// the change that completed it.
-	Marked(after time.Duration)
-}
-
-// silent is an Observer that nobody asked for.
-type silent struct{}
-
-func (silent) Marked(time.Duration) {}
-
 // Executor makes the executors of the stages. It is safe for concurrent use.
 type Executor struct{ Config }
 
 // New returns an Executor.
 func New(c Config) *Executor {
-	if c.Observer == nil {
-		c.Observer = silent{}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
 	}
 	if c.NudgeWait == 0 {
 		c.NudgeWait = 30 * time.Second

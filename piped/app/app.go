@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/c785c783/piped/executor/analysis"
+	"github.com/c785c783/piped/executor/analysis/provider"
 	"github.com/c785c783/piped/executor/approval"
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/executor/script"
@@ -100,7 +101,8 @@ type App struct {
 // or Close releases everything.
 func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, live: newLive(cfg.DataDir, o), metrics: newMetrics(o.Logger.With("component", "metrics"))}
+	a := &App{log: o.Logger, parts: parts{grace: o.Grace}, metrics: newMetrics(o.Logger.With("component", "metrics"))}
+	a.live = newLive(cfg.DataDir, a.metrics.counted, o)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -156,7 +158,7 @@ func (a *App) openState(ctx context.Context, cfg *config.Piped, o Options) (_ *s
 	if err != nil {
 		return nil, "", err
 	}
-	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Observer: a.metrics.store, Exclusive: true})
+	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Key: key, Now: o.Now, Logger: o.Logger, Metrics: a.metrics.store, Exclusive: true})
 	if err != nil {
 		return nil, "", err
 	}
@@ -235,12 +237,12 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 // executors makes what runs the stages, by stage name.
 func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *source.Loader) (map[string]scheduler.Executor, error) {
 	analyses := analysis.New(analysis.Config{
-		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: countedProviders{a.live.analysis, a.metrics.analyses},
+		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: provider.Counted{Set: a.live.analysis, Queries: a.metrics.queries},
 		Logger: o.Logger.With("component", "analysis"), Now: o.Now,
 	})
 	exec := kubernetes.New(kubernetes.Config{
 		Store: st, Sources: loader, Clusters: stageClusters{a.live.clusters}, Tenancy: a.live.tenants, Analyzer: analyses,
-		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Observer: a.metrics.rollouts, Now: o.Now,
+		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Metrics: a.metrics.stages, Now: o.Now,
 	})
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)

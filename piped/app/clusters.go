@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -42,8 +41,7 @@ type clusters struct {
 	same      cluster.Identities          // finds providers that name one cluster
 	wake      func(applicationID string)  // set before Run is called: objects have changed, or how they can be seen
 
-	// wrap, set before plan is called, returns what sees the requests to a cluster.
-	wrap func(cluster string) func(http.RoundTripper) http.RoundTripper
+	requests *cluster.RequestMetrics
 
 	mu         sync.Mutex
 	configured map[string]*connection // by provider
@@ -84,11 +82,11 @@ func specOf(p config.PlatformProvider) clusterSpec {
 	return s
 }
 
-func newClusters(o Options) *clusters {
+func newClusters(m *cluster.RequestMetrics, o Options) *clusters {
 	return &clusters{
 		userAgent: "piped/" + o.Version, logger: o.Logger.With("component", "kubernetes"), now: o.Now,
 		configured: map[string]*connection{}, removed: map[string]*connection{}, added: make(chan struct{}, 1),
-		wake: func(string) {}, wrap: func(string) func(http.RoundTripper) http.RoundTripper { return nil },
+		wake: func(string) {}, requests: m,
 	}
 }
 
@@ -121,7 +119,7 @@ func (c *clusters) plan(providers []config.PlatformProvider) (map[string]*connec
 func (c *clusters) connect(spec clusterSpec) *connection {
 	access, err := cluster.NewCluster(cluster.ClusterConfig{
 		Name: spec.name, KubeConfigPath: spec.kubeconfig, MasterURL: spec.masterURL, UserAgent: c.userAgent, Logger: c.logger, Now: c.now,
-		WrapTransport: c.wrap(spec.name), Permit: c.permit, Identities: &c.same,
+		WrapTransport: c.requests.Wrap(spec.name), Permit: c.permit, Identities: &c.same,
 	})
 	if err != nil {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
@@ -240,6 +238,8 @@ func (c *clusters) hold(provider string) (kubernetes.Cluster, func(), error) {
 		conn.users--
 		conn.stopIfIdle()
 	}), nil
+}
+
 // Capabilities implements capabilities.Clusters.
 func (c *clusters) Capabilities(ctx context.Context, provider string) (deploy.Capabilities, error) {
 	held, release, err := c.Hold(provider)
@@ -248,8 +248,6 @@ func (c *clusters) Capabilities(ctx context.Context, provider string) (deploy.Ca
 	}
 	defer release()
 	return held.Cluster.Capabilities(ctx)
-}
-
 }
 
 // Run serves the connections there are and those that come, until ctx ends.

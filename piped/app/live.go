@@ -76,10 +76,10 @@ type setup struct {
 	notifications *notifications
 }
 
-func newLive(dataDir string, o Options) *live {
-	repositories := newRepositories(dataDir, o)
+func newLive(dataDir string, m counted, o Options) *live {
+	repositories := newRepositories(dataDir, m.git, o)
 	l := &live{
-		clusters: newClusters(o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
+		clusters: newClusters(m.requests, o), repositories: repositories, follower: newFollower(), secrets: secret.New(nil), concealed: secret.New(nil),
 		tenants: newTenants(repositories.CommitObject), analysis: provider.NewSet(),
 	}
 	l.configuration.load(o.Now())

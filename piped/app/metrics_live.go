@@ -4,45 +4,49 @@ import (
 	"maps"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/c785c783/piped/piped/metric"
 )
 
 var (
-	clusterDesc    = describe("cluster_reachable", "1 if the last request to a cluster was answered, else 0. Absent before the first request.", "cluster")
-	repositoryDesc = describe("repository_reachable", "1 if a repository can be watched and its last check succeeded, else 0. Absent before the first check.", "repo")
-	refusedDesc    = describe("configuration_refused", "1 while a newer configuration than the one in effect is refused, else 0.")
+	clusterDesc    = metric.Desc("cluster_reachable", "1 if the last request to a cluster was answered, else 0. Absent before the first request.", "cluster")
+	repositoryDesc = metric.Desc("repository_reachable", "1 if a repository can be watched and its last check succeeded, else 0. Absent before the first check.", "repo")
+	refusedDesc    = metric.Desc("configuration_refused", "1 while a newer configuration than the one in effect is refused, else 0.")
 )
 
-// liveFigures are what the parts know at the moment. Nobody is asked for them.
-type liveFigures struct{ live *live }
+// liveMetrics collects gauges from memory. They stay in this package because they join the
+// state of clusters, repositories and configuration, which only live connects.
+type liveMetrics struct{ live *live }
 
 // Describe implements prometheus.Collector.
-func (f liveFigures) Describe(out chan<- *prometheus.Desc) {
+func (f liveMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{clusterDesc, repositoryDesc, refusedDesc} {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (f liveFigures) Collect(out chan<- prometheus.Metric) {
+func (f liveMetrics) Collect(out chan<- prometheus.Metric) {
 	for name, reachable := range f.live.clusters.reachable() {
-		gauge(out, clusterDesc, truth(reachable), name)
+		metric.Gauge(out, clusterDesc, boolean(reachable), name)
 	}
 	for id, reachable := range f.live.repositories.reachable() {
-		gauge(out, repositoryDesc, truth(reachable), id)
+		metric.Gauge(out, repositoryDesc, boolean(reachable), id)
 	}
 	_, refused := f.live.configuration.get()
-	gauge(out, refusedDesc, truth(refused != ""))
+	metric.Gauge(out, refusedDesc, boolean(refused != ""))
 }
 
-func truth(is bool) float64 {
+// boolean returns the value of a gauge that is 1 or 0.
+func boolean(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// reachable tells of the configured clusters that were asked for something, by name,
-// whether they answered last.
+// reachable reports by name whether the last request to a configured cluster was answered.
+// Clusters without a request are absent.
 func (c *clusters) reachable() map[string]bool {
 	c.mu.Lock()
 	configured := maps.Clone(c.configured)
@@ -60,8 +64,8 @@ func (c *clusters) reachable() map[string]bool {
 	return out
 }
 
-// reachable tells of the configured repositories that were looked at, by ID, whether
-// that succeeded last.
+// reachable reports by ID whether the last check of a configured repository succeeded.
+// Repositories that were not checked yet are absent.
 func (r *repositories) reachable() map[string]bool {
 	r.mu.Lock()
 	configured := r.configured

@@ -7,26 +7,29 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/c785c783/piped/piped/figures"
+	"github.com/c785c783/piped/piped/notify"
 )
 
-// Metric describes a figure that GET /metrics serves.
+// Metric describes a metric that GET /metrics serves.
 type Metric struct {
 	Name, Type, Help string // Type is counter, gauge or histogram
 	Labels           []string
 }
 
-// Metrics describes the agent's own figures, by name, as the registry has them.
+// Metrics describes the agent's own metrics as they are registered, by name.
 func Metrics() []Metric {
 	r := &described{}
-	newFigures(r)
-	for _, read := range []prometheus.Collector{&storedFigures{}, liveFigures{}, receiverFigures{}} {
+	newCounted(r)
+	for _, read := range []prometheus.Collector{&figures.Stored{}, liveMetrics{}, notify.Backlog{}} {
 		r.MustRegister(read)
 	}
 	slices.SortFunc(r.metrics, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return r.metrics
 }
 
-// described is a registry that serves nothing and remembers the descriptions.
+// described is a Registerer that records descriptions only.
 type described struct{ metrics []Metric }
 
 // Register implements prometheus.Registerer.
@@ -38,7 +41,7 @@ func (d *described) Register(c prometheus.Collector) error {
 // Unregister implements prometheus.Registerer.
 func (*described) Unregister(prometheus.Collector) bool { return false }
 
-// description is how client_golang prints a Desc, which shows its parts in no other way.
+// description matches the text of a Desc, which has no accessors.
 var description = regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(.*)", unit: ".*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
 
 // MustRegister implements prometheus.Registerer.
@@ -56,8 +59,7 @@ func (d *described) MustRegister(collectors ...prometheus.Collector) {
 	}
 }
 
-// typeOf returns the type of what a collector collects. What is read when it is asked
-// for is a gauge.
+// typeOf returns the type of a collector's metrics. Our own collectors have gauges only.
 func typeOf(c prometheus.Collector) string {
 	switch c.(type) {
 	case *prometheus.CounterVec, prometheus.Counter:

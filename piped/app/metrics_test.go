@@ -20,14 +20,15 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
+	"github.com/c785c783/piped/piped/notify"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/c785c783/piped/piped/web"
 )
 
-// scrape returns the agent's own figures as a Prometheus server reads them: those that
-// are not 0, by name and labels, a histogram by how much it holds. Lint finds nothing
-// wrong with any.
+// scrape returns the agent's own metrics as a Prometheus server reads them: values other
+// than 0, by name and labels; of a histogram its count. It fails if promlint finds a
+// problem.
 func scrape(t *testing.T, url string) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -72,18 +73,25 @@ func scrape(t *testing.T, url string) map[string]float64 {
 	return out
 }
 
-// following returns the figures of an agent that has nothing but a store.
-func following(st *store.Store) *metrics {
+// collecting returns the metrics of an agent that has nothing but a store.
+func collecting(t *testing.T, st *store.Store) (*metrics, *live) {
+	t.Helper()
 	m := newMetrics(slog.New(slog.DiscardHandler))
-	m.follow(st, newLive("", Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now}), time.Now)
-	return m
+	l := newLive("", m.counted, Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now})
+	stored := m.collect(st, l, time.Now)
+	t.Cleanup(func() {
+		if err := stored.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, l
 }
 
-// TestMetrics: what the store holds is told as it is, what happens is counted.
+// TestMetrics: gauges have the values of the store, work is counted.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t, nil)
-	m := following(st)
+	m, _ := collecting(t, st)
 	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
 	held := false
@@ -91,7 +99,7 @@ func TestMetrics(t *testing.T) {
 		t.Helper()
 		got := scrape(t, server.URL)
 		if got["piped_store_up{}"] != 1 || got["piped_store_size_bytes{}"] < 4096 {
-			t.Errorf("%s: the store is told to be %v, of %v bytes", when, got["piped_store_up{}"], got["piped_store_size_bytes{}"])
+			t.Errorf("%s: piped_store_up is %v, at %v bytes", when, got["piped_store_up{}"], got["piped_store_size_bytes{}"])
 		}
 		if back := "piped_application_held_seconds{app=web,application_id=web,commit=0123456}"; (got[back] > 0) != held {
 			t.Errorf("%s: the application is held for %v s, held: %v", when, got[back], held)
@@ -193,7 +201,8 @@ func waitForApproval(t *testing.T, st *store.Store, id string, since time.Time) 
 func TestApprovalWaitMetric(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t, nil)
-	server := httptest.NewServer(following(st).handler())
+	m, _ := collecting(t, st)
+	server := httptest.NewServer(m.handler())
 	t.Cleanup(server.Close)
 	if _, err := st.PutApplication(t.Context(), deploy.Application{ID: "a", Name: "web"}); err != nil {
 		t.Fatal(err)
@@ -217,16 +226,16 @@ func TestApprovalWaitMetric(t *testing.T) {
 	}
 }
 
-// toldOnce returns figures in which each has been told at least once.
-func toldOnce(t *testing.T, st *store.Store) *metrics {
+// recordedOnce returns metrics each of which has been recorded at least once.
+func recordedOnce(t *testing.T, st *store.Store) *metrics {
 	t.Helper()
-	m := following(st)
+	m, l := collecting(t, st)
 	m.calls.Called("piped.control.v1.ControlService/GetStatus", "OK", false, time.Second)
 	m.webhooks.Delivered("github", web.Accepted)
-	m.told.Delivered("hook", time.Second)
-	m.told.Failed("hook")
-	m.told.GaveUp("hook")
-	m.registry.MustRegister(receiverFigures{now: time.Now, status: func(context.Context) ([]deploy.ReceiverState, error) {
+	m.notifications.Delivered("hook", time.Second)
+	m.notifications.Failed("hook")
+	m.notifications.GaveUp("hook")
+	m.registry.MustRegister(notify.Backlog{Now: time.Now, Status: func(context.Context) ([]deploy.ReceiverState, error) {
 		return []deploy.ReceiverState{{Name: "hook"}}, nil
 	}})
 	back := deploy.Deployment{ID: "back", ApplicationID: "held", ApplicationName: "held", Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommand}}
@@ -237,15 +246,79 @@ func toldOnce(t *testing.T, st *store.Store) *metrics {
 		t.Fatal(err)
 	}
 	waitForApproval(t, st, "back", time.Now())
-	m.analyses.asked(t.Context(), "prometheus", time.Now(), nil)
-	m.kubernetes.requests.WithLabelValues("local", verbGet, "2xx")
-	m.kubernetes.duration.WithLabelValues("local", verbGet)
-	m.deployments.stages.WithLabelValues(deploy.StageK8sSync, string(deploy.StageSuccess))
-	m.deployments.stageTimes.WithLabelValues(deploy.StageK8sSync)
-	l := m.live
+	m.queries.Queried(t.Context(), "prometheus", time.Now(), nil)
+	transport := m.requests.Wrap("local")(answering{})
+	if _, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)); err != nil {
+		t.Fatal(err)
+	}
+	countEnded(t, m, st)
 	l.clusters.configured["local"] = &connection{problem: errors.New("none")}
 	l.repositories.configured = []repository{{config: config.Repository{RepoID: "apps"}, problem: errors.New("none")}}
 	return m
+}
+
+// answering is a transport that answers every request.
+type answering struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// countEnded ends a deployment that ran a stage, and waits until both are counted.
+func countEnded(t *testing.T, m *metrics, st *store.Store) {
+	t.Helper()
+	counter := m.ended.Count(st, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := counter.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := counter.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := st.PutApplication(t.Context(), deploy.Application{ID: "ended", Name: "ended"}); err != nil {
+		t.Fatal(err)
+	}
+	d := deploy.Deployment{ID: "ended", ApplicationID: "ended", Status: deploy.Pending}
+	if _, err := st.CreateDeployment(t.Context(), store.NewDeployment{Deployment: d}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func(*deploy.Deployment) error{
+		func(d *deploy.Deployment) error {
+			return d.Plan(deploy.Plan{Stages: []deploy.Stage{{ID: "sync", Name: deploy.StageK8sSync}}}, time.Now())
+		},
+		func(d *deploy.Deployment) error { return d.Start(time.Now()) },
+		func(d *deploy.Deployment) error { return d.StartStage("sync", time.Now()) },
+		func(d *deploy.Deployment) error {
+			return d.FinishStage("sync", deploy.StageSuccess, "", time.Now())
+		},
+		func(d *deploy.Deployment) error { return d.Complete(deploy.Success, "", time.Now()) },
+	} {
+		if _, err := st.UpdateDeployment(t.Context(), d.ID, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "piped_stage_duration_seconds" {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the end of a deployment is not counted")
+		}
+	}
 }
 
 // TestMetricsDescribesEveryMetric: Metrics names all of the agent's own metrics, with
@@ -260,7 +333,7 @@ func TestMetricsDescribesEveryMetric(t *testing.T) {
 		}
 		described[name+" "+m.Type] = true
 	}
-	families, err := toldOnce(t, storetest.New(t, nil)).registry.Gather()
+	families, err := recordedOnce(t, storetest.New(t, nil)).registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,14 +357,14 @@ func TestMetricsDescribesEveryMetric(t *testing.T) {
 	}
 }
 
-// TestMetricsWithoutTheStore: what does not come from it is told nevertheless.
+// TestMetricsWithoutTheStore: metrics that do not come from the store are served nevertheless.
 func TestMetricsWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := following(st)
+	m, _ := collecting(t, st)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -145,8 +145,8 @@ const stopGrace = time.Second
 // addNotifications makes the component that tells what happens.
 func (a *App) addNotifications(cfg *config.Piped, o Options, st *store.Store) *notify.Courier {
 	log := o.Logger.With("component", "notifications")
-	courier := notify.New(notify.Config{Store: st, Metrics: a.metrics.told, Grace: stopGrace, Logger: log, Now: o.Now})
-	a.metrics.registry.MustRegister(receiverFigures{courier.Status, o.Now})
+	courier := notify.New(notify.Config{Store: st, Metrics: a.metrics.notifications, Grace: stopGrace, Logger: log, Now: o.Now})
+	a.metrics.registry.MustRegister(notify.Backlog{Status: courier.Status, Now: o.Now})
 	live := a.live
 	agent := cfg.ProjectID + "/" + cfg.PipedID
 	live.tell = func(n *notifications) {

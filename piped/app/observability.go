@@ -9,12 +9,13 @@ import (
 	"github.com/c785c783/piped/piped/web"
 )
 
-// addObservability makes the components by which others see into the agent, beside its
-// APIs: metrics of deployments, and if they are configured traces and profiles.
+// addObservability adds the components for metrics and, where they are configured, traces
+// and profiles.
 func (a *App) addObservability(cfg *config.Piped, o Options, st *store.Store) error {
-	a.metrics.follow(st, a.live, o.Now)
-	a.parts.onClose("metrics", a.metrics.close)
-	a.parts.add("metrics", a.metrics.deployments.run)
+	a.parts.onClose("store metrics", a.metrics.collect(st, a.live, o.Now).Close)
+	ended := a.metrics.ended.Count(st, a.metrics.log)
+	a.parts.onClose("deployment metrics", ended.Close)
+	a.parts.add("metrics", ended.Run)
 	if err := a.addTracer(cfg, o, st); err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (a *App) addObservability(cfg *config.Piped, o Options, st *store.Store) er
 	return nil
 }
 
-// addTracer makes the component that sends traces, if it is configured where to.
+// addTracer adds the component that sends traces, if a receiver is configured.
 func (a *App) addTracer(cfg *config.Piped, o Options, st *store.Store) error {
 	t := cfg.Telemetry
 	if t.OTLPEndpoint == "" {

@@ -24,11 +24,10 @@ import (
 // what runs may still read from it, and two may never be open on one directory.
 // It is safe for concurrent use, but for plan and use, which have one caller.
 type repositories struct {
-	dir    string
-	logger *slog.Logger
-	now    func() time.Time
-
-	observer git.Observer // set before plan is called
+	dir     string
+	logger  *slog.Logger
+	now     func() time.Time
+	metrics git.Metrics
 
 	mu         sync.Mutex
 	mirrors    map[string]*git.Repo // by repository ID
@@ -48,9 +47,9 @@ func (r repository) same(o repository) bool {
 	return reflect.DeepEqual(r.config, o.config) && reflect.DeepEqual(r.auth, o.auth) && fmt.Sprint(r.problem) == fmt.Sprint(o.problem)
 }
 
-func newRepositories(dataDir string, o Options) *repositories {
+func newRepositories(dataDir string, m git.Metrics, o Options) *repositories {
 	return &repositories{
-		dir: filepath.Join(dataDir, "git"), logger: o.Logger.With("component", "git"), now: o.Now, mirrors: map[string]*git.Repo{},
+		dir: filepath.Join(dataDir, "git"), logger: o.Logger.With("component", "git"), now: o.Now, metrics: m, mirrors: map[string]*git.Repo{},
 	}
 }
 
@@ -80,7 +79,7 @@ func (r *repositories) prepare(c config.Repository, g config.Git) repository {
 		return out
 	}
 	gc := git.Config{
-		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now, Observer: r.observer,
+		ID: c.RepoID, Remote: c.Remote, Branch: c.Branch, Dir: r.dir, Auth: out.auth, Logger: r.logger, Now: r.now, Metrics: r.metrics,
 	}
 	if out.mirror = r.opened(c.RepoID); out.mirror != nil {
 		out.problem = gc.Check()

@@ -22,7 +22,7 @@ func TestSameRepository(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRepositories(t.TempDir(), Options{}.withDefaults())
+		r := newRepositories(t.TempDir(), nil, Options{}.withDefaults())
 		t.Cleanup(func() {
 			if err := r.Close(); err != nil {
 				t.Error(err)

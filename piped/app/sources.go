@@ -40,10 +40,10 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	}
 	live.clusters.lease = leaseSpec{cfg.PipedID, storeID, o.LeaseEvery}
 	live.clusters.permit = st.Owned
-	live.clusters.store, live.clusters.wrap, live.repositories.observer = st, a.metrics.kubernetes.wrap, a.metrics.git
+	live.clusters.store = st
 	a.parts.onClose("repositories", live.repositories.Close)
 	live.remotes, err = git.OpenRemotes(git.RemotesConfig{
-		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now, Observer: a.metrics.git,
+		Dir: filepath.Join(cfg.DataDir, "remotes"), Logger: o.Logger.With("component", "git"), Now: o.Now, Metrics: a.metrics.git,
 		Public: outbound.NotPrivate, Known: outbound.NotMetadata,
 	})
 	if err != nil {

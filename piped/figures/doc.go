@@ -4,6 +4,8 @@
 //
 //	reader.go   validates the query and reads the deployments from the store
 //	compute.go  computes the figures of a list of deployments
+//	ended.go    counts deployments and stages that end, for Prometheus
+//	stored.go   reads gauges from the store during a scrape
 //
 // A change is the commit that triggered a deployment; earlier commits that were never
 // deployed on their own are not measured. A deployment that was rolled back counts as

@@ -89,8 +89,8 @@ func (r *Repo) Push(ctx context.Context, branch string, c Change) (commit string
 	t := r.follows()
 	w := watch(ctx, r.cfg.Timeout)
 	defer w.stop()
-	asked := observed(r.cfg.Observer, Push)
-	defer func() { asked(w, err) }()
+	measured := measure(r.cfg.Metrics, Push)
+	defer func() { measured(w, err) }()
 	s, err := t.dial.dialPush(w)
 	if err != nil {
 		return "", r.notPushed(w, branch, err)

@@ -60,8 +60,8 @@ func (r *Repo) RemoteHead(ctx context.Context) (string, error) {
 
 // ask opens a conversation and returns the head; the caller closes it.
 func (r *Repo) ask(w *watchdog) (_ session, _ plumbing.Hash, err error) {
-	asked := observed(r.cfg.Observer, ListRefs)
-	defer func() { asked(w, err) }()
+	measured := measure(r.cfg.Metrics, ListRefs)
+	defer func() { measured(w, err) }()
 	r.mu.Lock()
 	r.stats.LsRemotes++
 	r.mu.Unlock()

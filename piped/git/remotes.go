@@ -32,12 +32,12 @@ type RemotesConfig struct {
 	MaxBytes   int64
 	MaxMirrors int
 
-	// MaxFileSize, Timeout, Logger, Now and Observer are as those of Config.
+	// MaxFileSize, Timeout, Logger, Now and Metrics are as those of Config.
 	MaxFileSize int64
 	Timeout     time.Duration
 	Logger      *slog.Logger
 	Now         func() time.Time
-	Observer    Observer
+	Metrics     Metrics
 
 	// Public and Known are Controls of net.Dialer, which refuse addresses: Known those
 	// that no host may have, Public also those that only hosts of Allow may.
@@ -73,8 +73,8 @@ const (
 // OpenRemotes returns the Remotes of a directory. No host is allowed until Allow.
 // The caller closes it.
 func OpenRemotes(c RemotesConfig) (*Remotes, error) {
-	base := Config{MaxFileSize: c.MaxFileSize, Timeout: c.Timeout, Logger: c.Logger, Now: c.Now, Observer: c.Observer}.withDefaults()
-	c.MaxFileSize, c.Timeout, c.Logger, c.Now, c.Observer = base.MaxFileSize, base.Timeout, base.Logger, base.Now, base.Observer
+	base := Config{MaxFileSize: c.MaxFileSize, Timeout: c.Timeout, Logger: c.Logger, Now: c.Now, Metrics: c.Metrics}.withDefaults()
+	c.MaxFileSize, c.Timeout, c.Logger, c.Now, c.Metrics = base.MaxFileSize, base.Timeout, base.Logger, base.Now, base.Metrics
 	c.MaxBytes, c.MaxMirrors = cmp.Or(c.MaxBytes, defaultRemotesBytes), cmp.Or(c.MaxMirrors, defaultRemotesMirrors)
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, deploy.Errorf(deploy.Internal, "make the directory of remote repositories: %w", err)

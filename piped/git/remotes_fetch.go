@@ -40,8 +40,8 @@ func (r remoteRefs) resolve(ref string) (plumbing.Hash, plumbing.ReferenceName, 
 
 // list asks the remote for its references.
 func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
-	asked := observed(m.remotes.cfg.Observer, ListRefs)
-	defer func() { asked(w, err) }()
+	measured := measure(m.remotes.cfg.Metrics, ListRefs)
+	defer func() { measured(w, err) }()
 	s, err := dialServer(w, d)
 	if err != nil {
 		return remoteRefs{}, m.unavailable(w, "list branches", err)
@@ -74,8 +74,8 @@ func (m *remoteMirror) unavailable(w *watchdog, doing string, err error) error {
 // fetch adds the commit h to the mirror: it alone if the server can leave out its
 // history, and everything if the server does not give h by its hash.
 func (m *remoteMirror) fetch(w *watchdog, d dialer, refs remoteRefs, h plumbing.Hash, ref string) (err error) {
-	start, asked := m.remotes.cfg.Now(), observed(m.remotes.cfg.Observer, Fetch)
-	defer func() { asked(w, err) }()
+	start, measured := m.remotes.cfg.Now(), measure(m.remotes.cfg.Metrics, Fetch)
+	defer func() { measured(w, err) }()
 	wants, depth := []plumbing.Hash{h}, 1
 	if !refs.gives(h) {
 		wants, depth = refs.all(), 0

@@ -26,9 +26,9 @@ type Config struct {
 	// go without receiving anything. Zero means a minute.
 	Timeout time.Duration
 
-	Logger   *slog.Logger     // nil discards
-	Now      func() time.Time // nil is time.Now
-	Observer Observer         // nil: nobody is told
+	Logger  *slog.Logger     // nil discards
+	Now     func() time.Time // nil is time.Now
+	Metrics Metrics          // optional
 
 	bounds *bounds // nil: those of defaultBounds
 }
@@ -108,8 +108,8 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Observer == nil {
-		c.Observer = silent{}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
 	}
 	return c
 }

@@ -83,8 +83,8 @@ type refusedHead struct {
 // fetch receives a commit and what it refers to into a database of its own, from which
 // the mirror takes it once it was checked.
 func (r *Repo) fetch(w *watchdog, s session, h plumbing.Hash) (err error) {
-	start, asked := r.cfg.Now(), observed(r.cfg.Observer, Fetch)
-	defer func() { asked(w, err) }()
+	start, measured := r.cfg.Now(), measure(r.cfg.Metrics, Fetch)
+	defer func() { measured(w, err) }()
 	received, err := r.beside()
 	if err != nil {
 		return deploy.Errorf(deploy.Internal, "fetch branch %s of %s: make room for it: %w", r.follows().branch, r.Remote(), err)

@@ -29,22 +29,6 @@ type Store interface {
 	Deployment(ctx context.Context, id string) (deploy.Deployment, error)
 }
 
-// Metrics counts the results of deliveries. Its methods must not block.
-type Metrics interface {
-	// Delivered records a delivery and the time since its event.
-	Delivered(receiver string, after time.Duration)
-	// Failed records a failed attempt that will be retried.
-	Failed(receiver string)
-	// GaveUp records a delivery that became a dead letter.
-	GaveUp(receiver string)
-}
-
-type noMetrics struct{}
-
-func (noMetrics) Delivered(string, time.Duration) {}
-func (noMetrics) Failed(string)                   {}
-func (noMetrics) GaveUp(string)                   {}
-
 // Config holds the dependencies and settings of a Courier.
 type Config struct {
 	Store   Store

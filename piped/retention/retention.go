@@ -32,11 +32,6 @@ type Store interface {
 	RemoveCommands(ctx context.Context, before time.Time, limit int) (removed int, err error)
 }
 
-// Metrics counts deleted deployments.
-type Metrics interface {
-	Removed(deployments int)
-}
-
 // Config holds the dependencies of New. First, Logger and Now are optional.
 type Config struct {
 	Store    Store

@@ -165,7 +165,7 @@ func (s *Store) commitTogether(ctx context.Context, members []*member) (committe
 	if err := shared.Commit(); err != nil {
 		return false, err
 	}
-	s.told.Committed(len(writers))
+	s.metrics.Committed(len(writers))
 	for _, m := range members {
 		m.tx.prepareMissed(ctx)
 	}

@@ -35,7 +35,7 @@ func Restore(ctx context.Context, dsn string, schema int64, load func(Put) error
 	if err != nil {
 		return err
 	}
-	s := &Store{dialect: d, told: silent{}}
+	s := &Store{dialect: d, metrics: noMetrics{}}
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (s *Store) SaveRollout(ctx context.Context, r deploy.Rollout) (deploy.Rollo
 	}
 	r.Version++
 	if r.Phase.Terminal() && r.Kind == deploy.RolloutKindRollout {
-		s.told.RolloutEnded(r)
+		s.metrics.RolloutEnded(r)
 	}
 	return r, nil
 }

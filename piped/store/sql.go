@@ -81,7 +81,7 @@ const maxAttempts = 5
 // nothing. The locking order is application, deployment, command, outbox.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 	began := time.Now() // a duration: whatever the clock of the rows says
-	defer func() { s.told.Wrote(time.Since(began)) }()
+	defer func() { s.metrics.Wrote(time.Since(began)) }()
 	if s.hold != nil {
 		if err := s.hold.check(); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (s *Store) writeOnce(ctx context.Context, fn func(*tx) error) error {
 	if err := sqlTx.Commit(); err != nil {
 		return err
 	}
-	s.told.Committed(1)
+	s.metrics.Committed(1)
 	s.feed.publish(t.changes)
 	t.prepareMissed(ctx)
 	return nil

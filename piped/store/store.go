@@ -51,8 +51,8 @@ type Options struct {
 	Now func() time.Time
 	// Logger takes the few things a store has to tell; nil means silence.
 	Logger *slog.Logger
-	// Observer is told of what the store does; nil: nobody is.
-	Observer Observer
+	// Metrics records the work of the store; nil discards it.
+	Metrics Metrics
 }
 
 // Store is the persisted state. Its methods are safe for concurrent use and
@@ -70,7 +70,7 @@ type Store struct {
 	zippers sync.Pool // of *gzip.Writer
 	clock   func() time.Time
 	log     *slog.Logger
-	told    Observer
+	metrics Metrics
 	id      string    // tells this process's notifications from those of others
 	opened  time.Time // the listener catches up from here
 	schema  int64     // version of the schema
@@ -93,14 +93,14 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Observer == nil {
-		o.Observer = silent{}
+	if o.Metrics == nil {
+		o.Metrics = noMetrics{}
 	}
 	d, err := dialectFor(dsn)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dialect: d, aead: aead, clock: o.Now, log: o.Logger, told: o.Observer, id: uuid.NewString(), opened: o.Now()}
+	s := &Store{dialect: d, aead: aead, clock: o.Now, log: o.Logger, metrics: o.Metrics, id: uuid.NewString(), opened: o.Now()}
 	if s.writer, s.reader, err = d.open(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,12 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/c785c783/piped/piped/metric"
+)
 
 // Delivery is the result of a delivery to a webhook.
 type Delivery string
@@ -23,6 +29,20 @@ type DeliveryMetrics interface {
 type noMetrics struct{}
 
 func (noMetrics) Delivered(string, Delivery) {}
+
+// NewMetrics returns DeliveryMetrics that are registered with Prometheus.
+func NewMetrics(r prometheus.Registerer) DeliveryMetrics {
+	return &prometheusMetrics{metric.Counters(r, "webhook", "deliveries_total",
+		"Deliveries of Git hosts to webhooks, by result: `accepted`, `unproven` (the secret is wrong), `refused` or `busy`.", "webhook", "result")}
+}
+
+// prometheusMetrics implements DeliveryMetrics.
+type prometheusMetrics struct{ deliveries *prometheus.CounterVec }
+
+// Delivered implements DeliveryMetrics.
+func (m *prometheusMetrics) Delivered(webhook string, what Delivery) {
+	m.deliveries.WithLabelValues(webhook, string(what)).Inc()
+}
 
 // deliveryOf returns the result of a delivery by its status code.
 func deliveryOf(code int) Delivery {

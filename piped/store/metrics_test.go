@@ -10,14 +10,14 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// seen is an Observer that counts what it is told.
+// seen implements store.Metrics.
 type seen struct {
 	mu                    sync.Mutex
 	writes, shared, group int
 	ended                 []deploy.Rollout
 }
 
-// Wrote implements store.Observer.
+// Wrote implements store.Metrics.
 func (s *seen) Wrote(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *seen) Wrote(took time.Duration) {
 	}
 }
 
-// Committed implements store.Observer.
+// Committed implements store.Metrics.
 func (s *seen) Committed(writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,18 +34,18 @@ func (s *seen) Committed(writes int) {
 	s.group += writes
 }
 
-// RolloutEnded implements store.Observer.
+// RolloutEnded implements store.Metrics.
 func (s *seen) RolloutEnded(r deploy.Rollout) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = append(s.ended, r)
 }
 
-// TestObserver: every write is told, those that fail too, and of transactions those that
-// were committed with all writes that shared them; a rollout's end once.
-func TestObserver(t *testing.T) {
+// TestMetrics: every write is recorded, failed ones too, and the committed transactions with
+// the number of writes they shared; the end of a rollout is recorded once.
+func TestMetrics(t *testing.T) {
 	o := &seen{}
-	s, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key(), Observer: o})
+	s, err := store.Open(t.Context(), storetest.Ready(t), store.Options{Key: storetest.Key(), Metrics: o})
 	if err != nil {
 		t.Fatal(err)
 	}

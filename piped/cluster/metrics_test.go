@@ -1,15 +1,16 @@
-package app
+package cluster
 
 import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -44,8 +45,28 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestCountedRequests: what a cluster answers is counted by its class, what was given up
-// is not, and the transport below can be reached.
+// gathered returns the values of counters and the counts of histograms, by name and labels.
+func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			out[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}
+
+// TestCountedRequests: requests are counted by the class of their status, cancelled ones
+// are not, and the wrapped transport can be reached.
 func TestCountedRequests(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,10 +75,10 @@ func TestCountedRequests(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	m := newMetrics(slog.New(slog.DiscardHandler))
+	registry := prometheus.NewRegistry()
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(base.CloseIdleConnections)
-	transport := m.kubernetes.wrap("local")(base)
+	transport := NewRequestMetrics(registry).Wrap("local")(base)
 	ask := func(ctx context.Context, url string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -81,10 +102,8 @@ func TestCountedRequests(t *testing.T) {
 		t.Errorf("a request that was given up: %v", err)
 	}
 	if err := ask(t.Context(), "http://127.0.0.1:1/api/v1/pods"); err == nil {
-		t.Error("nobody answers, and there is no error")
+		t.Error("no server answers, and there is no error")
 	}
-	server := httptest.NewServer(m.handler())
-	t.Cleanup(server.Close)
 	want := map[string]float64{
 		"piped_kubernetes_requests_total{cluster=local,result=2xx,verb=list}":   1,
 		"piped_kubernetes_requests_total{cluster=local,result=4xx,verb=get}":    1,
@@ -93,7 +112,7 @@ func TestCountedRequests(t *testing.T) {
 		"piped_kubernetes_request_duration_seconds{cluster=local,verb=list}":    2,
 		"piped_kubernetes_request_duration_seconds{cluster=local,verb=get}":     1,
 	}
-	if diff := cmp.Diff(want, scrape(t, server.URL)); diff != "" {
+	if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, ok := transport.(utilnet.RoundTripperWrapper); !ok {

@@ -1,4 +1,4 @@
-package app
+package cluster
 
 import (
 	"context"
@@ -9,51 +9,57 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/c785c783/piped/piped/metric"
 )
 
-// kubernetesFigures are those of requests to API servers, of all clients of a cluster.
-type kubernetesFigures struct {
+// RequestMetrics counts the requests to the API servers of clusters.
+type RequestMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-func newKubernetesFigures(auto promauto.Factory) *kubernetesFigures {
-	const part = "kubernetes"
-	return &kubernetesFigures{
-		requests: counters(auto, part, "requests_total",
+// NewRequestMetrics returns RequestMetrics that are registered with Prometheus.
+func NewRequestMetrics(r prometheus.Registerer) *RequestMetrics {
+	const subsystem = "kubernetes"
+	return &RequestMetrics{
+		requests: metric.Counters(r, subsystem, "requests_total",
 			"Requests to the API server of a cluster, by verb and result: the class of the status, such as `2xx`, or `error` when there was no answer. Verbs are those of Kubernetes, and `dry_run` and `discover`.", "cluster", "verb", "result"),
-		duration: histograms(auto, part, "request_duration_seconds",
-			"Time until the API server of a cluster began to answer, by verb. Watches are left out.", answerBuckets, "cluster", "verb"),
+		duration: metric.Histograms(r, subsystem, "request_duration_seconds",
+			"Time until the API server of a cluster began to answer, by verb. Watches are left out.", metric.AnswerBuckets(), "cluster", "verb"),
 	}
 }
 
-// wrap returns what puts itself before the transport of a cluster's clients.
-func (f *kubernetesFigures) wrap(cluster string) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return countedRequests{f, cluster, next} }
+// Wrap returns a wrapper for the transport of a cluster's clients that counts their
+// requests, for ClusterConfig.WrapTransport. It returns nil if m is nil.
+func (m *RequestMetrics) Wrap(cluster string) func(http.RoundTripper) http.RoundTripper {
+	if m == nil {
+		return nil
+	}
+	return func(next http.RoundTripper) http.RoundTripper { return countedRequests{m, cluster, next} }
 }
 
-// countedRequests is a transport that counts.
+// countedRequests is a transport that counts requests.
 type countedRequests struct {
-	figures *kubernetesFigures
+	metrics *RequestMetrics
 	cluster string
 	next    http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. A request that was given up is not counted.
+// RoundTrip implements http.RoundTripper. Cancelled requests are not counted.
 func (c countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	resp, err := c.next.RoundTrip(r)
 	if errors.Is(err, context.Canceled) {
 		return resp, err
 	}
-	result, verb := resultError, verbOf(r)
+	result, verb := metric.Error, verbOf(r)
 	if err == nil {
 		result = strconv.Itoa(resp.StatusCode/100) + "xx"
 	}
-	c.figures.requests.WithLabelValues(c.cluster, verb, result).Inc()
+	c.metrics.requests.WithLabelValues(c.cluster, verb, result).Inc()
 	if verb != verbWatch {
-		c.figures.duration.WithLabelValues(c.cluster, verb).Observe(time.Since(began).Seconds())
+		c.metrics.duration.WithLabelValues(c.cluster, verb).Observe(time.Since(began).Seconds())
 	}
 	return resp, err
 }
@@ -61,8 +67,8 @@ func (c countedRequests) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets the client find the transport to close.
 func (c countedRequests) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// The verbs of requests, as Kubernetes calls them, and two of our own: one of what is
-// tried only, one of what is about no resource, such as what the server can do.
+// The verbs of requests: those of Kubernetes, verbDryRun for dry runs and verbDiscover for
+// paths that name no resource.
 const (
 	verbWatch    = "watch"
 	verbList     = "list"
@@ -92,12 +98,12 @@ func verbOf(r *http.Request) string {
 	}
 }
 
-// readVerb returns the verb by which a path is read: .../api/v1/<resource> and
-// .../apis/<group>/<version>/<resource> are lists, with a namespace before the resource
-// or not; what is longer is one object.
+// readVerb returns the verb of a GET of a path: .../api/v1/<resource> and
+// .../apis/<group>/<version>/<resource> are lists, with or without a namespace before the
+// resource. A longer path is one object.
 func readVerb(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	for i, part := range parts { // an API server may stand below a path
+	for i, part := range parts { // an API server may be served below a path
 		switch part {
 		case "api":
 			parts = parts[min(len(parts), i+2):]

@@ -12,24 +12,24 @@ import (
 	"github.com/c785c783/piped/piped/git/gittest"
 )
 
-// asked is an Observer that notes what it is told.
+// asked implements Metrics and logs the calls.
 type asked struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// Asked implements Observer.
+// Asked implements Metrics.
 func (a *asked) Asked(op Operation, took time.Duration, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lines = append(a.lines, fmt.Sprint(op, " ", err == nil, " ", took > 0))
 }
 
-// TestObserver: what is asked of a remote is told, and whether it went well.
-func TestObserver(t *testing.T) {
-	repo, told := gittest.New(t), &asked{}
+// TestMetrics: operations on a remote are recorded with their result.
+func TestMetrics(t *testing.T) {
+	repo, recorded := gittest.New(t), &asked{}
 	commit := repo.Push(t, "begin", map[string]string{"a.txt": "a"})
-	r, err := Open(Config{ID: "apps", Remote: repo.Dir, Branch: "main", Dir: t.TempDir(), Observer: told})
+	r, err := Open(Config{ID: "apps", Remote: repo.Dir, Branch: "main", Dir: t.TempDir(), Metrics: recorded})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestObserver(t *testing.T) {
 		t.Error("a branch that is not there was read")
 	}
 	want := []string{"ls_remote true true", "fetch true true", "ls_remote true true", "push true true", "push false true", "ls_remote false true"}
-	if diff := cmp.Diff(want, slices.Clone(told.lines)); diff != "" {
+	if diff := cmp.Diff(want, slices.Clone(recorded.lines)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
