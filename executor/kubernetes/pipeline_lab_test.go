@@ -6,7 +6,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	stages "github.com/c785c783/piped/piped/config/kubernetes"

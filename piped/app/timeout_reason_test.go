@@ -44,6 +44,6 @@ func TestTimeoutKeepsTheReason(t *testing.T) {
 	commit := repo.Push(t, "web v2", files("v2", "  timeout: 90s\n"))
 	d := agent.mustEnd(appID("web"), commit, modelv1.DeploymentStatus_DEPLOYMENT_FAILURE)
 	const why = "held by finalizer example.test/hold"
-	mustContain(t, d.GetStatusReason(), "Stage K8S_SYNC failed: the deployment timed out after 90s", why)
+	mustContain(t, d.GetStatusReason(), "Stage K8S_SYNC failed: the deployment timed out after 1m30s", why)
 	mustContain(t, d.GetStages()[0].GetStatusReason(), why)
 }

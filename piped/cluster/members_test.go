@@ -184,16 +184,11 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 	if base.Application != l.app || base.Piped != "piped-1" || base.Variant != "primary" || base.Owned || base.Ignored || base.Deleting || base.Object != a {
 		t.Errorf("told: %+v", base)
 	}
-	n := 0
-	// woke does something and returns who was woken by it: what happens to b comes after.
-	woke := func(do func()) map[string]int {
+	// untilOther returns the applications that were woken until that of b was.
+	untilOther := func() map[string]int {
 		t.Helper()
-		take()
-		do()
-		n++
-		l.patch(t, b, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n))
 		all := map[string]int{}
-		clustertest.Eventually(t, "what comes after is told", func() bool {
+		clustertest.Eventually(t, "the application of b is woken", func() bool {
 			for id, times := range take() {
 				all[id] += times
 			}
@@ -202,6 +197,19 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 		delete(all, "other")
 		return all
 	}
+	n := 0
+	// woke does something and returns the applications that it wakes: the change of b comes
+	// after.
+	woke := func(do func()) map[string]int {
+		t.Helper()
+		take()
+		do()
+		n++
+		l.patch(t, b, fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, n))
+		return untilOther()
+	}
+	untilOther()    // its label: the caches show it before anything is woken
+	woke(func() {}) // and what else the label woke
 	label := func(value string) func() {
 		return func() { l.patch(t, a, `{"metadata":{"labels":{"pipecd.dev/application":`+value+`}}}`) }
 	}
