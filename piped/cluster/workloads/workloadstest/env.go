@@ -1,3 +1,4 @@
+// Package workloadstest prepares a store and a cluster for tests of what watches workloads.
 package workloadstest
 
 import (
