@@ -17,7 +17,8 @@ func optionsOf(stage deploy.Stage) (options, error) {
 // enough reports whether r approves the stage.
 func (o options) enough(r record) bool { return len(r.Approvals) >= o.MinApproverNum }
 
-// missing describes how many approvals r lacks, such as "2 more approvals are".
+// missing begins a sentence about the approvals that r lacks: "2 more approvals are". The
+// caller has checked that r lacks some.
 func (o options) missing(r record) string {
 	if n := o.MinApproverNum - len(r.Approvals); n != 1 {
 		return fmt.Sprintf("%d more approvals are", n)

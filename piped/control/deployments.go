@@ -26,7 +26,8 @@ func (s *apiService) GetDeployment(ctx context.Context, req *apiservice.GetDeplo
 }
 
 // ListDeployments lists deployments without their transition logs, which GetDeployment
-// returns. Empty values in a repeated condition are ignored.
+// returns. Empty values in a repeated condition are ignored; without
+// another value, the condition matches everything.
 func (s *apiService) ListDeployments(ctx context.Context, req *apiservice.ListDeploymentsRequest) (*apiservice.ListDeploymentsResponse, error) {
 	statuses, err := statusesFromNames(req.Statuses)
 	if err != nil {

@@ -89,7 +89,9 @@ func (l *limiter) spent(caller string) (wait time.Duration, spent bool) {
 	return untilNext(bucket, now), true
 }
 
-// bucket returns the bucket of a caller. The caller of bucket holds mu.
+// bucket returns the token bucket of a caller, the ID of an API key or a network, and creates
+// it if needed. When there are too many, it removes those that are full at now. The caller
+// of bucket holds mu.
 func (l *limiter) bucket(caller string, now time.Time) *rate.Limiter {
 	if bucket := l.buckets[caller]; bucket != nil {
 		return bucket

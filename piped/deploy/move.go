@@ -21,7 +21,8 @@ type Plan struct {
 	EnvironmentURL      string
 }
 
-// move changes the status if the table permits the transition.
+// move changes the status and stores the reason and time. If CheckTransition forbids the
+// transition, it returns an error of kind Illegal and leaves d as it is.
 func (d *Deployment) move(to Status, reason string, now time.Time) error {
 	if d.Status == to {
 		return &Error{Kind: Illegal, Op: fmt.Sprintf("move deployment %s to %s", d.ID, to), Err: fmt.Errorf("it already has that status")}

@@ -167,7 +167,8 @@ func (e *evaluation) deployedSinceSeen() bool {
 	return e.app.LastSuccessful.CompletedAt.After(seen)
 }
 
-// event returns the event for the begin or the end of a period.
+// event returns the event to store at the begin or the end of a period of drift: r is its
+// report, s the state of the application.
 func (e *evaluation) event(kind deploy.EventType, r deploy.DriftReport, s deploy.SyncState) []deploy.Event {
 	text := s.ShortReason
 	if kind == deploy.EventSynced {

@@ -55,7 +55,9 @@ func (s *appState) due(from, to time.Time, every time.Duration) (keys []string) 
 	return keys
 }
 
-// isDue reports whether the time of a UID is after from and not after to.
+// isDue reports whether an object is to be compared between from (exclusive) and to
+// (inclusive). Each object is due once in every; a hash of its UID says when, so that the
+// comparisons are spread evenly.
 func isDue(uid string, from, to time.Time, every time.Duration) bool {
 	h := fnv.New64a()
 	h.Write([]byte(uid))

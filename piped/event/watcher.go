@@ -112,7 +112,7 @@ type pause struct {
 	until  time.Time
 }
 
-// New returns a watcher.
+// New returns a watcher of registered events, which starts with Run.
 func New(c Config) *Watcher {
 	if c.Interval == 0 {
 		c.Interval = defaultInterval

@@ -74,6 +74,8 @@ func (s *Stored) Collect(out chan<- prometheus.Metric) {
 	s.collectQueues(ctx, out)
 }
 
+// collectApplications sends the number of applications by sync status. As in the others, an
+// error of the store becomes an invalid metric: the scrape logs it and goes on.
 func (s *Stored) collectApplications(ctx context.Context, out chan<- prometheus.Metric) {
 	states, err := s.store.SyncStates(ctx)
 	if err != nil {
@@ -139,7 +141,8 @@ func (s *Stored) collectQueues(ctx context.Context, out chan<- prometheus.Metric
 	}
 }
 
-// countDrift returns how many objects differ from Git.
+// countDrift returns how many objects of all applications differ from Git, from the last stored
+// reports. Kinds without objects may be missing.
 func (s *Stored) countDrift(ctx context.Context) (map[deploy.DriftKind]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

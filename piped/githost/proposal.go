@@ -15,7 +15,8 @@ type Proposal struct {
 	Base   string // branch to merge into
 }
 
-// proposal returns p, or nil if a field is missing.
+// proposal returns p, or nil if the payload it comes from is incomplete: a field is empty, or
+// the commit is no full hash.
 func proposal(p Proposal) *Proposal {
 	if hash, err := hex.DecodeString(p.Commit); err != nil || len(hash) < 20 || p.Number <= 0 || p.Head == "" || p.Base == "" {
 		return nil

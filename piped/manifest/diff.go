@@ -50,6 +50,7 @@ type differ struct {
 	changes []Change
 }
 
+// change records a difference; nil stands for a missing value. Values of Secrets are masked.
 func (d *differ) change(at Place, before, after any) {
 	if d.secret && !showable(at.Path) {
 		before, after = mask(before), mask(after)
@@ -166,8 +167,8 @@ func same(at Place, before, after any) bool {
 	return equalNumbers(before, after)
 }
 
-// equalNumbers reports whether an integer equals a float such as 1.0. Two different
-// integers are never equal, however large.
+// equalNumbers reports whether one of a and b is an int64, the other a float64, and both have
+// the same value, as 1 and 1.0. The caller has compared values of the same type.
 func equalNumbers(a, b any) bool {
 	if x, ok := a.(float64); ok {
 		y, ok := b.(int64)

@@ -48,6 +48,8 @@ type planPreview struct {
 	failOnMissing          bool
 }
 
+// run requests the preview, waits for the results of all agents or the end of the time, and
+// prints or writes them. A plan that cannot be made is a result, no error.
 func (p *planPreview) run(cmd *cobra.Command, t *tool) error {
 	c, err := t.dial(cmd.Context())
 	if err != nil {

@@ -134,7 +134,8 @@ func usualSettings() string {
 	return filepath.Join(dir, "pipectl", "config.yaml")
 }
 
-// parse decodes keys named like the flags.
+// parse decodes a YAML mapping whose keys are named like the flags. Other keys are errors with
+// the line.
 func (f *settingsFile) parse(data []byte) error {
 	var known []string
 	for _, s := range settings() {

@@ -157,6 +157,7 @@ func triggers(t modelv1.Command_Type) bool {
 
 var errNoDeployment = errors.New("failed to detect the triggered deployment ID")
 
+// withReason appends the reason for a user to read, if there is one, and wraps err.
 func withReason(err error, reason string) error {
 	if reason == "" {
 		return err

@@ -27,7 +27,8 @@ func groupOf(launcher int) (group, error) {
 	return group{filepath.Join(home, fmt.Sprintf("piped-script-%d", launcher)), home}, err
 }
 
-// home returns the directory of the control group of this process.
+// home returns the absolute path of this process's cgroup, of version 2, in the mounted file
+// system.
 func home() (string, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -19,7 +19,7 @@ type Users struct {
 	Hidden []string
 }
 
-// IDs returns the UID and the GID of the user with index n.
+// IDs returns the UID and the GID of the user with index n, from 0 to Count-1.
 func (u Users) IDs(n int) (uid, gid int) {
 	if uid, gid = u.UID+n, u.GID; gid == 0 {
 		gid = uid

@@ -77,7 +77,8 @@ func intoBlock(names []string, steps []step) (rest []step, ok bool) {
 	return steps[len(names):], slices.EqualFunc(names, steps[:len(names)], func(name string, s step) bool { return s.isName() && s.name == name })
 }
 
-// inExpression appends the expressions at the path inside a value.
+// inExpression appends the expressions that steps lead to from e: e itself without steps, none
+// if e is neither an object nor a list. Several items of an object may have the same key.
 func inExpression(e hclsyntax.Expression, steps []step, found []hclsyntax.Expression) []hclsyntax.Expression {
 	if len(steps) == 0 {
 		return append(found, e)

@@ -64,7 +64,8 @@ func (w *jsonWalk) walk(steps []step, onPath bool) error {
 	return nil
 }
 
-// members reads the content of an object or array and its closing token.
+// members reads the content of an object or array, whose opening token has been read, and its
+// closing token. onPath says that the path to replace leads into it; otherwise it is skipped.
 func (w *jsonWalk) members(array bool, steps []step, onPath bool) error {
 	for i := 0; w.dec.More(); i++ {
 		var name string

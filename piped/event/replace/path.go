@@ -96,6 +96,8 @@ func bracketStep(rest string) (s step, after string, err error) {
 	return s, after, nil
 }
 
+// quoted parses a key of a path such as ["a.b"]: rest begins with its quote, single or double,
+// and after is what follows the closing one. There are no escapes.
 func quoted(rest string) (name, after string, err error) {
 	name, after, ok := strings.Cut(rest[1:], rest[:1])
 	if !ok {

@@ -85,7 +85,8 @@ func (s statuses) statusOf(ctx context.Context, d *deploy.Deployment) (githost.S
 	return out, nil
 }
 
-// progress describes what a running deployment is doing.
+// progress describes what a running deployment is doing: that it waits for an approval, else
+// "rolling out: " and the summary of its plan.
 func progress(d *deploy.Deployment) string {
 	for _, s := range d.Stages {
 		if s.Name == deploy.StageWaitApproval && s.Status == deploy.StageRunning {

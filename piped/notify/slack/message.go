@@ -169,7 +169,8 @@ func color(n notify.Notice) string {
 	return infoColor
 }
 
-// fields returns PipeCD's fields, without those that link to its web console.
+// fields returns the fields of the attachment that PipeCD's messages have, without those that
+// link to its web console. users and teams are the mentions as Slack expects them, or empty.
 func (s *Sender) fields(n notify.Notice, users, teams string) []slack.AttachmentField {
 	short := func(title, value string) slack.AttachmentField {
 		return slack.AttachmentField{Title: title, Value: value, Short: true}

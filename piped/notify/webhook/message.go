@@ -93,6 +93,8 @@ func (s *Sender) ofDeployment(n notify.Notice, m *metadata) {
 	}
 }
 
+// ofApplication sets the fields of notices about an application: its state, the reason, and
+// the deployment if there is one.
 func (s *Sender) ofApplication(n notify.Notice, m *metadata) {
 	m.Application = s.application(n)
 	switch n.Event.Type {
