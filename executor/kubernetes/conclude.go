@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// concludeLimit bounds what a stage that ends still does for its records.
-const concludeLimit = 5 * time.Second
+// concludeLimit bounds how long a stage that ends reads the cluster and stores its records.
+const concludeLimit = rollout.ConfirmLimit + 5*time.Second
 
 // conclude ends the rollouts that a failed or stopped stage began and does not
 // wait for any more, those of an interrupted run of it too. A stage that ends

@@ -7,19 +7,24 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
+// ConfirmLimit bounds how long Conclude waits for the cluster, for all records together.
+const ConfirmLimit = 15 * time.Second
+
 // Conclude ends the records of a stage that ends without having waited for them:
 // it was stopped, or failed, before it came to Wait, perhaps after a restart.
-// Each is looked at once more. What ended meanwhile ends as it did, what was not
-// applied is NoRollout, and what is going on still is given up as phase
-// (TimedOut or Superseded) because of why. So is all when the cluster cannot be
-// asked, or req has no Observer.
+// It confirms the state of each. A rollout that has ended meanwhile ends as it did, one that
+// was not applied is NoRollout, and one that goes on is given up as phase
+// (TimedOut or Superseded) because of why. All others are given up, too, when the
+// cluster does not answer within ConfirmLimit, or req has no Observer.
 //
 // It returns an error when a record could not be stored before ctx ended.
 func Conclude(ctx context.Context, req Request, phase deploy.RolloutPhase, why string) error {
 	w := newWaiter(req)
+	confirming, cancel := context.WithTimeout(ctx, ConfirmLimit)
+	defer cancel()
 	for _, t := range w.tracks {
 		for !t.rec.Phase.Terminal() {
-			if err := w.store(ctx, t, w.conclusion(ctx, t, phase, why)); err != nil {
+			if err := w.store(ctx, t, w.conclusion(confirming, t, phase, why)); err != nil {
 				return err
 			}
 			if t.rec.Phase.Terminal() {
@@ -35,7 +40,8 @@ func Conclude(ctx context.Context, req Request, phase deploy.RolloutPhase, why s
 	return nil
 }
 
-// conclusion is the end of a record by a last look.
+// conclusion returns the record as it ends by the state that the cluster confirms until ctx
+// ends.
 func (w *waiter) conclusion(ctx context.Context, t *track, phase deploy.RolloutPhase, why string) deploy.Rollout {
 	rec, known := t.rec, false
 	if w.req.Observer != nil {

@@ -31,6 +31,11 @@ func TestConclude(t *testing.T) {
 		"it was applied, unknown to us":  {1, 2, intent("B"), deploy.RolloutTimedOut, "time is up", 2},
 		"what was intended is not known": {1, 2, intent(""), deploy.RolloutTimedOut, "time is up", 0},
 		"the cluster cannot be asked":    {3, 0, func(s *stand, _ *deploy.Rollout) { s.down = errors.New("gone") }, deploy.RolloutTimedOut, "time is up", 2},
+		"the cluster is slow": {1, 2, func(s *stand, rec *deploy.Rollout) {
+			intent("B")(s, rec)
+			s.slow = 12 * time.Second
+		}, deploy.RolloutTimedOut, "time is up", 2},
+		"the cluster is silent":          {3, 0, func(s *stand, _ *deploy.Rollout) { s.slow = time.Hour }, deploy.RolloutTimedOut, "time is up", 2},
 		"no controller has looked at it": {0, 3, func(s *stand, rec *deploy.Rollout) { rec.LastProgress = rec.LastProgress.Add(-time.Hour) }, deploy.RolloutTimedOut, "time is up", 2},
 		"somebody else stored it meanwhile": {1, 2, func(s *stand, rec *deploy.Rollout) {
 			newer := s.stored["web"]
@@ -47,7 +52,9 @@ func TestConclude(t *testing.T) {
 				if c.change != nil {
 					c.change(s, &rec)
 				}
-				if err := Conclude(t.Context(), s.request(rec), deploy.RolloutTimedOut, "time is up"); err != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), ConfirmLimit+time.Second)
+				defer cancel()
+				if err := Conclude(ctx, s.request(rec), deploy.RolloutTimedOut, "time is up"); err != nil {
 					t.Fatal(err)
 				}
 				got := s.stored["web"]

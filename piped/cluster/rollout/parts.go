@@ -42,7 +42,7 @@ func Parts(pods []corev1.Pod, since time.Time) (slowest deploy.RolloutParts) {
 		if pod.CreationTimestamp.Time.Before(since) {
 			continue
 		}
-		scheduled, started, ready := becameTrue(pod, corev1.PodScheduled), lastStart(pod), becameTrue(pod, corev1.PodReady)
+		scheduled, started, ready := scheduledAt(pod), lastStart(pod), becameTrue(pod, corev1.PodReady)
 		raise(&slowest.Schedule, pod.CreationTimestamp.Time, scheduled)
 		raise(&slowest.Pull, scheduled, started)
 		raise(&slowest.Ready, started, ready)
@@ -56,6 +56,15 @@ func raise(t *deploy.Took, from, to time.Time) {
 		return
 	}
 	*t = deploy.Took{Measured: true, Time: max(t.Time, to.Sub(from))}
+}
+
+// scheduledAt returns when a node was chosen. A scheduler that got no answer to its binding
+// marks the pod as not scheduled although it is: then it is when the node took the pod over.
+func scheduledAt(pod *corev1.Pod) time.Time {
+	if at := becameTrue(pod, corev1.PodScheduled); !at.IsZero() || pod.Status.StartTime == nil {
+		return at
+	}
+	return pod.Status.StartTime.Time
 }
 
 // becameTrue returns when a condition became true, the zero time if it is not.

@@ -48,8 +48,12 @@ func (s *stand) Cached(_ context.Context, rec deploy.Rollout) (Snapshot, error) 
 	return s.cached[rec.Workload.Name], nil
 }
 
-func (s *stand) Confirm(_ context.Context, rec deploy.Rollout) (Snapshot, error) {
-	time.Sleep(s.slow)
+func (s *stand) Confirm(ctx context.Context, rec deploy.Rollout) (Snapshot, error) {
+	select {
+	case <-time.After(s.slow):
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.live[rec.Workload.Name], s.down
