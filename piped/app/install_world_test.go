@@ -30,7 +30,7 @@ import (
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/source/kustomize"
+	"github.com/c785c783/piped/piped/source/kubernetes/kustomize"
 )
 
 // installAccount is the account of examples/install, and its namespace.

@@ -14,7 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/git"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 	"github.com/c785c783/piped/piped/source/secret"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/scheduler"

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/observe/capabilities"
 	"github.com/c785c783/piped/piped/outbound"
 	"github.com/c785c783/piped/piped/source"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 	"github.com/c785c783/piped/piped/store"
 )
 

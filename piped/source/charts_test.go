@@ -12,7 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
 // counted counts what is rendered.

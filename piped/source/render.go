@@ -13,8 +13,8 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
-	"github.com/c785c783/piped/piped/source/helm"
-	"github.com/c785c783/piped/piped/source/kustomize"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/kustomize"
 )
 
 // rendered is what an application's files say.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
 // errOffline is the cause of errors for everything that requires a server: piped check

@@ -21,7 +21,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 	"sigs.k8s.io/yaml"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
 // Remotes gives trees of other repositories. Ref is a branch, a tag, a commit or

@@ -17,7 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/source/helm"
+	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 )
 
 // Kustomize renders charts by the helm program. The plan renders them with the
