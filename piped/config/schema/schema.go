@@ -88,7 +88,7 @@ func (g generator) of(path string, v reflect.Value) Schema {
 	case strict.Secret:
 		return Schema{"type": scalars(), "writeOnly": true}
 	case strict.Enum:
-		return Schema{"enum": known.Values()}
+		return Schema{"enum": append(known.Values(), g.rules.Values[t]...)}
 	}
 	if reflect.PointerTo(t).Implements(textType) {
 		return describe(Schema{"type": scalars()}, v)
@@ -145,8 +145,13 @@ func (g generator) object(path string, v reflect.Value) Schema {
 		}
 	}
 	out := Schema{"type": "object", "properties": properties, "additionalProperties": false}
-	if varied, ok := reflect.New(v.Type()).Interface().(Varied); ok {
-		g.variants(path, v.Type(), varied, out)
+	switch varied := reflect.New(v.Type()).Interface().(type) {
+	case Varied:
+		by, of := varied.Variants()
+		g.variants(path, v.Type(), by, of, out)
+	case strict.Choice:
+		by, _ := varied.Choice()
+		g.variants(path, v.Type(), by, g.rules.Choices(), out)
 	}
 	return out
 }
@@ -158,7 +163,7 @@ func (g generator) fields(path string, v reflect.Value, into Schema) {
 		at := join(path, key)
 		switch {
 		case option == "inline":
-			g.fields(path, v.Field(i), into)
+			g.fields(path, strict.Inlined(v.Field(i)), into)
 		case key == "" || key == "-" || slices.Contains(g.rules.Unsupported, plain(at)) || slices.Contains(g.without.Keys, plain(at)):
 		default:
 			if g.visit != nil {
@@ -170,16 +175,15 @@ func (g generator) fields(path string, v reflect.Value, into Schema) {
 	}
 }
 
-// variants adds to out, the schema of a struct, what its deciding field means for
-// its field of type any.
-func (g generator) variants(path string, t reflect.Type, varied Varied, out Schema) {
+// variants adds to out, the schema of a struct, what the values of its deciding field,
+// by, mean for its field of type any.
+func (g generator) variants(path string, t reflect.Type, by string, of map[string]any, out Schema) {
 	open := ""
 	for i := range t.NumField() {
 		if t.Field(i).Type.Kind() == reflect.Interface {
 			open, _, _ = strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		}
 	}
-	by, of := varied.Variants()
 	values := slices.Sorted(maps.Keys(of))
 	values = slices.DeleteFunc(values, func(v string) bool { return slices.Contains(g.without.Values[plain(join(path, by))], v) })
 	properties := out["properties"].(Schema)

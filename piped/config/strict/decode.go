@@ -33,6 +33,25 @@ type Rules struct {
 	Unsupported []string
 	// Ignored keys give one warning each; the value says why.
 	Ignored map[string]string
+	// Choices returns what the field of type any of a Choice is read into, by the value
+	// that decides: pointers to new structs that hold their defaults.
+	Choices func() map[string]any
+	// Values are further values of types that implement Enum.
+	Values map[reflect.Type][]string
+}
+
+// choice returns what v, a pointer to a struct with a field of type any, is read into,
+// nil if that cannot be known.
+func (r Rules) choice(v any) any {
+	switch v := v.(type) {
+	case Variant:
+		return v.Variant()
+	case Choice:
+		if _, value := v.Choice(); r.Choices != nil {
+			return r.Choices()[value]
+		}
+	}
+	return nil
 }
 
 // keys returns the keys directly below parent.
@@ -55,7 +74,8 @@ func (r Rules) keys(parent string) []string {
 // (inline ones too), pointers, slices, maps with string keys, strings, bools,
 // numbers, durations (Go's form, or a number of nanoseconds), yaml.Node (taken
 // as it stands), whatever implements encoding.TextUnmarshaler or Enum, and any
-// in a struct that is a Variant. What is made while decoding, below pointers and
+// in a struct that is a Variant or a Choice. An inline field may be an interface that
+// holds a pointer to a struct. What is made while decoding, below pointers and
 // in lists and maps, begins with the defaults of its Defaulter.
 func (d *Document) Decode(n *yaml.Node, at Field, out any, rules Rules) {
 	w := &walker{d: d, base: at.Base, rules: rules}
@@ -157,7 +177,7 @@ func (w *walker) field(n *yaml.Node, path string, v, f reflect.Value) {
 		w.value(n, path, f)
 		return
 	}
-	to := v.Addr().Interface().(Variant).Variant()
+	to := w.rules.choice(v.Addr().Interface())
 	if to == nil {
 		return
 	}
@@ -173,11 +193,20 @@ func collect(v reflect.Value, into map[string]reflect.Value) {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
-			collect(v.Field(i), into)
+			collect(Inlined(v.Field(i)), into)
 		case name != "" && name != "-":
 			into[name] = v.Field(i)
 		}
 	}
+}
+
+// Inlined returns the struct that an inline field holds: the field itself, or what an
+// interface in it points to.
+func Inlined(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Interface {
+		return v.Elem().Elem()
+	}
+	return v
 }
 
 func (w *walker) mapping(n *yaml.Node, path string, v reflect.Value) {
@@ -227,8 +256,13 @@ func (w *walker) scalar(n *yaml.Node, path string, v reflect.Value) {
 		return
 	}
 	if e, ok := v.Interface().(Enum); ok {
-		if !slices.Contains(e.Values(), n.Value) {
-			w.problem(n, path, "expected %s, found %s%s", describe(v.Type()), show(n), suggest(n.Value, e.Values()))
+		further := w.rules.Values[v.Type()]
+		if values := append(e.Values(), further...); !slices.Contains(values, n.Value) {
+			expected := describe(v.Type())
+			if len(further) > 0 {
+				expected = choice(values)
+			}
+			w.problem(n, path, "expected %s, found %s%s", expected, show(n), suggest(n.Value, values))
 			return
 		}
 		v.SetString(n.Value)

@@ -15,6 +15,14 @@ type Variant interface {
 	Variant() any
 }
 
+// Choice is implemented by pointers to structs with one field of type any, whose type
+// Rules.Choices decides.
+type Choice interface {
+	// Choice returns the key of the field that decides, and its value. The other fields
+	// have been read before.
+	Choice() (key, value string)
+}
+
 // Defaulter is implemented by pointers to types that stand below pointers or in
 // lists and maps, and whose defaults are not their zero values.
 type Defaulter interface {
