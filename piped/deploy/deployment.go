@@ -94,6 +94,7 @@ type Deployment struct {
 	ID              string
 	ApplicationID   string
 	ApplicationName string
+	Kind            string // of the application; "" of one that was made before there were several
 	Git             GitPath
 	Provider        string
 	Labels          map[string]string

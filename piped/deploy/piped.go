@@ -9,6 +9,7 @@ type Agent struct {
 	StartedAt    time.Time
 	Repositories []AgentRepository // in the configuration's order, watched or not
 	Providers    []AgentProvider   // by name, usable or not
+	Kinds        []string          // kinds of application that it deploys
 	Encryption   AgentEncryption
 }
 

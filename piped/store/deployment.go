@@ -12,6 +12,7 @@ import (
 // origin is what a deployment was made with; it never changes.
 type origin struct {
 	Git        deploy.GitPath    `json:"git"`
+	Kind       string            `json:"kind,omitempty"`
 	Provider   string            `json:"provider,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Trigger    deploy.Trigger    `json:"trigger"`
@@ -55,7 +56,7 @@ func scanDeployment(row scanner) (d deploy.Deployment, err error) {
 	if err := decode(stateText, &st); err != nil {
 		return d, err
 	}
-	d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Provider, o.Labels, o.Trigger, o.ChainBlock
+	d.Git, d.Kind, d.Provider, d.Labels, d.Trigger, d.ChainBlock = o.Git, o.Kind, o.Provider, o.Labels, o.Trigger, o.ChainBlock
 	d.StatusReason, d.Strategy, d.Summary, d.Versions, d.Metadata = st.Reason, st.Strategy, st.Summary, st.Versions, st.Metadata
 	d.RunningCommit, d.RunningDir, d.RunningConfigFile, d.RunningDeploymentID = st.RunningCommit, st.RunningDir, st.RunningConfigFile, st.RunningDeploymentID
 	d.Timeout, d.RollbackTimeout, d.Deadline = st.Timeout, st.RollbackTimeout, fromMilli(st.Deadline)

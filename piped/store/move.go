@@ -184,7 +184,7 @@ func (t *tx) replace(ctx context.Context, d *deploy.Deployment) error {
 }
 
 func (t *tx) insertDeployment(ctx context.Context, d *deploy.Deployment) error {
-	originText, err := encode(origin{d.Git, d.Provider, d.Labels, d.Trigger, d.ChainBlock})
+	originText, err := encode(origin{d.Git, d.Kind, d.Provider, d.Labels, d.Trigger, d.ChainBlock})
 	if err != nil {
 		return err
 	}
