@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/source"
+	sourcekube "github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/store/storetest"
 	"github.com/c785c783/piped/planner/kubernetes"
@@ -41,7 +44,7 @@ func BenchmarkManyApplications(b *testing.B) {
 		}
 		createMany(b, s, "before", commits[0])
 		succeedMany(b, s, "before")
-		loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) { return repo.At(commit) }, CacheBytes: 8 << 20}
+		loader := &source.Loader{Kinds: config.Kinds{config.Kubernetes()}, Renderers: map[string]render.Renderer{deploy.KindKubernetes: sourcekube.New(sourcekube.Config{})}, Tree: func(_, commit string) (fs.FS, error) { return repo.At(commit) }, CacheBytes: 8 << 20}
 		p := New(Config{Store: s, Sources: loader, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 			Deciders: map[string]Decider{deploy.KindKubernetes: kubernetes.Decider{}}})
 		ctx, stop := context.WithCancel(b.Context())

@@ -75,7 +75,7 @@ func inBubble(t *testing.T, test func(t *testing.T, e *env)) {
 
 // read is the default of load.
 func (e *env) read(_ context.Context, git deploy.GitPath, commit string) (*source.Source, error) {
-	cfg, err := config.ParseApplication(git.ConfigPath(),
+	cfg, err := config.Kinds{config.Kubernetes()}.ParseApplication(git.ConfigPath(),
 		[]byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: "+git.Dir+"\n"+e.spec[git.Dir]))
 	return &source.Source{Commit: commit, Config: cfg}, err
 }

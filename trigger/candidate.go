@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.App
 // asCandidate describes a configuration that is no application; deleted is
 // whether it was one.
 func (w *watcher) asCandidate(e entry, deleted bool) deploy.Candidate {
-	c := deploy.Candidate{Git: e.git, Kind: config.KindKubernetesApp, State: deploy.CandidateUnregistered}
+	c := deploy.Candidate{Git: e.git, Kind: cmp.Or(e.candidate.Kind, w.Kinds[0].File), State: deploy.CandidateUnregistered}
 	var unsupported *config.UnsupportedKind
 	if errors.As(e.candidate.Err, &unsupported) {
 		c.Kind, c.State, c.Reason = unsupported.Kind, deploy.CandidateUnsupported, unsupported.Error()

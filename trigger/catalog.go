@@ -31,7 +31,7 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 	if err != nil {
 		return nil, err
 	}
-	found, err := source.Candidates(ctx, tree)
+	found, err := source.Candidates(ctx, tree, w.Kinds)
 	if err != nil {
 		return nil, fmt.Errorf("find applications in repository %s at commit %s: %w", w.repo.Config.RepoID, head.Short(), err)
 	}
@@ -74,7 +74,7 @@ func (w *watcher) readEntry(ctx context.Context, commit deploy.Commit, p deploy.
 	if err != nil {
 		return e, false, err
 	}
-	candidate := source.CandidateAt(tree, p.ConfigPath())
+	candidate := source.CandidateAt(tree, p.ConfigPath(), w.Kinds)
 	e = newEntry(w.repo, candidate)
 	return e, !deploy.IsKind(candidate.Err, deploy.NotFound), w.screen(ctx, &e, commit.Hash)
 }
@@ -85,13 +85,18 @@ func newEntry(r Repository, c source.Candidate) entry {
 	}}
 }
 
-// problem says why a known application cannot be deployed from this commit, nil if it
-// can, and on which provider.
-func (e entry) problem(providers []string, known deploy.Application) (provider string, err error) {
+// problem returns the provider that a known application is deployed to from this commit,
+// or why it cannot be deployed.
+func (e entry) problem(t *Trigger, known deploy.Application) (provider string, err error) {
 	if e.candidate.Err != nil {
 		return "", e.candidate.Err
 	}
-	if provider, err = e.candidate.Config.ProviderOf(known, providers); err != nil {
+	cfg := e.candidate.Config
+	if known.LastTriggered != nil && known.Kind != cfg.Kind {
+		return "", deploy.Errorf(deploy.Invalid, "%s: kind: the application is of kind %s, and the file is of kind %s, which cannot change: restore the kind, or delete the application and add it again",
+			e.git.ConfigPath(), known.Kind, cfg.Kind)
+	}
+	if provider, err = cfg.ProviderOf(known, t.providersOf(cfg.Kind)); err != nil {
 		return "", fmt.Errorf("%s: %w", e.git.ConfigPath(), err)
 	}
 	return provider, nil

@@ -29,7 +29,7 @@ func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string
 	for _, m := range c.Applications {
 		var b deploy.ChainBlock
 		for _, app := range w.roster {
-			if app.ID == beginner || !matches(m, app) {
+			if app.ID == beginner || !matches(m, app, w.Kinds) {
 				continue
 			}
 			b.Nodes = append(b.Nodes, deploy.ChainNode{ApplicationID: app.ID, ApplicationName: app.Name, CommandID: w.NewID()})
@@ -41,12 +41,9 @@ func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string
 
 // matches reports whether an application has the name, the kind and all the
 // labels that a matcher asks for. Unlike in PipeCD, labels count.
-func matches(m config.ChainMatcher, app deploy.Application) bool {
-	kind := m.Kind
-	if kind == config.KindKubernetesApp {
-		kind = deploy.KindKubernetes
-	}
-	if m.Name != "" && m.Name != app.Name || kind != "" && kind != app.Kind {
+func matches(m config.ChainMatcher, app deploy.Application, kinds config.Kinds) bool {
+	kind, known := kinds.Find(m.Kind)
+	if m.Name != "" && m.Name != app.Name || m.Kind != "" && (!known || kind.Name != app.Kind) {
 		return false
 	}
 	for name, value := range m.Labels {

@@ -40,7 +40,7 @@ func TestMatchers(t *testing.T) {
 		{"labels and another name", config.ChainMatcher{Name: "db", Labels: map[string]string{"team": "a"}}, false},
 	}
 	for _, c := range cases {
-		if got := matches(c.matcher, app); got != c.want {
+		if got := matches(c.matcher, app, kinds); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

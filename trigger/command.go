@@ -72,7 +72,7 @@ func (w *watcher) commandRequest(ctx context.Context, head deploy.Commit, c depl
 	if err != nil || refusal != "" {
 		return r, refusal, err
 	}
-	provider, problem := e.problem(w.Providers, app)
+	provider, problem := e.problem(w.Trigger, app)
 	switch {
 	case app.Deleted:
 		return r, deleted(app.ID), nil

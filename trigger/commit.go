@@ -104,7 +104,7 @@ func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Applicatio
 		if !ok || app.Disabled || app.Deleted || app.EvaluatedCommit == head.Hash {
 			continue
 		}
-		if provider, problem := e.problem(w.Providers, app); problem == nil {
+		if provider, problem := e.problem(w.Trigger, app); problem == nil {
 			out = append(out, subject{app, e, provider})
 		}
 	}

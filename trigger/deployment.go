@@ -23,7 +23,7 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	cfg, now := e.candidate.Config, w.Now()
 	t.At = now
 	r := request{queue: cfg.Trigger.Queue, NewDeployment: store.NewDeployment{Deployment: deploy.Deployment{
-		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: deploy.NameOf(cfg.Name, app.Registration, e.git), Git: e.git, Provider: provider,
+		ID: w.NewID(), ApplicationID: app.ID, ApplicationName: deploy.NameOf(cfg.Name, app.Registration, e.git), Kind: cfg.Kind, Git: e.git, Provider: provider,
 		Labels: cfg.Labels, Trigger: t, Status: deploy.Pending,
 		StatusReason: deploy.ReasonToPlan, CreatedAt: now, UpdatedAt: now, Metadata: metadata(cfg),
 	}}}

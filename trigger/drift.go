@@ -81,7 +81,7 @@ func (w *watcher) reviewDrift(ctx context.Context, app deploy.Application, head 
 	if !ok || app.Disabled {
 		return due, nil, nil
 	}
-	provider, problem := e.problem(w.Providers, app)
+	provider, problem := e.problem(w.Trigger, app)
 	if problem != nil {
 		return due, nil, nil
 	}
@@ -113,7 +113,7 @@ func (w *watcher) desired(ctx context.Context, app deploy.Application, e entry, 
 	if problem != "" || err != nil {
 		return commit, e, "", problem, err
 	}
-	provider, unusable := e.problem(w.Providers, app)
+	provider, unusable := e.problem(w.Trigger, app)
 	if unusable != nil {
 		problem = unusable.Error()
 	}

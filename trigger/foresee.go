@@ -32,7 +32,7 @@ func (t *Trigger) Foresee(ctx context.Context, repoID string, m *git.Merge) ([]d
 	if err != nil {
 		return nil, err
 	}
-	found, err := source.Candidates(ctx, m.FS())
+	found, err := source.Candidates(ctx, m.FS(), t.Kinds)
 	if err != nil {
 		return nil, err
 	}

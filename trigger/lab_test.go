@@ -40,6 +40,9 @@ type lab struct {
 	crash   func()
 }
 
+// kinds are the kinds of application in the tests.
+var kinds = config.Kinds{config.Kubernetes()}
+
 func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, upstream: gittest.New(t), now: time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)}
@@ -55,7 +58,7 @@ func newLab(t *testing.T, edit ...func(*lab, *Config)) *lab {
 func (l *lab) restart(edit ...func(*lab, *Config)) {
 	l.t.Helper()
 	c := Config{
-		Store: l.store, Providers: []string{"local"}, Interval: 20 * time.Millisecond, Patience: 3 * time.Minute,
+		Store: l.store, Kinds: kinds, Providers: []string{"local"}, Interval: 20 * time.Millisecond, Patience: 3 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(l.t.Output(), nil)), Now: l.clock, NewID: l.newID,
 	}
 	for _, f := range edit {

@@ -154,8 +154,11 @@ func (w *watcher) replaced(e entry) bool {
 // makes the configuration unusable; then it stays as it is known.
 func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
 	app = known
-	app.ID, app.Kind, app.Git = id, deploy.KindKubernetes, e.git
-	provider, problem := e.problem(w.Providers, known)
+	app.ID, app.Git = id, e.git
+	if known.Kind == "" || known.LastTriggered == nil && e.candidate.Config != nil {
+		app.Kind = w.kindOf(e) // that of the file, until something is deployed
+	}
+	provider, problem := e.problem(w.Trigger, known)
 	if problem == nil {
 		cfg := e.candidate.Config
 		app.Name, app.Description, app.Labels, app.Provider = deploy.NameOf(cfg.Name, known.Registration, e.git), cfg.Description, cfg.Labels, provider
@@ -164,6 +167,18 @@ func (w *watcher) describe(known deploy.Application, e entry, id string) (app de
 		app.Name = deploy.NameOf("", known.Registration, e.git)
 	}
 	return app, problem
+}
+
+// kindOf returns the kind of application that a configuration is of, also of one that is
+// invalid: that of its file, else the first one.
+func (w *watcher) kindOf(e entry) string {
+	if e.candidate.Config != nil {
+		return e.candidate.Config.Kind
+	}
+	if kind, ok := w.Kinds.Find(e.candidate.Kind); ok {
+		return kind.Name
+	}
+	return w.Kinds[0].Name
 }
 
 // setValidity states on a known application whether its configuration can be

@@ -175,7 +175,7 @@ func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deplo
 	if !ok {
 		return fmt.Sprintf("%s does not exist at commit %s", app.Git.ConfigPath(), head.Short()), nil
 	}
-	provider, problem := e.problem(w.Providers, app)
+	provider, problem := e.problem(w.Trigger, app)
 	if problem != nil {
 		return problem.Error(), nil
 	}

@@ -223,7 +223,7 @@ func (w *watcher) takeOverRequest(ctx context.Context, app deploy.Application, r
 	if err != nil || !ok {
 		return nil, err
 	}
-	provider, problem := e.problem(w.Providers, app)
+	provider, problem := e.problem(w.Trigger, app)
 	if problem != nil {
 		return nil, nil
 	}

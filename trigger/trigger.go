@@ -26,15 +26,18 @@ type Config struct {
 	Store        *store.Store
 	Repositories []Repository
 	Unwatched    map[string]error // why other configured repositories cannot be watched, by ID
+	Kinds        config.Kinds     // kinds of application that are deployed
 	Providers    []string         // names of the configured platform providers
-	Live         Live             // nil: every application counts as new
-	Review       bool             // a person permits first what an application takes over
-	Signatures   Signatures       // nil: every commit counts
-	Interval     time.Duration    // between two looks at a repository's head
-	Patience     time.Duration    // how long a pass waits for what Live says of an application; default that of package background
-	Logger       *slog.Logger
-	Now          func() time.Time
-	NewID        func() string
+	// ProviderKinds are the kinds of the providers, by name; nil: each serves every kind.
+	ProviderKinds map[string]string
+	Live          Live          // nil: every application counts as new
+	Review        bool          // a person permits first what an application takes over
+	Signatures    Signatures    // nil: every commit counts
+	Interval      time.Duration // between two looks at a repository's head
+	Patience      time.Duration // how long a pass waits for what Live says of an application; default that of package background
+	Logger        *slog.Logger
+	Now           func() time.Time
+	NewID         func() string
 }
 
 // Trigger is a component: call Run once. What it was made with is fixed; for
@@ -53,6 +56,15 @@ func New(c Config) *Trigger {
 		t.watchers[r.Config.RepoID] = newWatcher(t, r)
 	}
 	return t
+}
+
+// providersOf returns the names of the providers that applications of a kind can be
+// deployed to.
+func (t *Trigger) providersOf(kind string) []string {
+	if t.ProviderKinds == nil {
+		return t.Providers
+	}
+	return slices.DeleteFunc(slices.Clone(t.Providers), func(name string) bool { return t.ProviderKinds[name] != kind })
 }
 
 // scanInterval is between two readings of everything that is open, in case that

@@ -11,7 +11,6 @@ import (
 
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
-	"github.com/c785c783/piped/piped/config"
 )
 
 // profileDir is the environment variable that names the folder for profiles, and
@@ -33,7 +32,7 @@ func (e *environment) profileTo(dir string) (err error) {
 // of its processor time from its start to its end, and one of its memory then. The
 // folder is meant to be empty: what is there already is of an agent before a restart.
 func runProfiled(ctx context.Context, launcher sandbox.Launcher, dir, file string) (err error) {
-	cfg, _, err := config.LoadPiped(file)
+	cfg, _, err := app.Kinds().LoadPiped(file)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
 )
 
@@ -98,7 +99,7 @@ func parseYAML(page, text string) error {
 	case head.APIVersion == "" && (head.ScrapeConfigs != nil || page == "docs/reference/pipectl.md"):
 		return nil // Prometheus', or pipectl's, which piped/pipectl checks
 	case head.APIVersion == "":
-		head.APIVersion, head.Kind = config.APIVersion, config.KindKubernetesApp
+		head.APIVersion, head.Kind = config.APIVersion, app.Kinds()[0].File
 		if page == "docs/reference/agent.md" {
 			head.Kind = config.KindPiped
 		}
@@ -121,13 +122,13 @@ func parseYAML(page, text string) error {
 func parseOurs(page, kind string, text []byte) (err error) {
 	switch kind {
 	case config.KindPiped:
-		_, _, err = config.ParsePiped(page, text)
+		_, _, err = app.Kinds().ParsePiped(page, text)
 	case config.KindAnalysisTemplate:
 		_, _, err = config.ParseAnalysisTemplates(page, text)
 	case config.KindEventWatcher:
 		_, _, err = config.ParseEventRules(page, text)
 	default:
-		_, err = config.ParseApplication(page, text)
+		_, err = app.Kinds().ParseApplication(page, text)
 		if err != nil && strings.Contains(string(text), "resourceRoutes:") {
 			return nil // a section says that it is refused
 		}

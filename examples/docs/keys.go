@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/schema"
@@ -39,7 +40,7 @@ func newKeys(root string) (*keys, error) {
 	}
 	k := &keys{of: map[string][]key{}, written: map[string]bool{}}
 	var missing []error
-	for file, fields := range map[string][]schema.Field{"Piped": config.PipedFields(), "Application": config.ApplicationFields()} {
+	for file, fields := range map[string][]schema.Field{"Piped": app.Kinds().PipedFields(), "Application": app.Kinds()[0].ApplicationFields()} {
 		elsewhere, own := []string{}, []string{} // paths above keys that are described elsewhere, or are our own
 		for _, f := range fields {
 			name := f.Owner.PkgPath() + "." + f.Owner.Name() + "." + f.Name
@@ -97,7 +98,7 @@ func (k *keys) options(stage string) (string, error) {
 			rows = append(rows, key)
 		}
 	}
-	if _, known := config.StageOptions()[stage]; !known {
+	if _, known := app.Kinds()[0].StageOptions()[stage]; !known {
 		return "", fmt.Errorf("there is no stage %s", stage)
 	}
 	if len(rows) == 0 {

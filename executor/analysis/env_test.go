@@ -13,6 +13,7 @@ import (
 	"github.com/c785c783/piped/executor/analysis/provider"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/analysis"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/deploy/deploytest"
@@ -46,9 +47,7 @@ const commit = "c0ffee0123456789c0ffee0123456789c0ffee01"
 type sources struct{ namespace string }
 
 func (s sources) Config(context.Context, deploy.GitPath, string) (*config.Application, error) {
-	app := &config.Application{}
-	app.Kubernetes.Input.Namespace = s.namespace
-	return app, nil
+	return &config.Application{Platform: &kubernetes.Spec{Input: kubernetes.Input{Namespace: s.namespace}}}, nil
 }
 
 // env is a store with a RUNNING deployment, d, that has an analysis stage "s".

@@ -14,6 +14,7 @@ import (
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/analysis"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -88,7 +89,10 @@ func (p *session) newRenderer(ctx context.Context) (renderer, error) {
 	if err != nil {
 		return renderer{}, err
 	}
-	f := renderer{app: p.run.Deployment.ApplicationName, env: p.run.Deployment.Labels["env"], namespace: cfg.Kubernetes.Input.Namespace}
+	f := renderer{app: p.run.Deployment.ApplicationName, env: p.run.Deployment.Labels["env"]}
+	if spec, ok := cfg.Platform.(*kubernetes.Spec); ok {
+		f.namespace = spec.Input.Namespace
+	}
 	if f.namespace == "" {
 		f.namespace = "default"
 	}

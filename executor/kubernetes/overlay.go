@@ -134,7 +134,7 @@ func (w *work) justRouted(ctx context.Context) (traffic.Routing, bool) {
 	if w.config == nil {
 		return traffic.Routing{}, false
 	}
-	r, err := w.routingOf(ctx, w.config.Kubernetes)
+	r, err := w.routingOf(ctx, w.spec())
 	if err != nil {
 		return r, false // there is nothing that routes
 	}

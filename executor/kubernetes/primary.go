@@ -29,7 +29,7 @@ func keepTraffic(ctx context.Context, w *work) (err error) {
 // of, whichever stage applies it: a quick sync does not take them away. Only
 // K8S_PRIMARY_ROLLOUT insists on them where they would select no pods.
 func (w *work) primaryServices(objects []manifest.Object) (out []manifest.Object, err error) {
-	k := w.config.Kubernetes
+	k := w.spec()
 	for suffix := range primarySuffixes(w.config) {
 		v := variant.Variant{Name: kubernetes.Primary, Suffix: suffix, Label: primaryLabel(k.VariantLabel), Workloads: k.Workloads, Service: k.Service.Name}
 		services, err := v.Services(objects)

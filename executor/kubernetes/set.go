@@ -54,7 +54,7 @@ type setSpec struct {
 }
 
 func specOf(c *config.Application) setSpec {
-	k := c.Kubernetes
+	k := kubernetes.SpecOf(c.Platform)
 	return setSpec{
 		VariantKey: k.VariantLabel.Key, PrimaryValue: k.VariantLabel.PrimaryValue,
 		AutoCreateNamespace: k.Input.AutoCreateNamespace, TakeOver: k.TakeOver,
@@ -88,13 +88,16 @@ func render(ctx context.Context, w *work) error {
 }
 
 // resolve makes the stage's set of a source.
+// spec returns what the application has as one of Kubernetes.
+func (w *work) spec() kubernetes.Spec { return *kubernetes.SpecOf(w.config.Platform) }
+
 func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	w.hide, w.log = src.Redactor, src.Redactor.Log(w.log)
 	for _, warning := range src.Warnings {
 		w.log.Infof("Warning: %s", warning)
 	}
 	w.config = src.Config
-	cfg := src.Config.Kubernetes
+	cfg := *kubernetes.SpecOf(src.Config.Platform)
 	options, err := w.syncOptions(cfg)
 	if err != nil {
 		return err
@@ -200,7 +203,7 @@ func (w *work) rerender(ctx context.Context) error {
 // labelAsLive gives the workloads of the set the primary's label where they have it:
 // which stage put it into their selectors, which cannot be changed, Git does not say.
 func (w *work) labelAsLive(ctx context.Context) error {
-	label := primaryLabel(w.config.Kubernetes.VariantLabel)
+	label := primaryLabel(w.spec().VariantLabel)
 	live, err := w.cluster.Workloads(ctx, w.set.Objects)
 	if err != nil {
 		return err

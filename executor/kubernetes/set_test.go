@@ -17,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
@@ -28,7 +29,7 @@ import (
 // application parses a configuration; spec is YAML below spec.
 func application(t *testing.T, spec string) *config.Application {
 	t.Helper()
-	cfg, err := config.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n"+spec))
+	cfg, err := config.Kinds{config.Kubernetes()}.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n"+spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestSpecOf(t *testing.T) {
 
 // TestSyncOptions: a stage's own options win over those of the application.
 func TestSyncOptions(t *testing.T) {
-	k := application(t, "  quickSync: {prune: true}\n  readyThreshold: 80\n").Kubernetes
+	k := *kubernetes.SpecOf(application(t, "  quickSync: {prune: true}\n  readyThreshold: 80\n").Platform)
 	for name, c := range map[string]struct {
 		options string
 		want    setSpec

@@ -96,7 +96,7 @@ func shiftTraffic(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	if s.routing, err = w.routingOf(ctx, w.config.Kubernetes); err != nil {
+	if s.routing, err = w.routingOf(ctx, w.spec()); err != nil {
 		return w.refuse(err)
 	}
 	s.steps = stepsOf(s.options)

@@ -33,7 +33,7 @@ func primaryLabel(l kubernetes.VariantLabel) variant.Label {
 // become makes the set that of a variant of what it was. It runs no hooks, and is
 // not kept: a rollback removes it.
 func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.Percent) error {
-	k := w.config.Kubernetes
+	k := w.spec()
 	v.Workloads, v.Service, v.Label = k.Workloads, k.Service.Name, variant.Label{Key: k.VariantLabel.Key, Value: k.VariantLabel.CanaryValue}
 	if v.Name == kubernetes.Baseline {
 		v.Label.Value = k.VariantLabel.BaselineValue
@@ -93,7 +93,7 @@ func carryOver(ctx context.Context, w *work) error {
 // the pipeline moves traffic by the selector of a Service, but the primary's pods
 // could not be told from those of the other variants.
 func refuseUnlabelled(_ context.Context, w *work) error {
-	k := w.config.Kubernetes
+	k := w.spec()
 	if k.TrafficRouting.Method != kubernetes.PodSelector || !hasStage(w.config, func(s config.Stage) bool { return s.Name == kubernetes.StageTrafficRouting }) {
 		return nil
 	}

@@ -459,7 +459,7 @@ func TestUnlabelledIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w, _, _ := newWork(t)
 			w.config = application(t, "")
-			w.config.Kubernetes.TrafficRouting.Method = c.method
+			kubernetes.SpecOf(w.config.Platform).TrafficRouting.Method = c.method
 			w.config.Pipeline = &config.Pipeline{Stages: c.stages}
 			w.set.Objects = objects(t, c.manifests)
 			got := ""

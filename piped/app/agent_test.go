@@ -20,7 +20,6 @@ import (
 
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
@@ -111,7 +110,7 @@ func runAgent(t *testing.T, s settings) *client {
 // runAgentUntil is runAgent for an agent that stop may stop before.
 func runAgentUntil(t *testing.T, s settings) (c *client, stop func()) {
 	t.Helper()
-	cfg, _, err := config.LoadPiped(s.configFile(t))
+	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/piped/certificate/certificatetest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 )
@@ -184,7 +183,7 @@ func TestKeysAreMadeWithoutOne(t *testing.T) {
 	s := spec{dataDir: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "piped.yaml")
 	replaceFile(t, path, s.text())
-	cfg, _, err := config.LoadPiped(path)
+	cfg, _, err := Kinds().LoadPiped(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/c785c783/piped/executor/wait"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/config"
-	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/control"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
@@ -33,7 +32,6 @@ import (
 	"github.com/c785c783/piped/piped/store"
 	"github.com/c785c783/piped/piped/web"
 	"github.com/c785c783/piped/planner"
-	plankube "github.com/c785c783/piped/planner/kubernetes"
 	"github.com/c785c783/piped/scheduler"
 	"github.com/c785c783/piped/trigger"
 )
@@ -75,6 +73,9 @@ type Options struct {
 	// RemoveAfter is how soon after the start what is old is removed for the first time;
 	// default 5 min.
 	RemoveAfter time.Duration
+
+	// platforms are further kinds of application.
+	platforms []entry
 
 	// DataCheckEvery is between two checks that the data directory is still the one it
 	// was; default 15 s.
@@ -131,7 +132,7 @@ func New(ctx context.Context, cfg *config.Piped, o Options) (_ *App, err error) 
 		version: o.Version, commit: o.Commit, started: o.Now(), store: st, planner: plans, serves: src.serves, live: a.live, disk: a.disk,
 		told: a.addNotifications(cfg, o, st),
 	}
-	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed, a.live.clusters}, remover, state); err != nil {
+	if err := a.listen(cfg, o, st, previews{plans, a.live.repositories, src.concealed, a.live.platforms}, remover, state); err != nil {
 		return nil, err
 	}
 	if err := announce(cfg, a.api.Addr(), ownerKey); err != nil {
@@ -187,13 +188,13 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 	live.newTrigger = func(interval time.Duration, review bool) *trigger.Trigger {
 		watched, unwatched := live.repositories.watchable()
 		return trigger.New(trigger.Config{
-			Store: st, Repositories: watched, Unwatched: unwatched, Providers: live.clusters.Names(), Interval: interval, Review: review,
-			Live:       running{sources: src.loader, clusters: live.clusters, tenants: live.tenants, pipedID: cfg.PipedID},
+			Store: st, Repositories: watched, Unwatched: unwatched, Interval: interval, Review: review,
+			Kinds: o.kinds(), Providers: live.platforms.Names(), ProviderKinds: live.platforms.providerKinds(), Live: live.platforms,
 			Signatures: live.tenants, Logger: o.Logger.With("component", "trigger"), Now: o.Now, NewID: o.NewID,
 		})
 	}
 	plans := planner.New(planner.Config{
-		Store: st, Sources: src.loader, Deciders: map[string]planner.Decider{deploy.KindKubernetes: plankube.Decider{}},
+		Store: st, Sources: src.loader, Deciders: live.platforms.deciders(),
 		Tenancy: live.tenants, Managed: live.clusters.Managed, Logger: o.Logger.With("component", "planner"), Now: o.Now,
 	})
 	executors, err := a.executors(cfg, o, st, src.loader)
@@ -201,7 +202,7 @@ func (a *App) addPhases(cfg *config.Piped, o Options, st *store.Store, src sourc
 		return nil, err
 	}
 	live.scheduler = scheduler.New(scheduler.Config{
-		Store: st, Executors: executors, Providers: live.clusters.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
+		Store: st, Executors: executors, Providers: live.platforms.Names, Limits: live.Limits, Changes: live.repositories, Managed: live.clusters.managed,
 		Logger: o.Logger.With("component", "scheduler"), Now: o.Now,
 	})
 	a.parts.add("clusters", live.clusters.Run)
@@ -220,7 +221,7 @@ func (a *App) addRequests(cfg *config.Piped, o Options, st *store.Store, src sou
 		Timeout: cfg.PlanPreview.CommandHandleTimeout, Logger: o.Logger.With("component", "preview"), Now: o.Now,
 	}).Run)
 	a.parts.add("events", event.New(event.Config{
-		Store: st, Settings: live.eventSettings, Tenancy: live.tenants, Poll: live.follower.Look,
+		Store: st, Settings: live.eventSettings, Kinds: o.kinds(), Tenancy: live.tenants, Poll: live.follower.Look,
 		Logger: o.Logger.With("component", "events"), Now: o.Now,
 	}).Run)
 	remover := kubernetes.NewRemover(kubernetes.RemoverConfig{
@@ -240,10 +241,6 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Store: st, Tree: a.live.repositories.Tree, Sources: loader, Providers: provider.Counted{Set: a.live.analysis, Queries: a.metrics.queries},
 		Logger: o.Logger.With("component", "analysis"), Now: o.Now,
 	})
-	exec := kubernetes.New(kubernetes.Config{
-		Store: st, Sources: loader, Clusters: stageClusters{a.live.clusters}, Tenancy: a.live.tenants, Analyzer: analyses,
-		PipedID: cfg.PipedID, Policy: o.RolloutPolicy, Metrics: a.metrics.stages, Now: o.Now,
-	})
 	a.parts.onClose("analyses", analyses.Close)
 	a.parts.onClose("analysis providers", a.live.analysis.Close)
 	approvals := approval.New(approval.Config{Store: st, Logger: o.Logger.With("component", "approval")})
@@ -253,23 +250,17 @@ func (a *App) executors(cfg *config.Piped, o Options, st *store.Store, loader *s
 		Launcher: o.Launcher, Isolation: ScriptIsolation(cfg, o.ConfigFile), Logger: o.Logger.With("component", "script"),
 	})
 	a.live.scripts = scripts
-	return map[string]scheduler.Executor{
-		deploy.StageK8sSync:             exec.Sync(),
-		deploy.StageRollback:            exec.Rollback(),
-		kubeconfig.StagePrimaryRollout:  exec.Primary(),
-		kubeconfig.StageCanaryRollout:   exec.Canary(),
-		kubeconfig.StageCanaryClean:     exec.CleanCanary(),
-		kubeconfig.StageBaselineRollout: exec.Baseline(),
-		kubeconfig.StageBaselineClean:   exec.CleanBaseline(),
-		kubeconfig.StageTrafficRouting:  exec.TrafficRouting(),
-		deploy.StageWait:                wait.New(wait.Config{Now: o.Now}),
-		deploy.StageWaitApproval:        approvals,
-		deploy.StageAnalysis:            analyses,
-		deploy.StageScriptRun:           scripts,
-		deploy.StageScriptRunRollback:   scripts,
-		deploy.StageCustomSync:          scripts,
-		deploy.StageCustomSyncRollback:  scripts,
-	}, err
+	executors := map[string]scheduler.Executor{
+		deploy.StageWait:               wait.New(wait.Config{Now: o.Now}),
+		deploy.StageWaitApproval:       approvals,
+		deploy.StageAnalysis:           analyses,
+		deploy.StageScriptRun:          scripts,
+		deploy.StageScriptRunRollback:  scripts,
+		deploy.StageCustomSync:         scripts,
+		deploy.StageCustomSyncRollback: scripts,
+	}
+	a.live.platforms.addStages(executors, analyses)
+	return executors, err
 }
 
 // listen binds the addresses of the control API and of the HTTP server.
@@ -277,7 +268,7 @@ func (a *App) listen(cfg *config.Piped, o Options, st *store.Store, plans previe
 	a.api, err = control.New(control.Config{
 		Address: cfg.API.Address, CertFile: cfg.API.TLSCertFile, KeyFile: cfg.API.TLSKeyFile, ClientCAFile: cfg.API.ClientCAFile, Insecure: cfg.API.Insecure,
 		RateLimit: rateLimit(cfg), AuditFile: cfg.API.AuditFile,
-		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: liveStates{st, a.live.clusters, a.live.tenants, o.Now}, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
+		Store: st, Agent: self{a.live, o.Version, o.Now()}, Planner: plans, Remover: remover, Live: a.live.platforms, Drift: a.drift, Figures: figures.NewReader(st, o.Now), Status: state, PipedID: cfg.PipedID, ProjectID: cfg.ProjectID,
 		Logger: o.Logger, Now: o.Now, NewID: o.NewID, Metrics: a.metrics.calls,
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // loaded returns the configuration of an agent.
 func (s settings) loaded(t *testing.T) *config.Piped {
 	t.Helper()
-	cfg, _, err := config.LoadPiped(s.configFile(t))
+	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -229,7 +228,7 @@ func TestRefusalsAtStart(t *testing.T) {
 				c.s.kubeconfig = kubeconfig
 			}
 			c.s.remote = repo.Dir
-			cfg, _, err := config.LoadPiped(c.s.configFile(t))
+			cfg, _, err := Kinds().LoadPiped(c.s.configFile(t))
 			if err == nil {
 				_, err = New(t.Context(), cfg, Options{Logger: testLogger(t)})
 			}
@@ -258,7 +257,7 @@ func mustContain(t *testing.T, text string, wants ...string) {
 func TestCloseReleasesAnAgentThatNeverRan(t *testing.T) {
 	t.Parallel()
 	s := settings{dataDir: t.TempDir(), remote: newRepo(t).Dir, kubeconfig: clustertest.Shared(t).Kubeconfig()}
-	cfg, _, err := config.LoadPiped(s.configFile(t))
+	cfg, _, err := Kinds().LoadPiped(s.configFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}

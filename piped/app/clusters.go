@@ -16,6 +16,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
+	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/observe"
 	"github.com/c785c783/piped/piped/store"
@@ -75,7 +76,8 @@ type clusterSpec struct {
 }
 
 func specOf(p config.PlatformProvider) clusterSpec {
-	s := clusterSpec{name: p.Name, kubeconfig: p.Kubernetes.KubeConfigPath, masterURL: p.Kubernetes.MasterURL}
+	access := p.Config.(*kubeconfig.Provider)
+	s := clusterSpec{name: p.Name, kubeconfig: access.KubeConfigPath, masterURL: access.MasterURL}
 	if data, err := os.ReadFile(s.kubeconfig); err == nil {
 		s.content = sha256.Sum256(data)
 	}

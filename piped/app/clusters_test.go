@@ -52,7 +52,7 @@ func newClusterLab(t *testing.T) (l *clusterLab, stop func()) {
 func (l *clusterLab) configure(names ...string) error {
 	var providers []config.PlatformProvider
 	for _, name := range names {
-		providers = append(providers, config.PlatformProvider{Name: name, Kubernetes: kubernetes.Provider{KubeConfigPath: l.kubeconfig}})
+		providers = append(providers, config.PlatformProvider{Name: name, Config: &kubernetes.Provider{KubeConfigPath: l.kubeconfig}})
 	}
 	next, err := l.plan(providers)
 	l.use(next)

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/c785c783/piped/piped/config"
 )
 
 // TestTheAgentEndsWhenItsDataDirectoryIsGone: it says what is gone, and what to do.
@@ -35,7 +33,7 @@ func TestTheAgentEndsWhenItsDataDirectoryIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
-			cfg, _, err := config.LoadPiped(settings{dataDir: dir, remote: t.TempDir(), kubeconfig: filepath.Join(t.TempDir(), "none")}.configFile(t))
+			cfg, _, err := Kinds().LoadPiped(settings{dataDir: dir, remote: t.TempDir(), kubeconfig: filepath.Join(t.TempDir(), "none")}.configFile(t))
 			if err != nil {
 				t.Fatal(err)
 			}

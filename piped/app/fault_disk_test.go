@@ -18,7 +18,6 @@ import (
 
 	"github.com/c785c783/piped/piped/app/agenttest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/proto/pipecd/apiservice"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
@@ -160,7 +159,7 @@ func TestFaultDatabaseCorrupt(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			s := settings{dataDir: t.TempDir(), remote: repo.Dir, kubeconfig: cluster.Kubeconfig()}
-			cfg, _, err := config.LoadPiped(s.configFile(t))
+			cfg, _, err := Kinds().LoadPiped(s.configFile(t))
 			if err != nil {
 				t.Fatal(err)
 			}

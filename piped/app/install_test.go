@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
+	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/git/gittest"
 	controlv1 "github.com/c785c783/piped/proto/piped/control/v1"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -258,7 +258,7 @@ func TestInstalledConfigurationIsValid(t *testing.T) {
 					pod = d.Spec.Template.Spec
 				}
 			}
-			cfg, warnings, err := config.ParsePiped("/etc/piped/piped.yaml", []byte(text))
+			cfg, warnings, err := Kinds().ParsePiped("/etc/piped/piped.yaml", []byte(text))
 			if err != nil || len(warnings) > 0 {
 				t.Fatalf("%v, %q", err, warnings)
 			}
@@ -279,7 +279,7 @@ func TestInstalledConfigurationIsValid(t *testing.T) {
 					t.Errorf("%s is in none of %q", file, mounted)
 				}
 			}
-			if p := cfg.Providers; len(p) != 1 || p[0].Kubernetes.KubeConfigPath != "" || p[0].Kubernetes.MasterURL != "" {
+			if p := cfg.Providers; len(p) != 1 || p[0].Config.(*kubeconfig.Provider).KubeConfigPath != "" || p[0].Config.(*kubeconfig.Provider).MasterURL != "" {
 				t.Errorf("not the pod's own cluster: %+v", p)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/c785c783/piped/piped/certificate"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/control"
+	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source/kubernetes/helm"
 	"github.com/c785c783/piped/piped/source/secret"
@@ -27,6 +29,7 @@ import (
 // These three have one caller at a time.
 type live struct {
 	clusters     *clusters
+	platforms    platforms // set before begin is called
 	repositories *repositories
 	follower     *follower
 	secrets      *secret.Renderer
@@ -56,6 +59,7 @@ type live struct {
 // setup is what one configuration asks for.
 type setup struct {
 	connections  map[string]*connection
+	providers    []config.PlatformProvider
 	repositories []repository
 	name         string
 	interval     time.Duration
@@ -92,10 +96,11 @@ func newLive(dataDir string, m counted, o Options) *live {
 func (l *live) plan(cfg *config.Piped) (s setup, problems, err error) {
 	s.name, s.interval, s.review = cfg.Name, cfg.SyncInterval, cfg.Adopt == config.AdoptReview
 	s.remotes = planRemotes(cfg)
+	s.providers = cfg.Providers
 	s.limits = scheduler.Limits{Deployments: cfg.Limits.Deployments, PerCluster: cfg.Limits.PerCluster}
 	s.retention = cfg.Retention
 	var errs [9]error
-	s.connections, errs[0] = l.clusters.plan(cfg.Providers)
+	s.connections, errs[0] = l.clusters.plan(providersOf(cfg.Providers, deploy.KindKubernetes))
 	s.repositories, errs[1] = l.repositories.plan(cfg)
 	s.webhooks, errs[2] = planWebhooks(cfg.Webhooks)
 	s.keys, errs[3] = secret.LoadKeys(cfg.SecretManagement, cfg.SOPS)
@@ -117,6 +122,7 @@ func webCertificate(w config.Web) certificate.Files {
 // begin puts the first setup into effect. Nothing runs yet.
 func (l *live) begin(ctx context.Context, s setup) {
 	l.clusters.use(s.connections)
+	l.platforms.use(s.providers)
 	l.repositories.use(ctx, s.repositories)
 	l.secrets.Use(s.keys)
 	l.concealed.Use(s.keys.Concealed())
@@ -156,10 +162,11 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		changed = append(changed, "analysisProviders")
 		l.analysis.Use(next.analysis)
 	}
-	providers := l.clusters.Names()
-	if !maps.Equal(was.connections, next.connections) {
+	providers := l.platforms.providerKinds()
+	if !maps.Equal(was.connections, next.connections) || !reflect.DeepEqual(was.providers, next.providers) {
 		changed = append(changed, "platformProviders")
 		l.clusters.use(next.connections)
+		l.platforms.use(next.providers)
 	}
 	repositories := !slices.EqualFunc(was.repositories, next.repositories, repository.same)
 	if repositories {
@@ -182,7 +189,7 @@ func (l *live) use(ctx context.Context, next setup) (changed []string) {
 		changed = append(changed, "tenancy")
 		l.tenants.use(next.tenancy)
 	}
-	if repositories || tenancy || was.interval != next.interval || was.review != next.review || !slices.Equal(providers, l.clusters.Names()) {
+	if repositories || tenancy || was.interval != next.interval || was.review != next.review || !maps.Equal(providers, l.platforms.providerKinds()) {
 		l.follower.replace(ctx, func() *trigger.Trigger {
 			l.repositories.use(ctx, next.repositories)
 			return l.newTrigger(next.interval, next.review)

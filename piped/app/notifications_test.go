@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/notify"
 )
@@ -31,7 +30,7 @@ spec:
 
 func planOfNotifications(t *testing.T, dir string) (*notifications, error) {
 	t.Helper()
-	cfg, _, err := config.ParsePiped(filepath.Join(dir, "piped.yaml"), []byte(notificationsConfig))
+	cfg, _, err := Kinds().ParsePiped(filepath.Join(dir, "piped.yaml"), []byte(notificationsConfig))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
 )
@@ -16,8 +17,8 @@ const placeTimeout = 3 * time.Second
 // spec.input.namespace, as a deployment applies it. Those of a cluster that does not
 // answer stay as they are rendered.
 func (c *clusters) placed(ctx context.Context, provider string, src *source.Source) []manifest.Object {
-	namespace := src.Config.Kubernetes.Input.Namespace
-	if namespace == "" {
+	spec, ok := src.Config.Platform.(*kubeconfig.Spec)
+	if !ok || spec.Input.Namespace == "" {
 		return src.Objects
 	}
 	cluster, release, err := c.Hold(provider)
@@ -27,7 +28,7 @@ func (c *clusters) placed(ctx context.Context, provider string, src *source.Sour
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	objects, err := cluster.Place(ctx, src.Objects, namespace)
+	objects, err := cluster.Place(ctx, src.Objects, spec.Input.Namespace)
 	if err != nil {
 		return src.Objects
 	}

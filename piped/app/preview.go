@@ -9,7 +9,6 @@ import (
 	"github.com/c785c783/piped/piped/preview"
 	"github.com/c785c783/piped/piped/source"
 	"github.com/c785c783/piped/planner"
-	plankube "github.com/c785c783/piped/planner/kubernetes"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -19,7 +18,7 @@ type previews struct {
 	repositories *repositories
 	// concealed renders without secrets what is shown.
 	concealed *source.Loader
-	clusters  *clusters
+	platforms platforms
 }
 
 // Preview implements control.Planner.
@@ -44,7 +43,11 @@ func (p previews) Changes(ctx context.Context, d deploy.Deployment) ([]deploy.Pl
 	if err != nil {
 		return nil, err
 	}
-	return plankube.Changes(d, p.clusters.withPlaced(ctx, d.Provider, running), p.clusters.withPlaced(ctx, d.Provider, target)), nil
+	platform, err := p.platforms.of(target.Config.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return platform.Changes(ctx, d, running, target), nil
 }
 
 // running loads what runs before a deployment, nil if nothing does. One that is not

@@ -35,6 +35,7 @@ type reloader struct {
 	ask   <-chan os.Signal // asks for a reload at once
 	store *store.Store
 	live  *live
+	kinds config.Kinds
 	now   func() time.Time
 	log   *slog.Logger
 
@@ -46,9 +47,9 @@ type reloader struct {
 }
 
 func newReloader(path string, started *config.Piped, live *live, st *store.Store, o Options) *reloader {
-	_, warnings, _ := config.LoadPiped(path) // said at the start already; errors are those of the first look
+	_, warnings, _ := o.kinds().LoadPiped(path) // said at the start already; errors are those of the first look
 	return &reloader{
-		path: path, every: o.ReloadEvery, ask: o.Reload, store: st, live: live, now: o.Now, log: o.Logger.With("component", "configuration"),
+		path: path, every: o.ReloadEvery, ask: o.Reload, store: st, live: live, kinds: o.kinds(), now: o.Now, log: o.Logger.With("component", "configuration"),
 		started: started, files: started.Files(), said: map[string]string{"warning": strings.Join(warnings, "; ")},
 	}
 }
@@ -102,7 +103,7 @@ func (r *reloader) digest() (sum [sha256.Size]byte) {
 // reload reads the configuration and puts it into effect, or refuses it.
 func (r *reloader) reload(ctx context.Context) {
 	r.done = r.digest() // read before the files are: what changes meanwhile is seen by the next look
-	cfg, warnings, err := config.LoadPiped(r.path)
+	cfg, warnings, err := r.kinds.LoadPiped(r.path)
 	var next setup
 	if err == nil {
 		r.files = cfg.Files()

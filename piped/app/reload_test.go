@@ -15,7 +15,6 @@ import (
 
 	"github.com/c785c783/piped/piped/certificate/certificatetest"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
@@ -343,7 +342,7 @@ func TestHalfWrittenFileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := spec{dataDir: t.TempDir()}
 	agent := runReloading(t, s, time.Hour)
-	cfg, _, err := config.LoadPiped(agent.path)
+	cfg, _, err := Kinds().LoadPiped(agent.path)
 	if err != nil {
 		t.Fatal(err)
 	}

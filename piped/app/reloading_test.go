@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/c785c783/piped/piped/config"
 )
 
 // spec is the configuration of an agent that follows it, as a test writes it.
@@ -64,7 +62,7 @@ func runReloadingWith(t *testing.T, s spec, o Options) *reloading {
 	t.Helper()
 	r := &reloading{path: filepath.Join(t.TempDir(), "piped.yaml"), signal: make(chan os.Signal), log: &logText{}}
 	replaceFile(t, r.path, s.text())
-	cfg, _, err := config.LoadPiped(r.path)
+	cfg, _, err := Kinds().LoadPiped(r.path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster/clustertest"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/git/gittest"
 	modelv1 "github.com/c785c783/piped/proto/piped/model/v1"
 )
@@ -18,7 +17,7 @@ func TestSameRepository(t *testing.T) {
 	read := func(more, git string) repository {
 		t.Helper()
 		text := "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n  repositories: [{repoId: apps, remote: \"/apps.git\", " + more + "}]\n" + git
-		cfg, _, err := config.ParsePiped("/piped.yaml", []byte(text))
+		cfg, _, err := Kinds().ParsePiped("/piped.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

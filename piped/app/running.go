@@ -30,7 +30,7 @@ type running struct {
 // that follows says why, and no other application waits for it.
 func (r running) RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) (commits []string, err error) {
 	err = r.look(ctx, provider, git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
-		commits, err = c.RunningCommits(ctx, src.Objects, src.Config.Kubernetes.Input.Namespace)
+		commits, err = c.RunningCommits(ctx, src.Objects, kubeconfig.SpecOf(src.Config.Platform).Input.Namespace)
 		return err
 	})
 	if deploy.IsKind(err, deploy.Invalid) || deploy.IsKind(err, deploy.NotFound) {
@@ -45,10 +45,10 @@ func (r running) RunningCommits(ctx context.Context, provider string, git deploy
 // be anybody's.
 func (r running) Foreign(ctx context.Context, provider string, app deploy.Application, commit string) (objects []deploy.AdoptedObject, err error) {
 	err = r.look(ctx, provider, app.Git, commit, func(ctx context.Context, c *cluster.Cluster, src *source.Source) (err error) {
-		label := src.Config.Kubernetes.VariantLabel
+		label := kubeconfig.SpecOf(src.Config.Platform).VariantLabel
 		objects, err = c.Foreign(ctx, cluster.ForeignRequest{
 			ApplicationID: app.ID, PipedID: r.pipedID, VariantKey: label.Key, VariantValue: label.PrimaryValue,
-			Objects: src.Objects, Namespace: src.Config.Kubernetes.Input.Namespace, Yield: cluster.Yielded(src.Config.DriftDetection),
+			Objects: src.Objects, Namespace: kubeconfig.SpecOf(src.Config.Platform).Input.Namespace, Yield: cluster.Yielded(src.Config.DriftDetection),
 			Propagation: propagationMode(src.Config),
 		})
 		return err
@@ -102,7 +102,7 @@ func (r running) load(ctx context.Context, git deploy.GitPath, commit string) (s
 // propagationMode is what an application says of changed ConfigMaps and Secrets, "" if
 // nothing.
 func propagationMode(c *config.Application) kubeconfig.PropagationMode {
-	if p := c.Kubernetes.ConfigPropagation; p != nil {
+	if p := kubeconfig.SpecOf(c.Platform).ConfigPropagation; p != nil {
 		return p.Mode
 	}
 	return ""

@@ -7,6 +7,8 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
+	sourcekube "github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/trigger"
 )
 
@@ -14,7 +16,7 @@ import (
 // does not look like a cluster that does not answer.
 func TestRenderingErrorsAreNotTheClusters(t *testing.T) {
 	away := deploy.Errorf(deploy.Unavailable, "repository repo cannot be reached")
-	r := running{sources: &source.Loader{Tree: func(string, string) (fs.FS, error) { return nil, away }}}
+	r := running{sources: &source.Loader{Kinds: Kinds(), Renderers: map[string]render.Renderer{deploy.KindKubernetes: sourcekube.New(sourcekube.Config{})}, Tree: func(string, string) (fs.FS, error) { return nil, away }}}
 	at := deploy.GitPath{RepoID: "repo", Dir: "web", ConfigFile: "app.pipecd.yaml"}
 
 	_, running := r.RunningCommits(t.Context(), "local", at, "c1")

@@ -6,6 +6,8 @@ import (
 
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
+	sourcekube "github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 )
 
 // TestNothingRunsOfWhatCannotBeLoaded: even a panic on what a commit holds is left
@@ -18,7 +20,7 @@ func TestNothingRunsOfWhatCannotBeLoaded(t *testing.T) {
 		"it panics":          func(string, string) (fs.FS, error) { panic("nil map") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := running{sources: &source.Loader{Tree: tree}}
+			r := running{sources: &source.Loader{Kinds: Kinds(), Renderers: map[string]render.Renderer{deploy.KindKubernetes: sourcekube.New(sourcekube.Config{})}, Tree: tree}}
 			git := deploy.GitPath{RepoID: "apps", Dir: "web", ConfigFile: "app.pipecd.yaml"}
 			commits, err := r.RunningCommits(t.Context(), "local", git, "beef")
 			if len(commits) > 0 || err != nil {

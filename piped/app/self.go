@@ -3,7 +3,6 @@ package app
 import (
 	"time"
 
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -19,10 +18,11 @@ type self struct {
 func (s self) Describe() deploy.Agent {
 	a := deploy.Agent{
 		Name: *s.live.name.Load(), Version: s.version, StartedAt: s.started,
-		Repositories: s.live.repositories.describe(), Encryption: s.live.secrets.Encryption(),
+		Repositories: s.live.repositories.describe(), Encryption: s.live.secrets.Encryption(), Kinds: s.live.platforms.kinds.Names(),
 	}
-	for _, name := range s.live.clusters.Names() {
-		a.Providers = append(a.Providers, deploy.AgentProvider{Name: name, Type: config.ProviderKubernetes})
+	kinds := s.live.platforms.providerKinds()
+	for _, name := range s.live.platforms.Names() {
+		a.Providers = append(a.Providers, deploy.AgentProvider{Name: name, Type: kinds[name]})
 	}
 	return a
 }

@@ -65,15 +65,12 @@ func (a *App) openSources(ctx context.Context, cfg *config.Piped, o Options, st 
 	if s.serves, err = capabilities.New(ctx, st, live.clusters, o.Logger.With("component", "capabilities"), o.Now); err != nil {
 		return s, err
 	}
-	name := registeredName(st)
-	s.loader = &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.secrets, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For, Name: name,
-		CacheBytes: sourceCacheBytes,
-	}
-	s.concealed = &source.Loader{
-		Tree: live.repositories.Tree, Secrets: live.concealed, Remotes: live.remotes, Charts: live.charts, Capabilities: s.serves.For, Name: name,
-		CacheBytes: concealedCacheBytes,
-	}
+	name, kinds := registeredName(st), o.kinds()
+	s.loader = &source.Loader{Tree: live.repositories.Tree, Secrets: live.secrets, Kinds: kinds, Name: name, CacheBytes: sourceCacheBytes}
+	s.concealed = &source.Loader{Tree: live.repositories.Tree, Secrets: live.concealed, Kinds: kinds, Name: name, CacheBytes: concealedCacheBytes}
+	live.platforms = openPlatforms(platformEnv{app: a, cfg: cfg, options: o, store: st, sources: s, wake: func(id string) { a.drift.Wake(id) }})
+	s.loader.Renderers = live.platforms.renderers()
+	s.concealed.Renderers = s.loader.Renderers
 	return s, nil
 }
 

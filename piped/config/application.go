@@ -6,7 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
+	"github.com/c785c783/piped/piped/config/platform"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -14,17 +14,13 @@ import (
 // APIVersion is the apiVersion of every file this package reads.
 const APIVersion = "pipecd.dev/v1beta1"
 
-// The kinds of application configuration this version deploys. The second form
-// is PipeCD's newer one, with the platform's fields below spec.plugins.
-const (
-	KindKubernetesApp = "KubernetesApp"
-	KindApplication   = "Application"
-)
-
 // Application is one app.pipecd.yaml, complete and valid.
 type Application struct {
-	Generic    `yaml:",inline"`
-	Kubernetes kubernetes.Spec `yaml:",inline"`
+	Generic `yaml:",inline"`
+	// Kind is the name of its kind, such as KUBERNETES.
+	Kind string `yaml:"-"`
+	// Platform is what only applications of its kind have, as Kind.Spec returns it.
+	Platform Spec `yaml:",inline"`
 
 	// Warnings name what is accepted but has no effect, one line each.
 	Warnings []string `yaml:"-"`
@@ -35,14 +31,15 @@ type Application struct {
 // UnsupportedKind is the error for an application configuration of a kind that
 // this version cannot deploy.
 type UnsupportedKind struct {
-	File string
-	Line int
-	Kind string
+	File     string
+	Line     int
+	Kind     string
+	Expected []string // kinds that it can deploy
 }
 
 // Error names the kind and what was expected.
 func (e *UnsupportedKind) Error() string {
-	return fmt.Sprintf("%s:%d: kind: %q is not supported by this version of piped; expected %s", e.File, e.Line, e.Kind, KindKubernetesApp)
+	return fmt.Sprintf("%s:%d: kind: %q is not supported by this version of piped; expected %s", e.File, e.Line, e.Kind, strict.Alternatives(e.Expected))
 }
 
 // IsApplicationConfig reports whether a file's base name is that of an
@@ -58,59 +55,71 @@ const (
 	OldestName  = ".pipe.yaml"
 )
 
-// ParseApplication reads an application's configuration; name stands for the
-// file in errors. Errors are of kind deploy.Invalid and name every problem of
-// the file, one a line; errors.As finds an *UnsupportedKind.
-func ParseApplication(name string, data []byte) (*Application, error) {
-	app, err := parseApplication(name, data)
+// ParseApplication reads the configuration of an application of one of the kinds; name
+// stands for the file in errors. Errors are of kind deploy.Invalid and name every problem
+// of the file, one a line; errors.As finds an *UnsupportedKind.
+func (ks Kinds) ParseApplication(name string, data []byte) (*Application, error) {
+	app, err := ks.parseApplication(name, data)
 	if err != nil {
 		return nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
 	}
 	return app, nil
 }
 
-func parseApplication(name string, data []byte) (*Application, error) {
-	app, d, err := readApplication(name, data)
+func (ks Kinds) parseApplication(name string, data []byte) (*Application, error) {
+	app, d, err := ks.readApplication(name, data)
 	if err != nil {
 		return nil, err
 	}
-	refuseUnsupported(d)
+	kind, _ := ks.Find(app.Kind)
+	refuseUnsupported(d, kind.Refused)
 	return app, d.Err()
 }
 
 // readApplication reads all that the language has, whether or not this version
 // can honour it. What is wrong with the values is in the document.
-func readApplication(name string, data []byte) (*Application, *strict.Document, error) {
+func (ks Kinds) readApplication(name string, data []byte) (*Application, *strict.Document, error) {
 	d, err := strict.Parse(name, data, APIVersion)
 	if err != nil {
 		return nil, nil, err
 	}
-	if d.Kind != KindKubernetesApp && d.Kind != KindApplication {
-		if err := checkKind(name, d.KindLine, d.Kind, applicationKinds()...); err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, &UnsupportedKind{File: name, Line: d.KindLine, Kind: d.Kind}
-	}
-	app := &Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
-	if err := app.decode(d); err != nil {
+	plugins, err := ks.takePlugins(d)
+	if err != nil {
 		return nil, nil, err
 	}
-	app.complete(d)
-	app.Kubernetes.Complete(d, app.kubernetesStages())
+	app := plugins.kind.defaults()
+	app.decode(d, plugins)
+	app.complete(d, plugins.kind, ks)
+	app.Platform.Complete(d, app.platformStages())
 	app.checkRollback(d)
 	app.Warnings, app.Unread = d.Warnings(), d.Unread()
 	return app, d, nil
 }
 
-// kubernetesStages returns the stages of the pipeline as config/kubernetes looks
-// at them.
-func (a *Application) kubernetesStages() []kubernetes.Stage {
+// kindOf returns the kind that a file names, before its plugins are read: of kind
+// Application the first one.
+func (ks Kinds) kindOf(d *strict.Document) (Kind, error) {
+	if d.Kind == KindApplication {
+		return ks[0], nil
+	}
+	if kind, ok := ks.find(func(k Kind) bool { return k.File == d.Kind }); ok {
+		return kind, nil
+	}
+	known := append(ks.files(), KindApplication)
+	if err := checkKind(d.File, d.KindLine, d.Kind, append(known, ks.otherFiles()...)...); err != nil {
+		return Kind{}, err
+	}
+	return Kind{}, &UnsupportedKind{File: d.File, Line: d.KindLine, Kind: d.Kind, Expected: ks.files()}
+}
+
+// platformStages returns the stages of the pipeline as Spec.Complete expects them.
+func (a *Application) platformStages() []platform.Stage {
 	if a.Pipeline == nil {
 		return nil
 	}
-	stages := make([]kubernetes.Stage, len(a.Pipeline.Stages))
+	stages := make([]platform.Stage, len(a.Pipeline.Stages))
 	for i, s := range a.Pipeline.Stages {
-		stages[i] = kubernetes.Stage{At: stageAt(i), Name: s.Name, Options: s.With}
+		stages[i] = platform.Stage{At: stageAt(i), Name: s.Name, Options: s.With}
 		if o, ok := s.With.(*TrafficRoutingOptions); ok {
 			stages[i].Options = &o.TrafficRoutingOptions
 		}
@@ -118,24 +127,23 @@ func (a *Application) kubernetesStages() []kubernetes.Stage {
 	return stages
 }
 
-// decode reads spec, and spec.plugins.kubernetes over it: a key below the plugin
+// decode reads spec, and the plugin of the platform over it: a key below the plugin
 // replaces the same key of spec as a whole.
-func (a *Application) decode(d *strict.Document) error {
-	plugins, err := takePlugins(d)
-	if err != nil {
-		return err
-	}
-	rules := kubernetes.Rules()
-	plugin := plugins.kubernetes
+func (a *Application) decode(d *strict.Document, plugins plugins) {
+	rules, plugin := plugins.kind.rules(), plugins.platform
 	for i := 0; plugin != nil && plugin.Kind == yaml.MappingNode && i < len(plugin.Content); i += 2 {
 		take(d.Spec, plugin.Content[i].Value)
 	}
 	d.Decode(d.Spec, strict.Field{Base: "spec"}, a, rules)
 	if plugin != nil {
-		d.Decode(plugin, strict.Field{Base: "spec.plugins.kubernetes"}, a, rules)
+		d.Decode(plugin, strict.Field{Base: "spec.plugins." + plugins.kind.Plugin}, a, rules)
 	}
 	plugins.fill(a.Pipeline)
-	return nil
+}
+
+// rules returns how the spec of an application of this kind is read.
+func (k Kind) rules() strict.Rules {
+	return strict.Rules{Ignored: k.Ignored, Choices: k.StageOptions}
 }
 
 // take removes a key, whatever its case, from a mapping and returns its value, nil
@@ -155,16 +163,17 @@ func take(mapping *yaml.Node, key string) *yaml.Node {
 }
 
 func (a *Application) checkRollback(d *strict.Document) {
-	p, in := a.Planner.AutoRollback, a.Kubernetes.Input.AutoRollback
-	if p != nil && in != nil && *p != *in {
-		d.Problemf("planner.autoRollback", "is %t, but input.autoRollback is %t; keep one of them", *p, *in)
+	field, own := a.Platform.RollbackSwitch()
+	if p := a.Planner.AutoRollback; p != nil && own != nil && *p != *own {
+		d.Problemf("planner.autoRollback", "is %t, but %s is %t; keep one of them", *p, field, *own)
 	}
 }
 
-// AutoRollback reports whether a failed deployment is rolled back: what
-// planner.autoRollback or input.autoRollback says, true when neither is written.
+// AutoRollback reports whether a failed deployment is rolled back: the value of
+// planner.autoRollback or of the same field of the platform, true when neither is written.
 func (a *Application) AutoRollback() bool {
-	for _, written := range []*bool{a.Planner.AutoRollback, a.Kubernetes.Input.AutoRollback} {
+	_, own := a.Platform.RollbackSwitch()
+	for _, written := range []*bool{a.Planner.AutoRollback, own} {
 		if written != nil {
 			return *written
 		}

@@ -18,7 +18,7 @@ func parseCase(t *testing.T, name string) *Application {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app, err := ParseApplication("app.pipecd.yaml", data)
+	app, err := kinds.ParseApplication("app.pipecd.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,8 @@ func defaults() Application {
 			Timeout:  6 * time.Hour,
 			Rollback: Rollback{Timeout: 6 * time.Hour},
 		},
-		Kubernetes: kubernetes.Spec{
+		Kind: "KUBERNETES",
+		Platform: &kubernetes.Spec{
 			VariantLabel: kubernetes.VariantLabel{
 				Key: "pipecd.dev/variant", PrimaryValue: "primary", CanaryValue: "canary", BaselineValue: "baseline",
 			},
@@ -94,7 +95,8 @@ func TestApplicationEveryField(t *testing.T) {
 				{Event: "*"},
 			}},
 		},
-		Kubernetes: kubernetes.Spec{
+		Kind: "KUBERNETES",
+		Platform: &kubernetes.Spec{
 			Input: kubernetes.Input{
 				Manifests: []string{"deployment.yaml", "more/service.yaml"}, Namespace: "web",
 				AutoRollback: &yes, AutoCreateNamespace: true,
@@ -121,8 +123,8 @@ func TestApplicationEveryField(t *testing.T) {
 
 func TestKindApplicationTakesThePluginsKeysAsAWhole(t *testing.T) {
 	want := defaults()
-	want.Kubernetes.Input.Manifests = []string{"a.yaml"} // and no namespace
-	want.Kubernetes.QuickSync.Prune = true
+	kubernetes.SpecOf(want.Platform).Input.Manifests = []string{"a.yaml"} // and no namespace
+	kubernetes.SpecOf(want.Platform).QuickSync.Prune = true
 	if diff := cmp.Diff(&want, parseCase(t, "valid-kind-application-merges-the-plugin")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -160,7 +162,7 @@ func TestAutoRollbackIsOnUnlessWrittenOtherwise(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			app, err := ParseApplication("app.pipecd.yaml", []byte(head+tt.spec))
+			app, err := kinds.ParseApplication("app.pipecd.yaml", []byte(head+tt.spec))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +189,7 @@ func FuzzParseApplication(f *testing.F) {
 	seed(f, "application")
 	seed(f, "whole")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		app, err := ParseApplication("app.pipecd.yaml", data)
+		app, err := kinds.ParseApplication("app.pipecd.yaml", data)
 		if (app == nil) == (err == nil) {
 			t.Fatalf("got %v and %v, want one of them", app, err)
 		}

@@ -3,9 +3,9 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/c785c783/piped/piped/config/strict"
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // PostSync is spec.postSync: what follows a deployment.
@@ -33,7 +33,7 @@ type ChainMatcher struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-func (p PostSync) complete(d *strict.Document) {
+func (p PostSync) complete(d *strict.Document, kinds Kinds) {
 	if p.Chain == nil {
 		return
 	}
@@ -47,14 +47,11 @@ func (p PostSync) complete(d *strict.Document) {
 			d.Problemf(at, "expected at least one of name, kind and labels")
 		}
 		switch {
-		case m.Kind == "" || m.Kind == deploy.KindKubernetes:
-		case slices.Contains(otherKinds(), m.Kind):
+		case m.Kind == "" || slices.Contains(kinds.Names(), m.Kind):
+		case slices.Contains(kinds.otherNames(), m.Kind):
 			d.Warnf(at+".kind", "matches nothing: this version of piped deploys no applications of kind %s", m.Kind)
 		default:
-			d.Problemf(at+".kind", "expected %s or another kind of PipeCD, found %q", deploy.KindKubernetes, m.Kind)
+			d.Problemf(at+".kind", "expected %s or another kind of PipeCD, found %q", strings.Join(kinds.Names(), ", "), m.Kind)
 		}
 	}
 }
-
-// otherKinds are PipeCD's kinds of application that are not deployed here.
-func otherKinds() []string { return []string{"TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"} }

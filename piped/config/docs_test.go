@@ -56,32 +56,32 @@ func TestDocsOfTheAgent(t *testing.T) {
 	blocks, _ := examples(t, "agent.md")
 	for i, example := range blocks {
 		blocks[i] = document(example, KindPiped, "")
-		if _, _, err := ParsePiped("agent.md", []byte(blocks[i])); err != nil {
+		if _, _, err := kinds.ParsePiped("agent.md", []byte(blocks[i])); err != nil {
 			t.Errorf("an example does not parse:\n%s\n%v", blocks[i], err)
 		}
 	}
-	compareExamples(t, blocks, PipedSchema()["$defs"].(schema.Schema)["spec"].(schema.Schema))
+	compareExamples(t, blocks, kinds.PipedSchema()["$defs"].(schema.Schema)["spec"].(schema.Schema))
 }
 
 func TestDocsOfApplications(t *testing.T) {
 	blocks, text := examples(t, "application.md", "stages.md")
 	supported := 0
 	for i, example := range blocks {
-		blocks[i] = document(example, KindKubernetesApp, "name: example")
+		blocks[i] = document(example, kubernetesFile, "name: example")
 		if IsAnalysisTemplates([]byte(blocks[i])) {
 			if _, _, err := ParseAnalysisTemplates("stages.md", []byte(blocks[i])); err != nil {
 				t.Errorf("an example does not parse:\n%s\n%v", blocks[i], err)
 			}
 			continue
 		}
-		_, d, err := readApplication("application.md", []byte(blocks[i])) // also what this version refuses
+		_, d, err := kinds.readApplication("application.md", []byte(blocks[i])) // also what this version refuses
 		if err == nil {
 			err = d.Err()
 		}
 		if err != nil {
 			t.Errorf("an example does not parse:\n%s\n%v", blocks[i], err)
 		}
-		if _, err := ParseApplication("application.md", []byte(blocks[i])); err == nil {
+		if _, err := kinds.ParseApplication("application.md", []byte(blocks[i])); err == nil {
 			supported++
 		}
 	}
@@ -95,10 +95,10 @@ func TestDocsOfApplications(t *testing.T) {
 		}
 	}
 	slices.Sort(sections)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(StageOptions())), sections); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(kinds[0].StageOptions())), sections); diff != "" {
 		t.Errorf("stages with a section in stages.md (-want +got):\n%s", diff)
 	}
-	compareExamples(t, blocks, applicationSchema(schema.Refused{})["$defs"].(schema.Schema)["spec"].(schema.Schema))
+	compareExamples(t, blocks, kinds[0].applicationSchema(schema.Refused{})["$defs"].(schema.Schema)["spec"].(schema.Schema))
 }
 
 // compareExamples fails unless each key is in an example, or in a comment of one that

@@ -109,7 +109,7 @@ func defaultGeneric() Generic {
 
 // complete fills what depends on other fields and reports every value that
 // makes no sense to d.
-func (g *Generic) complete(d *strict.Document) {
+func (g *Generic) complete(d *strict.Document, kind Kind, kinds Kinds) {
 	g.Name = strings.TrimSpace(g.Name)
 	g.completeMatcher(d)
 	if u, err := url.Parse(g.EnvironmentURL); g.EnvironmentURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
@@ -135,11 +135,11 @@ func (g *Generic) complete(d *strict.Document) {
 	for i, w := range g.EventWatcher {
 		w.complete(d, fmt.Sprintf("eventWatcher[%d]", i))
 	}
-	g.PostSync.complete(d)
+	g.PostSync.complete(d, kinds)
 	g.SyncWindows.complete(d)
 	g.DriftDetection.complete(d)
 	g.Notification.complete(d)
-	g.completePipeline(d)
+	g.completePipeline(d, kind)
 }
 
 // completeMatcher makes commitMatcher and planner.commitMatcher one.

@@ -18,6 +18,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// kinds are the kinds that the cases are read with.
+var kinds = Kinds{Kubernetes()}
+
 // report is what the golden files hold: the error or the warnings.
 func report(warnings []string, err error) string {
 	if err != nil {
@@ -28,7 +31,7 @@ func report(warnings []string, err error) string {
 
 func TestGoldenApplications(t *testing.T) {
 	golden(t, "application", func(data []byte) string {
-		app, err := ParseApplication("app.pipecd.yaml", data)
+		app, err := kinds.ParseApplication("app.pipecd.yaml", data)
 		if err != nil {
 			return report(nil, err)
 		}
@@ -39,7 +42,7 @@ func TestGoldenApplications(t *testing.T) {
 // TestGoldenHabitsOfPipeCD reads what PipeCD takes and is not how it should be written.
 func TestGoldenHabitsOfPipeCD(t *testing.T) {
 	golden(t, "pipecd", func(data []byte) string {
-		app, err := ParseApplication("app.pipecd.yaml", data)
+		app, err := kinds.ParseApplication("app.pipecd.yaml", data)
 		if err != nil {
 			return report(nil, err)
 		}
@@ -47,7 +50,7 @@ func TestGoldenHabitsOfPipeCD(t *testing.T) {
 	})
 	t.Setenv("HOME", "/home/someone")
 	golden(t, "pipecd-agent", func(data []byte) string {
-		_, warnings, err := ParsePiped("/etc/piped/piped.yaml", data)
+		_, warnings, err := kinds.ParsePiped("/etc/piped/piped.yaml", data)
 		return report(warnings, err)
 	})
 }
@@ -65,7 +68,7 @@ func TestGoldenWholeLanguage(t *testing.T) {
 
 // readWhole reads an application as if this version could honour everything.
 func readWhole(data []byte) (*Application, error) {
-	app, d, err := readApplication("app.pipecd.yaml", data)
+	app, d, err := kinds.readApplication("app.pipecd.yaml", data)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,7 @@ func TestWhatCannotRunYetIsRefusedByTheListAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = ParseApplication("app.pipecd.yaml", data)
+			_, err = kinds.ParseApplication("app.pipecd.yaml", data)
 			_, whole := readWhole(data)
 			rest := slices.DeleteFunc(lines(err), func(line string) bool {
 				return strings.HasSuffix(line, " is not supported by this version of piped; remove it")
@@ -95,7 +98,7 @@ func TestWhatCannotRunYetIsRefusedByTheListAlone(t *testing.T) {
 			}
 		}
 	}
-	if want := len(unsupportedFields()); want > 0 && refused == 0 {
+	if want := len(kinds[0].Refused); want > 0 && refused == 0 {
 		t.Errorf("no case is refused by the list of %d alone", want)
 	}
 }
@@ -110,7 +113,7 @@ func lines(err error) []string {
 func TestGoldenPiped(t *testing.T) {
 	t.Setenv("HOME", "/home/someone")
 	golden(t, "piped", func(data []byte) string {
-		_, warnings, err := ParsePiped("/etc/piped/piped.yaml", data)
+		_, warnings, err := kinds.ParsePiped("/etc/piped/piped.yaml", data)
 		return report(warnings, err)
 	})
 }
@@ -160,11 +163,11 @@ func cases(tb testing.TB, folder string) []string {
 
 func TestOversizedFilesAreRefused(t *testing.T) {
 	data := []byte("# " + strings.Repeat("x", 1<<20))
-	_, err := ParseApplication("app.pipecd.yaml", data)
+	_, err := kinds.ParseApplication("app.pipecd.yaml", data)
 	if want := "app.pipecd.yaml: the file has 1048578 bytes; expected at most 1048576"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, _, err := ParsePiped("piped.yaml", data); !deploy.IsKind(err, deploy.Invalid) {
+	if _, _, err := kinds.ParsePiped("piped.yaml", data); !deploy.IsKind(err, deploy.Invalid) {
 		t.Errorf("got %v, want an error of kind invalid", err)
 	}
 }
@@ -175,7 +178,7 @@ func TestUnsupportedKindsCanBeTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ParseApplication("app.pipecd.yaml", data)
+		_, err = kinds.ParseApplication("app.pipecd.yaml", data)
 		var unsupported *UnsupportedKind
 		if !errors.As(err, &unsupported) {
 			t.Errorf("%s: got %v, want an UnsupportedKind", name, err)

@@ -208,7 +208,7 @@ type Limits struct {
 func (p *Piped) Files() []string {
 	files := []string{p.API.TLSCertFile, p.API.TLSKeyFile, p.API.ClientCAFile, p.Web.TLSCertFile, p.Web.TLSKeyFile, p.Web.ClientCAFile, p.Git.SSHKeyFile, p.Git.KnownHostsFile}
 	for _, provider := range p.Providers {
-		files = append(files, provider.Kubernetes.KubeConfigPath)
+		files = append(files, provider.Config.Files()...)
 	}
 	for _, hook := range p.Webhooks {
 		files = append(files, hook.SecretFile)
@@ -244,19 +244,19 @@ func (p *Piped) SecretFiles() []string {
 }
 
 // LoadPiped reads the agent's configuration from a file. See ParsePiped.
-func LoadPiped(path string) (*Piped, []string, error) {
+func (ks Kinds) LoadPiped(path string) (*Piped, []string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, deploy.Errorf(deploy.Invalid, "read the configuration: %w", err)
 	}
-	return ParsePiped(path, data)
+	return ks.ParsePiped(path, data)
 }
 
 // ParsePiped reads the agent's configuration; name is the file's path: it stands
 // for the file in errors, and relative paths in the configuration are relative
 // to its folder. The warnings name what is accepted but has no effect, one line
 // each. Errors are of kind deploy.Invalid and name every problem, one a line.
-func ParsePiped(name string, data []byte) (*Piped, []string, error) {
+func (ks Kinds) ParsePiped(name string, data []byte) (*Piped, []string, error) {
 	d, err := strict.Parse(name, data, APIVersion)
 	if err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}
@@ -265,10 +265,10 @@ func ParsePiped(name string, data []byte) (*Piped, []string, error) {
 		return nil, nil, deploy.Errorf(deploy.Invalid, "%s:%d: kind: expected %s, found %q", name, d.KindLine, KindPiped, d.Kind)
 	}
 	spec := defaultPipedSpec()
-	d.Decode(d.Spec, strict.Field{Base: "spec"}, &spec, pipedRules())
+	d.Decode(d.Spec, strict.Field{Base: "spec"}, &spec, ks.pipedRules())
 	home, _ := os.UserHomeDir() // asked for only by paths that begin with ~
 	r := resolver{d: d, folder: filepath.Dir(name), home: home}
-	p := spec.complete(d, r)
+	p := spec.complete(d, r, ks)
 	p.checkScripts(d, name)
 	if err := d.Err(); err != nil {
 		return nil, nil, &deploy.Error{Kind: deploy.Invalid, Err: err}

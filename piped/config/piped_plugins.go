@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
@@ -47,13 +47,17 @@ type pluginConfig struct {
 }
 
 // decode reads what the plugin's name decides; at is its path.
-func (p *pluginSpec) decode(d *strict.Document, at string) {
+func (p *pluginSpec) decode(d *strict.Document, at string, kinds Kinds) {
 	required(d, at+".name", p.Name)
-	switch strings.ToLower(p.Name) {
-	case "", "wait", "waitapproval", "scriptrun":
-	case pluginKubernetes:
-		p.decodeKubernetes(d, at)
-	case pluginAnalysis:
+	kind, platform := kinds.byPlugin(p.Name)
+	switch name := strings.ToLower(p.Name); {
+	case name == "" || slices.Contains([]string{"wait", "waitapproval", "scriptrun"}, name):
+	case platform:
+		if name == pluginKubernetes {
+			p.decodeCharts(d, at)
+		}
+		p.decodeTargets(d, at, kind)
+	case name == pluginAnalysis:
 		var config struct {
 			AnalysisProviders []AnalysisProvider `yaml:"analysisProviders"`
 		}
@@ -64,17 +68,20 @@ func (p *pluginSpec) decode(d *strict.Document, at string) {
 	}
 }
 
-func (p *pluginSpec) decodeKubernetes(d *strict.Document, at string) {
+func (p *pluginSpec) decodeCharts(d *strict.Document, at string) {
 	var config struct {
 		ChartRepositories []ChartRepository `yaml:"chartRepositories"`
 		ChartRegistries   []ChartRegistry   `yaml:"chartRegistries"`
 	}
 	decodeBelow(d, &p.Config, at+".config", &config, strict.Rules{})
 	p.settings.ChartRepositories, p.settings.ChartRegistries = config.ChartRepositories, config.ChartRegistries
+}
+
+func (p *pluginSpec) decodeTargets(d *strict.Document, at string, kind Kind) {
 	for i, t := range p.DeployTargets {
-		provider, at := &kubernetes.Provider{}, fmt.Sprintf("%s.deployTargets[%d].config", at, i)
-		decodeBelow(d, &t.Config, at, provider, kubernetes.ProviderRules("plugins[].deployTargets[].config"))
-		p.targets = append(p.targets, providerSpec{Name: t.Name, Type: ProviderKubernetes, Labels: t.Labels, Config: provider})
+		provider, at := kind.Provider(), fmt.Sprintf("%s.deployTargets[%d].config", at, i)
+		decodeBelow(d, &t.Config, at, provider, strict.Rules{Ignored: kind.ignoredOfProvider("plugins[].deployTargets[].config")})
+		p.targets = append(p.targets, providerSpec{Name: t.Name, Type: providerType(kind.Name), Labels: t.Labels, Config: provider})
 	}
 }
 

@@ -3,24 +3,22 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // PlatformProvider is one place to deploy to.
 type PlatformProvider struct {
-	Name       string
-	Type       string // KUBERNETES
-	Labels     map[string]string
-	Kubernetes kubernetes.Provider
+	Name   string
+	Type   string // the name of its kind, such as KUBERNETES
+	Labels map[string]string
+	Config ProviderConfig // as Kind.Provider returns it
 }
-
-// ProviderKubernetes is the type of Kubernetes providers.
-const ProviderKubernetes = "KUBERNETES"
 
 // providerSpec is a platform provider as it is written.
 type providerSpec struct {
@@ -34,26 +32,52 @@ type providerSpec struct {
 	Labels map[string]string `yaml:"labels"`
 	// Config depends on `type`.
 	//
-	// A *kubernetes.Provider, or nil for other types.
+	// A ProviderConfig, or nil for types that are not deployed to.
 	Config any `yaml:"config"`
 }
 
-// providerType is what a platform provider is of in PipeCD.
+// providerType is the type of a platform provider.
 type providerType string
 
+// Values lists PipeCD's types; Kinds may add others.
 func (providerType) Values() []string {
-	return []string{ProviderKubernetes, "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"}
+	return []string{deploy.KindKubernetes, "TERRAFORM", "LAMBDA", "CLOUDRUN", "ECS"}
 }
 
-// Variants implements schema.Varied.
-func (p *providerSpec) Variants() (by string, of map[string]any) {
-	return "type", map[string]any{ProviderKubernetes: &kubernetes.Provider{}}
+// Choice implements strict.Choice: the type decides what config is read into.
+func (p *providerSpec) Choice() (key, value string) { return "type", string(p.Type) }
+
+// providerConfigs returns what the config of a platform provider is read into, by type.
+func (ks Kinds) providerConfigs() map[string]any {
+	out := map[string]any{}
+	for _, k := range ks {
+		out[k.Name] = k.Provider()
+	}
+	return out
 }
 
-// Variant implements strict.Variant.
-func (p *providerSpec) Variant() any {
-	_, of := p.Variants()
-	return of[string(p.Type)]
+// providerTypes returns the types of platform providers that PipeCD does not have.
+func (ks Kinds) providerTypes() map[reflect.Type][]string {
+	own := slices.DeleteFunc(ks.Names(), func(name string) bool { return slices.Contains(providerType("").Values(), name) })
+	return map[reflect.Type][]string{reflect.TypeFor[providerType](): own}
+}
+
+// ignoredOfProviders returns the keys of the config of providers, which is below parent,
+// that are known but not read.
+func (ks Kinds) ignoredOfProviders(parent string) map[string]string {
+	out := map[string]string{}
+	for _, k := range ks {
+		maps.Copy(out, k.ignoredOfProvider(parent))
+	}
+	return out
+}
+
+func (k Kind) ignoredOfProvider(parent string) map[string]string {
+	out := map[string]string{}
+	for key, why := range k.IgnoredOfProvider {
+		out[parent+"."+key] = why
+	}
+	return out
 }
 
 // Provider returns which of an agent's platform providers the application is
@@ -87,14 +111,14 @@ func (g *Generic) ProviderOf(known deploy.Application, configured []string) (str
 	return "", deploy.Errorf(deploy.Invalid, "spec.platformProvider is missing, and the agent has several to choose from: %s", there)
 }
 
-func (s *pipedSpec) providers(d *strict.Document, r resolver) []PlatformProvider {
+func (s *pipedSpec) providers(d *strict.Document, r resolver, kinds Kinds) []PlatformProvider {
 	var out []PlatformProvider
 	seen := names{d: d}
 	add := func(list string, specs []providerSpec) {
 		for i, p := range specs {
 			at := fmt.Sprintf("%s[%d]", list, i)
 			seen.add(at, "name", p.Name)
-			if provider, ok := p.complete(at, d, r); ok {
+			if provider, ok := p.complete(at, d, r, kinds); ok {
 				out = append(out, provider)
 			}
 		}
@@ -123,21 +147,20 @@ func (s *pipedSpec) providerNames() []string {
 
 // complete reads the provider's config by its type. Not ok means that this
 // version deploys to no such platform; a warning has been noted.
-func (p providerSpec) complete(at string, d *strict.Document, r resolver) (PlatformProvider, bool) {
-	switch p.Type {
-	case ProviderKubernetes:
-	case "":
-		d.Problemf(at+".type", "required; expected %s", ProviderKubernetes)
+func (p providerSpec) complete(at string, d *strict.Document, r resolver, kinds Kinds) (PlatformProvider, bool) {
+	kind, ok := kinds.find(func(k Kind) bool { return k.Name == string(p.Type) })
+	switch {
+	case p.Type == "":
+		d.Problemf(at+".type", "required; expected %s", strict.Alternatives(kinds.Names()))
 		return PlatformProvider{}, false
-	default:
+	case !ok:
 		d.Warnf(at+".type", "%s is not used by this version; the provider is ignored", p.Type)
 		return PlatformProvider{}, false
 	}
-	out := PlatformProvider{Name: p.Name, Type: string(p.Type), Labels: p.Labels}
-	if config, ok := p.Config.(*kubernetes.Provider); ok {
-		config.Complete(d, at+".config")
-		config.KubeConfigPath = r.path(at+".config.kubeConfigPath", config.KubeConfigPath)
-		out.Kubernetes = *config
+	config, ok := p.Config.(ProviderConfig)
+	if !ok { // not written
+		config = kind.Provider()
 	}
-	return out, true
+	config.Complete(d, at+".config", r.path)
+	return PlatformProvider{Name: p.Name, Type: kind.Name, Labels: p.Labels, Config: config}, true
 }

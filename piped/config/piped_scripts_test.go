@@ -7,7 +7,7 @@ import (
 
 func TestScriptsUser(t *testing.T) {
 	parse := func(scripts string) (*Piped, []string, error) {
-		return ParsePiped("/etc/piped/piped.yaml", []byte(pipedHead+"  dataDir: /var/lib/piped\n  scripts: "+scripts+"\n"))
+		return kinds.ParsePiped("/etc/piped/piped.yaml", []byte(pipedHead+"  dataDir: /var/lib/piped\n  scripts: "+scripts+"\n"))
 	}
 	for scripts, want := range map[string]ScriptsUser{
 		"{}":                   {},

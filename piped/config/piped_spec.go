@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
@@ -133,8 +132,8 @@ func defaultPipedSpec() pipedSpec {
 
 // pipedRules returns the keys of spec that are known but not read. One goes from
 // here when its feature comes.
-func pipedRules() strict.Rules {
-	rules := strict.Rules{Ignored: map[string]string{}}
+func (ks Kinds) pipedRules() strict.Rules {
+	rules := strict.Rules{Ignored: map[string]string{}, Choices: ks.providerConfigs, Values: ks.providerTypes()}
 	for _, field := range []string{"apiAddress", "pipedKeyFile", "pipedKeyData", "webAddress"} {
 		rules.Ignored[field] = "has no meaning here, there is no separate control plane; ignored"
 	}
@@ -147,7 +146,7 @@ func pipedRules() strict.Rules {
 	rules.Ignored["kubectlVersion"] = "has no meaning here, no kubectl is run; ignored"
 	rules.Ignored["git.sshConfigFilePath"] = "has no meaning here, no ssh program is run; ignored"
 	for _, list := range []string{"platformProviders", "cloudProviders"} {
-		maps.Copy(rules.Ignored, kubernetes.ProviderRules(list+"[].config").Ignored)
+		maps.Copy(rules.Ignored, ks.ignoredOfProviders(list+"[].config"))
 	}
 	return rules
 }
@@ -160,7 +159,7 @@ func unusedFields() []string {
 
 // complete checks every value, reports what makes no sense to d, and returns
 // the configuration with defaults and paths resolved.
-func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
+func (s *pipedSpec) complete(d *strict.Document, r resolver, kinds Kinds) *Piped {
 	for field, value := range map[string]string{"projectID": s.ProjectID, "pipedID": s.PipedID, "dataDir": s.DataDir} {
 		if strings.TrimSpace(value) == "" {
 			d.Problemf(field, "expected a text, found an empty one")
@@ -179,10 +178,10 @@ func (s *pipedSpec) complete(d *strict.Document, r resolver) *Piped {
 		}
 	}
 	for i := range s.Plugins {
-		s.Plugins[i].decode(d, fmt.Sprintf("plugins[%d]", i))
+		s.Plugins[i].decode(d, fmt.Sprintf("plugins[%d]", i), kinds)
 	}
 	dataDir := r.path("dataDir", s.DataDir)
-	repositories, providers := completeRepositories(s.Repositories, d, r), s.providers(d, r)
+	repositories, providers := completeRepositories(s.Repositories, d, r), s.providers(d, r, kinds)
 	return &Piped{
 		ProjectID: s.ProjectID, PipedID: s.PipedID, Name: s.Name, DataDir: dataDir,
 		Store:        s.Store.complete(d, r, dataDir),

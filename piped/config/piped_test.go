@@ -18,7 +18,7 @@ const pipedHead = "apiVersion: pipecd.dev/v1beta1\nkind: Piped\nspec:\n"
 
 func parsePiped(t *testing.T, name, text string) *Piped {
 	t.Helper()
-	p, _, err := ParsePiped(name, []byte(text))
+	p, _, err := kinds.ParsePiped(name, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestPipedEveryField(t *testing.T) {
 			{Name: "gitlab", Type: WebhookGitLab, SecretFile: "/etc/piped/hooks/gitlab"},
 		},
 		Providers: []PlatformProvider{
-			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Kubernetes: kubernetes.Provider{
+			{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"zone": "a"}, Config: &kubernetes.Provider{
 				MasterURL: "https://x", KubeConfigPath: "/etc/piped/kube",
 				AppStateInformer: kubernetes.AppStateInformer{
 					Namespace:        "shop",
@@ -86,7 +86,7 @@ func TestPipedEveryField(t *testing.T) {
 					ExcludeResources: []kubernetes.ResourceMatcher{{APIVersion: "v1", Kind: "Event"}},
 				},
 			}},
-			{Name: "old", Type: "KUBERNETES"},
+			{Name: "old", Type: "KUBERNETES", Config: &kubernetes.Provider{}},
 		},
 		Limits:  Limits{Deployments: 3, PerCluster: 2},
 		Adopt:   AdoptReview,
@@ -154,10 +154,10 @@ func TestLogsAreNotKeptLongerThanTheirDeployment(t *testing.T) {
 
 func TestHomeIsNeededOnlyByPathsThatNameIt(t *testing.T) {
 	t.Setenv("HOME", "")
-	if _, _, err := ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: /d\n")); err != nil {
+	if _, _, err := kinds.ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: /d\n")); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	_, _, err := ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: ~/d\n"))
+	_, _, err := kinds.ParsePiped("piped.yaml", []byte(pipedHead+"  dataDir: ~/d\n"))
 	want := `piped.yaml:4: spec.dataDir: "~/d" needs the home directory, and HOME is not set; write an absolute path`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -194,14 +194,14 @@ func TestRepositorySelects(t *testing.T) {
 
 func TestLoadPiped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "piped.yaml")
-	_, _, err := LoadPiped(file)
+	_, _, err := kinds.LoadPiped(file)
 	if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v, want an error of kind invalid that names the file", err)
 	}
 	if err := os.WriteFile(file, []byte(pipedHead+"  dataDir: d\n  apiAddress: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, warnings, err := LoadPiped(file)
+	p, warnings, err := kinds.LoadPiped(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestLoadPiped(t *testing.T) {
 func FuzzParsePiped(f *testing.F) {
 	seed(f, "piped")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, _, err := ParsePiped("piped.yaml", data)
+		p, _, err := kinds.ParsePiped("piped.yaml", data)
 		if (p == nil) == (err == nil) {
 			t.Fatalf("got %v and %v, want one of them", p, err)
 		}

@@ -14,28 +14,41 @@ import (
 const (
 	pluginKubernetes = "kubernetes"
 	pluginAnalysis   = "analysis"
+
+	pluginMulticluster = "kubernetes_multicluster"
 )
 
 // stagePlugins bring stages, which need nothing to be there.
 func stagePlugins() []string { return []string{pluginAnalysis, "wait", "waitapproval", "scriptrun"} }
 
-// otherPlatforms are plugins that deploy to a platform which this version has not.
-func otherPlatforms() []string {
-	return []string{"kubernetes_multicluster", "terraform", "cloudrun", "lambda", "ecs"}
+// isOtherPlatform reports whether a plugin deploys to a platform of PipeCD that is not
+// among the kinds.
+func (ks Kinds) isOtherPlatform(plugin string) bool {
+	_, ours := ks.byPlugin(plugin)
+	others := []string{pluginKubernetes, pluginMulticluster, "terraform", "cloudrun", "lambda", "ecs"}
+	return !ours && slices.ContainsFunc(others, func(other string) bool { return strings.EqualFold(other, plugin) })
+}
+
+// byPlugin returns the kind of a plugin.
+func (ks Kinds) byPlugin(plugin string) (Kind, bool) {
+	return ks.find(func(k Kind) bool { return strings.EqualFold(k.Plugin, plugin) })
 }
 
 // plugins is spec.plugins of an application as far as it is read.
 type plugins struct {
-	kubernetes *yaml.Node // the platform's options; nil when not written
-	analysis   struct {
+	kind     Kind       // of the application
+	platform *yaml.Node // the options of its kind's plugin; nil when not written
+	analysis struct {
 		AppCustomArgs map[string]string `yaml:"appCustomArgs"`
 	}
 }
 
-// takePlugins removes spec.plugins and reads it. An application of kind Application
-// without a plugin of a platform is one of Kubernetes, as its stages say.
-func takePlugins(d *strict.Document) (plugins, error) {
-	var out plugins
+// takePlugins removes spec.plugins, reads it, and determines the kind of the application.
+// One of kind Application without a plugin of a platform is of the first kind.
+func (ks Kinds) takePlugins(d *strict.Document) (out plugins, err error) {
+	if out.kind, err = ks.kindOf(d); err != nil {
+		return out, err
+	}
 	written := take(d.Spec, "plugins")
 	if written == nil || written.Kind == yaml.ScalarNode && written.Tag == "!!null" {
 		return out, nil
@@ -44,29 +57,45 @@ func takePlugins(d *strict.Document) (plugins, error) {
 		d.Decode(written, strict.Field{Base: "spec", Path: "plugins"}, &map[string]yaml.Node{}, strict.Rules{})
 		return out, nil
 	}
-	out.kubernetes = take(written, pluginKubernetes)
+	if d.Kind == KindApplication {
+		out.kind = ks.choose(written, out.kind)
+	}
+	out.platform = take(written, out.kind.Plugin)
 	if own := take(written, pluginAnalysis); own != nil {
 		d.Decode(own, strict.Field{Base: "spec", Path: "plugins.analysis"}, &out.analysis, strict.Rules{})
 	}
 	for i := 0; i+1 < len(written.Content); i += 2 {
-		if err := out.other(d, written.Content[i], written.Content[i+1]); err != nil {
+		if err := out.other(d, written.Content[i], written.Content[i+1], ks); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// other reads a plugin that is neither Kubernetes' nor that of analyses.
-func (p plugins) other(d *strict.Document, key, value *yaml.Node) error {
+// choose returns the first kind whose plugin is written, else the default.
+func (ks Kinds) choose(written *yaml.Node, otherwise Kind) Kind {
+	for i := 0; i+1 < len(written.Content); i += 2 {
+		if kind, ok := ks.byPlugin(written.Content[i].Value); ok {
+			return kind
+		}
+	}
+	return otherwise
+}
+
+// other reads a plugin that is neither that of the application's kind nor that of
+// analyses.
+func (p plugins) other(d *strict.Document, key, value *yaml.Node, ks Kinds) error {
 	name := key.Value
-	platform := slices.ContainsFunc(otherPlatforms(), func(other string) bool { return strings.EqualFold(other, name) })
+	_, known := ks.byPlugin(name)
+	another := known || ks.isOtherPlatform(name)
+	exclusive := d.Kind == KindApplication || strings.EqualFold(name, pluginMulticluster)
 	switch {
 	case slices.ContainsFunc(stagePlugins(), func(stage string) bool { return strings.EqualFold(stage, name) }):
 		d.Decode(value, strict.Field{Base: "spec", Path: "plugins." + name}, &struct{}{}, strict.Rules{})
-	case p.kubernetes == nil && (d.Kind == KindApplication || strings.EqualFold(name, "kubernetes_multicluster")):
-		return &UnsupportedKind{File: d.File, Line: key.Line, Kind: d.Kind + " with plugin " + name}
-	case platform && (d.Kind == KindApplication || strings.EqualFold(name, "kubernetes_multicluster")):
-		return fmt.Errorf("%s:%d: spec.plugins.%s: one platform is possible, and spec.plugins.kubernetes is there too", d.File, key.Line, name)
+	case p.platform == nil && exclusive:
+		return &UnsupportedKind{File: d.File, Line: key.Line, Kind: d.Kind + " with plugin " + name, Expected: ks.files()}
+	case another && exclusive:
+		return fmt.Errorf("%s:%d: spec.plugins.%s: one platform is possible, and spec.plugins.%s is there too", d.File, key.Line, name, p.kind.Plugin)
 	default:
 		d.KeepOut(key.Line, "spec.plugins."+name, "the plugin is not known here, and its options are not read")
 	}

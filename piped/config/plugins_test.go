@@ -22,13 +22,13 @@ func caseOf(t *testing.T, file string) []byte {
 
 // TestPluginsOfTheAgent: what v1 keeps below plugins is what v0 has at the top.
 func TestPluginsOfTheAgent(t *testing.T) {
-	p, _, err := ParsePiped("/etc/piped/piped.yaml", caseOf(t, "pipecd-agent/valid-v1-plugins"))
+	p, _, err := kinds.ParsePiped("/etc/piped/piped.yaml", caseOf(t, "pipecd-agent/valid-v1-plugins"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	providers := []PlatformProvider{
-		{Name: "dev", Type: ProviderKubernetes, Labels: map[string]string{"env": "dev"}, Kubernetes: kubernetes.Provider{KubeConfigPath: "/etc/piped/dev.kubeconfig"}},
-		{Name: "here", Type: ProviderKubernetes},
+		{Name: "dev", Type: "KUBERNETES", Labels: map[string]string{"env": "dev"}, Config: &kubernetes.Provider{KubeConfigPath: "/etc/piped/dev.kubeconfig"}},
+		{Name: "here", Type: "KUBERNETES", Config: &kubernetes.Provider{}},
 	}
 	if diff := cmp.Diff(providers, p.Providers); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
@@ -53,11 +53,11 @@ func TestPluginsOfTheAgent(t *testing.T) {
 // TestPluginsOfAnApplication: options of the platform and of analyses are read,
 // skipOn is that of the stage.
 func TestPluginsOfAnApplication(t *testing.T) {
-	app, err := ParseApplication("app.pipecd.yaml", caseOf(t, "application/valid-v1-with-the-plugins-of-its-stages"))
+	app, err := kinds.ParseApplication("app.pipecd.yaml", caseOf(t, "application/valid-v1-with-the-plugins-of-its-stages"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(kubernetes.Input{Manifests: []string{"deployment.yaml"}}, app.Kubernetes.Input); diff != "" {
+	if diff := cmp.Diff(kubernetes.Input{Manifests: []string{"deployment.yaml"}}, kubernetes.SpecOf(app.Platform).Input); diff != "" {
 		t.Errorf("input (-want +got):\n%s", diff)
 	}
 	stages := app.Pipeline.Stages
@@ -71,17 +71,17 @@ func TestPluginsOfAnApplication(t *testing.T) {
 }
 
 func TestKubernetesAppWithAPlugin(t *testing.T) {
-	app, err := ParseApplication("app.pipecd.yaml", caseOf(t, "application/valid-kubernetes-app-merges-the-plugin"))
+	app, err := kinds.ParseApplication("app.pipecd.yaml", caseOf(t, "application/valid-kubernetes-app-merges-the-plugin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(kubernetes.Input{Namespace: "shop", Manifests: []string{"a.yaml"}}, app.Kubernetes.Input); diff != "" {
+	if diff := cmp.Diff(kubernetes.Input{Namespace: "shop", Manifests: []string{"a.yaml"}}, kubernetes.SpecOf(app.Platform).Input); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestCommitMatcherOfThePlanner(t *testing.T) {
-	app, err := ParseApplication("app.pipecd.yaml", caseOf(t, "pipecd/valid-commit-matcher-of-the-planner"))
+	app, err := kinds.ParseApplication("app.pipecd.yaml", caseOf(t, "pipecd/valid-commit-matcher-of-the-planner"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestCommitMatcherOfThePlanner(t *testing.T) {
 }
 
 func TestKeysInAnotherCase(t *testing.T) {
-	app, err := ParseApplication("app.pipecd.yaml", caseOf(t, "pipecd/valid-keys-in-another-case"))
+	app, err := kinds.ParseApplication("app.pipecd.yaml", caseOf(t, "pipecd/valid-keys-in-another-case"))
 	if err != nil {
 		t.Fatal(err)
 	}

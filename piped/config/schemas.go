@@ -1,25 +1,27 @@
 package config
 
 import (
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/schema"
-	"github.com/c785c783/piped/piped/config/strict"
 )
 
-// ApplicationSchema returns the JSON Schema of application configurations, of
-// kind KubernetesApp and of kind Application, as this version takes them.
-func ApplicationSchema() schema.Schema {
-	return applicationSchema(schema.Refused{Keys: unsupportedFields()})
+// ApplicationSchema returns the JSON Schema of configurations of applications of the
+// kind, also in the form of kind Application, as this version takes them.
+func (k Kind) ApplicationSchema() schema.Schema {
+	return k.applicationSchema(schema.Refused{Keys: k.Refused})
 }
 
-func applicationSchema(without schema.Refused) schema.Schema {
-	app := Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}
-	spec := schema.Object(&app, kubernetes.Rules(), without)
-	spec["properties"].(schema.Schema)["plugins"] = pluginsSchema()
-	return schema.Document("Application of piped", APIVersion, []string{KindKubernetesApp, KindApplication}, spec)
+func (k Kind) applicationSchema(without schema.Refused) schema.Schema {
+	spec := schema.Object(k.defaults(), k.rules(), without)
+	spec["properties"].(schema.Schema)["plugins"] = k.pluginsSchema()
+	return schema.Document("Application of piped", APIVersion, []string{k.File, KindApplication}, spec)
 }
 
-func pluginsSchema() schema.Schema {
+// defaults returns an application without a configuration.
+func (k Kind) defaults() *Application {
+	return &Application{Generic: defaultGeneric(), Kind: k.Name, Platform: k.Spec()}
+}
+
+func (k Kind) pluginsSchema() schema.Schema {
 	mapping := func(properties schema.Schema) schema.Schema {
 		return schema.Schema{"type": []string{"object", "null"}, "properties": properties, "additionalProperties": false}
 	}
@@ -30,36 +32,28 @@ func pluginsSchema() schema.Schema {
 	all[pluginAnalysis] = mapping(schema.Schema{
 		"appCustomArgs": schema.Schema{"type": []string{"object", "null"}, "additionalProperties": schema.Schema{"type": []string{"string", "number", "boolean"}}},
 	})
-	all[pluginKubernetes] = schema.Schema{"$ref": "#/$defs/spec", "properties": schema.Schema{"plugins": false}}
+	all[k.Plugin] = schema.Schema{"$ref": "#/$defs/spec", "properties": schema.Schema{"plugins": false}}
 	plugins := mapping(all)
 	plugins["description"] = "the platform's fields, and those of plugins that bring stages"
 	return plugins
 }
 
 // PipedSchema returns the JSON Schema of the agent's configuration.
-func PipedSchema() schema.Schema {
+func (ks Kinds) PipedSchema() schema.Schema {
 	spec := defaultPipedSpec()
 	return schema.Document("Configuration of piped", APIVersion, []string{KindPiped},
-		schema.Object(&spec, pipedRules(), schema.Refused{}))
+		schema.Object(&spec, ks.pipedRules(), schema.Refused{}))
 }
 
-// ApplicationFields returns the keys of application configurations with the Go fields
-// that describe them. The keys of plugins are not among them.
-func ApplicationFields() []schema.Field {
-	return schema.Fields(&Application{Generic: defaultGeneric(), Kubernetes: kubernetes.DefaultSpec()}, kubernetes.Rules())
+// ApplicationFields returns the keys of application configurations of the kind with the
+// Go fields that describe them. The keys of plugins are not among them.
+func (k Kind) ApplicationFields() []schema.Field {
+	return schema.Fields(k.defaults(), k.rules())
 }
 
 // PipedFields returns the keys of the agent's configuration with the Go fields that
 // describe them.
-func PipedFields() []schema.Field {
+func (ks Kinds) PipedFields() []schema.Field {
 	spec := defaultPipedSpec()
-	return schema.Fields(&spec, pipedRules())
+	return schema.Fields(&spec, ks.pipedRules())
 }
-
-// Variants implements schema.Varied.
-func (s *Stage) Variants() (by string, of map[string]any) { return "name", StageOptions() }
-
-var _ interface { // the type both speak of
-	schema.Varied
-	strict.Variant
-} = (*Stage)(nil)

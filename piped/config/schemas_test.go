@@ -51,7 +51,7 @@ func plain(t testing.TB, data []byte) any {
 }
 
 func TestSchemaAcceptsEveryValidFile(t *testing.T) {
-	for folder, s := range map[string]schema.Schema{"application": ApplicationSchema(), "piped": PipedSchema()} {
+	for folder, s := range map[string]schema.Schema{"application": kinds[0].ApplicationSchema(), "piped": kinds.PipedSchema()} {
 		compiled := validator(t, s)
 		cases, err := filepath.Glob(filepath.Join("testdata", folder, "valid-*.yaml"))
 		if err != nil || len(cases) == 0 {
@@ -76,21 +76,21 @@ func TestSchemaAndParserAgreeOnUnknownKeys(t *testing.T) {
 	t.Setenv("HOME", "/home/someone")
 	parsers := map[string]func([]byte) error{
 		"application": func(data []byte) error {
-			app, err := ParseApplication("app.pipecd.yaml", data)
+			app, err := kinds.ParseApplication("app.pipecd.yaml", data)
 			if err == nil && len(app.Unread) > 0 {
 				err = errors.New(strings.Join(app.Unread, "\n"))
 			}
 			return err
 		},
 		"piped": func(data []byte) error {
-			agent, _, err := ParsePiped("piped.yaml", data)
+			agent, _, err := kinds.ParsePiped("piped.yaml", data)
 			if err == nil && len(agent.Unread) > 0 {
 				err = errors.New(strings.Join(agent.Unread, "\n"))
 			}
 			return err
 		},
 	}
-	schemas := map[string]schema.Schema{"application": ApplicationSchema(), "piped": PipedSchema()}
+	schemas := map[string]schema.Schema{"application": kinds[0].ApplicationSchema(), "piped": kinds.PipedSchema()}
 	outcomes := map[bool]int{}
 	for folder, parse := range parsers {
 		compiled := validator(t, schemas[folder])
@@ -155,7 +155,7 @@ func withUnknownKeys(t *testing.T, file string) map[string][]byte {
 // the way the schema is made.
 func TestSchemaHasEveryKey(t *testing.T) {
 	known := map[string]bool{"apiVersion": true, "kind": true, "spec": true}
-	for _, s := range []schema.Schema{applicationSchema(schema.Refused{}), PipedSchema()} {
+	for _, s := range []schema.Schema{kinds[0].applicationSchema(schema.Refused{}), kinds.PipedSchema()} {
 		for _, key := range schema.Keys(s["$defs"].(schema.Schema)["spec"].(schema.Schema)) {
 			known[key[strings.LastIndex(key, ".")+1:]] = true
 		}
@@ -202,15 +202,15 @@ func TestSchemaDefaultsAreValid(t *testing.T) {
 			}
 		}
 	}
-	visit("application", applicationSchema(schema.Refused{}))
-	visit("piped", PipedSchema())
+	visit("application", kinds[0].applicationSchema(schema.Refused{}))
+	visit("piped", kinds.PipedSchema())
 	if found < 40 {
 		t.Errorf("found only %d defaults", found)
 	}
 }
 
 func TestSchemaRefusesWhatTheVersionDoes(t *testing.T) {
-	compiled := validator(t, ApplicationSchema())
+	compiled := validator(t, kinds[0].ApplicationSchema())
 	head := "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: a\n"
 	for text, valid := range map[string]bool{
 		"": true,
@@ -232,7 +232,7 @@ func TestSchemaRefusesWhatTheVersionDoes(t *testing.T) {
 			t.Errorf("%s: got %v, want it valid: %t", text, err, valid)
 		}
 	}
-	for _, field := range unsupportedFields() {
+	for _, field := range kinds[0].Refused {
 		text := "spec"
 		for _, key := range strings.Split(field, ".") {
 			text += ": {" + key

@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -39,11 +38,10 @@ type Stage struct {
 	With any `yaml:"with"`
 }
 
-// StageOptions returns the options of every stage that may stand in a pipeline,
-// by stage name, each as a pointer that holds the defaults.
-func StageOptions() map[string]any {
-	all := kubernetes.StageOptions()
-	all[kubernetes.StageTrafficRouting] = &TrafficRoutingOptions{}
+// StageOptions returns the options of every stage that may stand in a pipeline of the
+// kind, by stage name, each as a pointer that holds the defaults.
+func (k Kind) StageOptions() map[string]any {
+	all := k.Stages()
 	all[deploy.StageWait] = &WaitOptions{Duration: defaultWait}
 	all[deploy.StageWaitApproval] = &WaitApprovalOptions{Approvers: []string{}, MinApproverNum: 1, Timeout: defaultStageTimeout}
 	all[deploy.StageScriptRun] = &ScriptRunOptions{OnInterrupted: InterruptedFails, Timeout: defaultStageTimeout}
@@ -52,11 +50,10 @@ func StageOptions() map[string]any {
 	return all
 }
 
-// Variant implements strict.Variant: with is read into the options of the stage's
-// kind.
-func (s *Stage) Variant() any { return StageOptions()[s.Name] }
+// Choice implements strict.Choice: the name decides what with is read into.
+func (s *Stage) Choice() (key, value string) { return "name", s.Name }
 
-// options is implemented by the options of the stages that are not Kubernetes'.
+// options is implemented by the options of the stages that every kind has.
 type options interface {
 	// complete fills what depends on other fields and reports what makes no
 	// sense to d; at is the path of the options.
@@ -67,9 +64,9 @@ type options interface {
 
 // complete fills what depends on other fields and reports every value that makes
 // no sense to d; at is the stage's path.
-func (s *Stage) complete(d *strict.Document, at string) {
+func (s *Stage) complete(d *strict.Document, at string, kind Kind) {
 	if s.With == nil {
-		s.With = s.Variant()
+		s.With = kind.StageOptions()[s.Name]
 	}
 	if d.Has(at+".timeout") && s.Timeout <= 0 {
 		d.Problemf(at+".timeout", "expected a duration above 0, found %s", s.Timeout)

@@ -127,7 +127,7 @@ func checkOptions(t *testing.T, name string, app *Application, want []string) {
 			t.Fatal(err)
 		}
 		got = append(got, string(encoded))
-		back := StageOptions()[s.Name]
+		back := kinds[0].StageOptions()[s.Name]
 		if err := json.Unmarshal(encoded, back); err != nil {
 			t.Errorf("%s: %s: %v", name, s.Name, err)
 		}

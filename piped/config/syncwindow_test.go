@@ -24,7 +24,7 @@ func windows(tb fataler, lines ...string) SyncWindows {
 	for _, l := range lines {
 		spec += "    - {" + l + "}\n"
 	}
-	app, err := ParseApplication("app.pipecd.yaml", []byte(spec))
+	app, err := kinds.ParseApplication("app.pipecd.yaml", []byte(spec))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestHoldAgreesWithLookingAtEveryMinute(t *testing.T) {
 
 func TestTooManyWindowsAreRefused(t *testing.T) {
 	spec := "apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec:\n  name: web\n  syncWindows:\n" + strings.Repeat("    - {"+office+"}\n", 101)
-	_, err := ParseApplication("app.pipecd.yaml", []byte(spec))
+	_, err := kinds.ParseApplication("app.pipecd.yaml", []byte(spec))
 	if want := "app.pipecd.yaml:6: spec.syncWindows: expected at most 100 windows, found 101"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

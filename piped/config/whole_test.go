@@ -31,16 +31,16 @@ func TestEveryFieldOfLaterVersions(t *testing.T) {
 			Handler: EventHandler{Type: HandlerGitUpdate, Config: GitUpdate{Replacements: []Replacement{{File: "a.txt", Regex: "(x)"}}}},
 		},
 	}
-	want.Kubernetes.ResourceRoutes = []kubernetes.ResourceRoute{
+	kubernetes.SpecOf(want.Platform).ResourceRoutes = []kubernetes.ResourceRoute{
 		{Provider: kubernetes.RouteProvider{Name: "eu"}, Match: kubernetes.Reference{Kind: "Ingress", Name: "web"}},
 		{Provider: kubernetes.RouteProvider{Labels: map[string]string{"zone": "eu"}}},
 	}
-	want.Kubernetes.ConfigPropagation = &kubernetes.ConfigPropagation{
+	kubernetes.SpecOf(want.Platform).ConfigPropagation = &kubernetes.ConfigPropagation{
 		Mode: kubernetes.PropagateNudge, Scope: kubernetes.ScopeNamed,
 		Named: []kubernetes.Reference{{Kind: "Secret", Name: "tls"}, {Kind: "ConfigMap", Name: "flags"}},
 		Nudge: kubernetes.PropagationNudge{MaxPods: 10, RatePerSecond: 1},
 	}
-	want.Kubernetes.HealthChecks = []kubernetes.HealthCheck{{
+	kubernetes.SpecOf(want.Platform).HealthChecks = []kubernetes.HealthCheck{{
 		APIVersion: "example.com/v1", Kind: "Queue",
 		Healthy: []kubernetes.Condition{{Type: "Ready", Status: "True"}},
 		Failed:  []kubernetes.Condition{{Type: "Stalled", Status: "True"}, {Type: "Ready", Status: "False"}},
@@ -80,7 +80,7 @@ func TestTrafficRouting(t *testing.T) {
 		},
 	}
 	for name, want := range tests {
-		if diff := cmp.Diff(want, wholeCase(t, name).Kubernetes.TrafficRouting); diff != "" {
+		if diff := cmp.Diff(want, kubernetes.SpecOf(wholeCase(t, name).Platform).TrafficRouting); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -99,7 +99,7 @@ func TestHelmAndKustomize(t *testing.T) {
 		},
 	}
 	for name, want := range tests {
-		if diff := cmp.Diff(want, wholeCase(t, name).Kubernetes.Input); diff != "" {
+		if diff := cmp.Diff(want, kubernetes.SpecOf(wholeCase(t, name).Platform).Input); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -114,7 +114,7 @@ func TestConfigPropagationDefaults(t *testing.T) {
 		Mode: kubernetes.PropagateAuto, Scope: kubernetes.ScopeManaged,
 		Nudge: kubernetes.PropagationNudge{RepeatAfter: 5 * time.Second, MaxPods: 5000, RatePerSecond: 50},
 	}
-	if diff := cmp.Diff(want, app.Kubernetes.ConfigPropagation); diff != "" {
+	if diff := cmp.Diff(want, kubernetes.SpecOf(app.Platform).ConfigPropagation); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

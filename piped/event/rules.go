@@ -148,7 +148,7 @@ func (w *Watcher) readApplication(ctx context.Context, repo Repository, s *ruleS
 	if descends, err := w.descends(ctx, repo, app, s.commit.Hash); err != nil || !descends {
 		return err // reported by the trigger, too
 	}
-	c, err := config.ParseApplication(name, data)
+	c, err := w.Kinds.ParseApplication(name, data)
 	w.logBroken(repo.ID, name, err)
 	if err != nil {
 		return nil

@@ -84,6 +84,7 @@ type Config struct {
 	Store    Store
 	Settings func() Settings
 	Tenancy  Tenancy
+	Kinds    config.Kinds // kinds of application whose rules are read
 	// Poll makes the agent fetch a repository that was pushed to.
 	Poll   func(repoID string)
 	Logger *slog.Logger

@@ -14,17 +14,17 @@ const (
 )
 
 // key identifies a source.
-type key struct{ repoID, commit, config, secrets, charts string }
+type key struct{ repoID, commit, config, secrets, renderers string }
 
 // outcome is what loading a source gave.
 type outcome struct {
 	source *Source // nil with an error
 	err    error
 	size   int64 // of the text of the source, or of the error
-	// chart is the configuration of an application with charts, and capabilities
-	// identify what these saw of the cluster.
-	chart        *config.Application
-	capabilities string
+	// config is the configuration of an application that depends on the context of its
+	// renderer, and context the one that was rendered in.
+	config  *config.Application
+	context string
 	// fixed reports that loading again would give the same.
 	fixed bool
 }

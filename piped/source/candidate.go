@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"time"
@@ -14,15 +13,19 @@ import (
 	"github.com/c785c783/piped/piped/config/strict"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
+	"github.com/c785c783/piped/piped/source/render"
 )
 
 // Candidate is one application configuration found in a tree. Config is nil
-// exactly when Err is not; errors.As tells a *config.UnsupportedKind.
+// exactly when Err is not; errors.As finds a *config.UnsupportedKind.
 type Candidate struct {
 	Dir        string // slash-separated, from the root of the tree; "." is the root
 	ConfigFile string // base name
-	Config     *config.Application
-	Err        error
+	// Kind is the kind of the file, such as KubernetesApp, as far as it can be read: also
+	// for one in the form of kind Application.
+	Kind   string
+	Config *config.Application
+	Err    error
 }
 
 // Path returns the configuration file's path from the root of the tree.
@@ -47,13 +50,13 @@ type finder interface {
 // deploy.Invalid for one with more configurations than are read.
 // Other files are not opened. A directory whose name is not UTF-8 is passed over
 // with all that is in it: it has no path by which an application could be named.
-func Candidates(ctx context.Context, fsys fs.FS) ([]Candidate, error) {
+func Candidates(ctx context.Context, fsys fs.FS, kinds config.Kinds) ([]Candidate, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxCandidateTime, deploy.Errorf(deploy.Invalid,
 		"reading them takes longer than %s; remove application configurations, or split the repository", maxCandidateTime))
 	defer cancel()
 	names, err := FindFiles(ctx, fsys, ".", func(dir string) bool { return dir != ".git" && utf8.ValidString(dir) }, config.IsApplicationConfig, maxCandidates)
 	if err != nil {
-		return nil, fmt.Errorf("look for application configurations: %w", err)
+		return nil, fmt.Errorf("find application configurations: %w", err)
 	}
 	out := make([]Candidate, 0, len(names))
 	left := int64(maxCandidateBytes)
@@ -61,7 +64,7 @@ func Candidates(ctx context.Context, fsys fs.FS) ([]Candidate, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("read application configurations: %w", context.Cause(ctx))
 		}
-		c, size := candidateAt(fsys, name)
+		c, size := candidateAt(fsys, name, kinds)
 		if left -= size; left < 0 {
 			return nil, deploy.Errorf(deploy.Invalid, "%s: the application configurations of the commit have more than %d bytes; remove some, or split the repository", name, maxCandidateBytes)
 		}
@@ -104,75 +107,38 @@ func FindFiles(ctx context.Context, fsys fs.FS, dir string, enter, wanted func(n
 // CandidateAt returns the application configuration at a path of the tree. Its
 // error is of kind deploy.NotFound when there is no such file. A panic on what the
 // file holds is the error of that file alone.
-func CandidateAt(fsys fs.FS, name string) Candidate {
-	c, _ := candidateAt(fsys, name)
+func CandidateAt(fsys fs.FS, name string, kinds config.Kinds) Candidate {
+	c, _ := candidateAt(fsys, name, kinds)
 	return c
 }
 
 // candidateAt returns the number of bytes that were read, too.
-func candidateAt(fsys fs.FS, name string) (c Candidate, size int64) {
+func candidateAt(fsys fs.FS, name string, kinds config.Kinds) (c Candidate, size int64) {
 	c = Candidate{Dir: path.Dir(name), ConfigFile: path.Base(name)}
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Config, c.Err = nil, deploy.Errorf(deploy.Invalid, "%s: internal error while reading it: %v; please report it with the file", name, cause)
 		}
 	}()
-	data, err := readFile(fsys, name, strict.MaxSize)
+	data, err := render.ReadFile(fsys, name, strict.MaxSize)
 	if err != nil {
 		c.Err = err
 		return c, 0
 	}
 	size = int64(len(data))
-	c.Config, c.Err = config.ParseApplication(name, data)
+	c.Config, c.Err = kinds.ParseApplication(name, data)
+	if c.Err != nil {
+		c.Kind = kinds.FileKind(data)
+	} else if kind, ok := kinds.Find(c.Config.Kind); ok {
+		c.Kind = kind.File
+	}
 	return c, size
 }
 
-func readConfig(fsys fs.FS, name string) (*config.Application, error) {
-	data, err := readFile(fsys, name, strict.MaxSize)
+func readConfig(fsys fs.FS, name string, kinds config.Kinds) (*config.Application, error) {
+	data, err := render.ReadFile(fsys, name, strict.MaxSize)
 	if err != nil {
 		return nil, err
 	}
-	return config.ParseApplication(name, data)
-}
-
-// readFile returns at most limit+1 bytes of a file, so that a parser with that
-// limit can refuse it. The error for a file that is not there is of kind
-// deploy.NotFound.
-func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
-		return nil, deploy.Errorf(deploy.NotFound, "%s: there is no such file in the commit", name)
-	}
-	if errors.Is(err, fs.ErrPermission) { // a symbolic link that points out of the repository
-		return nil, deploy.Errorf(deploy.Invalid, "read the commit: %w", err)
-	}
-	if deploy.IsKind(err, deploy.Invalid) { // it names the file
-		return nil, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", name, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, deploy.Errorf(deploy.Invalid, "%s: expected a regular file, found %s", name, fileKind(info.Mode()))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return data, nil
-}
-
-func fileKind(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	}
-	return "a special file"
+	return kinds.ParseApplication(name, data)
 }

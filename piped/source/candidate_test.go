@@ -40,7 +40,7 @@ func TestCandidates(t *testing.T) {
 		"apps/old/.pipe.yaml", head+"  name: old\n",
 		"apps/dir/app.pipecd.yaml/file", "a directory of that name is none",
 	)
-	found, err := Candidates(t.Context(), fsys)
+	found, err := Candidates(t.Context(), fsys, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCandidatesOpensOnlyConfigurations(t *testing.T) {
 		fsys[fmt.Sprintf("dir%d/file%d.yaml", i%100, i)] = &fstest.MapFile{}
 	}
 	count := 0
-	found, err := Candidates(t.Context(), opened{fsys, &count})
+	found, err := Candidates(t.Context(), opened{fsys, &count}, kinds)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %v, %v, want one candidate", found, err)
 	}
@@ -119,15 +119,15 @@ func (b broken) ReadDir(name string) ([]fs.DirEntry, error) {
 func TestCandidatesBesideNamesThatAreNotUTF8(t *testing.T) {
 	const text = head + "  name: web\n"
 	tree := files("web/app.pipecd.yaml", text, "caf\xe9/app.pipecd.yaml", text, "web/caf\xe9/in/app.pipecd.yaml", text, "web/caf\xe9.yaml", text)
-	got, err := Candidates(t.Context(), tree)
+	got, err := Candidates(t.Context(), tree, kinds)
 	if err != nil || len(got) != 1 || got[0].Path() != "web/app.pipecd.yaml" || got[0].Err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
 func TestCandidatesOfATreeThatCannotBeWalked(t *testing.T) {
-	_, err := Candidates(t.Context(), broken{files("apps/web/app.pipecd.yaml", head+"  name: web\n")})
-	want := "look for application configurations: list apps: object is missing"
+	_, err := Candidates(t.Context(), broken{files("apps/web/app.pipecd.yaml", head+"  name: web\n")}, kinds)
+	want := "find application configurations: list apps: object is missing"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -151,7 +151,7 @@ func (e explosive) Open(name string) (fs.File, error) {
 func TestPanicSpoilsOneCandidate(t *testing.T) {
 	good := []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web}\n")
 	tree := explosive{fstest.MapFS{"a/app.pipecd.yaml": {Data: good}, "b/app.pipecd.yaml": {Data: good}}, "a/app.pipecd.yaml"}
-	found, err := Candidates(t.Context(), tree)
+	found, err := Candidates(t.Context(), tree, kinds)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -176,13 +176,13 @@ func TestWhatCandidatesTakeIsBounded(t *testing.T) {
 		"a10000/app.pipecd.yaml: one of more than 10000 such files":                                          many,
 		"b00034/app.pipecd.yaml: the application configurations of the commit have more than 33554432 bytes": bytes,
 	} {
-		if _, err := Candidates(t.Context(), tree); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), want) {
+		if _, err := Candidates(t.Context(), tree, kinds); !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Candidates(ended, many); !errors.Is(err, context.Canceled) {
+	if _, err := Candidates(ended, many, kinds); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context ended: got %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func chartLoader(t *testing.T, spec, templates string) (*Loader, *counted) {
 		"charts/web/templates/all.yaml", templates,
 	), 1<<20)
 	charts := &counted{Renderer: r}
-	l.Charts = charts
+	kubernetesOf(l).Charts = charts
 	return l, charts
 }
 
@@ -105,7 +105,7 @@ func TestReleaseWithoutAName(t *testing.T) {
 func TestChartsFollowTheirCluster(t *testing.T) {
 	l, charts := chartLoader(t, chartSpec, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: on-{{ .Capabilities.KubeVersion.Minor }}}\n")
 	seen := helm.Capabilities{KubeVersion: "v1.30.0"}
-	l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
+	kubernetesOf(l).Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
 	for i, want := range []string{"on-30", "on-30", "on-31"} {
 		if i == 2 {
 			seen.KubeVersion = "v1.31.0"
@@ -137,7 +137,7 @@ func TestBrokenChartsAreRenderedOnce(t *testing.T) {
 		l, charts := chartLoader(t, chartSpec, c.template)
 		charts.Renderer = slow
 		seen := helm.Capabilities{KubeVersion: "v1.30.0"}
-		l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
+		kubernetesOf(l).Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
 		for i := range 3 {
 			if i == 2 {
 				seen.KubeVersion = "v1.31.0"
@@ -168,7 +168,7 @@ func TestChartsThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, _ := chartLoader(t, c.spec, c.templates)
 			if c.without {
-				l.Charts = nil
+				kubernetesOf(l).Charts = nil
 			}
 			_, err := l.Load(t.Context(), at, "c1")
 			if !deploy.IsKind(err, deploy.Invalid) || !strings.Contains(err.Error(), c.want) {
@@ -192,9 +192,9 @@ func TestChartsOfKustomizations(t *testing.T) {
 		"apps/web/charts/web/templates/all.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Namespace }}-on-{{ .Capabilities.KubeVersion.Minor }}\"}\n",
 	), 1<<20)
 	charts := &counted{Renderer: r}
-	l.Charts = charts
+	kubernetesOf(l).Charts = charts
 	seen := helm.Capabilities{KubeVersion: "v1.30.0"}
-	l.Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
+	kubernetesOf(l).Capabilities = func(context.Context, deploy.GitPath, *config.Application) helm.Capabilities { return seen }
 	for i, want := range []string{"shop-on-30", "shop-on-30", "shop-on-31"} {
 		if i == 2 {
 			seen.KubeVersion = "v1.31.0"

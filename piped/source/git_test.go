@@ -39,7 +39,7 @@ func TestCommitsOfAGitRepository(t *testing.T) {
 	if _, _, err := repo.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l := &Loader{Tree: func(_, commit string) (fs.FS, error) { return repo.At(commit) }, CacheBytes: 1 << 20}
+	l := &Loader{Kinds: kinds, Renderers: renderers(), Tree: func(_, commit string) (fs.FS, error) { return repo.At(commit) }, CacheBytes: 1 << 20}
 
 	for commit, want := range map[string][]string{
 		first:  {"ConfigMap a @ apps/web/a.yaml:1", "Service shared @ apps/web/shared.yaml:1"},
@@ -64,7 +64,7 @@ func TestCommitsOfAGitRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Candidates(t.Context(), tree)
+	found, err := Candidates(t.Context(), tree, kinds)
 	if err != nil {
 		t.Fatal(err)
 	}

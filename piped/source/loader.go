@@ -1,22 +1,21 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
-	"github.com/c785c783/piped/piped/source/kubernetes/helm"
-	"github.com/c785c783/piped/piped/source/kubernetes/kustomize"
+	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
@@ -41,14 +40,6 @@ type Source struct {
 	Warnings []string
 }
 
-// Charts renders charts. The fingerprint is that of its configuration: what a
-// request renders to stays the same as long as it does, but for what servers
-// answer.
-type Charts interface {
-	Render(ctx context.Context, req helm.Request) (helm.Result, error)
-	Fingerprint() string
-}
-
 // Loader loads sources and remembers the latest. It is safe for concurrent use;
 // its fields are set before the first use, and a copy must not be made after it.
 type Loader struct {
@@ -56,16 +47,13 @@ type Loader struct {
 	// Secrets fills in the application's encryption and attachments. Without keys,
 	// or nil, an application with encrypted secrets is refused.
 	Secrets *secret.Renderer
-	// Charts renders charts; nil refuses them.
-	Charts Charts
-	// Capabilities are what charts see of an application's cluster where the
-	// application does not say so itself; nil is Helm's own.
-	Capabilities func(ctx context.Context, at deploy.GitPath, app *config.Application) helm.Capabilities
+	// Kinds are the kinds of application that are read, and Renderers render them, by the
+	// name of the kind.
+	Kinds     config.Kinds
+	Renderers map[string]render.Renderer
 	// Name returns the name of an application whose configuration says none; nil is that
 	// of its directory.
 	Name func(ctx context.Context, at deploy.GitPath) string
-	// Remotes gives the trees of remote bases of kustomizations; nil refuses them.
-	Remotes kustomize.Remotes
 	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
 	// none.
 	CacheBytes int64
@@ -74,8 +62,6 @@ type Loader struct {
 
 	cache   cache
 	flights flights[key, outcome]
-	once    sync.Once
-	builder *kustomize.Builder // after once
 }
 
 // Config returns the application's configuration at a commit. It is shared and
@@ -88,7 +74,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 	if err != nil {
 		return nil, err
 	}
-	return readConfig(fsys, at.ConfigPath())
+	return readConfig(fsys, at.ConfigPath(), l.Kinds)
 }
 
 // Load returns the application's configuration and objects at a commit. An
@@ -103,7 +89,7 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
-	if !ok || o.capabilities != l.seen(ctx, at, o.chart) {
+	if !ok || o.context != l.contextOf(ctx, at, o.config) {
 		var err error
 		o, err = l.flights.do(ctx, key, func() (outcome, error) {
 			o := l.load(ctx, at, commit)
@@ -148,7 +134,7 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	redactor := func() *secret.Redactor { return decrypted.Redactor(files) }
 	defer func() { o.err = redactor().Error(o.err) }()
 	defer guard(at, &o)
-	cfg, err := readConfig(files, at.ConfigPath())
+	cfg, err := readConfig(files, at.ConfigPath(), l.Kinds)
 	if err != nil {
 		return failed(err, true)
 	}
@@ -159,35 +145,74 @@ func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	files = tree
 	r, err := l.renderInTime(ctx, files, at, cfg)
 	if err == nil {
-		err = check(r.objects, at)
+		err = check(r.Objects, at)
 	}
 	if err != nil {
-		o = failed(err, !r.remote && !errors.Is(err, kustomize.ErrSlow) && !errors.Is(err, helm.ErrSlow))
+		o = failed(err, !r.Varies)
 	} else {
-		sortByOrder(r.objects)
-		s := &Source{Commit: commit, Config: cfg, Objects: r.objects, Digest: digest(r.objects), Redactor: redactor(), Warnings: warnings(r, redactor())}
-		o = outcome{source: s, size: r.bytes, fixed: true}
+		sortByOrder(r.Objects)
+		s := &Source{Commit: commit, Config: cfg, Objects: r.Objects, Digest: digest(r.Objects), Redactor: redactor(), Warnings: warnings(r, redactor())}
+		o = outcome{source: s, size: r.Bytes, fixed: true}
 	}
-	if r.capabilities != "" {
-		o.chart, o.capabilities = cfg, r.capabilities
+	if r.Context != "" {
+		o.config, o.context = cfg, r.Context
 	}
 	return o
 }
 
-// failed is the outcome of an error; fixed says that what is wrong with the
-// commit is wrong whenever one looks.
+// defaultTime bounds one rendering. Each fetch has bounds of its own, but those of several
+// files add up.
+const defaultTime = 5 * time.Minute
+
+// renderInTime renders an application within the loader's time.
+func (l *Loader) renderInTime(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) (render.Result, error) {
+	renderer := l.Renderers[cfg.Kind]
+	if renderer == nil {
+		return render.Result{}, deploy.Errorf(deploy.Invalid, "%s: applications of kind %s are not rendered here", at.ConfigPath(), cfg.Kind)
+	}
+	limit := cmp.Or(l.Time, defaultTime)
+	limited, stop := context.WithTimeoutCause(ctx, limit, deploy.Errorf(deploy.Unavailable,
+		"%s: rendering it takes longer than %s, with the charts, bases and files that it fetches; try again, or split the application", at.ConfigPath(), limit))
+	defer stop()
+	r, err := renderer.Render(limited, l.request(ctx, files, at, cfg))
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(limited)
+	}
+	return r, err
+}
+
+func (l *Loader) request(ctx context.Context, files fs.FS, at deploy.GitPath, cfg *config.Application) render.Request {
+	return render.Request{Files: files, At: at, Config: cfg, Name: func() string {
+		if cfg.Name == "" && l.Name != nil {
+			return l.Name(ctx, at)
+		}
+		return deploy.NameOf(cfg.Name, deploy.Registration{}, at)
+	}}
+}
+
+// contextOf returns the current context of an application; "" for one that does not
+// depend on it (nil).
+func (l *Loader) contextOf(ctx context.Context, at deploy.GitPath, cfg *config.Application) string {
+	if cfg == nil {
+		return ""
+	}
+	return l.Renderers[cfg.Kind].Context(ctx, l.request(ctx, nil, at, cfg))
+}
+
+// failed returns the outcome of an error; fixed means that loading again fails in the
+// same way.
 func failed(err error, fixed bool) outcome {
 	return outcome{err: err, size: int64(len(err.Error())), fixed: fixed && deploy.IsKind(err, deploy.Invalid)}
 }
 
-// guard makes a panic on what a commit holds the error of its application alone.
+// guard converts a panic on the content of a commit into an error of its application.
 func guard(at deploy.GitPath, o *outcome) {
 	if cause := recover(); cause != nil {
 		*o = failed(deploy.Errorf(deploy.Invalid, "%s: internal error while rendering it: %v; please report it with the files", at.ConfigPath(), cause), true)
 	}
 }
 
-// check holds objects against what one application may declare.
+// check checks objects against the bounds of one application.
 func check(objects []manifest.Object, at deploy.GitPath) error {
 	if len(objects) > manifest.MaxObjects {
 		return deploy.Errorf(deploy.Invalid, "%s: the application declares %d objects; expected at most %d", at.ConfigPath(), len(objects), manifest.MaxObjects)
@@ -219,9 +244,9 @@ func sortByOrder(objects []manifest.Object) {
 }
 
 // warnings are those of the rendering and about its objects, without secrets.
-func warnings(r rendered, redactor *secret.Redactor) []string {
-	out := r.warnings
-	for _, o := range r.objects {
+func warnings(r render.Result, redactor *secret.Redactor) []string {
+	out := r.Warnings
+	for _, o := range r.Objects {
 		if w := manifest.OrderWarning(o); w != "" {
 			out = append(out, redactor.Text(w))
 		}
@@ -239,8 +264,8 @@ func digest(objects []manifest.Object) string {
 
 func (l *Loader) key(at deploy.GitPath, commit string) key {
 	k := key{repoID: at.RepoID, commit: commit, config: path.Clean(at.ConfigPath()), secrets: l.Secrets.Fingerprint()}
-	if l.Charts != nil {
-		k.charts = l.Charts.Fingerprint()
+	for _, kind := range slices.Sorted(maps.Keys(l.Renderers)) {
+		k.renderers += kind + " " + l.Renderers[kind].Fingerprint() + "\n"
 	}
 	return k
 }

@@ -12,8 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
@@ -23,11 +26,22 @@ func object(kind, name string) string {
 	return "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: " + name + "}\n"
 }
 
+var kinds = config.Kinds{config.Kubernetes()}
+
+func renderers() map[string]render.Renderer {
+	return map[string]render.Renderer{deploy.KindKubernetes: kubernetes.New(kubernetes.Config{})}
+}
+
+// kubernetesOf returns the renderer of Kubernetes applications of a loader.
+func kubernetesOf(l *Loader) *kubernetes.Renderer {
+	return l.Renderers[deploy.KindKubernetes].(*kubernetes.Renderer)
+}
+
 // loader serves one tree, whatever the commit, and counts how often.
 func loader(fsys fs.FS, cacheBytes int64) (*Loader, *int) {
 	var mu sync.Mutex
 	count := 0
-	return &Loader{CacheBytes: cacheBytes, Tree: func(repoID, commit string) (fs.FS, error) {
+	return &Loader{Kinds: kinds, Renderers: renderers(), CacheBytes: cacheBytes, Tree: func(repoID, commit string) (fs.FS, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		count++
@@ -194,7 +208,7 @@ func TestLoadRefuses(t *testing.T) {
 }
 
 func TestLoadWhenTheTreeFails(t *testing.T) {
-	l := &Loader{Tree: func(_, _ string) (fs.FS, error) {
+	l := &Loader{Kinds: kinds, Renderers: renderers(), Tree: func(_, _ string) (fs.FS, error) {
 		return nil, deploy.Errorf(deploy.Unavailable, "the mirror is not there yet")
 	}}
 	_, err := l.Load(t.Context(), at, "0123456789abcdef")

@@ -35,7 +35,7 @@ func TestRenderingHasATimeBound(t *testing.T) {
 			bases = append(bases, fmt.Sprintf("%q", fmt.Sprintf("https://git.example.com/org/base-%02d?ref=v%d", i, i)))
 		}
 		l, _ := loader(files("apps/web/app.pipecd.yaml", head+"  name: web\n", "apps/web/kustomization.yaml", "resources: ["+strings.Join(bases, ", ")+"]\n"), 1<<20)
-		l.Remotes = slowBases{}
+		kubernetesOf(l).Remotes = slowBases{}
 		start := time.Now()
 		_, err := l.Load(t.Context(), at, "c1")
 		want := "apps/web/app.pipecd.yaml: rendering it takes longer than 5m0s, with the charts, bases and files that it fetches; try again, or split the application"

@@ -87,7 +87,7 @@ func TestSOPSFiles(t *testing.T) {
 			}
 			load := func(keys *secret.Keys) (*Source, string, error) {
 				l, _ := loader(tt.files, 1<<20)
-				l.Charts, l.Secrets = charts, secret.New(keys)
+				kubernetesOf(l).Charts, l.Secrets = charts, secret.New(keys)
 				s, err := l.Load(t.Context(), at, "c1")
 				if err != nil {
 					return nil, "", err

@@ -45,14 +45,14 @@ func actionOf(diff manifest.Difference, pruning bool, cfg *config.Application) d
 func kept(o manifest.Object, cfg *config.Application) bool {
 	kind := o.GetKind()
 	return o.GetAnnotations()[manifest.AnnotationResourcePolicy] == manifest.ResourcePolicyKeep ||
-		slices.Contains(kubernetes.PrunableKinds(), kind) && !slices.Contains(cfg.Kubernetes.PruneKinds, kind)
+		slices.Contains(kubernetes.PrunableKinds(), kind) && !slices.Contains(kubernetes.SpecOf(cfg.Platform).PruneKinds, kind)
 }
 
 // prunes reports whether a stage of the deployment prunes. An unplanned deployment
 // counts as a quick sync.
 func prunes(d deploy.Deployment, cfg *config.Application) bool {
 	if len(d.Stages) == 0 {
-		return cfg.Kubernetes.QuickSync.Prune
+		return kubernetes.SpecOf(cfg.Platform).QuickSync.Prune
 	}
 	return slices.ContainsFunc(d.Stages, func(s deploy.Stage) bool {
 		var options struct {

@@ -14,7 +14,7 @@ import (
 // TestChanges: the effect on changed objects by the prune settings.
 func TestChanges(t *testing.T) {
 	load := func(spec, objects string) *source.Source {
-		cfg, err := config.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, "+spec+"}\n"))
+		cfg, err := config.Kinds{config.Kubernetes()}.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, "+spec+"}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

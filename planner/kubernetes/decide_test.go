@@ -18,9 +18,12 @@ import (
 	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
+	sourcekube "github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 )
 
 var update = flag.Bool("update", false, "rewrite what the cases want")
@@ -171,7 +174,7 @@ func (c decisionCase) decide(t *testing.T) string {
 // arrange. compared reports whether the running state was loaded.
 func (c decisionCase) plan(t *testing.T, arrange func([]manifest.Object)) (plan deploy.Plan, compared bool, err error) {
 	t.Helper()
-	loader := &source.Loader{Tree: func(_, commit string) (fs.FS, error) {
+	loader := &source.Loader{Kinds: config.Kinds{config.Kubernetes()}, Renderers: map[string]render.Renderer{deploy.KindKubernetes: sourcekube.New(sourcekube.Config{})}, Tree: func(_, commit string) (fs.FS, error) {
 		if commit == "old" && c.gone != "" {
 			return nil, deploy.Errorf(c.goneKind, "%s", c.gone)
 		}

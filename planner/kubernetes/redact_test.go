@@ -49,7 +49,7 @@ func TestNoSecretOfAnImageIsInAPlan(t *testing.T) {
 // sourceWith returns an application with one Deployment of an image that holds a secret.
 func sourceWith(t *testing.T, image, hidden string) *source.Source {
 	t.Helper()
-	cfg, err := config.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, pipeline: {stages: [{name: K8S_PRIMARY_ROLLOUT}]}}\n"))
+	cfg, err := config.Kinds{config.Kubernetes()}.ParseApplication("app.pipecd.yaml", []byte("apiVersion: pipecd.dev/v1beta1\nkind: KubernetesApp\nspec: {name: web, pipeline: {stages: [{name: K8S_PRIMARY_ROLLOUT}]}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

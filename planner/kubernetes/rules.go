@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
@@ -53,7 +54,7 @@ func choose(ctx context.Context, in input) (choice, error) {
 	if err != nil || c != (choice{}) {
 		return c, err
 	}
-	changes := comparisonOf(in.config().Kubernetes.Workloads, running.Objects, in.target.Objects)
+	changes := comparisonOf(kubernetes.SpecOf(in.config().Platform).Workloads, running.Objects, in.target.Objects)
 	changes.redact = func(text string) string { return running.Redactor.Text(in.target.Redactor.Text(text)) }
 	for _, rule := range []func(comparison) choice{
 		workloadsAddedOrRemoved, templateChanged, configChanged, noWorkloads, scaled,

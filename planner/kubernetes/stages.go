@@ -39,7 +39,7 @@ func stagesOf(strategy deploy.Strategy, cfg *config.Application, succeeded bool,
 
 func forwardStages(strategy deploy.Strategy, cfg *config.Application) ([]deploy.Stage, error) {
 	if strategy == deploy.StrategyQuickSync {
-		k := cfg.Kubernetes
+		k := kubernetes.SpecOf(cfg.Platform)
 		options, err := json.Marshal(kubernetes.SyncStageOptions{SyncOptions: k.QuickSync, ReadyThreshold: k.ReadyThreshold})
 		return []deploy.Stage{{
 			ID: quickSyncID, Name: deploy.StageK8sSync, Desc: "Apply all manifests and wait until every workload has rolled out",

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/c785c783/piped/piped/app"
-	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -30,7 +29,7 @@ run it as the agent's user on the agent's machine. The agent may be running. Use
 it when owner.key is lost; otherwise use pipectl apikey create, which is recorded
 in the audit log.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := config.LoadPiped(path)
+			cfg, _, err := app.Kinds().LoadPiped(path)
 			if err != nil {
 				return err
 			}

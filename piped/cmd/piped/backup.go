@@ -12,7 +12,6 @@ import (
 
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/backup"
-	"github.com/c785c783/piped/piped/config"
 )
 
 func backupCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -30,7 +29,7 @@ backup is complete.
 
 BACKUP contains the agent's keys, and the key to the encrypted data of the agent.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := config.LoadPiped(path)
+			cfg, _, err := app.Kinds().LoadPiped(path)
 			if err != nil {
 				return err
 			}
@@ -69,7 +68,7 @@ Run it as the agent's user, before the agent is started. The command checks all 
 BACKUP before it changes anything. If it is interrupted, run it again: until the
 restore is complete no agent starts on the database.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := config.LoadPiped(path)
+			cfg, _, err := app.Kinds().LoadPiped(path)
 			if err != nil {
 				return err
 			}

@@ -13,10 +13,13 @@ import (
 	"strings"
 
 	"github.com/c785c783/piped/executor/analysis"
+	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
@@ -87,7 +90,7 @@ func (c *checker) agent(name string, data []byte) *config.Piped {
 	if !c.begin(name) {
 		return nil
 	}
-	agent, warnings, err := config.ParsePiped(name, data)
+	agent, warnings, err := app.Kinds().ParsePiped(name, data)
 	if err != nil {
 		c.warnings = append(c.warnings, warnings...)
 		c.problems = append(c.problems, strings.Split(err.Error(), "\n")...)
@@ -155,8 +158,8 @@ func (c *checker) tree(ctx context.Context, t tree) error {
 		return err
 	}
 	loader := &source.Loader{
-		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()),
-		Remotes: offline{}, Charts: charts,
+		Tree: func(string, string) (fs.FS, error) { return t.fsys, nil }, Secrets: secret.New(secret.Placeholders()), Kinds: app.Kinds(),
+		Renderers: map[string]render.Renderer{deploy.KindKubernetes: kubernetes.New(kubernetes.Config{Charts: charts, Remotes: offline{}})},
 	}
 	c.declarations = nil
 	for _, name := range files.applications {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
@@ -21,8 +22,8 @@ type declaration struct{ application, provider string }
 // without takeOver; with possibly different providers it is a warning. Whether kinds of
 // custom resources are namespaced is unknown: their declared namespace counts.
 func (c *checker) declared(t tree, name string, src *source.Source) (problems, warnings []string) {
-	spec := src.Config.Kubernetes
-	if spec.TakeOver {
+	spec, ok := src.Config.Platform.(*kubernetes.Spec)
+	if !ok || spec.TakeOver {
 		return nil, nil
 	}
 	if c.declarations == nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/c785c783/piped/executor/script/sandbox"
 	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/build"
-	"github.com/c785c783/piped/piped/config"
 )
 
 // Set by the linker; see the Makefile.
@@ -117,7 +116,7 @@ next start. A second signal ends it at once.`,
 				return err
 			}
 			klog.SetSlogLogger(slog.New(clientLog{log.Handler()}).With("component", "client-go"))
-			cfg, warnings, err := config.LoadPiped(path)
+			cfg, warnings, err := app.Kinds().LoadPiped(path)
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/config/schema"
 )
 
@@ -22,9 +22,9 @@ configuration, for completion and validation in editors.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch strings.Join(args, " ") {
 			case "", "application":
-				return writeSchema(stdout, config.ApplicationSchema())
+				return writeSchema(stdout, app.Kinds()[0].ApplicationSchema())
 			case "piped":
-				return writeSchema(stdout, config.PipedSchema())
+				return writeSchema(stdout, app.Kinds().PipedSchema())
 			}
 			return &failure{exitUsage, fmt.Errorf("%q: use application or piped", strings.Join(args, " "))}
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/app"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/store"
@@ -56,7 +56,7 @@ func agent(ts *testscript.TestScript, _ bool, args []string) {
 // deployed stores a completed deployment of an agent, which may be running: deployed
 // configuration id.
 func deployed(ts *testscript.TestScript, _ bool, args []string) {
-	cfg, _, err := config.LoadPiped(ts.MkAbs(args[0]))
+	cfg, _, err := app.Kinds().LoadPiped(ts.MkAbs(args[0]))
 	ts.Check(err)
 	ctx := context.Background()
 	st, err := store.Open(ctx, cfg.Store.DSN.Reveal(), store.Options{Existing: true})

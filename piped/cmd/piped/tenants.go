@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/c785c783/piped/piped/config"
+	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
@@ -69,7 +70,7 @@ func forbiddable(tenant config.Tenant, src *source.Source) (out []config.TenantO
 		inside := config.TenantObject{Ref: manifest.Ref(o.Unstructured), Origin: o.Origin.String()}
 		outside := inside
 		outside.Ref.Namespace = ""
-		inside.Ref.Namespace = cmp.Or(src.Config.Kubernetes.Input.Namespace, inside.Ref.Namespace, "default")
+		inside.Ref.Namespace = cmp.Or(namespaceOf(src.Config), inside.Ref.Namespace, "default")
 		namespaced, known := openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()})
 		switch {
 		case known && !namespaced:
@@ -79,4 +80,13 @@ func forbiddable(tenant config.Tenant, src *source.Source) (out []config.TenantO
 		}
 	}
 	return out
+}
+
+// namespaceOf returns the namespace of every object of an application, "" for those that
+// the objects name.
+func namespaceOf(app *config.Application) string {
+	if spec, ok := app.Platform.(*kubernetes.Spec); ok {
+		return spec.Input.Namespace
+	}
+	return ""
 }

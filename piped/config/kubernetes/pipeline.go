@@ -6,15 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/c785c783/piped/piped/config/platform"
 	"github.com/c785c783/piped/piped/config/strict"
 )
-
-// Stage is a stage of a pipeline, whatever its kind.
-type Stage struct {
-	At      string // its path from the spec
-	Name    string
-	Options any // a value of StageOptions for the stages that only Kubernetes has
-}
 
 // stageOptions is implemented by the values of StageOptions.
 type stageOptions interface {
@@ -23,7 +17,7 @@ type stageOptions interface {
 	complete(d *strict.Document, at string, s *Spec)
 }
 
-func (s *Spec) completeStages(d *strict.Document, stages []Stage) {
+func (s *Spec) completeStages(d *strict.Document, stages []platform.Stage) {
 	for _, stage := range stages {
 		if o, ok := stage.Options.(stageOptions); ok {
 			o.complete(d, stage.At+".with", s)
@@ -38,7 +32,7 @@ func (s *Spec) completeStages(d *strict.Document, stages []Stage) {
 
 // checkSMI refuses the stages that would share traffic by SMI. Without any the method
 // has no effect.
-func (s *Spec) checkSMI(d *strict.Document, stages []Stage) {
+func (s *Spec) checkSMI(d *strict.Document, stages []platform.Stage) {
 	if s.TrafficRouting.Method != SMI {
 		return
 	}
@@ -114,7 +108,7 @@ func checkSuffix(d *strict.Document, at, suffix string) {
 }
 
 // checkOrder reports stages that need another one before them.
-func checkOrder(d *strict.Document, stages []Stage) {
+func checkOrder(d *strict.Document, stages []platform.Stage) {
 	there := map[string]bool{}            // rollout stages whose variant is there
 	shares := map[string]strict.Percent{} // what of the traffic that gets
 	for _, stage := range stages {
@@ -148,7 +142,7 @@ func checkOrder(d *strict.Document, stages []Stage) {
 
 // checkSelectors warns of a label that one way of deploying puts into selectors and
 // the other does not.
-func (s *Spec) checkSelectors(d *strict.Document, stages []Stage) {
+func (s *Spec) checkSelectors(d *strict.Document, stages []platform.Stage) {
 	for _, stage := range stages {
 		if o, ok := stage.Options.(*PrimaryRolloutOptions); ok && o.AddVariantLabelToSelector != s.QuickSync.AddVariantLabelToSelector {
 			d.Warnf(stage.At+".with.addVariantLabelToSelector", "is %t, and quickSync.addVariantLabelToSelector is %t: the selector of a workload cannot be changed, "+
@@ -165,7 +159,7 @@ func rolloutOf(clean string) string {
 }
 
 // checkSuffixes reports variants whose objects would have the names of another one's.
-func checkSuffixes(d *strict.Document, stages []Stage) {
+func checkSuffixes(d *strict.Document, stages []platform.Stage) {
 	taken := map[string]Variant{}
 	for _, stage := range stages {
 		v, suffix := suffixOf(stage)
@@ -181,7 +175,7 @@ func checkSuffixes(d *strict.Document, stages []Stage) {
 
 // suffixOf returns which variant gets objects of its own in a stage, and what is behind
 // their names; "" for none.
-func suffixOf(stage Stage) (v Variant, suffix string) {
+func suffixOf(stage platform.Stage) (v Variant, suffix string) {
 	switch o := stage.Options.(type) {
 	case *CanaryRolloutOptions:
 		return Canary, o.Suffix
@@ -200,8 +194,8 @@ func VariantKinds() []string { return []string{"Deployment", "StatefulSet"} }
 
 // checkWorkloads reports workloads that cannot have the variants that the stages
 // roll out.
-func (s *Spec) checkWorkloads(d *strict.Document, stages []Stage) {
-	i := slices.IndexFunc(stages, func(stage Stage) bool {
+func (s *Spec) checkWorkloads(d *strict.Document, stages []platform.Stage) {
+	i := slices.IndexFunc(stages, func(stage platform.Stage) bool {
 		return stage.Name == StageCanaryRollout || stage.Name == StageBaselineRollout
 	})
 	if i < 0 {

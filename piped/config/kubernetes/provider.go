@@ -41,9 +41,10 @@ type ResourceMatcher struct {
 	Kind string `yaml:"kind"`
 }
 
-// Complete reports to d every value that makes no sense, and what has no effect.
-// field is the path of the provider's config.
-func (p Provider) Complete(d *strict.Document, field string) {
+// Complete reports to d every value that makes no sense or has no effect, and resolves
+// relative paths. field is the path of the provider's config.
+func (p *Provider) Complete(d *strict.Document, field string, resolve func(field, path string) string) {
+	p.KubeConfigPath = resolve(field+".kubeConfigPath", p.KubeConfigPath)
 	informer := field + ".appStateInformer"
 	if !d.Has(informer) {
 		return
@@ -59,10 +60,10 @@ func (p Provider) Complete(d *strict.Document, field string) {
 	}
 }
 
-// ProviderRules returns the keys of a provider's config that are known but not
-// read, by their path below parent.
-func ProviderRules(parent string) strict.Rules {
-	return strict.Rules{Ignored: map[string]string{
-		parent + ".kubectlVersion": "has no meaning here, no kubectl is run; ignored",
-	}}
+// Files returns the files that the config names.
+func (p *Provider) Files() []string { return []string{p.KubeConfigPath} }
+
+// IgnoredOfProvider returns the keys of a provider's config that are known but not read.
+func IgnoredOfProvider() map[string]string {
+	return map[string]string{"kubectlVersion": "has no meaning here, no kubectl is run; ignored"}
 }

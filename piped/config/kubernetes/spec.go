@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/c785c783/piped/piped/config/platform"
 	"github.com/c785c783/piped/piped/config/strict"
 )
 
@@ -120,21 +121,28 @@ func DefaultSpec() Spec {
 	}
 }
 
-// Rules returns the keys of spec that are known but not read.
-func Rules() strict.Rules {
+// Ignored returns the keys of spec that are known but not read.
+func Ignored() map[string]string {
 	const version = "the tool is built in, so the version has no meaning here; ignored"
-	return strict.Rules{
-		Ignored: map[string]string{
-			"input.kubectlVersion":   version,
-			"input.helmVersion":      version,
-			"input.kustomizeVersion": version,
-		},
+	return map[string]string{
+		"input.kubectlVersion":   version,
+		"input.helmVersion":      version,
+		"input.kustomizeVersion": version,
 	}
 }
 
+// RollbackSwitch returns input.autoRollback.
+func (s *Spec) RollbackSwitch() (field string, written *bool) {
+	return "input.autoRollback", s.Input.AutoRollback
+}
+
+// SpecOf returns the spec of an application of this kind, which holds it as its platform.
+// It panics for an application of another kind.
+func SpecOf(platform any) *Spec { return platform.(*Spec) }
+
 // Complete fills what depends on other fields and reports every value that
 // makes no sense to d; stages are those of the pipeline.
-func (s *Spec) Complete(d *strict.Document, stages []Stage) {
+func (s *Spec) Complete(d *strict.Document, stages []platform.Stage) {
 	s.Input.complete(d)
 	for i := range s.Workloads {
 		if s.Workloads[i].Kind == "" {

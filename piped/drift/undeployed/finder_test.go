@@ -8,10 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/git/gittest"
 	"github.com/c785c783/piped/piped/source"
+	"github.com/c785c783/piped/piped/source/kubernetes"
+	"github.com/c785c783/piped/piped/source/render"
 )
 
 // env is a repository with an application, and a Finder of its commits.
@@ -43,7 +46,9 @@ func newEnv(t *testing.T) *env {
 	}
 	tree := func(_, commit string) (fs.FS, error) { return mirror.At(commit) }
 	return &env{
-		t: t, repo: repo, Finder: New(mirrors, &source.Loader{Tree: tree, CacheBytes: 1 << 20}),
+		t: t, repo: repo, Finder: New(mirrors, &source.Loader{
+			Kinds: config.Kinds{config.Kubernetes()}, Renderers: map[string]render.Renderer{deploy.KindKubernetes: kubernetes.New(kubernetes.Config{})}, Tree: tree, CacheBytes: 1 << 20,
+		}),
 		web: deploy.Application{ID: "web", Name: "web", Git: deploy.GitPath{RepoID: "apps", Branch: "main", Dir: "web", ConfigFile: "app.pipecd.yaml"}},
 	}
 }

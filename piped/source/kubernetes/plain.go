@@ -1,4 +1,4 @@
-package source
+package kubernetes
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
+	"github.com/c785c783/piped/piped/source/render"
 )
 
 // maxSize bounds the manifests of one application, in bytes.
@@ -61,7 +62,7 @@ func plainFile(fsys fs.FS, at deploy.GitPath, name string) ([]manifest.Object, i
 		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %q is not inside the application's directory", at.ConfigPath(), name)
 	}
 	file := path.Join(at.Dir, name)
-	data, err := readFile(fsys, file, manifest.MaxFileSize)
+	data, err := render.ReadFile(fsys, file, manifest.MaxFileSize)
 	if deploy.IsKind(err, deploy.NotFound) {
 		return nil, 0, deploy.Errorf(deploy.Invalid, "%s: input.manifests: %w", at.ConfigPath(), err)
 	}
