@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -22,8 +23,9 @@ const (
 	triggerPrefix    = "TRIGGER_KIND_"
 )
 
-// pluginName is the plugin name of deploy targets, for clients that know plugins.
-const pluginName = "kubernetes"
+// pluginOf returns the name of the plugin of a kind of application, for clients that know
+// plugins.
+func pluginOf(kind string) string { return strings.ToLower(cmp.Or(kind, deploy.KindKubernetes)) }
 
 func (c converter) application(a deploy.Application) *modelv1.Application {
 	sync := a.ShownSync()
@@ -41,7 +43,7 @@ func (c converter) application(a deploy.Application) *modelv1.Application {
 		},
 		Deploying:             a.Deploying,
 		PlatformProvider:      text(a.Provider),
-		DeployTargetsByPlugin: deployTargets(a.Provider),
+		DeployTargetsByPlugin: deployTargets(a.Kind, a.Provider),
 		DeletedAt:             seconds(a.DeletedAt),
 		Deleted:               a.Deleted,
 		Disabled:              a.Disabled,
@@ -88,11 +90,11 @@ func (c converter) deployment(d deploy.Deployment, log []deploy.Transition) *mod
 	m := &modelv1.Deployment{
 		Id: text(d.ID), ApplicationId: text(d.ApplicationID), ApplicationName: text(d.ApplicationName),
 		PipedId: c.pipedID, ProjectId: c.projectID,
-		Kind:                      modelv1.ApplicationKind_KUBERNETES,
+		Kind:                      kindNumber(d.Kind),
 		GitPath:                   gitPath(d.Git),
 		Labels:                    texts(d.Labels),
 		PlatformProvider:          text(d.Provider),
-		DeployTargetsByPlugin:     deployTargets(d.Provider),
+		DeployTargetsByPlugin:     deployTargets(d.Kind, d.Provider),
 		Trigger:                   trigger(d.Trigger),
 		RunningCommitHash:         text(d.RunningCommit),
 		Summary:                   text(d.Summary),
@@ -286,11 +288,11 @@ func versions(list []deploy.ArtifactVersion) []*modelv1.ArtifactVersion {
 	return out
 }
 
-func deployTargets(provider string) map[string]*modelv1.DeployTargets {
+func deployTargets(kind, provider string) map[string]*modelv1.DeployTargets {
 	if provider == "" {
 		return nil
 	}
-	return map[string]*modelv1.DeployTargets{pluginName: {DeployTargets: []string{text(provider)}}}
+	return map[string]*modelv1.DeployTargets{pluginOf(kind): {DeployTargets: []string{text(provider)}}}
 }
 
 func deploymentStatus(s deploy.Status) modelv1.DeploymentStatus {
@@ -315,8 +317,16 @@ func strategy(s deploy.Strategy) modelv1.SyncStrategy {
 	return modelv1.SyncStrategy(modelv1.SyncStrategy_value[string(s)])
 }
 
+// unknownKind is the number of a kind that the wire format has no name for.
+const unknownKind = modelv1.ApplicationKind(-1)
+
+// kindNumber returns the number of a kind of application; "" is KUBERNETES.
 func kindNumber(kind string) modelv1.ApplicationKind {
-	return modelv1.ApplicationKind(modelv1.ApplicationKind_value[kind])
+	number, ok := modelv1.ApplicationKind_value[cmp.Or(kind, deploy.KindKubernetes)]
+	if !ok {
+		return unknownKind
+	}
+	return modelv1.ApplicationKind(number)
 }
 
 // fromSeconds returns the time of Unix seconds, the zero time for 0.

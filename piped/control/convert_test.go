@@ -92,7 +92,6 @@ func TestEveryWireFieldIsSet(t *testing.T) {
 				{From: "PLANNED", To: "RUNNING", Reason: "started \xff", At: time.UnixMilli(1), StageID: ""},
 			}),
 			expected: merge(commit("deployment.trigger"), map[string]string{
-				"deployment.kind":                 "KUBERNETES is number 0",
 				"deployment.cloud_provider":       older,
 				"deployment.git_path.url":         hosting,
 				"deployment.metadata_v2.plugins":  noSource,
@@ -217,7 +216,6 @@ func TestEveryDomainFieldIsConverted(t *testing.T) {
 				return testConverter.application(a)
 			}),
 			want: append([]string{
-				"Kind",                                 // the filled value is no valid kind
 				"Deploying", "ActiveID", "ActiveSince", // they replace the stored state
 				"LastTriggered.Dir", "LastSuccessful.Dir", // path before a move
 				"Sync.Commit",       // reported by the event of an invalid configuration

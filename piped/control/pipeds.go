@@ -101,15 +101,20 @@ func (c converter) piped(a deploy.Agent, r deploy.AgentRecord) *modelv1.Piped {
 	for _, repo := range a.Repositories {
 		m.Repositories = append(m.Repositories, &modelv1.ApplicationGitRepository{Id: text(repo.ID), Remote: text(repo.Remote), Branch: text(repo.Branch)})
 	}
-	plugin := &modelv1.Piped_Plugin{Name: pluginName}
+	plugins := map[string]*modelv1.Piped_Plugin{}
+	for _, kind := range a.Kinds {
+		plugin := &modelv1.Piped_Plugin{Name: pluginOf(kind)}
+		plugins[kind], m.Plugins = plugin, append(m.Plugins, plugin)
+	}
 	for _, p := range a.Providers {
 		name, kind := text(p.Name), text(p.Type)
 		m.PlatformProviders = append(m.PlatformProviders, &modelv1.Piped_PlatformProvider{Name: name, Type: kind})
 		//lint:ignore SA1019 older clients read the older field
 		m.CloudProviders = append(m.CloudProviders, &modelv1.Piped_CloudProvider{Name: name, Type: kind})
-		plugin.DeployTargets = append(plugin.DeployTargets, name)
+		if plugin := plugins[p.Type]; plugin != nil {
+			plugin.DeployTargets = append(plugin.DeployTargets, name)
+		}
 	}
-	m.Plugins = []*modelv1.Piped_Plugin{plugin}
 	return m
 }
 

@@ -43,8 +43,8 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	if err := s.checkPipedID(req.PipedId); err != nil {
 		return nil, err
 	}
-	if req.Kind != modelv1.ApplicationKind_KUBERNETES {
-		return nil, deploy.Errorf(deploy.Invalid, "applications of kind %s cannot be added: this agent deploys only KUBERNETES", req.Kind)
+	if kinds := s.agent.Describe().Kinds; !slices.Contains(kinds, req.Kind.String()) {
+		return nil, deploy.Errorf(deploy.Invalid, "applications of kind %s cannot be added: this agent deploys only %s", req.Kind, strings.Join(kinds, ", "))
 	}
 	git, err := s.place(req.GitPath)
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *apiService) AddApplication(ctx context.Context, req *apiservice.AddAppl
 	}
 	now := s.now()
 	app := deploy.Application{
-		ID: id, Name: req.Name, Kind: deploy.KindKubernetes, Git: git,
+		ID: id, Name: req.Name, Kind: req.Kind.String(), Git: git,
 		Provider: req.PlatformProvider, Description: req.Description, Labels: req.Labels,
 		Sync:         deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The application was added and has not been read from Git yet", At: now},
 		Registration: deploy.Registration{By: cmp.Or(callerOf(ctx).Subject, "API"), At: now, Provider: req.PlatformProvider, Name: req.Name},
@@ -182,15 +182,16 @@ func (s *apiService) RenameApplicationConfigFile(ctx context.Context, req *apise
 }
 
 // UpdateApplicationDeployTargets sets the platform provider to the only target of the
-// Kubernetes plugin.
+// plugin of its kind.
 func (s *apiService) UpdateApplicationDeployTargets(ctx context.Context, req *apiservice.UpdateApplicationDeployTargetsRequest) (*apiservice.UpdateApplicationDeployTargetsResponse, error) {
 	app, err := s.registered(ctx, req.ApplicationId)
 	if err != nil {
 		return nil, err
 	}
-	targets := req.DeployTargetsByPlugin[pluginName].GetDeployTargets()
+	plugin := pluginOf(app.Kind)
+	targets := req.DeployTargetsByPlugin[plugin].GetDeployTargets()
 	if len(req.DeployTargetsByPlugin) != 1 || len(targets) != 1 || targets[0] == "" {
-		return nil, deploy.Errorf(deploy.Invalid, "an application has one deploy target: give {%q: [<platform provider>]}", pluginName)
+		return nil, deploy.Errorf(deploy.Invalid, "an application has one deploy target: give {%q: [<platform provider>]}", plugin)
 	}
 	if err := s.knownProvider(targets[0]); err != nil {
 		return nil, err

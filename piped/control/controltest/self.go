@@ -15,6 +15,7 @@ func (s Self) Describe() deploy.Agent {
 	a := deploy.Agent{
 		Name: "the agent", Version: "v1.2.3", StartedAt: Epoch,
 		Repositories: []deploy.AgentRepository{{ID: "apps", Remote: "https://git.example.com/apps.git", Branch: "main"}},
+		Kinds:        []string{deploy.KindKubernetes},
 		Providers:    []deploy.AgentProvider{{Name: "dev", Type: "KUBERNETES"}, {Name: "prod", Type: "KUBERNETES"}},
 		Encryption:   deploy.AgentEncryption{Type: "KEY_PAIR", PublicKey: "-----BEGIN PUBLIC KEY-----\n"},
 	}
