@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// listCandidates stores which application configurations of the commit are no
-// applications of this agent, and why. They are left alone.
+// listCandidates stores the application configurations of the commit that the agent does
+// not deploy, with the reason.
 func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.Application) error {
 	var out []deploy.Candidate
 	for id, e := range w.catalog.entries {
@@ -23,8 +23,8 @@ func (w *watcher) listCandidates(ctx context.Context, apps map[string]deploy.App
 	return err
 }
 
-// asCandidate describes a configuration that is no application; deleted is
-// whether it was one.
+// asCandidate describes a configuration that the agent does not deploy; deleted reports
+// whether it was an application before.
 func (w *watcher) asCandidate(e entry, deleted bool) deploy.Candidate {
 	c := deploy.Candidate{Git: e.git, Kind: cmp.Or(e.candidate.Kind, w.Kinds[0].File), State: deploy.CandidateUnregistered}
 	var unsupported *config.UnsupportedKind

@@ -10,7 +10,7 @@ import (
 	"github.com/c785c783/piped/piped/source"
 )
 
-// catalog is what one commit of a repository says about applications.
+// catalog holds the application configurations of one commit of a repository.
 type catalog struct {
 	commit  deploy.Commit
 	found   []entry
@@ -22,10 +22,10 @@ type catalog struct {
 type entry struct {
 	git       deploy.GitPath
 	candidate source.Candidate
-	refused   error // why the commit does not count for it; then the candidate holds nothing else
+	refused   error // why the commit is refused for it; then the candidate is empty
 }
 
-// readCatalog finds every application configuration in the commit.
+// readCatalog reads every application configuration of the commit.
 func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog, error) {
 	tree, err := w.repo.Git.At(head.Hash)
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *watcher) readCatalog(ctx context.Context, head deploy.Commit) (*catalog
 	return c, nil
 }
 
-// identify finds out which entry belongs to which application.
+// identify maps the entries to their applications.
 func (c *catalog) identify(apps map[string]deploy.Application) {
 	places := deploy.NewPlaces(maps.Values(apps))
 	c.entries = make(map[string]entry, len(c.found))

@@ -10,10 +10,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// newChain returns the chain that a deployment of the application begins: a
-// block for the deployment itself, then one for each matcher. A block holds the
-// enabled applications of all repositories that match now, except the one that
-// begins the chain: it need not wait for itself.
+// newChain returns the chain that a deployment of the application begins: a block for the
+// deployment itself, then one for each matcher. A block holds the enabled applications of
+// all repositories that match now, except the one that begins the chain.
 func (w *watcher) newChain(ctx context.Context, c *config.Chain, beginner string) (*deploy.Chain, error) {
 	if w.roster == nil {
 		apps, _, err := w.Store.ListApplications(ctx, store.ApplicationQuery{})

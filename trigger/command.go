@@ -23,7 +23,7 @@ func (w *watcher) answer(ctx context.Context, head deploy.Commit, commands []dep
 			continue
 		}
 		if (lookup != nil || w.paused) && c.Type == deploy.CommandChainSync {
-			continue // nobody waits for the answer but the chain: it outlasts an outage
+			continue // only the chain waits for the answer, and it survives an outage
 		}
 		r, refusal, err := w.commandRequest(ctx, head, c, lookup)
 		switch {

@@ -118,7 +118,7 @@ func TestSyncIsAnsweredOnce(t *testing.T) {
 	w := l.trigger.watchers["apps"]
 	for range 3 {
 		w.wake([]deploy.Command{c})
-		w.look(t.Context())
+		w.poll(t.Context())
 	}
 	if got := l.deployments("web"); len(got) != 2 {
 		t.Errorf("deployments: %v", got)
@@ -199,7 +199,7 @@ func TestDeadRepository(t *testing.T) {
 		c.Repositories = append(c.Repositories, Repository{Config: deadConfig, Git: openRepo(t, deadConfig, t.TempDir())})
 	})
 	oldApp := deploy.ApplicationID(deploy.GitPath{RepoID: "dead", Dir: "old", ConfigFile: "app.pipecd.yaml"})
-	l.trigger.watchers["dead"].look(t.Context())
+	l.trigger.watchers["dead"].poll(t.Context())
 	if _, err := l.store.Application(t.Context(), oldApp); err != nil {
 		t.Fatal(err)
 	}

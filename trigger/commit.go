@@ -18,47 +18,46 @@ type subject struct {
 	provider string
 }
 
-// onCommit decides for every application of the repository whether the commits
-// since the one evaluated last touch it, and makes a deployment if they do. What
-// was decided is stored as the application's evaluated commit: with the
-// deployment, in its transaction, or in one write for all untouched ones of a
-// provider. An application that fails keeps no other from its deployment, nor does a
-// cluster that does not answer those of another provider.
+// onCommit evaluates for every application of the repository whether the commits since the
+// one evaluated last touch it, and creates a deployment if they do. It stores the
+// application's evaluated commit: in the transaction of the deployment, or in one write
+// for all untouched applications of a provider. A failing application does not affect
+// others, nor does an unresponsive cluster those of other providers.
 func (w *watcher) onCommit(ctx context.Context, head deploy.Commit, apps map[string]deploy.Application) error {
 	byProvider := map[string][]subject{}
 	for _, s := range w.subjects(head, apps) {
 		byProvider[s.provider] = append(byProvider[s.provider], s)
 	}
-	type look struct {
+	type result struct {
 		provider string
-		found    looked
+		found    takenOver
 	}
-	looks := make(chan look)
+	results := make(chan result)
 	for provider, subjects := range byProvider {
-		go func() { looks <- look{provider, w.takeOvers(ctx, head, subjects)} }()
+		go func() { results <- result{provider, w.takeOvers(ctx, head, subjects)} }()
 	}
 	changes := changeCache{repo: w.repo.Git, head: head.Hash, byBase: map[string][]string{}}
 	held, awaited, waitedFor := map[string]error{}, map[string]deploy.Adoption{}, map[string]bool{} // providers for which applications wait
 	var answered []subject
 	var errs []error
 	for range byProvider {
-		l := <-looks
-		errs = append(errs, w.decide(ctx, head, byProvider[l.provider], l.found, &changes))
-		maps.Copy(held, l.found.held)
-		maps.Copy(awaited, l.found.awaited)
-		for _, s := range byProvider[l.provider] {
-			if l.found.held[s.app.ID] == nil && l.found.failed[s.app.ID] == nil {
+		r := <-results
+		errs = append(errs, w.decide(ctx, head, byProvider[r.provider], r.found, &changes))
+		maps.Copy(held, r.found.held)
+		maps.Copy(awaited, r.found.awaited)
+		for _, s := range byProvider[r.provider] {
+			if r.found.held[s.app.ID] == nil && r.found.failed[s.app.ID] == nil {
 				answered = append(answered, s)
 			}
 		}
-		waitedFor[l.provider] = len(l.found.held) > 0
+		waitedFor[r.provider] = len(r.found.held) > 0
 	}
 	w.silent.keep(func(asked respondent) bool { return waitedFor[asked.provider] || held[asked.applicationID] != nil })
 	return errors.Join(append(errs, w.keepAdoptions(ctx, answered, awaited, held), w.sayHeld(ctx, apps, held, awaited))...)
 }
 
 // decide makes the deployments that the head, or what was found running, asks for.
-func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []subject, found looked, changes *changeCache) error {
+func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []subject, found takenOver, changes *changeCache) error {
 	var errs []error
 	untouched := map[string]string{} // by ID: the commit that it was decided on
 	var rs []request
@@ -95,7 +94,7 @@ func (w *watcher) decide(ctx context.Context, head deploy.Commit, subjects []sub
 
 // subjects returns what the head is to be evaluated for, in the order of the IDs.
 // One whose configuration cannot be used, which is said on the application, is
-// evaluated once it is mended.
+// evaluated once it is fixed.
 func (w *watcher) subjects(head deploy.Commit, apps map[string]deploy.Application) []subject {
 	var out []subject
 	for _, id := range slices.Sorted(maps.Keys(apps)) {

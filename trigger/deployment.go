@@ -10,15 +10,15 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// request is a deployment that shall be made.
+// request is a deployment to create.
 type request struct {
 	store.NewDeployment
 	queue  config.Queue
 	reason string // why, for the log
 }
 
-// newRequest fills what every new deployment of app has. One that no chain asks
-// for begins the chain that the application's configuration describes.
+// newRequest returns a request with the fields that every new deployment of app has. It
+// begins the chain of the application's configuration, unless the deployment is part of one.
 func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entry, provider string, t deploy.Trigger) (request, error) {
 	cfg, now := e.candidate.Config, w.Now()
 	t.At = now
@@ -38,8 +38,8 @@ func (w *watcher) newRequest(ctx context.Context, app deploy.Application, e entr
 	return r, nil
 }
 
-// metadata is what a deployment carries of its application's configuration for those
-// who tell of it; nil when there is nothing.
+// metadata returns what notifications need of the application's configuration, nil for
+// nothing.
 func metadata(cfg *config.Application) map[string]string {
 	out := map[string]string{}
 	if cfg.EnvironmentURL != "" {
@@ -57,8 +57,8 @@ func metadata(cfg *config.Application) map[string]string {
 	return out
 }
 
-// create makes the deployments. One that cannot be made keeps no other from
-// being made; the errors are those of the requests.
+// create creates the deployments, independently of each other. The errors have the
+// indices of the requests.
 func (w *watcher) create(ctx context.Context, rs []request) []error {
 	ns := make([]store.NewDeployment, len(rs))
 	for i, r := range rs {

@@ -9,11 +9,11 @@
 //     drops those for which it is not signed as it must be (signature.go),
 //  2. registers the applications the agent is configured to take (register.go)
 //     and lists the others (candidate.go),
-//  3. looks for what runs of applications that are new here, and takes it over
+//  3. looks up what already runs of new applications, and takes it over
 //     (takeover.go), or holds them while their cluster does not answer
-//     (silence.go) or a person has not permitted it (review.go),
+//     (silence.go) or a user has not permitted it (review.go),
 //  4. decides for each whether the commits since the last evaluated one touch it
-//     and makes a deployment if they do (commit.go, touched.go),
+//     and creates a deployment if they do (commit.go),
 //  5. heals those whose live state has drifted, unless a commit did (drift.go,
 //     guard.go),
 //  6. answers sync commands for the head it found, each once, with a deployment
@@ -22,12 +22,10 @@
 // The first five cost nothing while neither the head nor an application has
 // changed. A deployment may begin a chain: then the applications of its later
 // blocks get commands of their own (chain.go), which are answered like those of
-// people; that a block waits for the one before is the planner's business.
+// users. The planner makes each block wait for the one before.
 //
-// What a commit would ask for that does not exist yet can be told before
-// (foresee.go).
+// Foresee returns what a commit that does not exist yet would deploy (foresee.go).
 //
-// The package decides nothing about how an application is deployed, and only
-// reads from Git. What drifted is what the store says; who finds it out writes
-// it there.
+// The package does not decide how an application is deployed, and only reads from
+// Git. It reads drift from the store, where the drift detector writes it.
 package trigger

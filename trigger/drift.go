@@ -127,7 +127,7 @@ const judgedWithin = 5 * time.Second
 // healDue returns when an application may be healed, which may be in the past;
 // ok is false while it may not at all. The conditions are PipeCD's: it is out of
 // sync, the trigger is enabled, no deployment is under way, and the last one
-// ended minWindow ago, or judgedWithin if that is longer. What healing does not mend is
+// ended minWindow ago, or judgedWithin if that is longer. What healing does not fix is
 // no reason (deploy.SyncState.LeftOver). Last is the deployment triggered last, nil without one.
 func healDue(app deploy.Application, on config.OnOutOfSync, last *deploy.Deployment, now time.Time) (due time.Time, ok bool) {
 	switch {

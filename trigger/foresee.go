@@ -19,7 +19,7 @@ import (
 // and that it removes. What counts is what the merge changes, not what was changed
 // before and is not deployed yet; an application whose spec.trigger.onCommit is
 // disabled is not among them, nor is a disabled or deleted one. Who signed what is
-// not looked at: the commit that would be the head does not exist.
+// not checked: the commit that would be the head does not exist.
 //
 // Nothing is stored. It may be called while the trigger runs. The kind is Invalid
 // when the repository is not watched.

@@ -113,7 +113,7 @@ func (l *lab) look() {
 	l.t.Helper()
 	l.trigger.react(l.t.Context(), l.feed.Take())
 	l.trigger.scan(l.t.Context())
-	l.trigger.watchers["apps"].look(l.t.Context())
+	l.trigger.watchers["apps"].poll(l.t.Context())
 }
 
 // push commits files and looks.

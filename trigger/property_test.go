@@ -146,7 +146,7 @@ func (p *play) look() { p.pass(p.ctx) }
 func (p *play) pass(ctx context.Context) {
 	p.l.trigger.react(ctx, p.l.feed.Take())
 	p.l.trigger.scan(ctx)
-	p.l.trigger.watchers["apps"].look(ctx)
+	p.l.trigger.watchers["apps"].poll(ctx)
 }
 
 // crash begins a pass, ends it at a reading of the clock, and starts another

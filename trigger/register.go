@@ -13,11 +13,9 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// register makes the store agree with what the commit says: it adds the
-// applications the agent is configured to take, brings name, labels and
-// provider of known ones up to date, and states on each application whether its
-// configuration can be used. Apps, what the store holds, is brought up to date
-// with it.
+// register makes the store agree with the commit: it adds the selected applications,
+// updates name, labels and provider of known ones, and stores for each application whether
+// its configuration is valid. It updates apps, the content of the store, accordingly.
 func (w *watcher) register(ctx context.Context, apps map[string]deploy.Application) error {
 	var puts []deploy.Application
 	problems := map[string]error{}
@@ -51,8 +49,8 @@ func (w *watcher) register(ctx context.Context, apps map[string]deploy.Applicati
 	return errors.Join(append(errs, w.put(ctx, puts, apps, problems)...)...)
 }
 
-// setMissing states on an application that the commit has it no more, if the
-// commit counts for it.
+// setMissing stores that the commit no longer contains an application, unless the commit
+// is refused for it.
 func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error {
 	refused, err := w.headRefusal(ctx, app, app.Git, w.catalog.commit.Hash)
 	if err == nil {
@@ -64,8 +62,8 @@ func (w *watcher) setMissing(ctx context.Context, app deploy.Application) error 
 	return w.setValidity(ctx, app, w.missing(app))
 }
 
-// missing says that an application's configuration is not in the commit. One that
-// was added by request may have been added before its file.
+// missing returns the error for an application whose configuration is not in the commit.
+// An application that was added by request may have been added before its file.
 func (w *watcher) missing(app deploy.Application) error {
 	at, commit := app.Git.ConfigPath(), w.catalog.commit
 	if app.Registration.By != "" && app.EvaluatedCommit == "" {
@@ -88,8 +86,7 @@ func (w *watcher) missing(app deploy.Application) error {
 		at, commit.Short(), strings.Join(elsewhere, " or "))
 }
 
-// put stores applications and notes in apps those that were stored. Of new ones it
-// says what makes their configurations unusable.
+// put stores applications, updates apps with them, and sets the validity of new ones.
 func (w *watcher) put(ctx context.Context, puts []deploy.Application, apps map[string]deploy.Application, problems map[string]error) []error {
 	_, errs := w.Store.PutApplications(ctx, puts)
 	for i, app := range puts {
@@ -139,8 +136,8 @@ func (w *watcher) takes(e entry) bool {
 	return w.repo.Config.Selects(e.git.ConfigPath(), labels)
 }
 
-// replaced reports whether an application configuration under PipeCD's oldest name stands
-// beside one under its later name: both describe the same objects.
+// replaced reports whether the directory of an application configuration with PipeCD's
+// oldest name also has one with the later name: both describe the same objects.
 func (w *watcher) replaced(e entry) bool {
 	if e.git.ConfigFile != config.OldestName {
 		return false
@@ -150,8 +147,8 @@ func (w *watcher) replaced(e entry) bool {
 	return slices.ContainsFunc(w.catalog.found, func(o entry) bool { return o.git == later })
 }
 
-// describe returns the application as its configuration describes it, and what
-// makes the configuration unusable; then it stays as it is known.
+// describe returns the application as its configuration describes it. If the configuration
+// is invalid it returns the problem and leaves the known application unchanged.
 func (w *watcher) describe(known deploy.Application, e entry, id string) (app deploy.Application, problem error) {
 	app = known
 	app.ID, app.Git = id, e.git
@@ -181,8 +178,8 @@ func (w *watcher) kindOf(e entry) string {
 	return w.Kinds[0].Name
 }
 
-// setValidity states on a known application whether its configuration can be
-// used, and tells of a commit that concerns it that it cannot.
+// setValidity stores on a known application whether its configuration is valid, with an
+// event if a commit that concerns the application makes it invalid.
 func (w *watcher) setValidity(ctx context.Context, app deploy.Application, problem error) error {
 	var news []deploy.Event
 	state := deploy.SyncState{Status: deploy.SyncUnknown, ShortReason: "The configuration is valid again", At: w.Now()}
@@ -209,19 +206,18 @@ func (w *watcher) setValidity(ctx context.Context, app deploy.Application, probl
 	return err
 }
 
-// concerned reports whether it is to be told of the commit that the configuration of an
-// application cannot be used: at the first such commit, and at each that has changed
-// something in the application's directory since it was told last. What the unusable
-// configuration says of other paths does not count.
+// concerned reports whether an invalid configuration is notified for the commit: for the
+// first such commit, and for each that changes the application's directory since the last
+// notification. Other paths of the invalid configuration do not count.
 func (w *watcher) concerned(ctx context.Context, app deploy.Application) (bool, error) {
-	told := app.Sync.Commit
+	notified := app.Sync.Commit
 	switch {
-	case app.Sync.Status != deploy.SyncInvalidConfig || told == "":
+	case app.Sync.Status != deploy.SyncInvalidConfig || notified == "":
 		return true, nil
-	case told == w.catalog.commit.Hash:
+	case notified == w.catalog.commit.Hash:
 		return false, nil
 	}
-	changed, err := w.catalog.changes.since(ctx, told)
+	changed, err := w.catalog.changes.since(ctx, notified)
 	if deploy.IsKind(err, deploy.NotFound) {
 		return true, nil // the branch was rewritten
 	}
@@ -229,8 +225,8 @@ func (w *watcher) concerned(ctx context.Context, app deploy.Application) (bool, 
 	return touched, err
 }
 
-// failure tells that the application cannot be deployed from the commit: once, however
-// often the commit is looked at.
+// failure returns the event that the application cannot be deployed from the commit. Its
+// key is the same for each evaluation of the commit.
 func (w *watcher) failure(app deploy.Application, problem error) []deploy.Event {
 	commit := w.catalog.commit
 	return []deploy.Event{{
@@ -245,8 +241,7 @@ func (w *watcher) invalid(problem error) deploy.SyncState {
 	}
 }
 
-// warn logs what an application's configuration says without effect, when it
-// says something else than before.
+// warn logs the warnings of an application's configuration when they change.
 func (w *watcher) warn(app deploy.Application, e entry) {
 	var warnings []string
 	if e.candidate.Err == nil {

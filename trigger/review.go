@@ -14,8 +14,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// reviewEvery is how often what awaits a decision is looked at again: what is live
-// changes without telling.
+// reviewEvery is the interval in which pending adoptions are evaluated again: live objects
+// change without a notification.
 const reviewEvery = 30 * time.Second
 
 // adoptionOf returns what a first deployment of an application from the commit would take
@@ -66,10 +66,10 @@ func awaitedNotice(a deploy.Adoption) string {
 		"See them with pipectl application adoptions, and decide with pipectl application adopt --app-id=%s, against it with --reject", len(a.Objects), strings.Join(names, ", "), a.ApplicationID)
 }
 
-// keepAdoptions stores what awaits a decision, and forgets what does not any more of
-// the applications that were looked at. What is held is looked at again as well: it may
-// be that only its own objects cannot be listed.
-func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited map[string]deploy.Adoption, held map[string]error) error {
+// keepAdoptions stores the pending adoptions, and deletes those that the evaluated
+// applications no longer have. Held applications are evaluated again, too: perhaps only
+// their own objects cannot be listed.
+func (w *watcher) keepAdoptions(ctx context.Context, evaluated []subject, awaited map[string]deploy.Adoption, held map[string]error) error {
 	w.reviewAt = time.Time{}
 	if len(awaited) > 0 || w.Review && len(held) > 0 {
 		w.reviewAt = w.Now().Add(reviewEvery)
@@ -83,7 +83,7 @@ func (w *watcher) keepAdoptions(ctx context.Context, looked []subject, awaited m
 		known[a.ApplicationID] = true
 	}
 	var errs []error
-	for _, s := range looked {
+	for _, s := range evaluated {
 		a, waits := awaited[s.app.ID]
 		switch {
 		case waits:
@@ -153,13 +153,13 @@ func (w *watcher) decideAdoption(ctx context.Context, head deploy.Commit, c depl
 		return w.refuse(ctx, c, refusal)
 	}
 	w.log.Info("taking over live objects was decided on", "appID", c.ApplicationID, "accepted", c.Accept, "by", c.Commander)
-	w.settled = false
+	w.reconciled = false
 	w.wake(nil) // it is deployed now, if it may be
 	return nil
 }
 
-// checkDecision says why a decision is not carried out, "" if it is. One that leaves
-// everything as it is needs no look at the cluster.
+// checkDecision returns why a decision is not carried out, "" if it is. A rejection needs
+// no query of the cluster.
 func (w *watcher) checkDecision(ctx context.Context, head deploy.Commit, c deploy.Command, lookup error) (refusal string, err error) {
 	if !c.Accept {
 		return "", nil

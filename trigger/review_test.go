@@ -177,7 +177,7 @@ func TestRejectedReview(t *testing.T) {
 		t.Errorf("awaited of a disabled application: %v", names)
 	}
 	must(t, l.store.SetDisabled(t.Context(), appID("web"), false))
-	l.pass(settleRest * 3)
+	l.pass(reconcileRest * 3)
 	l.look()
 	if names, again := l.awaited(); len(names) != 3 || again != token {
 		t.Errorf("enabled again, it awaits %v", names)

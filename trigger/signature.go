@@ -7,7 +7,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Signatures tells who signed commits. Signer returns "" when that is of no
+// Signatures returns the signers of commits. Signer returns "" when that is of no
 // interest for the application configured at a place; the error is of kind
 // deploy.Invalid when the commit does not count for it because it is not signed as
 // it must be.

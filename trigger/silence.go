@@ -37,7 +37,7 @@ type silences struct {
 }
 
 type silence struct {
-	times int       // that it was asked in vain, one after the other
+	times int       // consecutive queries without an answer
 	until time.Time // from when on it is asked again
 	err   error     // what came instead of the last answer
 }
@@ -53,8 +53,8 @@ func (s *silences) resting(asked respondent, pass time.Time) error {
 	return nil
 }
 
-// begin notes that a respondent did not answer in a pass that began at a time; now it
-// rests. First tells whether it did answer before.
+// begin records that a respondent did not answer in a pass that began at a time, and starts
+// its backoff. first reports whether it answered before.
 func (s *silences) begin(asked respondent, err error, pass, now time.Time) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +67,8 @@ func (s *silences) begin(asked respondent, err error, pass, now time.Time) (firs
 	return !again
 }
 
-// end notes that a respondent answers, and tells whether it did not before. One that
-// has left another question of the same time without an answer stays silent.
+// end records that a respondent answers, and reports whether it did not before. It stays
+// silent if it left another query of the same time without an answer.
 func (s *silences) end(asked respondent, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

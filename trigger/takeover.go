@@ -12,15 +12,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Live tells what runs in the clusters.
+// Live reads what runs on the platform providers.
 type Live interface {
 	// RunningCommits returns the commits that the live objects of an application, as
 	// it is at the given commit, name as theirs; none when nothing of it is there.
 	RunningCommits(ctx context.Context, provider string, git deploy.GitPath, commit string) ([]string, error)
 	// Foreign returns the live objects that stand where the objects of an application
-	// belong, as it is at the given commit, and are not its own, in one order. The error
-	// is Invalid or NotFound when that cannot be told of this application, which is no
-	// matter of others.
+	// belong, as it is at the given commit, and are not its own, in a stable order. An
+	// error of kind Invalid or NotFound concerns this application alone.
 	Foreign(ctx context.Context, provider string, app deploy.Application, commit string) ([]deploy.AdoptedObject, error)
 }
 
@@ -35,28 +34,28 @@ func (e *SourceError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// maxLookups is how many applications of a provider are looked for at a time.
+// maxLookups is how many applications of a provider are looked up at a time.
 const maxLookups = 16
 
-// lookupKey names what is looked for: an application, for the passes or for a command.
+// lookupKey identifies a lookup: of an application, for the passes or for a command.
 type lookupKey struct{ applicationID, commandID string }
 
-// lookups are those under way, by platform provider.
+// lookups are the running lookups, by platform provider.
 type lookups map[string]*background.Jobs[lookupKey, lookup]
 
-// lookup is what was found of an application in its cluster.
+// lookup is the result of looking up an application in its cluster.
 type lookup struct {
 	hashes  []string               // the commits that its live objects name
-	foreign []deploy.AdoptedObject // only where a person permits first what is taken over
+	foreign []deploy.AdoptedObject // only if a user must permit what is taken over
 	silent  error                  // why its cluster does not answer, or it cannot be rendered now
 }
 
-// looked is what looking for what runs came to, by application ID.
-type looked struct {
-	running map[string]deploy.Commit   // what is to be taken over
-	awaited map[string]deploy.Adoption // what a person has to permit first
-	held    map[string]error           // why its cluster could not be asked, or what a *SourceError or a *background.Running says
-	failed  map[string]error           // why it could not be found out otherwise
+// takenOver is the result of takeOvers, by application ID.
+type takenOver struct {
+	running map[string]deploy.Commit   // the commit to take over
+	awaited map[string]deploy.Adoption // what a user must permit first
+	held    map[string]error           // why the cluster could not be asked, a *SourceError or a *background.Running
+	failed  map[string]error           // other errors
 }
 
 // takeOvers finds, for applications without a success of their own, the commits of
@@ -69,8 +68,8 @@ type looked struct {
 // are held, lest what runs be replaced unseen, and so is an application that cannot be
 // rendered now, or whose rendering takes long: that goes on while the pass does, and its
 // end begins another pass. What fails for another reason is tried again with the next pass.
-func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) looked {
-	found := looked{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
+func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []subject) takenOver {
+	found := takenOver{running: map[string]deploy.Commit{}, awaited: map[string]deploy.Adoption{}, held: map[string]error{}, failed: map[string]error{}}
 	if w.Live == nil {
 		return found
 	}
@@ -117,11 +116,11 @@ func (w *watcher) takeOvers(ctx context.Context, head deploy.Commit, subjects []
 // byHand reports whether commits to an application do not deploy it.
 func (s subject) byHand() bool { return s.entry.candidate.Config.Trigger.OnCommit.Disabled }
 
-// ask returns what is found of an application in its cluster. It is looked for in the
-// background, for a command or for the passes (""): while that takes long, silent is a
-// *background.Running, and its end begins another pass.
+// ask looks up an application in its cluster, in the background, for a command or for the
+// passes (""). While the lookup runs, silent is a *background.Running; its end begins
+// another pass.
 func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit, s subject, commandID string) (lookup, error) {
-	found, err := w.lookups[s.provider].Do(ctx, lookupKey{s.app.ID, commandID}, commit.Hash, w.lookSoon, func(ctx context.Context) (lookup, error) {
+	found, err := w.lookups[s.provider].Do(ctx, lookupKey{s.app.ID, commandID}, commit.Hash, w.pollSoon, func(ctx context.Context) (lookup, error) {
 		return w.lookUp(ctx, pass, commit, s)
 	})
 	var running *background.Running
@@ -136,8 +135,8 @@ func (w *watcher) ask(ctx context.Context, pass time.Time, commit deploy.Commit,
 	return found, err
 }
 
-// lookUp asks an application's cluster what runs of it and, where a person permits that
-// first, what it would take over.
+// lookUp asks an application's cluster for the commits that run and, if a user must permit
+// it, for the objects that the application would take over.
 func (w *watcher) lookUp(ctx context.Context, pass time.Time, commit deploy.Commit, s subject) (found lookup, err error) {
 	found.silent, err = w.question(ctx, pass, s, func() (err error) {
 		found.hashes, err = w.Live.RunningCommits(ctx, s.provider, s.app.Git, commit.Hash)
@@ -156,8 +155,8 @@ func (w *watcher) lookUp(ctx context.Context, pass time.Time, commit deploy.Comm
 	return found, err
 }
 
-// question puts one question about an application to its provider's cluster, unless
-// one of the two rests because it did not answer another.
+// question runs one query about an application against its provider's cluster. It returns
+// the stored error while the cluster or the rendering is in backoff.
 func (w *watcher) question(ctx context.Context, pass time.Time, s subject, put func() error) (silent, err error) {
 	cluster, rendering := clusterRespondent(s.provider), sourceRespondent(s.app.ID)
 	for _, asked := range []respondent{cluster, rendering} {

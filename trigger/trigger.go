@@ -31,18 +31,17 @@ type Config struct {
 	// ProviderKinds are the kinds of the providers, by name; nil: each serves every kind.
 	ProviderKinds map[string]string
 	Live          Live          // nil: every application counts as new
-	Review        bool          // a person permits first what an application takes over
+	Review        bool          // a user must permit what an application takes over
 	Signatures    Signatures    // nil: every commit counts
-	Interval      time.Duration // between two looks at a repository's head
+	Interval      time.Duration // between two polls of a repository's head
 	Patience      time.Duration // how long a pass waits for what Live says of an application; default that of package background
 	Logger        *slog.Logger
 	Now           func() time.Time
 	NewID         func() string
 }
 
-// Trigger is a component: call Run once. What it was made with is fixed; for
-// other repositories or providers one Trigger is stopped and another is run,
-// which goes on with what is open.
+// Trigger is a component: call Run once. Its configuration is fixed: for other
+// repositories or providers it is stopped, and another Trigger resumes its work.
 type Trigger struct {
 	Config
 	watchers map[string]*watcher // by repository ID
@@ -67,13 +66,11 @@ func (t *Trigger) providersOf(kind string) []string {
 	return slices.DeleteFunc(slices.Clone(t.Providers), func(name string) bool { return t.ProviderKinds[name] != kind })
 }
 
-// scanInterval is between two readings of everything that is open, in case that
-// a hint of the store led to nothing.
+// scanInterval is the interval of scans of all open work, a fallback for missed changes.
 const scanInterval = 30 * time.Second
 
-// Run watches all repositories, answers sync commands and heals drifted
-// applications until ctx ends; then it returns nil, after the deployment that is
-// being made.
+// Run watches all repositories, answers sync commands and heals drifted applications until
+// ctx ends. It returns nil after all watchers have stopped.
 func (t *Trigger) Run(ctx context.Context) error {
 	feed := t.Store.Watch(deploy.TopicCommand, deploy.TopicApplication, deploy.TopicDeployment, deploy.TopicRegistration)
 	defer feed.Close()
@@ -99,22 +96,21 @@ func (t *Trigger) Run(ctx context.Context) error {
 	}
 }
 
-// Look makes the agent look at a repository now instead of at the next
-// interval: what a webhook asks for. Unknown repositories are ignored, and
-// however many calls there are during a look, one more look follows it.
+// Look polls a repository now instead of at the next interval, as a webhook requests.
+// Unknown repositories are ignored. Calls during a poll are batched into one further poll.
 func (t *Trigger) Look(repoID string) {
 	if w := t.watchers[repoID]; w != nil {
 		w.wake(nil)
 	}
 }
 
-// Problem is why a repository cannot be followed, wholly or in part.
+// Problem is why a repository cannot be followed, completely or in part.
 type Problem struct {
 	Err   error
-	Since time.Time // of the first of the looks in a row that failed
+	Since time.Time // of the first of the consecutive failures
 }
 
-// Problem returns why the last look at a repository failed, and nil if it did not.
+// Problem returns why the last poll of a repository failed, nil if it succeeded.
 func (t *Trigger) Problem(repoID string) *Problem {
 	if w := t.watchers[repoID]; w != nil {
 		return w.problem.Load()
@@ -122,7 +118,7 @@ func (t *Trigger) Problem(repoID string) *Problem {
 	return nil
 }
 
-// scan hands out everything that is open.
+// scan dispatches all open work.
 func (t *Trigger) scan(ctx context.Context) {
 	t.retry(ctx, "read commands", t.dispatch(ctx))
 	t.retry(ctx, "read drifted applications", t.dispatchDrift(ctx))
@@ -227,8 +223,8 @@ func (t *Trigger) dispatch(ctx context.Context) error {
 	return nil
 }
 
-// dispatchRegistration makes the watcher of an application's repository look and
-// compare anew; of no application in particular (""), all of them.
+// dispatchRegistration makes the watcher of an application's repository evaluate its
+// applications again; "" means all watchers.
 func (t *Trigger) dispatchRegistration(ctx context.Context, id string) error {
 	if id == "" {
 		for _, w := range t.watchers {
@@ -246,7 +242,7 @@ func (t *Trigger) dispatchRegistration(ctx context.Context, id string) error {
 	return nil
 }
 
-// repositoryOf returns the repository whose watcher answers c, or why nobody can.
+// repositoryOf returns the repository whose watcher answers c, or why none can.
 func (t *Trigger) repositoryOf(ctx context.Context, c deploy.Command) (repo, refusal string, err error) {
 	app, err := t.Store.Application(ctx, c.ApplicationID)
 	switch {
@@ -270,8 +266,7 @@ func disabled(app deploy.Application) string {
 	return fmt.Sprintf("application %s is disabled: enable it first", app.Name)
 }
 
-// refuse answers c with FAILED and the reason. A command answered meanwhile is
-// left as it is.
+// refuse answers c with FAILED and the reason, unless it was answered meanwhile.
 func (t *Trigger) refuse(ctx context.Context, c deploy.Command, reason string) error {
 	err := t.Store.FinishCommand(ctx, c.ID, deploy.CommandFailed, map[string]string{deploy.MetaReason: reason})
 	if deploy.IsKind(err, deploy.Conflict) {

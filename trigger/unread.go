@@ -26,9 +26,9 @@ func (w *watcher) unreadNotice(id string) string {
 	return unread + strings.Join(lines, "; ")
 }
 
-// sayUnread states on the applications what of their configurations is not read, where
+// setUnreadNotices states on the applications what of their configurations is not read, where
 // no other notice stands, and brings apps up to date with it.
-func (w *watcher) sayUnread(ctx context.Context, apps map[string]deploy.Application) error {
+func (w *watcher) setUnreadNotices(ctx context.Context, apps map[string]deploy.Application) error {
 	var errs []error
 	for id, app := range apps {
 		notice := w.unreadNotice(id)

@@ -18,17 +18,15 @@ import (
 	"github.com/c785c783/piped/piped/git"
 )
 
-// maxSlowDown bounds how much longer than the interval a failing repository is
-// left alone.
+// maxSlowDown bounds the backoff of a failing repository, in intervals.
 const maxSlowDown = 8
 
-// settleRest, and settleRestEach for each application, are how long the store
-// rests before it is compared again with a catalog it agreed with: deployments
-// that are under way write all the time, and each comparison reads all
-// applications.
+// reconcileRest, and reconcileRestEach for each application, are the minimal time between
+// two comparisons of the store with a catalog that it agreed with: running deployments
+// write all the time, and each comparison reads all applications.
 const (
-	settleRest     = 500 * time.Millisecond
-	settleRestEach = 5 * time.Millisecond
+	reconcileRest     = 500 * time.Millisecond
+	reconcileRestEach = 5 * time.Millisecond
 )
 
 // watcher watches one repository. All its work is done by the goroutine of run.
@@ -39,34 +37,34 @@ type watcher struct {
 
 	signal chan struct{}
 	stale  atomic.Bool // an application or a deployment was written since the last pass
-	soon   atomic.Bool // a look follows in a moment
+	soon   atomic.Bool // a pass is scheduled; see pollSoon
 	mu     sync.Mutex
 	inbox  inbox
-	// problem is why the last look failed, for who asks; nil after one that did not.
+	// problem is why the last pass failed, for Trigger.Problem; nil after a success.
 	problem atomic.Pointer[Problem]
 
-	catalog  *catalog             // of the last head that was looked at
-	paused   bool                 // the agent is disabled: nothing is triggered
-	settled  bool                 // the store agrees with the catalog
-	rested   time.Time            // from when on it may be asked again whether it still does
-	drifted  map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
-	due      time.Time            // when the first of them is to be healed; zero: none
-	roster   []deploy.Application // what chains choose from, read once in a pass
-	pinned   map[string]string    // by application ID: the commit kept as its last success
-	warned   map[string][]string  // by application ID: the warnings that were logged last
-	silent   silences             // clusters and sources whose applications are held
-	lookups  lookups              // by provider
-	reviewAt time.Time            // when to look again at what awaits a decision; zero: nothing does
-	refused  error                // why the head is not looked at, but the one before
-	unread   unreadHead           // the head that could not be read last
-	failures int                  // looks that failed in a row
-	lastErr  string               // what was logged last, so that an outage is logged once
+	catalog    *catalog             // of the last head that was evaluated
+	paused     bool                 // the agent is disabled: nothing is triggered
+	reconciled bool                 // the store agrees with the catalog
+	rested     time.Time            // when it may be compared again
+	drifted    map[string]time.Time // by application ID: when to review it for self-healing; zero: at the next chance
+	due        time.Time            // when the first of them is to be healed; zero: none
+	roster     []deploy.Application // what chains choose from, read once in a pass
+	pinned     map[string]string    // by application ID: the commit kept as its last success
+	warned     map[string][]string  // by application ID: the warnings that were logged last
+	silent     silences             // clusters and sources whose applications are held
+	lookups    lookups              // by provider
+	reviewAt   time.Time            // when pending adoptions are evaluated again; zero: there are none
+	refused    error                // why the head is not evaluated, but the one before
+	unread     unreadHead           // the head that could not be read last
+	failures   int                  // consecutive failed passes
+	lastErr    string               // what was logged last, so that an outage is logged once
 }
 
-// inbox is what was handed over and not yet taken.
+// inbox holds the requests that the next pass takes.
 type inbox struct {
-	look     bool
-	anew     bool // compare the store with the catalog, whether it seems to agree or not
+	poll     bool
+	anew     bool // compare the store with the catalog even if it agreed
 	commands map[string]deploy.Command
 	drifted  []string
 }
@@ -92,42 +90,42 @@ func newWatcher(t *Trigger, r Repository) *watcher {
 	return w
 }
 
-// close ends what goes on in the background.
+// close ends the lookups in the background.
 func (w *watcher) close() {
 	for _, l := range w.lookups {
 		l.Close()
 	}
 }
 
-// wake makes the watcher look now, and answer commands.
+// wake requests a pass now, which also answers the commands.
 func (w *watcher) wake(commands []deploy.Command) {
 	w.hand(func(in *inbox) {
-		in.look = true
+		in.poll = true
 		in.add(commands...)
 	})
 }
 
-// reconsider makes the watcher look now, and decide about its applications anew:
-// what was registered is no other commit.
+// reconsider requests a pass now that evaluates all applications again, since a
+// registration changes no commit.
 func (w *watcher) reconsider() {
-	w.hand(func(in *inbox) { in.look, in.anew = true, true })
+	w.hand(func(in *inbox) { in.poll, in.anew = true, true })
 }
 
-// lookDelay is how long the ends of lookups are gathered.
-const lookDelay = 300 * time.Millisecond
+// pollDelay is how long the ends of lookups are batched.
+const pollDelay = 300 * time.Millisecond
 
-// lookSoon is reconsider, once for all lookups that end within a moment.
-func (w *watcher) lookSoon() {
+// pollSoon is reconsider, debounced by pollDelay.
+func (w *watcher) pollSoon() {
 	if w.soon.CompareAndSwap(false, true) {
-		time.AfterFunc(lookDelay, func() {
+		time.AfterFunc(pollDelay, func() {
 			w.soon.Store(false)
 			w.reconsider()
 		})
 	}
 }
 
-// review makes the watcher see whether these drifted applications are to be
-// healed, and look when one is.
+// review requests that these drifted applications are evaluated for self-healing, with a
+// pass if one is due.
 func (w *watcher) review(ids []string) {
 	w.hand(func(in *inbox) { in.drifted = append(in.drifted, ids...) })
 }
@@ -140,7 +138,7 @@ func (w *watcher) hand(put func(*inbox)) {
 	}
 }
 
-// fill is hand for what the watcher takes the next time it looks.
+// fill is hand without waking the watcher.
 func (w *watcher) fill(put func(*inbox)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,17 +160,17 @@ func (w *watcher) run(ctx context.Context) {
 	defer poll.Stop()
 	defer heal.Stop()
 	for {
-		look := true
+		run := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-poll.C:
 		case <-heal.C:
 		case <-w.signal:
-			look = w.asked(ctx)
+			run = w.asked(ctx)
 		}
-		if look {
-			w.look(ctx)
+		if run {
+			w.poll(ctx)
 			poll.Reset(w.pause())
 		}
 		heal.Stop()
@@ -182,15 +180,15 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// asked tells whether what is in the inbox asks for a look: it was asked for, or
-// a drifted application is to be healed now.
+// asked reports whether the inbox requires a pass: one was requested, or a drifted
+// application is due for healing.
 func (w *watcher) asked(ctx context.Context) bool {
 	w.mu.Lock()
-	look, drifted := w.inbox.look, w.inbox.drifted
+	poll, drifted := w.inbox.poll, w.inbox.drifted
 	w.inbox.drifted = nil
 	w.mu.Unlock()
 	w.note(drifted)
-	if look {
+	if poll {
 		return true
 	}
 	due, err := w.selfHeal(ctx, nil)
@@ -200,20 +198,21 @@ func (w *watcher) asked(ctx context.Context) bool {
 	return !due.IsZero() && !due.After(w.Now())
 }
 
-// pause is the interval with 10 % jitter, so that repositories of one host are
-// not asked in step; a failing repository is asked less and less often.
+// pause returns the time until the next pass: the interval with 10 % jitter, so that
+// repositories of one host are not polled at the same time, and with exponential backoff
+// while the repository fails.
 func (w *watcher) pause() time.Duration {
 	slow := min(1<<min(w.failures, 10), maxSlowDown)
 	return time.Duration(float64(w.Interval) * float64(slow) * (0.9 + 0.2*rand.Float64()))
 }
 
-// look is one pass over the repository. A sync command is answered for a head
-// at least as new as the command. While the agent is disabled a pass registers
-// what there is and triggers nothing.
-func (w *watcher) look(ctx context.Context) {
+// poll is one pass over the repository. A sync command is answered for a head at least as
+// new as the command. While the agent is disabled, a pass registers applications and
+// triggers nothing.
+func (w *watcher) poll(ctx context.Context) {
 	in := w.take()
 	w.note(in.drifted)
-	w.roster, w.due, w.settled = nil, time.Time{}, w.settled && !in.anew
+	w.roster, w.due, w.reconciled = nil, time.Time{}, w.reconciled && !in.anew
 	head, lookup := w.refresh(ctx)
 	err := lookup
 	if lookup == nil {
@@ -230,7 +229,7 @@ func (w *watcher) look(ctx context.Context) {
 	}), lookup)
 }
 
-// readPause finds out whether the agent is disabled, and logs when that changes.
+// readPause reads whether the agent is disabled, and logs when that changes.
 func (w *watcher) readPause(ctx context.Context) error {
 	agent, err := w.Store.Agent(ctx)
 	if err != nil || agent.Disabled == w.paused {
@@ -276,7 +275,7 @@ func (w *watcher) refresh(ctx context.Context) (deploy.Commit, error) {
 	if err != nil {
 		return deploy.Commit{}, err
 	}
-	w.catalog, w.settled = catalog, false
+	w.catalog, w.reconciled = catalog, false
 	return head, nil
 }
 
@@ -286,7 +285,7 @@ type unreadHead struct {
 	why    error
 }
 
-// stay goes on with the commit of the catalog, if there is one, because the head cannot
+// stay keeps the commit of the catalog in effect, if there is one, since the head cannot
 // be read.
 func (w *watcher) stay(why error) (deploy.Commit, error) {
 	if w.catalog == nil {
@@ -296,17 +295,17 @@ func (w *watcher) stay(why error) (deploy.Commit, error) {
 	return w.catalog.commit, nil
 }
 
-// evaluate decides for every application of the repository what the head and the
-// live state ask for. A commit goes before drift: an application that one pass
-// deploys because of a commit is not healed by it.
+// evaluate decides for every application of the repository what the head and the live
+// state require. A commit takes precedence over drift: a pass that deploys an application
+// because of a commit does not heal it.
 func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 	var err error
 	now := w.Now()
-	if !w.settled || w.silent.due(now) || !w.reviewAt.IsZero() && !now.Before(w.reviewAt) || !now.Before(w.rested) && w.stale.Swap(false) {
+	if !w.reconciled || w.silent.due(now) || !w.reviewAt.IsZero() && !now.Before(w.reviewAt) || !now.Before(w.rested) && w.stale.Swap(false) {
 		w.stale.Store(false)
-		err = w.settle(ctx, head)
-		w.settled = err == nil
-		w.rested = w.Now().Add(settleRest + time.Duration(len(w.catalog.entries))*settleRestEach)
+		err = w.reconcile(ctx, head)
+		w.reconciled = err == nil
+		w.rested = w.Now().Add(reconcileRest + time.Duration(len(w.catalog.entries))*reconcileRestEach)
 	}
 	if w.paused {
 		return err
@@ -316,25 +315,25 @@ func (w *watcher) evaluate(ctx context.Context, head deploy.Commit) error {
 	return errors.Join(err, healErr)
 }
 
-// settle makes the store agree with the catalog: applications are registered,
-// candidates listed, and what the commits touched is deployed.
-func (w *watcher) settle(ctx context.Context, head deploy.Commit) error {
+// reconcile makes the store agree with the catalog: it registers applications, lists
+// candidates, and deploys the applications that the commits touch.
+func (w *watcher) reconcile(ctx context.Context, head deploy.Commit) error {
 	apps, err := w.applications(ctx)
 	if err != nil {
 		return err
 	}
 	w.catalog.identify(apps)
 	w.pin(apps)
-	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.sayUnread(ctx, apps))
+	err = errors.Join(w.register(ctx, apps), w.listCandidates(ctx, apps), w.setUnreadNotices(ctx, apps))
 	if w.paused {
 		return err
 	}
 	return errors.Join(err, w.onCommit(ctx, head, apps))
 }
 
-// report logs an outage when it begins, when its cause changes and when it ends.
-// Only a repository that cannot be read is asked less often: an error of one
-// application must not slow down the others.
+// report logs an outage when it begins, when its cause changes and when it ends. Only a
+// repository that cannot be read is polled less often: an error of one application must
+// not slow down the others.
 func (w *watcher) report(ctx context.Context, lookup, err error) {
 	if lookup == nil {
 		w.failures = 0
@@ -345,7 +344,7 @@ func (w *watcher) report(ctx context.Context, lookup, err error) {
 		if lookup != nil {
 			w.failures++
 		}
-		w.tell(err)
+		w.setProblem(err)
 		if text := err.Error(); text != w.lastErr {
 			w.log.Error("cannot follow the repository; trying again", "error", err)
 			w.lastErr = text
@@ -357,7 +356,8 @@ func (w *watcher) report(ctx context.Context, lookup, err error) {
 	}
 }
 
-func (w *watcher) tell(err error) {
+// setProblem stores the problem for Trigger.Problem, with the time of its first failure.
+func (w *watcher) setProblem(err error) {
 	p := Problem{Err: err, Since: w.Now()}
 	if before := w.problem.Load(); before != nil {
 		p.Since = before.Since
