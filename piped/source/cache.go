@@ -16,7 +16,7 @@ const (
 // key identifies a source.
 type key struct{ repoID, commit, config, secrets, renderers string }
 
-// outcome is what loading a source gave.
+// outcome is the result of loading a source.
 type outcome struct {
 	source *Source // nil with an error
 	err    error
@@ -25,12 +25,12 @@ type outcome struct {
 	// renderer, and context the one that was rendered in.
 	config  *config.Application
 	context string
-	// fixed reports that loading again would give the same.
+	// fixed reports that loading again gives the same result.
 	fixed bool
 }
 
-// cache keeps the outcomes that were used last, up to a number of bytes. Sources
-// in it are never changed. The zero value is empty and ready.
+// cache is an LRU cache of outcomes, bounded by their bytes. Its sources are never changed.
+// The zero value is an empty cache.
 type cache struct {
 	mu      sync.Mutex
 	entries map[key]*list.Element
@@ -55,8 +55,7 @@ func (c *cache) get(k key) (outcome, bool) {
 	return e.Value.(*entry).outcome, true
 }
 
-// put keeps o in place of what is there, and drops what was used longest ago
-// until no more than limit bytes are kept.
+// put replaces the outcome of k, and evicts the least recently used ones beyond limit bytes.
 func (c *cache) put(k key, o outcome, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

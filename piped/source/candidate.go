@@ -38,18 +38,17 @@ const (
 	maxCandidateTime  = time.Minute
 )
 
-// finder is a tree that finds files in bounded time and memory, however often a
-// directory stands in it. Those of package git do.
+// finder is a tree that finds files in bounded time and memory, even if it contains one
+// directory many times. The trees of package git implement it.
 type finder interface {
 	Find(ctx context.Context, dir string, enter, wanted func(name string) bool, most int) ([]string, error)
 }
 
 // Candidates returns every application configuration in the tree, ordered by
-// path. A file that cannot be read or does not parse carries its own error and
-// spoils no other; the error returned is for a tree that cannot be walked, and of kind
-// deploy.Invalid for one with more configurations than are read.
-// Other files are not opened. A directory whose name is not UTF-8 is passed over
-// with all that is in it: it has no path by which an application could be named.
+// path. A file that cannot be read or parsed has an error of its own. The error returned is
+// for a tree that cannot be walked, and of kind deploy.Invalid for one with too many
+// configurations. Other files are not opened. A directory whose name is not UTF-8 is
+// skipped: no path could name an application in it.
 func Candidates(ctx context.Context, fsys fs.FS, kinds config.Kinds) ([]Candidate, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxCandidateTime, deploy.Errorf(deploy.Invalid,
 		"reading them takes longer than %s; remove application configurations, or split the repository", maxCandidateTime))
@@ -104,9 +103,9 @@ func FindFiles(ctx context.Context, fsys fs.FS, dir string, enter, wanted func(n
 	return out, err
 }
 
-// CandidateAt returns the application configuration at a path of the tree. Its
-// error is of kind deploy.NotFound when there is no such file. A panic on what the
-// file holds is the error of that file alone.
+// CandidateAt returns the application configuration at a path of the tree. Its error is of
+// kind deploy.NotFound when there is no such file. A panic on the content of the file
+// becomes its error.
 func CandidateAt(fsys fs.FS, name string, kinds config.Kinds) Candidate {
 	c, _ := candidateAt(fsys, name, kinds)
 	return c

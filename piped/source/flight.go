@@ -7,14 +7,14 @@ import (
 	"github.com/c785c783/piped/piped/background"
 )
 
-// flights let concurrent callers of the same key share one piece of work. One of
-// them does it; when its ctx ends before, another does.
+// flights let concurrent callers with the same key share one call. One of the callers makes
+// it; if its ctx ends first, another one does.
 type flights[K comparable, V any] struct {
 	mu     sync.Mutex
 	flying map[K]*flight[V]
 }
 
-// flight is one piece of work, whose result is read after done is closed.
+// flight is one shared call, whose result is read after done is closed.
 type flight[V any] struct {
 	turn    chan struct{} // holds a token while one of the callers works
 	done    chan struct{}
@@ -23,8 +23,8 @@ type flight[V any] struct {
 	err     error
 }
 
-// do returns what work returns, which may be that of another caller. The error is
-// that of ctx when it ends before.
+// do returns the result of work, which another caller may have called. If ctx ends first,
+// the error is its cause.
 func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (V, error) {
 	own := f.join(key)
 	defer f.leave(key, own)
@@ -46,8 +46,8 @@ func (f *flights[K, V]) do(ctx context.Context, key K, work func() (V, error)) (
 	return value, err
 }
 
-// board returns when it is the caller's turn, which that gives back; the work may be
-// done by then.
+// board waits for the turn of the caller, which must release it. The call may be complete by
+// then.
 func (own *flight[V]) board(ctx context.Context) error {
 	select {
 	case own.turn <- struct{}{}:
@@ -78,7 +78,7 @@ func (f *flights[K, V]) join(key K) *flight[V] {
 	return own
 }
 
-// land gives the result to everyone on the flight; who comes later begins anew.
+// land publishes the result to all callers of the flight; later callers begin a new one.
 func (f *flights[K, V]) land(key K, own *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *flights[K, V]) land(key K, own *flight[V]) {
 	close(own.done)
 }
 
-// leave forgets a flight that the last caller has left before it landed.
+// leave removes a flight that its last caller leaves before it has landed.
 func (f *flights[K, V]) leave(key K, own *flight[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -32,30 +32,28 @@ type Source struct {
 	Objects []manifest.Object
 	// Digest is the SHA-256 of what the objects declare, in their order.
 	Digest string
-	// Redactor takes the secrets that were decrypted for the objects out of messages
-	// about them; nil without any.
+	// Redactor redacts the secrets that were decrypted for the objects; nil without any.
 	Redactor *secret.Redactor
-	// Warnings are about what works and is not what its author will have meant, each a
-	// line that begins with a file. They are shared between callers.
+	// Warnings are about parts that work but are probably mistakes, each a line that begins
+	// with a file. They are shared between callers.
 	Warnings []string
 }
 
-// Loader loads sources and remembers the latest. It is safe for concurrent use;
-// its fields are set before the first use, and a copy must not be made after it.
+// Loader loads sources and caches the latest. It is safe for concurrent use; its fields are
+// set before the first use, and a copy must not be made after it.
 type Loader struct {
 	Tree Tree
-	// Secrets fills in the application's encryption and attachments. Without keys,
-	// or nil, an application with encrypted secrets is refused.
+	// Secrets decrypts and attaches the files of an application. Without keys, or nil, an
+	// application with encrypted secrets is refused.
 	Secrets *secret.Renderer
 	// Kinds are the kinds of application that are read, and Renderers render them, by the
 	// name of the kind.
 	Kinds     config.Kinds
 	Renderers map[string]render.Renderer
-	// Name returns the name of an application whose configuration says none; nil is that
+	// Name returns the name of an application whose configuration has none; nil returns that
 	// of its directory.
 	Name func(ctx context.Context, at deploy.GitPath) string
-	// CacheBytes bounds the memory of remembered sources, roughly; 0 remembers
-	// none.
+	// CacheBytes bounds the memory of the cache, roughly; 0 disables it.
 	CacheBytes int64
 	// Time bounds one rendering with all that it fetches; default 5 min.
 	Time time.Duration
@@ -77,15 +75,14 @@ func (l *Loader) Config(ctx context.Context, at deploy.GitPath, commit string) (
 	return readConfig(fsys, at.ConfigPath(), l.Kinds)
 }
 
-// Load returns the application's configuration and objects at a commit. An
-// error of kind deploy.NotFound means the commit has no such configuration
-// file; one of kind deploy.Invalid names the file, mostly the line, and what
-// must be changed in Git. Both are the same at each call, unless they are about
-// another repository or the time that rendering takes. Any other comes from the
-// tree, from a server that cannot be reached, or from ctx.
+// Load returns the application's configuration and objects at a commit. An error of kind
+// deploy.NotFound means that the commit has no such configuration file. One of kind
+// deploy.Invalid names the file, mostly the line, and what must be changed in Git. Both are
+// permanent, unless they are about another repository or the time that rendering takes. Any
+// other error comes from the tree, from a server that cannot be reached, or from ctx.
 //
-// Concurrent calls for the same source share the work; one that is cancelled
-// spoils it for no other.
+// Concurrent calls for the same source share the work. The cancellation of one does not
+// affect the others.
 func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*Source, error) {
 	key := l.key(at, commit)
 	o, ok := l.cache.get(key)
@@ -108,8 +105,8 @@ func (l *Loader) Load(ctx context.Context, at deploy.GitPath, commit string) (*S
 	return o.source.clone(), nil
 }
 
-// LoadFrom is Load for files that are no commit of the repository; commit names them
-// in the Source. Nothing is remembered, and nothing shared with other calls.
+// LoadFrom is Load for files that are no commit of the repository; commit names them in the
+// Source. It uses no cache and shares no work with other calls.
 func (l *Loader) LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (*Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -118,7 +115,7 @@ func (l *Loader) LoadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, c
 	return o.source, o.err
 }
 
-// load is the way from a commit to a source.
+// load loads a commit's source without the cache.
 func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) outcome {
 	files, err := l.tree(ctx, at, commit)
 	if err != nil {
@@ -127,7 +124,7 @@ func (l *Loader) load(ctx context.Context, at deploy.GitPath, commit string) out
 	return l.loadFrom(ctx, files, at, commit)
 }
 
-// loadFrom is the way from files to a source.
+// loadFrom decrypts, renders and checks the source of files.
 func (l *Loader) loadFrom(ctx context.Context, files fs.FS, at deploy.GitPath, commit string) (o outcome) {
 	decrypted := l.Secrets.Decrypted(files)
 	files = decrypted

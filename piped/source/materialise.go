@@ -20,15 +20,13 @@ type treeLimits struct {
 	bytes int64 // of all files together
 }
 
-// Materialise writes a commit's tree below dir, which it makes, with mode 0700,
-// if it does not exist. It is for programs that need a real directory; whatever
-// can read an fs.FS should.
+// Materialise writes a commit's tree below dir, for programs that need a real directory. It
+// creates dir with mode 0700 if it does not exist.
 //
-// A file that fsys calls executable is so. A symbolic link is kept if it points
-// to something inside the tree, be it missing, and left out otherwise. Nothing
-// is ever written outside of dir. At most 200,000 entries and 2 GiB are written;
-// a larger tree is an error of kind Invalid; a file too large for fsys to open is
-// an error, too. After an error what was written stays for the caller to remove.
+// Files keep their executable bit. Symbolic links are written if they point inside the
+// tree, even to a missing file, and skipped otherwise. Nothing is written outside of dir. A
+// tree with more than 200,000 entries or 2 GiB is an error of kind Invalid; a file that is
+// too large for fsys to open is an error, too. After an error the caller removes dir.
 func Materialise(ctx context.Context, fsys fs.FS, dir string) error {
 	return materialise(ctx, fsys, dir, treeLimits{files: 200_000, bytes: 2 << 30})
 }
@@ -83,8 +81,8 @@ func (w *treeWriter) write(name string, entry fs.DirEntry) error {
 	return nil // a device or the like: Git has none
 }
 
-// link keeps a symbolic link that stays inside. Its text alone does not tell,
-// for its way may lead over other links: fsys follows it to the end.
+// link writes a symbolic link that stays inside the tree. Since it may lead over other links,
+// fsys resolves it.
 func (w *treeWriter) link(name, local string) error {
 	target, err := fs.ReadLink(w.fsys, name)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 // maxSize bounds the manifests of one application, in bytes.
 const maxSize = 32 << 20
 
-// plain returns the objects of plain manifest files, and the files' size: the
-// named ones, or every manifest directly in the application's directory. What is
-// wrong with one file does not hide what is wrong with another.
+// plain returns the objects of plain manifest files, and the size of the files: the named
+// ones, or every manifest directly in the application's directory. It reports the problems
+// of all files together.
 func plain(ctx context.Context, fsys fs.FS, at deploy.GitPath, names []string) ([]manifest.Object, int64, error) {
 	if len(names) == 0 {
 		var err error
@@ -95,12 +95,11 @@ func manifestNames(fsys fs.FS, at deploy.GitPath) ([]string, error) {
 	return names, nil
 }
 
-// isManifest reports whether a file is taken for a manifest by its name alone;
-// configuration files are not.
+// isManifest reports whether a file is a manifest by its name; configuration files are not.
 func isManifest(name string) bool {
 	switch path.Ext(name) {
 	case ".yaml", ".yml", ".json":
-		return !config.IsApplicationConfig(name) && name != ".sops.yaml" // that of the sops program
+		return !config.IsApplicationConfig(name) && name != ".sops.yaml" // the configuration of the sops program
 	}
 	return false
 }
