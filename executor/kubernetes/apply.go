@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,75 +19,78 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// metaCreating is the stage metadata key of the objects the stage was about to
-// create: after a crash it knows which of those it finds are its own, and so does
-// the rollback after a stage that was stopped.
+// metaCreating is the stage metadata key of the objects that the stage was about to
+// create. A run after a crash, and a rollback, know by it which live objects the
+// deployment has created.
 const metaCreating = deploy.MetaCreating
 
-// work is one run of a stage. Its steps fill it one after the other.
+// work is one run of a stage. Each step reads what the steps before it stored here.
 type work struct {
 	*Executor
 	run     deploy.StageRun
 	log     deploy.StageLog
 	cluster Cluster
-	release func()              // gives the cluster back
+	release func()              // releases the cluster
 	config  *config.Application // of the commit that is rendered
 	set     set
-	hooks   []manifest.Object // of the commit, resolved: no part of the set
-	hide    *secret.Redactor  // takes the set's secrets out of what the stage says
+	hooks   []manifest.Object // of the commit, resolved; not part of the set
+	hide    *secret.Redactor  // redacts the set's secrets from messages
 
-	before []deploy.InventoryItem // the application's inventory before the stage
-	items  []deploy.InventoryItem // of the set, as applied
-
-	expired map[string]bool // keys of the set's Jobs that have finished and are gone
+	// Of the last apply:
+	before  []deploy.InventoryItem // the application's inventory before it
+	items   []deploy.InventoryItem // its objects
+	expired map[string]bool        // keys of its Jobs that have finished and were deleted by Kubernetes
 
 	mu       sync.Mutex
 	rollouts map[string]deploy.Rollout // by ID: the records of the set's workloads
 	hooksRun map[string]hookState      // by object
 	wrote    map[string]bool           // keys of the objects that were sent
 
-	telling  []string        // keys of the workloads whose pods are nudged because their configuration changed
-	restored map[string]bool // keys of the restored ConfigMaps and Secrets that reach has noted
+	nudging  []string        // keys of the workloads whose pods are nudged for changed configuration
+	restored map[string]bool // keys of the restored ConfigMaps and Secrets that nudges are planned for
 }
 
-// apply makes the cluster hold the set. For each workload a rollout record says
-// what was live before; it is stored before the first write and after it.
-func apply(ctx context.Context, w *work) error {
+// apply makes the cluster hold the set.
+func apply(ctx context.Context, w *work) error { return w.applyObjects(ctx, w.set.Objects) }
+
+// applyObjects makes the cluster hold objects of the set. A rollout record for each
+// workload is stored before it is written, which says what was live, and after it.
+func (w *work) applyObjects(ctx context.Context, objects []manifest.Object) error {
 	if err := w.loadRollouts(ctx); err != nil {
 		return err
 	}
-	req, err := w.request(ctx, w.set.Objects)
+	req, err := w.request(ctx, objects)
 	if err != nil {
 		return err
 	}
-	w.before = req.Inventory
-	req.Journal = journal{w}
+	req.Journal, w.before = journal{w}, req.Inventory
 	result, err := w.cluster.Apply(ctx, req)
 	w.items, w.expired = result.Items, keys(result.Expired)
 	if err != nil {
-		return errors.Join(err, w.noteReach(ctx, result))
+		return errors.Join(err, w.noteFailedApply(ctx, result))
 	}
-	if err := w.recordExpired(ctx, result.Expired); err != nil {
-		return err
+	for _, record := range []func() error{
+		func() error { return w.recordExpired(ctx, result.Expired) },
+		func() error { return w.recordConfigs(ctx) },
+		func() error { return w.planNudges(ctx, result, false) },
+		func() error { return w.recordUnwritten(ctx, objects, result.Live) },
+	} {
+		if err := record(); err != nil {
+			return err
+		}
 	}
-	if err := w.recordConfigs(ctx); err != nil {
-		return err
-	}
-	if err := w.reach(ctx, result, false); err != nil {
-		return err
-	}
-	return w.join(ctx, w.set.Objects, result.Live)
+	return nil
 }
 
-// recordExpired completes the inventory with the Jobs that were taken over without
-// being there any more, so that they are known to have run.
+// recordExpired adds Jobs to the inventory that were taken over after Kubernetes had
+// deleted them, so that they are not run again.
 func (w *work) recordExpired(ctx context.Context, expired []deploy.InventoryItem) error {
 	known := keys(w.before)
 	return w.Store.PutInventory(ctx, slices.DeleteFunc(expired, func(i deploy.InventoryItem) bool { return known[i.Object.Key()] })...)
 }
 
-// recordConfigs completes the inventory with the configuration of workloads that were not
-// sent although it has changed.
+// recordConfigs updates the configuration hash in the inventory of workloads that were not
+// sent although their configuration has changed.
 func (w *work) recordConfigs(ctx context.Context) error {
 	before := map[string]string{}
 	for _, i := range w.before {
@@ -100,16 +102,15 @@ func (w *work) recordConfigs(ctx context.Context) error {
 	})...)
 }
 
-// request returns what is asked of the cluster for objects of the application,
-// with what is known of earlier runs.
+// request returns a request to apply objects, with what earlier runs and stages recorded.
 func (w *work) request(ctx context.Context, objects []manifest.Object) (req cluster.ApplyRequest, err error) {
 	req = w.baseRequest(ctx, objects)
 	for _, read := range []func() error{
 		func() error { req.Inventory, err = w.inventory(ctx); return err },
-		func() error { req.Created, err = w.creating(); return err },
+		func() error { req.Created, err = creating(w.run.Stage); return err },
 		func() error { req.Restarts, err = restartsOf(w.run.Stage); return err },
 		func() error { req.Undo, err = w.undo(); return err },
-		func() error { req.Reached, err = w.reached(ctx); return err },
+		func() error { req.Reached, err = w.knownPropagations(ctx); return err },
 		func() error { req.DriftedSince, err = w.driftedSince(ctx); return err },
 	} {
 		if err := read(); err != nil {
@@ -119,7 +120,7 @@ func (w *work) request(ctx context.Context, objects []manifest.Object) (req clus
 	return req, nil
 }
 
-// baseRequest is a request for objects that says whose they are.
+// baseRequest returns a request to apply objects, without what earlier runs recorded.
 func (w *work) baseRequest(ctx context.Context, objects []manifest.Object) cluster.ApplyRequest {
 	return cluster.ApplyRequest{
 		ApplicationID: w.run.Application.ID, PipedID: w.PipedID,
@@ -140,9 +141,8 @@ func (w *work) lastSuccess() (at time.Time) {
 	return at
 }
 
-// inventory returns what the application applied to the stage's cluster. An
-// application that moved has items on other clusters, which are none of this
-// stage's business.
+// inventory returns the application's inventory in the stage's cluster. An application
+// that was moved also has items in other clusters, which no stage changes.
 func (w *work) inventory(ctx context.Context) ([]deploy.InventoryItem, error) {
 	items, err := w.Store.Inventory(ctx, w.run.Application.ID)
 	return slices.DeleteFunc(items, func(i deploy.InventoryItem) bool { return i.Cluster != w.cluster.Name() }), err
@@ -156,8 +156,8 @@ func (w *work) applicationExists(ctx context.Context) func(id string) bool {
 	}
 }
 
-// describe names an application registered here by its name, and by where it is
-// configured: names may repeat.
+// describe returns the name of a registered application, and where it is configured
+// because names may repeat.
 func (w *work) describe(ctx context.Context) func(id string) string {
 	return func(id string) string {
 		app, err := w.Store.Application(ctx, id)
@@ -168,7 +168,7 @@ func (w *work) describe(ctx context.Context) func(id string) string {
 	}
 }
 
-// loadRollouts reads what an interrupted run of the stage recorded.
+// loadRollouts reads the rollout records of an interrupted run of the stage.
 func (w *work) loadRollouts(ctx context.Context) error {
 	if !w.run.Resumed {
 		return nil
@@ -183,20 +183,10 @@ func (w *work) loadRollouts(ctx context.Context) error {
 	return nil
 }
 
-// creating returns the objects an interrupted run was about to create.
-func (w *work) creating() ([]deploy.ObjectRef, error) { return announcedBy(w.run.Stage) }
-
-// announcedBy returns the objects a stage was about to create.
-func announcedBy(stage deploy.Stage) ([]deploy.ObjectRef, error) {
-	text := stage.Metadata[metaCreating]
-	if text == "" {
-		return nil, nil
-	}
-	var refs []deploy.ObjectRef
-	if err := json.Unmarshal([]byte(text), &refs); err != nil {
-		return nil, fmt.Errorf("read what stage %s was about to create: %w", stage.ID, err)
-	}
-	return refs, nil
+// creating returns the objects that a stage was about to create.
+func creating(stage deploy.Stage) (refs []deploy.ObjectRef, err error) {
+	_, err = readMetadata(stage, metaCreating, &refs)
+	return refs, err
 }
 
 // written reports whether this run of the stage sent the object.
@@ -206,9 +196,9 @@ func (w *work) written(ref deploy.ObjectRef) bool {
 	return w.wrote[ref.Key()]
 }
 
-// join makes a record for each workload that needed no write: what is live now
-// is what was live before, and its rollout may still be going on.
-func (w *work) join(ctx context.Context, objs []manifest.Object, applied map[deploy.ObjectRef]*unstructured.Unstructured) error {
+// recordUnwritten makes a rollout record for each workload that needed no write. It is
+// live as it was before, but its rollout may still be in progress.
+func (w *work) recordUnwritten(ctx context.Context, objs []manifest.Object, applied map[deploy.ObjectRef]*unstructured.Unstructured) error {
 	for _, obj := range objs {
 		live := applied[manifest.Ref(obj.Unstructured)]
 		rec := w.record(obj)
@@ -231,8 +221,7 @@ func (w *work) join(ctx context.Context, objs []manifest.Object, applied map[dep
 	return nil
 }
 
-// record returns the rollout record of an object, a fresh one without phase if
-// there is none.
+// record returns the rollout record of an object, or a new one without a phase.
 func (w *work) record(obj manifest.Object) deploy.Rollout {
 	d := w.run.Deployment
 	id := deploy.RolloutID(d.ID, w.run.Stage.ID, w.cluster.Name(), manifest.Ref(obj.Unstructured))

@@ -17,49 +17,51 @@ import (
 
 // await waits until every rollout of the set has ended and everything else that has
 // health is healthy. It fails with a stageError unless all went well.
-// Then it says which pods were told of their configuration meanwhile.
-func await(ctx context.Context, w *work) error {
-	if err := w.awaitObjects(ctx, w.set.Objects); err != nil {
+func await(ctx context.Context, w *work) error { return w.awaitObjects(ctx, w.set.Objects) }
+
+// awaitObjects waits for objects of the set, then for the nudges of their pods.
+func (w *work) awaitObjects(ctx context.Context, objs []manifest.Object) error {
+	if err := w.awaitHealth(ctx, objs); err != nil {
 		return err
 	}
-	return w.sayTold(ctx)
+	return w.awaitNudges(ctx)
 }
 
-// awaitObjects is await for some objects of the set. The first failure ends the
-// wait, be it of a rollout or of another object.
-func (w *work) awaitObjects(ctx context.Context, objs []manifest.Object) error {
+// awaitHealth waits until the rollouts of objects have ended and the others are healthy.
+// The first failure ends the wait for both.
+func (w *work) awaitHealth(ctx context.Context, objs []manifest.Object) error {
 	unproven, err := w.unproven(ctx, objs)
 	if err != nil {
 		return err
 	}
-	healthy, stop := context.WithCancel(ctx)
+	during, stop := context.WithCancel(ctx)
 	defer stop()
-	sick, abandon := make(chan error, 1), make(chan string, 1)
+	health, abandon := make(chan error, 1), make(chan string, 1)
 	go func() {
-		err := w.cluster.AwaitHealthy(healthy, cluster.HealthRequest{Objects: unproven, Checks: w.set.Spec.HealthChecks, Log: w.log})
+		err := w.cluster.AwaitHealthy(during, cluster.HealthRequest{Objects: unproven, Checks: w.set.Spec.HealthChecks, Log: w.log})
 		var u *cluster.Unhealthy
 		if errors.As(err, &u) {
 			abandon <- u.Object.String()
 		}
-		sick <- err
+		health <- err
 	}()
 	ended, err := w.awaitRollouts(ctx, objs, abandon)
 	if err == nil {
-		err = judge(ended)
+		err = evaluate(ended)
 	}
 	if err != nil {
 		stop()
 	}
-	unhealthy := <-sick
+	unhealthy := <-health
 	if cmp.Or(err, unhealthy) != nil {
-		w.sayCrashes(ctx, ended, unhealthy)
+		w.logCrashes(ctx, ended, unhealthy)
 	}
-	return worst(err, unhealthy)
+	return joinFailures(err, unhealthy)
 }
 
-// unproven returns those objects with health that have to show it: what the deployment
-// wrote, and what no successful one wrote before. What was healthy at the end of an
-// earlier deployment and is not any more is no reason to roll this one back.
+// unproven returns the objects whose health decides the stage: those that it wrote, and
+// those that no successful deployment wrote before. An object that was healthy at the end
+// of an earlier deployment, and is not any more, is no reason to roll this one back.
 func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []manifest.Object, err error) {
 	writers := map[string]string{} // deployments, by the key of the object
 	for _, item := range w.before {
@@ -100,9 +102,9 @@ func (w *work) awaitRollouts(ctx context.Context, objs []manifest.Object, abando
 	})
 }
 
-// worst makes one error of those of the rollouts and of the other objects: what has
-// failed counts more than what somebody else took over, or what was given up.
-func worst(rollouts, objects error) error {
+// joinFailures makes one error of those of the rollouts and of the other objects. A failed
+// rollout counts more than one that another field manager took over, or that was abandoned.
+func joinFailures(rollouts, objects error) error {
 	var u *cluster.Unhealthy
 	if !errors.As(objects, &u) {
 		return cmp.Or(rollouts, objects)
@@ -125,7 +127,7 @@ func (w *work) records(objs []manifest.Object) []deploy.Rollout {
 	return out
 }
 
-// policy is the agent's with what the application sets.
+// policy returns the agent's policy with the application's settings.
 func (w *work) policy() rollout.Policy {
 	p := w.Policy
 	p.ReadyThreshold, p.Strict, p.NoFailFast = w.set.Spec.ReadyThreshold, w.set.Spec.Strict, !w.set.Spec.FailFast
@@ -133,14 +135,14 @@ func (w *work) policy() rollout.Policy {
 	return p
 }
 
-// withoutSecrets takes the set's secrets out of what a record says to people.
+// withoutSecrets redacts the set's secrets from the texts of a record.
 func (w *work) withoutSecrets(rec deploy.Rollout) deploy.Rollout {
 	rec.Images, rec.Reason = w.hide.Text(rec.Images), w.hide.Text(rec.Reason)
 	return rec
 }
 
-// saveEnd stores a record, and says in the stage's log when it ended well.
-// After a lost race it returns the stored one.
+// saveEnd stores a record, and logs its success. After a conflict it returns the stored
+// record with the error.
 func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
 	saved, err := w.Store.SaveRollout(ctx, w.withoutSecrets(rec))
 	switch {
@@ -164,23 +166,23 @@ func (w *work) saveEnd(ctx context.Context, rec deploy.Rollout) (deploy.Rollout,
 	return rec, err
 }
 
-// took returns how long a rollout took, from the first apply to the end that the wait
-// found: both are of one clock.
+// took returns how long a rollout took, from the first apply to its end. Both times are of
+// the agent's clock.
 func took(rec deploy.Rollout) time.Duration {
 	return max(0, rec.CompletedAt.Sub(rec.AppliedAt)).Round(10 * time.Millisecond)
 }
 
-// stageError ends a stage and says whether a rollback may follow.
+// stageError fails a stage, and sets whether a rollback may follow.
 type stageError struct {
 	reason     string
-	noRollback bool // nothing was done, or somebody else's change would be undone
+	noRollback bool // nothing was done, or a rollback would undo a change that is not ours
 }
 
 func (e *stageError) Error() string { return e.reason }
 
-// judge decides what the ends of the rollouts mean for the stage. One that
-// failed counts more than one that somebody else took over.
-func judge(ended []deploy.Rollout) error {
+// evaluate returns nil if all rollouts have succeeded, else the stage's error. A failed
+// rollout counts more than one that another field manager took over.
+func evaluate(ended []deploy.Rollout) error {
 	var failed, foreign []string
 	for _, rec := range ended {
 		switch rec.Phase {
@@ -200,12 +202,13 @@ func judge(ended []deploy.Rollout) error {
 	return nil
 }
 
-// ending says of which workload a reason is; the reason may begin with its name.
+// ending returns the workload and the reason of a record. The reason may begin with the
+// workload's name.
 func ending(rec deploy.Rollout) string {
 	return fmt.Sprintf("%s: %s", rec.Workload, strings.TrimPrefix(rec.Reason, rec.Workload.Name+": "))
 }
 
-// failure makes a stage's result of the error that ended it.
+// failure returns the result of a stage that ended with an error.
 func failure(err error) deploy.StageResult {
 	result := deploy.StageResult{Status: deploy.StageFailure, Reason: err.Error()}
 	var r *stageError

@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var got deploy.StageResult
-			if err := judge(c.ended); err != nil {
+			if err := evaluate(c.ended); err != nil {
 				got = failure(fmt.Errorf("wait: %w", err))
 				got.Reason = err.Error()
 			}

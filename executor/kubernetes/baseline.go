@@ -8,13 +8,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Baseline runs K8S_BASELINE_ROLLOUT: it applies the workloads of the last success
-// under other names, with what they use, and ends when their rollouts have. A canary
-// is compared with it: both are new, and get equal traffic.
+// Baseline runs K8S_BASELINE_ROLLOUT: it applies the workloads of the last success under
+// other names, with the objects they use, and ends when their rollouts have ended. An
+// analysis compares the canary with it: both are new, and get equal traffic.
 func (e *Executor) Baseline() Stage {
-	return e.stage(admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, takeTrafficBack, restore, makeBaseline, permitSet, apply, await)
+	return e.stage(
+		admit, openCluster, render, refuseUnlabelled, needSuccess, carryOver, takeTrafficBack,
+		restoreSet, makeBaseline, permitSet, apply, await,
+	)
 }
 
+// needSuccess refuses a baseline without an earlier success.
 func needSuccess(_ context.Context, w *work) error {
 	if w.run.Deployment.RunningCommit != "" {
 		return nil
@@ -24,10 +28,10 @@ func needSuccess(_ context.Context, w *work) error {
 
 func makeBaseline(ctx context.Context, w *work) error {
 	var o kubernetes.BaselineRolloutOptions
-	if err := w.options(&o); err != nil {
+	if err := readOptions(w.run.Stage, &o); err != nil {
 		return err
 	}
-	return w.become(ctx, variant.Variant{
+	return w.makeVariant(ctx, variant.Variant{
 		Name: kubernetes.Baseline, Suffix: o.Suffix, Replicas: o.Replicas, CreateService: o.CreateService,
 	}, o.ReadyThreshold)
 }

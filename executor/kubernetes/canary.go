@@ -7,18 +7,21 @@ import (
 	"github.com/c785c783/piped/piped/config/kubernetes"
 )
 
-// Canary runs K8S_CANARY_ROLLOUT: it applies the workloads of the commit under
-// other names, with what they use, and ends when their rollouts have.
+// Canary runs K8S_CANARY_ROLLOUT: it applies the workloads of the commit under other names,
+// with the objects they use, and ends when their rollouts have ended.
 func (e *Executor) Canary() Stage {
-	return e.stage(admit, openCluster, render, refuseUnlabelled, carryOver, takeTrafficBack, makeCanary, permitSet, apply, await)
+	return e.stage(
+		admit, openCluster, render, refuseUnlabelled, carryOver, takeTrafficBack,
+		makeCanary, permitSet, apply, await,
+	)
 }
 
 func makeCanary(ctx context.Context, w *work) error {
 	var o kubernetes.CanaryRolloutOptions
-	if err := w.options(&o); err != nil {
+	if err := readOptions(w.run.Stage, &o); err != nil {
 		return err
 	}
-	return w.become(ctx, variant.Variant{
+	return w.makeVariant(ctx, variant.Variant{
 		Name: kubernetes.Canary, Suffix: o.Suffix, Replicas: o.Replicas, CreateService: o.CreateService, Patches: o.Patches,
 	}, o.ReadyThreshold)
 }

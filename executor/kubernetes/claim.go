@@ -9,8 +9,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// claim makes objects those of the application, unless another application has
-// claimed one.
+// claim records in the store that objects belong to the application. It fails if another
+// application has claimed one of them.
 func (w *work) claim(ctx context.Context, refs []deploy.ObjectRef) error {
 	identity, err := w.cluster.Identity(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (w *work) claim(ctx context.Context, refs []deploy.ObjectRef) error {
 		w.named(ctx, w.run.Application.ID), strings.Join(texts, "; "))
 }
 
-// named names an application for a person.
+// named describes an application in a message.
 func (w *work) named(ctx context.Context, id string) string {
 	if known := w.describe(ctx)(id); known != "" {
 		return "application " + known

@@ -12,9 +12,8 @@ import (
 // concludeLimit bounds how long a stage that ends reads the cluster and stores its records.
 const concludeLimit = rollout.ConfirmLimit + 5*time.Second
 
-// conclude ends the rollouts that a failed or stopped stage began and does not
-// wait for any more, those of an interrupted run of it too. A stage that ends
-// because the agent shuts down will wait for them when it is run again.
+// conclude ends the open rollout records of a failed or stopped stage, also those of an
+// interrupted run. It ends none if the agent shuts down: the resumed stage waits for them.
 func (w *work) conclude(ctx context.Context, reason string) error {
 	phase, why := deploy.RolloutSuperseded, "given up because the stage failed: "+reason
 	switch deploy.Stopped(ctx) {

@@ -3,41 +3,24 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// metaConfig is the stage metadata key of the workloads that the stage restarts
-// because their configuration has changed: after a crash the configuration may be
-// written, and only this tells that they are still to be restarted.
+// metaConfig is the stage metadata key of the workloads that the stage restarts because
+// their configuration has changed. After a crash the new configuration may be written
+// already, and only this record shows that they still have to be restarted.
 const metaConfig = deploy.MetaConfigChanges
-
-// restarting stores which workloads are about to be restarted for that.
-func (w *work) restarting(ctx context.Context, changes map[string]cluster.ConfigChange) error {
-	text, err := json.Marshal(changes)
-	if err != nil {
-		return err
-	}
-	return w.run.SaveMetadata(ctx, map[string]string{metaConfig: string(text)})
-}
 
 // restartsOf returns the workloads that a stage was about to restart.
 func restartsOf(stage deploy.Stage) (changes map[string]cluster.ConfigChange, err error) {
-	text := stage.Metadata[metaConfig]
-	if text == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(text), &changes); err != nil {
-		return nil, fmt.Errorf("read what stage %s was about to restart: %w", stage.ID, err)
-	}
-	return changes, nil
+	_, err = readMetadata(stage, metaConfig, &changes)
+	return changes, err
 }
 
-// driftedSince returns since when the objects that differ from Git are known to, by key.
+// driftedSince returns, by key, since when objects are known to differ from Git.
 func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
 	report, err := w.Store.DriftReport(ctx, w.run.Application.ID)
 	if deploy.IsKind(err, deploy.NotFound) {
@@ -52,8 +35,8 @@ func (w *work) driftedSince(ctx context.Context) (map[string]time.Time, error) {
 	return since, err
 }
 
-// undo returns, for a rollback, what the forward stages were about to restart,
-// with what was so before the first of them.
+// undo returns, for a rollback, the workloads that the forward stages were about to
+// restart, each with its first change.
 func (w *work) undo() (map[string]cluster.ConfigChange, error) {
 	if !w.run.Stage.Rollback {
 		return nil, nil

@@ -18,42 +18,42 @@ import (
 	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// Limits of what a stage says about containers that crashed.
+// Limits of what a stage logs about containers that crashed.
 const (
-	crashTime    = 15 * time.Second // for all of it
-	crashesSaid  = 2
-	longestCrash = 500 // characters of a line
+	crashLimit   = 15 * time.Second // of time, for all of them
+	maxCrashes   = 2
+	maxCrashLine = 500 // characters of a line
 )
 
-// sayCrashes puts into the stage's log what crashed containers wrote last: those of
-// the workloads whose rollouts have failed, and of the Job or Pod that err says is
-// unhealthy. Nothing depends on it: what cannot be read is said and left out. It
-// is done even if ctx has ended, for that may be the stage's timeout.
-func (w *work) sayCrashes(ctx context.Context, ended []deploy.Rollout, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashTime)
+// logCrashes copies the last log lines of crashed containers to the stage's log: those of
+// the workloads whose rollouts have failed, and of the Job or Pod that err reports as
+// unhealthy. It logs what it cannot read, and never fails the stage. It works even if ctx
+// has ended, because that may be the stage's timeout.
+func (w *work) logCrashes(ctx context.Context, ended []deploy.Rollout, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), crashLimit)
 	defer cancel()
 	pods, err := w.failedPods(ctx, ended, err)
 	if err != nil {
-		w.log.Infof("What crashed containers wrote is not known: %v", err)
+		w.log.Infof("Cannot read the logs of crashed containers: %v", err)
 	}
 	crashes := rollout.Crashes(pods)
-	for _, crash := range crashes[:min(crashesSaid, len(crashes))] {
+	for _, crash := range crashes[:min(maxCrashes, len(crashes))] {
 		lines, err := w.cluster.CrashLog(ctx, crash)
 		switch {
 		case err != nil:
-			w.log.Infof("What crashed containers wrote is not known: %v", err)
+			w.log.Infof("Cannot read the logs of crashed containers: %v", err)
 			return
 		case len(lines) == 0:
 			w.log.Errorf("%s; it wrote nothing", crash)
 		default:
 			w.log.Errorf("%s; the end of its log:", crash)
-			w.sayLines(lines)
+			w.logLines(lines)
 		}
 	}
 }
 
-// failedPods returns the pods of workloads whose rollouts have failed, and of the
-// object that err says is unhealthy.
+// failedPods returns the pods of the workloads whose rollouts have failed, and of the
+// object that err reports as unhealthy.
 func (w *work) failedPods(ctx context.Context, ended []deploy.Rollout, err error) (pods []corev1.Pod, _ error) {
 	for _, rec := range ended {
 		if rec.Phase != deploy.RolloutFailed && rec.Phase != deploy.RolloutTimedOut {
@@ -68,17 +68,17 @@ func (w *work) failedPods(ctx context.Context, ended []deploy.Rollout, err error
 			return pods, err
 		}
 	}
-	var sick *cluster.Unhealthy
-	if !errors.As(err, &sick) {
+	var unhealthy *cluster.Unhealthy
+	if !errors.As(err, &unhealthy) {
 		return pods, nil
 	}
-	found, err := w.cluster.PodsOf(ctx, sick.Object)
+	found, err := w.cluster.PodsOf(ctx, unhealthy.Object)
 	return append(pods, found...), err
 }
 
-// sayLines says lines of a container's log without the secrets of the set, and
-// without what a terminal would act on.
-func (w *work) sayLines(lines []string) {
+// logLines logs lines of a container's log without control characters, and with the
+// secrets of the set redacted.
+func (w *work) logLines(lines []string) {
 	known := secret.NewRedactor(secretsOf(w.set.Objects))
 	for _, line := range lines {
 		line = strings.Map(func(r rune) rune {
@@ -87,14 +87,14 @@ func (w *work) sayLines(lines []string) {
 			}
 			return r
 		}, known.Text(w.hide.Text(strings.ToValidUTF8(line, "\uFFFD"))))
-		if runes := []rune(line); len(runes) > longestCrash {
-			line = string(runes[:longestCrash]) + " … (cut)"
+		if runes := []rune(line); len(runes) > maxCrashLine {
+			line = string(runes[:maxCrashLine]) + " … (cut)"
 		}
 		w.log.Infof("  | %s", line)
 	}
 }
 
-// secretsOf returns what the Secrets among the objects hold.
+// secretsOf returns the values in the Secrets among the objects.
 func secretsOf(objs []manifest.Object) map[string]string {
 	found := map[string]string{}
 	for _, o := range objs {

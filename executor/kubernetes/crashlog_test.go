@@ -119,8 +119,8 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cluster.Rollouts = nowhere{}
-	w.sayCrashes(t.Context(), []deploy.Rollout{{Phase: deploy.RolloutFailed}, {Phase: deploy.RolloutFailed}}, nil)
-	if want := []string{"What crashed containers wrote is not known: nowhere"}; !slices.Equal(log.lines, want) {
+	w.logCrashes(t.Context(), []deploy.Rollout{{Phase: deploy.RolloutFailed}, {Phase: deploy.RolloutFailed}}, nil)
+	if want := []string{"Cannot read the logs of crashed containers: nowhere"}; !slices.Equal(log.lines, want) {
 		t.Errorf("said %q, want %q", log.lines, want)
 	}
 }
@@ -147,11 +147,11 @@ kind: ConfigMap
 metadata: {name: db, namespace: shop}
 data: {host: db.shop}
 `, base64.StdEncoding.EncodeToString([]byte("hunter2"))))
-	long := strings.Repeat("x", longestCrash-4) + "hunter2" // cut, half of the secret would be left
-	w.sayLines([]string{"db.shop says hunter2 is no t0ken", "\x1b[31mred\x1b[0m\a\r", "tab\tbed", "not text: \xff\x00", long})
+	long := strings.Repeat("x", maxCrashLine-4) + "hunter2" // cut, half of the secret would be left
+	w.logLines([]string{"db.shop says hunter2 is no t0ken", "\x1b[31mred\x1b[0m\a\r", "tab\tbed", "not text: \xff\x00", long})
 	want := []string{
 		"  | db.shop says [redacted] is no [redacted]", "  | [31mred[0m", "  | tab\tbed", "  | not text: \uFFFD",
-		"  | " + strings.Repeat("x", longestCrash-4) + "[red … (cut)",
+		"  | " + strings.Repeat("x", maxCrashLine-4) + "[red … (cut)",
 	}
 	if diff := cmp.Diff(want, log.lines); diff != "" {
 		t.Errorf("said (-want +got):\n%s", diff)

@@ -1,20 +1,30 @@
-// Package kubernetes runs the stages that change a Kubernetes cluster: K8S_SYNC,
-// those that roll out and remove variants (K8S_CANARY_ROLLOUT and the like), and
-// ROLLBACK. Each that applies something applies a complete set of objects, and ends
-// when every workload of the set has ended its rollout.
+// Package kubernetes runs the stages that change a Kubernetes cluster: K8S_SYNC, the
+// stages that roll out, route traffic to and remove variants (K8S_CANARY_ROLLOUT and the
+// like), and ROLLBACK. A stage applies a complete set of objects and ends when all
+// workloads of the set have ended their rollouts.
 //
-//	set.go       the set of objects a stage applies, and how it is kept
-//	hooks.go     objects that run before and after the set is applied
-//	apply.go     applying a set, with a rollout record for each workload
-//	journal.go   what an apply records before and after each write
-//	await.go     waiting for the records, and what their ends mean for a stage
-//	crashlog.go  what containers wrote that crashed meanwhile
-//	unstick.go   pods that keep StatefulSets from rolling back
+// A stage is a list of steps (executor.go), which share one work and run until one fails:
+//
+//	executor.go  what a stage is, and opening its cluster
+//	set.go       the set of objects a stage applies, rendered from Git
+//	appliedset.go storing a set, and restoring that of the last success
+//	expected.go  what a cluster should hold after a success
+//	metrics.go   metrics of the stages
+//	metadata.go  what a stage records for later runs and stages
 //	tenancy.go   what the agent's configuration permits the application
-//	confighash.go which workloads restart for a changed configuration
-//	propagate.go which pods are told of a changed configuration
-//	prune.go     deleting what Git does not have any more
-//	takeover.go  what of a set is taken over from others
+//	hooks.go     objects that run before and after the set is applied
+//	apply.go     applying objects, with a rollout record for each workload
+//	claim.go     claiming objects for the application
+//	journal.go   what an apply records before and after each write
+//	rewritten.go templates that a mutating webhook rewrites on each apply
+//	await.go     waiting for rollouts and health, and what their ends mean for a stage
+//	conclude.go  ending the rollout records of a failed or stopped stage
+//	crashlog.go  the last log lines of crashed containers
+//	unstick.go   deleting pods that block the rollback of StatefulSets
+//	confighash.go which workloads restart for changed configuration
+//	propagate.go which pods are nudged for changed configuration
+//	prune.go     deleting objects that are no longer in Git
+//	takeover.go  which objects of a set are taken over from other owners
 //	variant.go   the sets of variants
 //	sync.go      K8S_SYNC
 //	primary.go   K8S_PRIMARY_ROLLOUT
@@ -22,15 +32,16 @@
 //	baseline.go  K8S_BASELINE_ROLLOUT
 //	clean.go     K8S_CANARY_CLEAN and K8S_BASELINE_CLEAN
 //	traffic.go   K8S_TRAFFIC_ROUTING, step by step
-//	traffic_ready.go  when a variant can take traffic
+//	traffic_state.go  how a deployment shares the traffic, as recorded
+//	traffic_ready.go  when a variant is ready for traffic
 //	traffic_verify.go when routes are in force
-//	overlay.go   the shares of the traffic that other stages keep
+//	traffic_leftover.go traffic that an earlier deployment left with variants
 //	rollback.go  ROLLBACK
-//	removal.go   deleting what was applied for a deleted application: no stage, but
-//	             a component that answers commands
+//	removal.go   deleting the objects of a deleted application: no stage, but a component
+//	             that answers commands
 //	removal_cluster.go  the same in one cluster, level by level
 //
-// A stage may be interrupted anywhere and run again: applying is idempotent, and
-// the rollout records, written before and after each workload is applied, tell
-// the second run what the first one did.
+// A stage may be interrupted anywhere and run again. Applying is idempotent, and the
+// rollout records, which are written before and after each workload is applied, show the
+// second run what the first one did.
 package kubernetes

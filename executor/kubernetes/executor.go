@@ -12,32 +12,31 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Sources loads an application as it is at a commit; *source.Loader does.
+// Sources loads an application at a commit. *source.Loader implements it.
 type Sources interface {
 	Load(ctx context.Context, git deploy.GitPath, commit string) (*source.Source, error)
 }
 
-// Cluster is one cluster the stages work on: its API and the watch of its
-// rollouts.
+// Cluster is one cluster that stages work on: its API and the watch of its rollouts.
 type Cluster struct {
 	*cluster.Cluster
 	Rollouts rollout.Observer
 }
 
-// Clusters finds the clusters of the platform providers. Which there are may
-// change while stages run.
+// Clusters returns the clusters of the platform providers, which may change while stages
+// run.
 type Clusters interface {
-	// Hold returns a provider's cluster, which works until release is called
-	// even if the provider is replaced or removed meanwhile. The error says why
-	// there is none to work on, and is fit to be a stage's reason.
+	// Hold returns a provider's cluster. It works until release is called, even if the
+	// provider is replaced or removed meanwhile. The error explains why there is none, and
+	// can be a stage's reason.
 	Hold(provider string) (c Cluster, release func(), err error)
 }
 
-// Analyzer carries out analyses; the executor of ANALYSIS does.
+// Analyzer runs analyses. The executor of ANALYSIS implements it.
 type Analyzer interface {
-	// Analyze returns nil when an analysis of a stage was passed, and else an error
-	// that is fit to be the stage's reason. An analysis of the same name and beginning
-	// goes on after a restart.
+	// Analyze runs an analysis of a stage. It returns nil if the analysis passed, else an
+	// error that can be the stage's reason. An analysis of the same name and beginning is
+	// continued after a restart.
 	Analyze(ctx context.Context, run deploy.StageRun, name string, o analysis.Options, since time.Time) error
 }
 
@@ -53,8 +52,8 @@ type Config struct {
 	Metrics  Metrics        // optional
 	Now      func() time.Time
 	// NudgeWait bounds how long a stage waits until pods have been notified of their
-	// changed configuration, so that its log can name them; 30 s by default. What is left
-	// goes on without it.
+	// changed configuration, so that its log can name them; 30 s by default. The agent
+	// notifies the remaining pods after the stage.
 	NudgeWait time.Duration
 }
 
@@ -80,8 +79,11 @@ func (s Stage) Execute(ctx context.Context, run deploy.StageRun) deploy.StageRes
 	return s(ctx, run)
 }
 
-// stage makes a Stage of steps: they share one work and run until one fails.
-func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
+// step is a part of a stage.
+type step func(ctx context.Context, w *work) error
+
+// stage returns a Stage that runs steps on one work until one fails.
+func (e *Executor) stage(steps ...step) Stage {
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		w := &work{Executor: e, run: run, log: run.Log, rollouts: map[string]deploy.Rollout{}, wrote: map[string]bool{}, restored: map[string]bool{}, release: func() {}}
 		defer func() { w.release() }()
@@ -90,7 +92,7 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 				result := failure(err)
 				result.Reason = w.hide.Text(result.Reason)
 				if err := w.conclude(ctx, result.Reason); err != nil {
-					w.log.Errorf("How the rollouts of the stage ended could not be recorded: %v", err)
+					w.log.Errorf("Cannot record how the rollouts of the stage ended: %v", err)
 				}
 				return result
 			}
@@ -99,8 +101,8 @@ func (e *Executor) stage(steps ...func(context.Context, *work) error) Stage {
 	}
 }
 
-// openCluster finds the cluster to work on. A deployment that fails here before
-// any of its stages did something has nothing to roll back.
+// openCluster opens the cluster of the deployment's provider. If that fails in the first
+// stage there is nothing to roll back.
 func openCluster(_ context.Context, w *work) error {
 	c, release, err := w.Clusters.Hold(w.run.Deployment.Provider)
 	if err != nil {
@@ -110,8 +112,8 @@ func openCluster(_ context.Context, w *work) error {
 	return w.impersonate()
 }
 
-// impersonate has objects read and written as the service account that tenancy
-// rules name, if they do.
+// impersonate makes the cluster's client act as the service account that the tenancy rules
+// name, if any.
 func (w *work) impersonate() error {
 	account, err := w.tenant().Account()
 	if err != nil || account.User() == "" {

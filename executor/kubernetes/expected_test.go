@@ -38,7 +38,7 @@ func TestExpected(t *testing.T) {
 	sharing := func(shares ...traffic.Shares) (d deploy.Deployment) {
 		d = deploy.Deployment{ID: "last", CompletedAt: ended}
 		for _, s := range shares {
-			text, err := json.Marshal(overlay{Routing: routing, Shares: s})
+			text, err := json.Marshal(trafficState{Routing: routing, Shares: s})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,23 +14,22 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// metaHooks is the stage metadata key of the hooks that were begun: a deployment
-// runs each once in each of its phases, however often its stages are interrupted.
+// metaHooks is the stage metadata key of the hooks that were begun. A deployment runs each
+// once per phase, however often its stages are interrupted.
 const metaHooks = deploy.MetaHooks
 
-// hookState is how far a hook is in a deployment.
+// hookState is the progress of a hook in a deployment.
 type hookState string
 
 const (
-	hookBegun hookState = "begun" // created; how it ends is not known yet
+	hookBegun hookState = "begun" // created, not known to have ended
 	hookDone  hookState = "done"
 )
 
-// preHooks runs the hooks that come before anything of the application. They run
-// only for a set that could be applied: what they do to the world outside cannot
-// be taken back.
+// preHooks runs the hooks that precede the apply. They run only if the set can be applied,
+// because their external effects cannot be undone.
 func preHooks(ctx context.Context, w *work) error {
-	w.sayHooksLeftOut()
+	w.logSkippedHooks()
 	hooks := w.hooksOf(manifest.HookPre)
 	if len(hooks) == 0 {
 		return nil
@@ -46,7 +44,7 @@ func preHooks(ctx context.Context, w *work) error {
 	return w.runHooks(ctx, hooks)
 }
 
-// postHooks runs those that come when all of it is healthy.
+// postHooks runs the hooks that follow when the application is healthy.
 func postHooks(ctx context.Context, w *work) error {
 	return w.runHooks(ctx, w.hooksOf(manifest.HookPost))
 }
@@ -54,18 +52,18 @@ func postHooks(ctx context.Context, w *work) error {
 // hooksOf returns the hooks of a phase that this deployment runs.
 func (w *work) hooksOf(phase manifest.HookPhase) []manifest.Object {
 	return slices.DeleteFunc(slices.Clone(w.hooks), func(o manifest.Object) bool {
-		return o.Hook.Phase != phase || w.leavesOut(o.Hook) != ""
+		return o.Hook.Phase != phase || w.skipReason(o.Hook) != ""
 	})
 }
 
-// leavesOut says why this deployment does not run a hook, "" if it does.
-func (w *work) leavesOut(h manifest.Hook) string {
+// skipReason explains why this deployment does not run a hook; "" if it runs it.
+func (w *work) skipReason(h manifest.Hook) string {
 	install := w.run.Deployment.RunningCommit == ""
 	switch {
 	case h.Phase != manifest.HookPre && h.Phase != manifest.HookPost:
-		return "a deployment has no such point"
+		return "a deployment has no such phase"
 	case w.run.Deployment.Trigger.TakeOver:
-		return "what runs is taken over as it is"
+		return "the live objects are taken over as they are"
 	case install && !h.Install:
 		return "it is for upgrades, and the application has no earlier success"
 	case !install && !h.Upgrade:
@@ -74,9 +72,9 @@ func (w *work) leavesOut(h manifest.Hook) string {
 	return ""
 }
 
-func (w *work) sayHooksLeftOut() {
+func (w *work) logSkippedHooks() {
 	for _, o := range w.hooks {
-		if why := w.leavesOut(o.Hook); why != "" {
+		if why := w.skipReason(o.Hook); why != "" {
 			w.log.Infof("Hook %s (%s) is not run%s: %s", manifest.Ref(o.Unstructured), o.Origin, side(o.Hook.Phase), why)
 		}
 	}
@@ -93,29 +91,28 @@ func side(phase manifest.HookPhase) string {
 	return ""
 }
 
-// sayNoHooks says that a rollback runs none: what they did to the world outside
-// is not undone by doing it again.
-func sayNoHooks(_ context.Context, w *work) error {
+// logNoHooks logs that a rollback runs no hooks: running them again does not undo their
+// external effects.
+func logNoHooks(_ context.Context, w *work) error {
 	if n := w.set.Spec.Hooks; n > 0 {
 		w.log.Infof("A rollback runs no hooks; commit %s has %d", deploy.ShortHash(w.set.Commit), n)
 	}
 	return nil
 }
 
-// runHooks runs hooks by their weights. Those that run to their end are waited
-// for, and the first that fails ends the stage; then the hooks are deleted that
-// ask for it.
+// runHooks runs hooks by weight, and waits for those that run to completion. The first
+// failure fails the stage. Then it deletes the hooks whose deletion policy asks for that.
 func (w *work) runHooks(ctx context.Context, hooks []manifest.Object) error {
 	if err := w.loadHooks(); err != nil {
 		return err
 	}
 	begun, err := w.runByWeight(ctx, hooks)
 	if ctx.Err() != nil {
-		return err // what runs is waited for by whoever resumes the stage
+		return err // a resumed stage waits for the hooks that run
 	}
 	var over []deploy.ObjectRef
 	for _, o := range begun {
-		if w.hookAt(o) == hookDone && o.Hook.DeleteOnSuccess || w.hookAt(o) != hookDone && o.Hook.DeleteOnFailure {
+		if w.stateOf(o) == hookDone && o.Hook.DeleteOnSuccess || w.stateOf(o) != hookDone && o.Hook.DeleteOnFailure {
 			over = append(over, manifest.Ref(o.Unstructured))
 		}
 	}
@@ -125,8 +122,8 @@ func (w *work) runHooks(ctx context.Context, hooks []manifest.Object) error {
 	return err
 }
 
-// runByWeight runs hooks, those of equal weight together, and returns those that
-// were begun.
+// runByWeight runs hooks in the order of their weights, those of equal weight together, and
+// returns those that were begun.
 func (w *work) runByWeight(ctx context.Context, hooks []manifest.Object) (begun []manifest.Object, err error) {
 	hooks = slices.Clone(hooks)
 	slices.SortStableFunc(hooks, func(a, b manifest.Object) int { return cmp.Compare(a.Hook.Weight, b.Hook.Weight) })
@@ -144,17 +141,17 @@ func (w *work) runByWeight(ctx context.Context, hooks []manifest.Object) (begun 
 	return begun, nil
 }
 
-// runGroup applies hooks of one phase that this deployment has not run yet, and
-// waits for those that run to their end.
+// runGroup applies those hooks of one phase that this deployment has not completed, and
+// waits for those that run to completion.
 func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
-	hooks = slices.DeleteFunc(slices.Clone(hooks), func(o manifest.Object) bool { return w.hookAt(o) == hookDone })
+	hooks = slices.DeleteFunc(slices.Clone(hooks), func(o manifest.Object) bool { return w.stateOf(o) == hookDone })
 	if len(hooks) == 0 {
 		return nil
 	}
 	req := w.baseRequest(ctx, hooks)
 	req.HookRun, req.Journal = w.run.Deployment.ID+"/"+string(hooks[0].Hook.Phase), hookJournal{work: w}
 	for _, o := range hooks {
-		if w.hookAt(o) == hookBegun {
+		if w.stateOf(o) == hookBegun {
 			req.Created = append(req.Created, manifest.Ref(o.Unstructured))
 		}
 	}
@@ -174,7 +171,7 @@ func (w *work) runGroup(ctx context.Context, hooks []manifest.Object) error {
 	}
 	err := g.Wait()
 	if err != nil {
-		w.sayCrashes(ctx, nil, err)
+		w.logCrashes(ctx, nil, err)
 	}
 	return err
 }
@@ -191,20 +188,16 @@ func (w *work) deleteHooks(ctx context.Context, refs []deploy.ObjectRef) error {
 	return nil
 }
 
-// loadHooks reads which hooks the stages of the deployment have begun.
+// loadHooks reads which hooks the stages of the deployment have begun, once.
 func (w *work) loadHooks() error {
 	if w.hooksRun != nil {
 		return nil
 	}
 	w.hooksRun = map[string]hookState{}
 	for _, stage := range append(w.run.Deployment.ForwardStages(), w.run.Stage) {
-		text := stage.Metadata[metaHooks]
-		if text == "" {
-			continue
-		}
 		var states map[string]hookState
-		if err := json.Unmarshal([]byte(text), &states); err != nil {
-			return fmt.Errorf("read which hooks stage %s has run: %w", stage.ID, err)
+		if _, err := readMetadata(stage, metaHooks, &states); err != nil {
+			return err
 		}
 		for key, state := range states {
 			if w.hooksRun[key] != hookDone {
@@ -220,7 +213,7 @@ func hookKey(o manifest.Object) string {
 	return string(o.Hook.Phase) + " " + manifest.Ref(o.Unstructured).Key()
 }
 
-func (w *work) hookAt(o manifest.Object) hookState {
+func (w *work) stateOf(o manifest.Object) hookState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hooksRun[hookKey(o)]
@@ -242,9 +235,5 @@ func (w *work) saveHook(ctx context.Context, o manifest.Object, state hookState)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hooksRun[hookKey(o)] = state
-	text, err := json.Marshal(w.hooksRun)
-	if err != nil {
-		return err
-	}
-	return w.run.SaveMetadata(ctx, map[string]string{metaHooks: string(text)})
+	return saveMetadata(ctx, w.run, metaHooks, w.hooksRun)
 }

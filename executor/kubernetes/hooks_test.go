@@ -91,7 +91,7 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	}
 	for _, line := range []string{
 		"Hook Job NS/install-only (web/app.yaml:25) is not run before the sync: it is for installations, and the application has an earlier success",
-		"Hook Job NS/test (web/app.yaml:15) is not run: a deployment has no such point",
+		"Hook Job NS/test (web/app.yaml:15) is not run: a deployment has no such phase",
 		"Job NS/first will be deleted and created anew, because it ran before",
 		"Job NS/first is complete",
 	} {
@@ -128,7 +128,7 @@ func TestHooksAreNotRunWhenTakingOver(t *testing.T) {
 	if diff := cmp.Diff([]string{"PATCH kept"}, l.order()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if want := "is not run before the sync: what runs is taken over as it is"; !strings.Contains(l.said(), want) {
+	if want := "is not run before the sync: the live objects are taken over as they are"; !strings.Contains(l.said(), want) {
 		t.Errorf("the log does not say %q:\n%s", want, l.said())
 	}
 }

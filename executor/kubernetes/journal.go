@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -28,14 +27,14 @@ func (routeJournal) AfterWave(context.Context, []manifest.Object, cluster.ApplyR
 }
 
 // Begin stores what the apply restarts, what running pods know of their configuration,
-// and what the apply creates. Only these records tell it to a run after a crash.
+// and what the apply creates. A run after a crash has no other source for them.
 func (j journal) Begin(ctx context.Context, intent cluster.Intent) error {
 	if len(intent.Restarts) > 0 {
-		if err := j.restarting(ctx, intent.Restarts); err != nil {
+		if err := saveMetadata(ctx, j.run, metaConfig, intent.Restarts); err != nil {
 			return err
 		}
 	}
-	if err := j.reaching(ctx, intent.Reach); err != nil {
+	if err := j.savePodConfig(ctx, intent.Reach); err != nil {
 		return err
 	}
 	if len(intent.Creates) > 0 {
@@ -45,19 +44,15 @@ func (j journal) Begin(ctx context.Context, intent cluster.Intent) error {
 }
 
 func (w *work) announce(ctx context.Context, refs []deploy.ObjectRef) error {
-	earlier, err := w.creating()
+	earlier, err := creating(w.run.Stage)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(append(earlier, refs...))
-	if err != nil {
-		return err
-	}
-	return w.run.SaveMetadata(ctx, map[string]string{metaCreating: string(text)})
+	return saveMetadata(ctx, w.run, metaCreating, append(earlier, refs...))
 }
 
-// BeforeWrite stores the intent to apply a workload, once: the intent of an interrupted
-// run is retained, because it alone knows what was live before.
+// BeforeWrite stores the intent to apply a workload. That of an interrupted run is
+// retained: only it has what was live before.
 func (j journal) BeforeWrite(ctx context.Context, obj manifest.Object, live, planned *unstructured.Unstructured) error {
 	rec := j.record(obj)
 	if rec.Phase != "" {
@@ -118,7 +113,7 @@ func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *un
 			return err
 		}
 		rec = rollout.Applied(rec, found, j.Now())
-		if err := j.noteRewritten(ctx, &rec, item); err != nil {
+		if err := j.noteRewrite(ctx, &rec, item); err != nil {
 			return err
 		}
 		if err := j.save(ctx, rec); err != nil {
@@ -131,12 +126,12 @@ func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *un
 // AfterWave waits until the wave has rolled out and is healthy. Pods are nudged of their
 // changed configuration meanwhile.
 func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
-	if err := j.reach(ctx, result, false); err != nil {
+	if err := j.planNudges(ctx, result, false); err != nil {
 		return err
 	}
-	if err := j.join(ctx, wave, result.Live); err != nil {
+	if err := j.recordUnwritten(ctx, wave, result.Live); err != nil {
 		return err
 	}
 	j.log.Infof("A wave is applied (%s %d); the next one follows when it is healthy", manifest.AnnotationOrder, manifest.Order(wave[0].Unstructured))
-	return j.awaitObjects(ctx, wave)
+	return j.awaitHealth(ctx, wave)
 }

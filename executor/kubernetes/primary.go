@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"slices"
 
 	"github.com/c785c783/piped/piped/cluster/variant"
@@ -12,22 +11,18 @@ import (
 )
 
 // Primary runs K8S_PRIMARY_ROLLOUT: it makes the cluster hold what the commit
-// declares, as K8S_SYNC does, while the traffic goes where it went.
+// declares, as K8S_SYNC does, and leaves the traffic shared as it is.
 func (e *Executor) Primary() Stage {
-	return e.stage(admit, openCluster, render, refuseUnlabelled, permitSet, limitPrune, keep, keepTraffic, preHooks, apply, await, postHooks, prune)
+	return e.stage(
+		admit, openCluster, render, refuseUnlabelled, permitSet, limitPrune, storeSet,
+		applyShares, preHooks, apply, await, postHooks, prune,
+	)
 }
 
-// keepTraffic puts the shares into the set that the deployment has given to the
-// variants. What is kept for later rollbacks has those of Git.
-func keepTraffic(ctx context.Context, w *work) (err error) {
-	w.set.Objects, err = w.overlay(ctx, w.set.Objects)
-	return err
-}
-
-// primaryServices returns the extra Services that the stages of the pipeline make
-// for the primary (createService). They are part of what the application consists
-// of, whichever stage applies it: a quick sync does not take them away. Only
-// K8S_PRIMARY_ROLLOUT insists on them where they would select no pods.
+// primaryServices returns the extra Services that the stages of the pipeline make for the
+// primary (createService). Every stage that applies the primary applies them, so that a
+// quick sync does not prune them. Only K8S_PRIMARY_ROLLOUT fails if one would select no
+// pods; other stages leave it out.
 func (w *work) primaryServices(objects []manifest.Object) (out []manifest.Object, err error) {
 	k := w.spec()
 	for suffix := range primarySuffixes(w.config) {
@@ -49,7 +44,7 @@ func (w *work) primaryServices(objects []manifest.Object) (out []manifest.Object
 	return out, nil
 }
 
-// primarySuffixes returns what the names of the extra Services end with.
+// primarySuffixes returns the name suffixes of the extra Services.
 func primarySuffixes(c *config.Application) map[string]bool {
 	out := map[string]bool{}
 	if c.Pipeline == nil {
@@ -63,8 +58,8 @@ func primarySuffixes(c *config.Application) map[string]bool {
 	return out
 }
 
-// withoutPrimaryServices returns objects without those extra Services: a variant has
-// no copies of them.
+// withoutPrimaryServices returns objects without the extra Services, which variants do not
+// copy.
 func withoutPrimaryServices(c *config.Application, objects []manifest.Object) []manifest.Object {
 	extra := map[string]bool{}
 	for _, o := range objects {

@@ -18,7 +18,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// propagation is what the application says of changed ConfigMaps and Secrets.
+// propagation returns spec.configPropagation, or its default.
 func (s setSpec) propagation() kubernetes.ConfigPropagation {
 	if s.Propagation != nil {
 		return *s.Propagation
@@ -26,7 +26,7 @@ func (s setSpec) propagation() kubernetes.ConfigPropagation {
 	return kubernetes.DefaultConfigPropagation()
 }
 
-// named are the objects outside of the set that count as well.
+// named returns the ConfigMaps and Secrets outside of the set whose changes count, too.
 func (s setSpec) named() (out []manifest.Reference) {
 	for _, r := range s.propagation().Named {
 		out = append(out, manifest.Reference(r))
@@ -34,8 +34,8 @@ func (s setSpec) named() (out []manifest.Reference) {
 	return out
 }
 
-// propagations returns what the pods of the application's workloads in the stage's
-// cluster have been told, by key of the workload.
+// propagations returns the application's propagation records in the stage's cluster, by key
+// of the workload: which configuration its pods have seen.
 func (w *work) propagations(ctx context.Context) (map[string]deploy.Propagation, error) {
 	rows, err := w.Store.Propagations(ctx, store.PropagationQuery{ApplicationID: w.run.Application.ID, Cluster: w.cluster.Name()})
 	out := make(map[string]deploy.Propagation, len(rows))
@@ -45,8 +45,8 @@ func (w *work) propagations(ctx context.Context) (map[string]deploy.Propagation,
 	return out, err
 }
 
-// reached returns the workloads of which is known what their pods have been told.
-func (w *work) reached(ctx context.Context) (map[string]bool, error) {
+// knownPropagations returns the keys of the workloads that have a propagation record.
+func (w *work) knownPropagations(ctx context.Context) (map[string]bool, error) {
 	rows, err := w.propagations(ctx)
 	out := map[string]bool{}
 	for key := range rows {
@@ -55,24 +55,25 @@ func (w *work) reached(ctx context.Context) (map[string]bool, error) {
 	return out, err
 }
 
-// reaching stores, before the first write, what pods know of which nothing was known.
-// After a crash it alone tells that they are still to be told.
-func (w *work) reaching(ctx context.Context, before []cluster.Reach) error {
+// savePodConfig stores, before the first write, the configuration that pods of workloads
+// without a record see now. After a crash only this record shows that they still have to be
+// nudged.
+func (w *work) savePodConfig(ctx context.Context, before []cluster.Reach) error {
 	for _, r := range before {
-		p, err := w.settled(ctx, deploy.Propagation{}, r)
+		p, err := w.propagationOf(ctx, deploy.Propagation{}, r)
 		if err == nil {
 			_, err = w.Store.SavePropagation(ctx, p)
 		}
 		if err != nil {
-			return fmt.Errorf("record what the pods of %s know of their configuration: %w", r.Workload, err)
+			return fmt.Errorf("record the configuration that the pods of %s see: %w", r.Workload, err)
 		}
 	}
 	return nil
 }
 
-// settled returns p as the workload is now, with what its pods know of objects that p
-// did not know; of the others they know what they did.
-func (w *work) settled(ctx context.Context, p deploy.Propagation, r cluster.Reach) (deploy.Propagation, error) {
+// propagationOf returns p updated to the workload as it is now. Objects that are new in p get
+// their present content; the others keep the content that the pods have seen.
+func (w *work) propagationOf(ctx context.Context, p deploy.Propagation, r cluster.Reach) (deploy.Propagation, error) {
 	account, err := w.tenant().Account()
 	if err != nil {
 		return p, err
@@ -110,10 +111,10 @@ func (w *work) settled(ctx context.Context, p deploy.Propagation, r cluster.Reac
 	return p, nil
 }
 
-// reach stores what pods are to be told of what was applied: those of the set, and those
-// of the application's other variants that use the same objects. After a failed apply
-// nobody is told, but what was written is noted: the rollback tells what it takes back.
-func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed bool) error {
+// planNudges records which pods have to be nudged after an apply: those of the set, and
+// those of the application's other variants that use the same objects. After a failed apply
+// it records the new content without nudging; the rollback nudges for what it restores.
+func (w *work) planNudges(ctx context.Context, result cluster.ApplyResult, failed bool) error {
 	rows, err := w.propagations(ctx)
 	if err != nil {
 		return err
@@ -126,23 +127,23 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 	}
 	for _, r := range result.Reach {
 		key := r.Workload.Key()
-		if next[key], err = w.settled(ctx, rows[key], r); err != nil {
-			return fmt.Errorf("settle how changed configuration reaches the pods of %s: %w", r.Workload, err)
+		if next[key], err = w.propagationOf(ctx, rows[key], r); err != nil {
+			return fmt.Errorf("plan how changed configuration reaches the pods of %s: %w", r.Workload, err)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(next)) {
-		p, changed := propagate.Note(next[key], holding(next[key].Configs, result.Contents), restored)
+		p, changed := propagate.Note(next[key], withContents(next[key].Configs, result.Contents), restored)
 		switch {
 		case changed && failed:
 			p.Phase, p.NextAt = deploy.PropagationDone, time.Time{}
 		case changed:
 			p = propagate.Begin(p, w.changedAt(p, result.Contents), w.Now())
 		}
-		if err := w.saveReach(ctx, rows[key], p); err != nil {
+		if err := w.savePropagation(ctx, rows[key], p); err != nil {
 			return err
 		}
-		if p.Phase == deploy.PropagationNudge && !slices.Contains(w.telling, key) {
-			w.telling = append(w.telling, key)
+		if p.Phase == deploy.PropagationNudge && !slices.Contains(w.nudging, key) {
+			w.nudging = append(w.nudging, key)
 		}
 	}
 	for key := range restored {
@@ -151,17 +152,17 @@ func (w *work) reach(ctx context.Context, result cluster.ApplyResult, failed boo
 	return nil
 }
 
-// noteReach is reach after an apply that failed, even if the stage was told to stop.
-func (w *work) noteReach(ctx context.Context, result cluster.ApplyResult) error {
+// noteFailedApply is planNudges after an apply that failed, even if the stage was stopped.
+func (w *work) noteFailedApply(ctx context.Context, result cluster.ApplyResult) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), concludeLimit)
 	defer cancel()
 	result.Reach = nil
-	return w.reach(ctx, result, true)
+	return w.planNudges(ctx, result, true)
 }
 
-// saveReach stores p unless it is what was stored. One that was written meanwhile is
-// the nudger's, which had to do with what was before, and counts no more.
-func (w *work) saveReach(ctx context.Context, before, p deploy.Propagation) error {
+// savePropagation stores p if it differs from the stored record. It overwrites what the
+// nudger stored meanwhile, which was about the configuration before.
+func (w *work) savePropagation(ctx context.Context, before, p deploy.Propagation) error {
 	for !reflect.DeepEqual(before, p) {
 		_, err := w.Store.SavePropagation(ctx, p)
 		if !deploy.IsKind(err, deploy.Conflict) {
@@ -176,8 +177,8 @@ func (w *work) saveReach(ctx context.Context, before, p deploy.Propagation) erro
 	return nil
 }
 
-// holding returns configs with what contents says of them.
-func holding(configs map[string]string, contents map[string]cluster.Content) map[string]string {
+// withContents returns configs with the hashes of contents.
+func withContents(configs map[string]string, contents map[string]cluster.Content) map[string]string {
 	out := maps.Clone(configs)
 	for key := range out {
 		if content, ok := contents[key]; ok {
@@ -203,10 +204,10 @@ func (w *work) changedAt(p deploy.Propagation, contents map[string]cluster.Conte
 	return at
 }
 
-// sayTold waits until the pods that apply began to nudge have been nudged, as long as
-// that may take by its rate, and says which.
-func (w *work) sayTold(ctx context.Context) error {
-	if len(w.telling) == 0 {
+// awaitNudges waits until the pods have been nudged for which the apply planned it, as long
+// as their rate allows, and logs their names.
+func (w *work) awaitNudges(ctx context.Context) error {
+	if len(w.nudging) == 0 {
 		return nil
 	}
 	changes := w.Store.Watch(deploy.TopicPropagation)
@@ -216,7 +217,7 @@ func (w *work) sayTold(ctx context.Context) error {
 		return err
 	}
 	wait := w.NudgeWait
-	for _, key := range w.telling {
+	for _, key := range w.nudging {
 		wait += rows[key].Settings.Longest()
 	}
 	limit := time.NewTimer(wait)
@@ -225,25 +226,25 @@ func (w *work) sayTold(ctx context.Context) error {
 		if rows, err = w.propagations(ctx); err != nil {
 			return err
 		}
-		w.telling = slices.DeleteFunc(w.telling, func(key string) bool {
+		w.nudging = slices.DeleteFunc(w.nudging, func(key string) bool {
 			p, there := rows[key]
 			if there && p.Phase == deploy.PropagationNudge && p.Attempts == 0 {
 				return false
 			}
 			if there {
-				w.sayOutcome(p)
+				w.logNudges(p)
 			}
 			return true
 		})
-		if len(w.telling) == 0 {
+		if len(w.nudging) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-limit.C:
-			for _, key := range w.telling {
-				w.log.Infof("%s: not all pods of %s were nudged within %s; the agent goes on after the stage", changedOf(rows[key]), rows[key].Workload, wait)
+			for _, key := range w.nudging {
+				w.log.Infof("%s: not all pods of %s were nudged within %s; the agent continues after the stage", changedOf(rows[key]), rows[key].Workload, wait)
 			}
 			return nil
 		case <-changes.C():
@@ -252,15 +253,15 @@ func (w *work) sayTold(ctx context.Context) error {
 	}
 }
 
-// sayOutcome says which pods of a workload were told.
-func (w *work) sayOutcome(p deploy.Propagation) {
+// logNudges logs which pods of a workload were nudged.
+func (w *work) logNudges(p deploy.Propagation) {
 	what, out := changedOf(p), p.Outcome
 	switch {
 	case out.Problem != "":
 		w.log.Errorf("%s: %s of %s were nudged, others could not be: %s; the agent tries again, and the kubelet updates their files within about 90 s",
-			what, podsOf(int64(out.Pods)), p.Workload, out.Problem)
+			what, countPods(int64(out.Pods)), p.Workload, out.Problem)
 	case out.Pods == 0:
-		w.log.Infof("%s: no pod of %s runs that was there before", what, p.Workload)
+		w.log.Infof("%s: no pod of %s has run since before the change", what, p.Workload)
 	default:
 		names, more := out.Names, ""
 		if n := out.Pods - len(names); n > 0 {
@@ -274,11 +275,11 @@ func (w *work) sayOutcome(p deploy.Propagation) {
 	}
 	if out.Over > 0 {
 		w.log.Infof("%s of %s were left out, because configPropagation.nudge.maxPods is %d: the kubelet updates their files within about 90 s",
-			podsOf(int64(out.Over)), p.Workload, p.Settings.MaxPods)
+			countPods(int64(out.Over)), p.Workload, p.Settings.MaxPods)
 	}
 }
 
-// changedOf says what has changed.
+// changedOf returns a clause that names the changed objects.
 func changedOf(p deploy.Propagation) string {
 	var names []string
 	for _, key := range p.Changed {

@@ -185,7 +185,7 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 		t.Errorf("%d writes to pods, want 4", patches)
 	}
 	if diff := gocmp.Diff(names(before), names(l.sets(t))); diff != "" || l.generation(t) != generation {
-		t.Errorf("telling pods rolled out something:\n%s", diff)
+		t.Errorf("nudging pods rolled out something:\n%s", diff)
 	}
 }
 

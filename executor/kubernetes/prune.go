@@ -2,19 +2,17 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
-	"github.com/c785c783/piped/piped/manifest"
 )
 
-// limitPrune ends a stage that would delete too much before it has written
-// anything, so that nothing is left half done.
+// limitPrune fails a stage that would delete too many objects, before its first write.
 func limitPrune(ctx context.Context, w *work) error {
 	if !w.set.Spec.Prune {
 		return nil
@@ -23,48 +21,40 @@ func limitPrune(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
-	var desired []deploy.ObjectRef
-	for _, o := range w.set.Objects {
-		desired = append(desired, manifest.Ref(o.Unstructured))
-	}
-	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), desired), w.run.First())
+	return w.refusePrune(ctx, cluster.CheckPrune(w.pruneRequest(inventory), objectRefs(w.set.Objects)), w.run.First())
 }
 
-// pruneRequest is about those items of the inventory that tenancy lets the
-// application touch, and that are of no canary and no baseline: other stages remove
-// these.
+// pruneRequest returns a request for the items of the inventory that the tenancy rules let
+// the application delete, without those of the canary and the baseline, which other stages
+// remove.
 func (w *work) pruneRequest(inventory []deploy.InventoryItem) cluster.PruneRequest {
 	inventory = w.permitted(ofPrimary(inventory), func(string) {})
 	return cluster.PruneRequest{Inventory: inventory, Kinds: w.set.Spec.PruneKinds, Permitted: w.run.Deployment.Trigger.PermitPrune}
 }
 
-// refusePrune ends the stage for a prune beyond the limit, and stores what it
-// would have deleted: that is what a person may permit.
+// refusePrune fails the stage if the error is that of a prune beyond the limit. It records
+// the objects, which a user may then permit to delete.
 func (w *work) refusePrune(ctx context.Context, err error, noRollback bool) error {
 	var many *cluster.TooMany
 	if !errors.As(err, &many) {
 		return err
 	}
-	text, encodeErr := json.Marshal(refsOf(many.Deletes))
-	if encodeErr == nil {
-		encodeErr = w.run.SaveMetadata(ctx, map[string]string{deploy.MetaPruneRefused: string(text)})
-	}
-	if encodeErr != nil {
-		return fmt.Errorf("record what the stage would delete: %w", encodeErr)
+	if err := saveMetadata(ctx, w.run, deploy.MetaPruneRefused, itemRefs(many.Deletes)); err != nil {
+		return fmt.Errorf("record what the stage would delete: %w", err)
 	}
 	return &stageError{reason: err.Error(), noRollback: noRollback}
 }
 
-// prune deletes what the application applied earlier and no longer declares, if
-// it asks for that. Every rollout has ended by then: what replaces a renamed or
-// moved object runs. What stays, stays in the inventory and is said.
+// prune deletes the objects that the application applied earlier and no longer declares,
+// if prune is on. All rollouts have ended by then, so that the successor of a renamed or
+// moved object runs. Objects that stay are logged and stay in the inventory.
 func prune(ctx context.Context, w *work) error {
-	if err := w.sayElsewhere(ctx); err != nil {
+	if err := w.logElsewhere(ctx); err != nil {
 		return err
 	}
 	request := w.pruneRequest(w.before)
 	request.Applied = w.items
-	w.sayForbidden()
+	w.logForbidden()
 	if !w.set.Spec.Prune {
 		if left, held := cluster.Leftovers(request); len(left)+len(held) > 0 {
 			w.log.Infof("No longer in Git, and left alone because prune is off: %s", list(append(left, held...)))
@@ -78,40 +68,30 @@ func prune(ctx context.Context, w *work) error {
 	if err != nil {
 		return w.refusePrune(ctx, err, false)
 	}
-	if deletes, err = w.holdUsed(ctx, deletes); err != nil || len(deletes) == 0 {
+	if deletes, err = w.keepUsed(ctx, deletes); err != nil || len(deletes) == 0 {
 		return err
 	}
 	return w.delete(ctx, deletes)
 }
 
-// sayElsewhere names what the application has on clusters it was moved away
-// from.
-func (w *work) sayElsewhere(ctx context.Context) error {
+// logElsewhere lists the objects on clusters that the application was moved away from.
+func (w *work) logElsewhere(ctx context.Context) error {
 	all, err := w.Store.Inventory(ctx, w.run.Application.ID)
 	if err != nil {
 		return err
 	}
-	byCluster := map[string][]deploy.InventoryItem{}
-	var clusters []string
-	for _, item := range all {
-		if item.Cluster == w.cluster.Name() {
-			continue
-		}
-		if byCluster[item.Cluster] == nil {
-			clusters = append(clusters, item.Cluster)
-		}
-		byCluster[item.Cluster] = append(byCluster[item.Cluster], item)
-	}
-	for _, name := range clusters {
-		w.log.Infof("The application was moved: what it has on platform provider %s is left there; delete it by hand if it is not needed: %s", name, list(byCluster[name]))
+	clusters := byCluster(all)
+	delete(clusters, w.cluster.Name())
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		w.log.Infof("The application was moved: its objects on platform provider %s are left there; delete them by hand if they are not needed: %s", name, list(clusters[name]))
 	}
 	return nil
 }
 
-// holdUsed takes those out of deletes that a kept revision of a workload needs
-// to start pods: they are tried again by each later sync. When that cannot be
-// found out, everything that may be one stays.
-func (w *work) holdUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]deploy.InventoryItem, error) {
+// keepUsed returns deletes without the objects that a retained revision of a workload
+// needs to start pods. Later syncs try again to delete these. If the revisions cannot be
+// read, every object that one may need stays.
+func (w *work) keepUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]deploy.InventoryItem, error) {
 	going, owners := keys(deletes), map[string]bool{}
 	for _, item := range slices.Concat(w.before, w.items) {
 		if !going[item.Object.Key()] {
@@ -123,7 +103,7 @@ func (w *work) holdUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		w.log.Infof("Which ConfigMaps and Secrets earlier revisions use cannot be found out, so those that may be used stay: %v", err)
+		w.log.Infof("Cannot read which ConfigMaps and Secrets earlier revisions use, so all that may be used stay: %v", err)
 	}
 	return slices.DeleteFunc(deletes, func(item deploy.InventoryItem) bool {
 		by := used[item.Object.Key()]
@@ -134,23 +114,20 @@ func (w *work) holdUsed(ctx context.Context, deletes []deploy.InventoryItem) ([]
 	}), nil
 }
 
-// delete deletes objects and takes those that have ended out of the inventory;
-// the others are tried again by the next prune.
+// delete deletes objects. Those that are gone leave the inventory; the next prune tries
+// the others again.
 func (w *work) delete(ctx context.Context, items []deploy.InventoryItem) error {
-	ended, err := w.cluster.Delete(ctx, w.PipedID, items, w.log)
-	forgetErr := w.Store.DeleteInventory(context.WithoutCancel(ctx), w.run.Application.ID, w.cluster.Name(), refsOf(ended)...)
-	return errors.Join(err, forgetErr)
+	gone, err := w.cluster.Delete(ctx, w.PipedID, items, w.log)
+	return errors.Join(err, w.forget(ctx, gone))
 }
 
-func refsOf(items []deploy.InventoryItem) []deploy.ObjectRef {
-	refs := make([]deploy.ObjectRef, len(items))
-	for i, item := range items {
-		refs[i] = item.Object
-	}
-	return refs
+// forget removes deleted objects from the inventory, even if the stage was stopped
+// meanwhile.
+func (w *work) forget(ctx context.Context, gone []deploy.InventoryItem) error {
+	return w.Store.DeleteInventory(context.WithoutCancel(ctx), w.run.Application.ID, w.cluster.Name(), itemRefs(gone)...)
 }
 
-// list names objects for a person.
+// list joins the names of objects for a message, sorted.
 func list(items []deploy.InventoryItem) string {
 	names := make([]string, len(items))
 	for i, item := range items {

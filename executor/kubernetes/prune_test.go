@@ -209,7 +209,7 @@ func TestWhatStaysIsSaid(t *testing.T) {
 		t.Fatalf("ended %+v", result)
 	}
 	l.wantLogged(t, "No longer in Git, and left alone because prune is off: ConfigMap "+l.ns+"/new",
-		"what it has on platform provider far is left there; delete it by hand if it is not needed: Secret shop/far")
+		"its objects on platform provider far are left there; delete them by hand if they are not needed: Secret shop/far")
 	if diff := cmp.Diff([]string{"ConfigMap/kept", "ConfigMap/new", "Secret/far"}, l.inventoried(t)); diff != "" {
 		t.Errorf("inventory (-want +got):\n%s", diff)
 	}

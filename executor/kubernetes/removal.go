@@ -21,27 +21,26 @@ import (
 type RemoverConfig struct {
 	Store    *store.Store
 	Clusters Clusters
-	Tenancy  Tenancy // whose service accounts the objects are deleted as; nil: as the agent
+	Tenancy  Tenancy // names the service accounts that delete; nil: the agent itself does
 	PipedID  string
 	Logger   *slog.Logger
 	Now      func() time.Time
 
-	// Patience is how long, from the command on, what cannot be deleted is tried
-	// again; default 30 minutes.
+	// Patience bounds the retries, counted from the command; default 30 minutes.
 	Patience time.Duration
-	// RetryEvery is the pause before the second attempt; each further one is twice as
-	// long, up to a minute. Default 5 seconds.
+	// RetryEvery is the pause before the second attempt. It doubles with each further
+	// attempt, up to a minute. Default 5 seconds.
 	RetryEvery time.Duration
-	// ScanEvery is between two readings of the open commands, in case that a hint of
-	// the store led to nothing; default 30 seconds.
+	// ScanEvery is how often open commands are read without an event of the store; default
+	// 30 seconds.
 	ScanEvery time.Duration
 }
 
-// Remover deletes the objects of applications that were deleted with them: it
-// answers the commands of type deploy.CommandDeleteApplication. What it deletes is
-// what the inventory holds, in all clusters, and is the application's still; the
-// tenancy rules of today do not keep it, for it was permitted when it was applied.
-// It is a component: call Run once. Removals may be called at any time.
+// Remover deletes the objects of applications that are deleted together with them: it
+// answers commands of type deploy.CommandDeleteApplication. It deletes the objects of the
+// inventory, in all clusters, that still belong to the application. Today's tenancy rules do
+// not restrict it, because the objects were permitted when they were applied. It is a
+// component: call Run once. Removals may be called at any time.
 type Remover struct{ RemoverConfig }
 
 // NewRemover returns a Remover that has not started.
@@ -55,8 +54,8 @@ func NewRemover(c RemoverConfig) *Remover {
 // maxRetryPause bounds the pause between two attempts.
 const maxRetryPause = time.Minute
 
-// Run carries out the commands there are and those that come, each at its own pace,
-// until ctx ends. What has not ended then is gone on with after the next start.
+// Run executes present and future commands concurrently until ctx ends. It resumes
+// unfinished ones after the next start.
 func (r *Remover) Run(ctx context.Context) error {
 	watch := r.Store.Watch(deploy.TopicCommand)
 	defer watch.Close()
@@ -98,26 +97,22 @@ func (r *Remover) Run(ctx context.Context) error {
 // remove tries until the command is answered or ctx ends.
 func (r *Remover) remove(ctx context.Context, c deploy.Command) {
 	log := r.Logger.With("appID", c.ApplicationID, "command", c.ID)
-	for pause := r.RetryEvery; ; pause = min(2*pause, maxRetryPause) {
+	for next := r.RetryEvery; ; next = min(2*next, maxRetryPause) {
 		answered, err := r.attempt(ctx, c, log)
-		if answered || ctx.Err() != nil || deploy.IsKind(err, deploy.Conflict) { // a conflict: answered by somebody else
+		if answered || ctx.Err() != nil || deploy.IsKind(err, deploy.Conflict) { // a conflict: already answered
 			return
 		}
 		if err != nil {
 			log.Error("cannot remove the application now; trying again", "error", err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, next) != nil {
 			return
 		}
 	}
 }
 
-// attempt deletes what can be deleted and answers the command if that is all, or if
-// the time is over. The error is one of the store.
+// attempt deletes what can be deleted. It answers the command if nothing is left to delete,
+// or if the time is over. The error is one of the store.
 func (r *Remover) attempt(ctx context.Context, c deploy.Command, log *slog.Logger) (answered bool, err error) {
 	last := r.Now().Sub(c.CreatedAt) >= r.Patience
 	app, err := r.Store.Application(ctx, c.ApplicationID)
@@ -136,7 +131,7 @@ func (r *Remover) attempt(ctx context.Context, c deploy.Command, log *slog.Logge
 		log.Info("the objects of the application are deleted", "deleted", metadata[deploy.MetaDeleted], "left", metadata[deploy.MetaLeft])
 		return true, r.Store.FinishRemoval(ctx, c, deploy.CommandSucceeded, metadata, found.over)
 	case last:
-		metadata[deploy.MetaReason] = fmt.Sprintf("not deleted within %s: %s; see to what keeps them, and delete the application with its objects once more",
+		metadata[deploy.MetaReason] = fmt.Sprintf("not deleted within %s: %s; remove what blocks them, and delete the application with its objects again",
 			r.Patience, metadata[deploy.MetaWaiting])
 		metadata[deploy.MetaWaiting] = ""
 		log.Error("objects of the application could not be deleted", "reason", metadata[deploy.MetaReason])
@@ -146,7 +141,7 @@ func (r *Remover) attempt(ctx context.Context, c deploy.Command, log *slog.Logge
 	return false, r.Store.NoteCommand(ctx, c.ID, metadata)
 }
 
-// progress is what the command says of how far it has come.
+// progress returns the command's metadata after an attempt.
 func (r *Remover) progress(ctx context.Context, c deploy.Command, found findings) (map[string]string, error) {
 	inventory, err := r.Store.Inventory(ctx, c.ApplicationID)
 	if err != nil {
@@ -174,21 +169,17 @@ func abridged(lines []string) string {
 	return strings.Join(lines, "; ")
 }
 
-// findings are how an attempt went.
+// findings are the results of an attempt.
 type findings struct {
-	kept    []string               // what stays and why
-	over    []deploy.InventoryItem // of that, what is not the application's any more
-	waiting []string               // what is to be deleted and is not yet, and why
+	kept    []string               // objects that stay, and why
+	over    []deploy.InventoryItem // those of them that no longer belong to the application
+	waiting []string               // objects that are not deleted yet, and why
 }
 
-// clear deletes the application's objects in all its clusters at the same time: one
-// that does not answer keeps no other waiting.
+// clear deletes the application's objects in all clusters concurrently: one that does not
+// answer delays no other.
 func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.Logger) (findings, error) {
-	clusters, err := r.clustersOf(ctx, app)
-	if err != nil {
-		return findings{}, err
-	}
-	kinds, err := r.kinds(ctx, app)
+	removals, err := r.removals(ctx, app)
 	if err != nil {
 		return findings{}, err
 	}
@@ -196,9 +187,9 @@ func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.L
 	var wg sync.WaitGroup
 	var all findings
 	var errs []error
-	for name, items := range clusters {
+	for _, m := range removals {
 		wg.Go(func() {
-			found, err := removal{Remover: r, app: app, cluster: name, kinds: kinds, log: lines{log.With("cluster", name)}}.run(ctx, items)
+			found, err := m.run(ctx, lines{log.With("cluster", m.cluster)})
 			mu.Lock()
 			defer mu.Unlock()
 			all.kept = append(all.kept, found.kept...)
@@ -211,14 +202,26 @@ func (r *Remover) clear(ctx context.Context, app deploy.Application, log *slog.L
 	return all, errors.Join(errs...)
 }
 
-// clustersOf returns the application's inventory by cluster.
-func (r *Remover) clustersOf(ctx context.Context, app deploy.Application) (map[string][]deploy.InventoryItem, error) {
+// removals returns the removal of the application's objects in each cluster, by its name.
+func (r *Remover) removals(ctx context.Context, app deploy.Application) (out []removal, err error) {
 	items, err := r.Store.Inventory(ctx, app.ID)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := r.kinds(ctx, app)
+	clusters := byCluster(items)
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		out = append(out, removal{Remover: r, app: app, cluster: name, items: clusters[name], kinds: kinds})
+	}
+	return out, err
+}
+
+func byCluster(items []deploy.InventoryItem) map[string][]deploy.InventoryItem {
 	out := map[string][]deploy.InventoryItem{}
 	for _, item := range items {
 		out[item.Cluster] = append(out[item.Cluster], item)
 	}
-	return out, err
+	return out
 }
 
 // lines writes a stage log's lines to the agent's log.
@@ -230,26 +233,21 @@ func (l lines) Infof(format string, args ...any) {
 func (l lines) Successf(format string, args ...any) { l.Infof(format, args...) }
 func (l lines) Errorf(format string, args ...any)   { l.Infof(format, args...) }
 
-// Removals returns the objects of an application that deleting it would delete now,
-// by cluster and there in the order of deletion. Unavailable when a cluster does not
-// answer within a few seconds.
+// Removals returns the objects that deleting an application with its objects would delete
+// now, by cluster and in the order of deletion. The error is Unavailable if a cluster does
+// not answer within a few seconds.
 func (r *Remover) Removals(ctx context.Context, app deploy.Application) ([]deploy.InventoryItem, error) {
-	clusters, err := r.clustersOf(ctx, app)
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := r.kinds(ctx, app)
+	removals, err := r.removals(ctx, app)
 	if err != nil {
 		return nil, err
 	}
 	var out []deploy.InventoryItem
-	for _, name := range slices.Sorted(maps.Keys(clusters)) {
-		m := removal{Remover: r, app: app, cluster: name, kinds: kinds}
+	for _, m := range removals {
 		c, release, err := m.open()
 		if err != nil {
 			return nil, deploy.Errorf(deploy.Unavailable, "%w", err)
 		}
-		plan, err := m.plan(ctx, c, clusters[name])
+		plan, err := m.plan(ctx, c)
 		release()
 		if err != nil {
 			return nil, err

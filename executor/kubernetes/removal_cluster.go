@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +11,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// planFor bounds how long a cluster may take to tell what is there of an
-// application: then it counts as one that does not answer.
+// planFor bounds how long a cluster may take to list the objects of an application. Then
+// it counts as unreachable.
 const planFor = 15 * time.Second
 
 // removal is the deletion of an application's objects in one cluster.
@@ -21,20 +20,20 @@ type removal struct {
 	*Remover
 	app     deploy.Application
 	cluster string
-	kinds   []string // of the protected kinds, those that are deleted all the same
-	log     deploy.StageLog
+	items   []deploy.InventoryItem
+	kinds   []string // protected kinds that are deleted nevertheless
 }
 
-// run deletes level by level. What uses others goes first: a level is begun only when
-// the one before it is gone, also by the last attempt. Each level's objects leave the
-// inventory when they are gone. The error is one of the store.
-func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found findings, err error) {
+// run deletes level by level. Objects that use others go first: a level is begun only when
+// the one before it is gone, even in the last attempt. Objects leave the inventory when
+// they are gone. The error is one of the store.
+func (m removal) run(ctx context.Context, log deploy.StageLog) (found findings, err error) {
 	c, release, err := m.open()
 	if err != nil {
 		return findings{waiting: []string{err.Error()}}, nil
 	}
 	defer release()
-	plan, err := m.plan(ctx, c, items)
+	plan, err := m.plan(ctx, c)
 	if err != nil {
 		return findings{waiting: []string{err.Error()}}, nil
 	}
@@ -48,7 +47,7 @@ func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found f
 		return found, err
 	}
 	for i, level := range plan.Levels {
-		ended, left := c.RemoveLevel(ctx, m.PipedID, level, m.log)
+		ended, left := c.RemoveLevel(ctx, m.PipedID, level, log)
 		if err := m.forget(ctx, ended); err != nil {
 			return found, err
 		}
@@ -59,20 +58,20 @@ func (m removal) run(ctx context.Context, items []deploy.InventoryItem) (found f
 			continue
 		}
 		if later := len(slices.Concat(plan.Levels[i+1:]...)); later > 0 {
-			found.waiting = append(found.waiting, fmt.Sprintf("what goes only after these: %d more", later))
+			found.waiting = append(found.waiting, fmt.Sprintf("%d more can be deleted only after these", later))
 		}
 		break
 	}
 	return found, ctx.Err()
 }
 
-// forget takes objects that are gone out of the inventory, even if the agent is told
-// to end meanwhile.
+// forget removes objects that are gone from the inventory, even if the agent is stopped
+// meanwhile.
 func (m removal) forget(ctx context.Context, items []deploy.InventoryItem) error {
-	return m.Store.DeleteInventory(context.WithoutCancel(ctx), m.app.ID, m.cluster, refsOf(items)...)
+	return m.Store.DeleteInventory(context.WithoutCancel(ctx), m.app.ID, m.cluster, itemRefs(items)...)
 }
 
-// open finds the cluster, as the application may use it.
+// open returns the cluster with the application's rights.
 func (m removal) open() (c Cluster, release func(), err error) {
 	if c, release, err = m.Clusters.Hold(m.cluster); err != nil || m.Tenancy == nil {
 		return c, release, err
@@ -88,34 +87,31 @@ func (m removal) open() (c Cluster, release func(), err error) {
 	return c, release, nil
 }
 
-// plan finds out what is to be deleted. The error is Unavailable when the cluster
-// does not answer.
-func (m removal) plan(ctx context.Context, c Cluster, items []deploy.InventoryItem) (cluster.Removal, error) {
+// plan returns what has to be deleted. The error is Unavailable when the cluster does not
+// answer.
+func (m removal) plan(ctx context.Context, c Cluster) (cluster.Removal, error) {
 	limited, stop := context.WithTimeout(ctx, planFor)
 	defer stop()
-	plan, err := c.PlanRemoval(limited, m.PipedID, items, m.kinds)
+	plan, err := c.PlanRemoval(limited, m.PipedID, m.items, m.kinds)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = deploy.Errorf(deploy.Unavailable, "%s does not answer within %s: %w", c, planFor, err)
 	}
 	return plan, err
 }
 
-// kinds returns which of the protected kinds the application's last success names in
-// its pruneKinds. None when that is not known any more: what is protected then stays.
+// kinds returns the protected kinds that the last success of the application names in its
+// pruneKinds. None if its applied set cannot be read: then objects of protected kinds stay.
 func (r *Remover) kinds(ctx context.Context, app deploy.Application) ([]string, error) {
 	if app.LastSuccessful == nil {
 		return nil, nil
 	}
-	kept, err := r.Store.AppliedSet(ctx, app.LastSuccessful.DeploymentID)
+	applied, err := r.Store.AppliedSet(ctx, app.LastSuccessful.DeploymentID)
 	if deploy.IsKind(err, deploy.NotFound) || deploy.IsKind(err, deploy.Invalid) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var stored storedSet
-	if err := json.Unmarshal(kept.Objects, &stored); err != nil {
-		return nil, fmt.Errorf("decode the applied set of commit %s: %w", deploy.ShortHash(kept.Commit), err)
-	}
-	return stored.Spec.PruneKinds, nil
+	stored, err := decodeSet(applied)
+	return stored.Spec.PruneKinds, err
 }

@@ -114,7 +114,7 @@ func TestRemovalKeepsItsOrderToTheEnd(t *testing.T) {
 	skip.Store(int64(31 * time.Minute))
 	l.remove(t, &skip)
 	failed := l.command(t, "fails", func(c deploy.Command) bool { return c.Status == deploy.CommandFailed })
-	if reason := failed.Metadata[deploy.MetaReason]; !strings.Contains(reason, "/front") || !strings.Contains(reason, "what goes only after these: 1 more") {
+	if reason := failed.Metadata[deploy.MetaReason]; !strings.Contains(reason, "/front") || !strings.Contains(reason, "1 more can be deleted only after these") {
 		t.Errorf("the reason is %q", reason)
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/kept", "PodDisruptionBudget/front"}, l.inventoried(t)); diff != "" {

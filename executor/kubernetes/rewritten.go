@@ -9,17 +9,17 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Rewritten applies in a row from which on the log warns, and the records that are read
-// for that.
+// The log warns from this number of rewritten applies in a row, counted in this number of
+// records.
 const (
 	rewritesWarned = 3
 	rewritesRead   = 20
 )
 
-// noteRewritten completes the record of a workload that was just applied with whether
-// mutating admission rewrote its template, and warns when it does so each time: then each
+// noteRewrite sets whether mutating admission has rewritten the template of a workload that
+// was just applied. It logs a warning if that happens on each apply, because then each
 // apply replaces all pods.
-func (w *work) noteRewritten(ctx context.Context, rec *deploy.Rollout, item deploy.InventoryItem) error {
+func (w *work) noteRewrite(ctx context.Context, rec *deploy.Rollout, item deploy.InventoryItem) error {
 	tried := rec.IntentDigest != "" && rec.IntentDigest != rec.TemplateDigest
 	again := rec.LiveBefore != "" && rec.LiveBefore != rec.TemplateDigest && w.appliedBefore(item)
 	if rec.Rewritten || !tried && !again {
@@ -32,7 +32,7 @@ func (w *work) noteRewritten(ctx context.Context, rec *deploy.Rollout, item depl
 	applied := slices.DeleteFunc(recorded, func(r deploy.Rollout) bool {
 		return r.External() || r.ID == rec.ID || r.TemplateDigest == "" || r.TemplateDigest == r.LiveBefore
 	})
-	// What restores the template of the apply before is no new one.
+	// An apply that restores the template of the one before rewrites nothing.
 	if rec.Rewritten = tried || len(applied) > 0 && applied[0].TemplateDigest != rec.TemplateDigest; !rec.Rewritten {
 		return nil
 	}
@@ -44,8 +44,9 @@ func (w *work) noteRewritten(ctx context.Context, rec *deploy.Rollout, item depl
 	return nil
 }
 
-// appliedBefore reports whether the last apply of a workload sent the same object, with
-// the same configuration of its pods, restarts none for it, and leaves no field to others.
+// appliedBefore reports whether the last apply of a workload sent the same object with the
+// same configuration. It returns false if the stage restarts workloads for changed
+// configuration, or leaves fields to other managers.
 func (w *work) appliedBefore(item deploy.InventoryItem) bool {
 	if len(cluster.Yielded(w.set.Spec.Drift)) > 0 || w.run.Stage.Metadata[metaConfig] != "" {
 		return false

@@ -11,14 +11,13 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Rollback runs ROLLBACK: it applies the set of the last success again, waits for
-// its rollouts, and deletes the variants and what the failed deployment created.
-// After a first deployment only the variants are deleted, and what routes traffic to
-// them is as in Git: there is nothing to go back to, and what of the application
-// itself is there stays to be looked at.
+// Rollback runs ROLLBACK: it applies the set of the last success again, waits for its
+// rollouts, and deletes the variants and the objects that the failed deployment created.
+// A first deployment has no success to roll back to: its routes are restored as they are
+// in Git, its variants are deleted, and its other objects stay for inspection.
 func (e *Executor) Rollback() Stage {
-	back := e.stage(openCluster, recordCreated, restore, sayNoHooks, leaveForbidden, goBack)
-	first := e.stage(openCluster, recordCreated, routeAsGit, removeRest)
+	back := e.stage(openCluster, recordCreated, restoreSet, logNoHooks, dropForbidden, rollBack)
+	first := e.stage(openCluster, recordCreated, routeAsGit, removeAllVariants)
 	return func(ctx context.Context, run deploy.StageRun) deploy.StageResult {
 		if run.Deployment.RunningCommit == "" {
 			return first(ctx, run)
@@ -27,9 +26,9 @@ func (e *Executor) Rollback() Stage {
 	}
 }
 
-// recordCreated completes the inventory with the objects that the failed stages
-// created without coming to know it: they were stopped, or the agent was killed,
-// between the request and its answer.
+// recordCreated adds objects to the inventory that the failed stages created without
+// recording them: they were stopped, or the agent was killed, between the request and its
+// answer.
 func recordCreated(ctx context.Context, w *work) error {
 	inventory, err := w.inventory(ctx)
 	if err != nil {
@@ -37,7 +36,7 @@ func recordCreated(ctx context.Context, w *work) error {
 	}
 	known := keys(inventory)
 	for _, stage := range w.run.Deployment.ForwardStages() {
-		announced, err := announcedBy(stage)
+		announced, err := creating(stage)
 		if err != nil {
 			return err
 		}
@@ -57,59 +56,55 @@ func recordCreated(ctx context.Context, w *work) error {
 	return nil
 }
 
-// goBack puts the set back, traffic and primary in the order that serves best, and
-// removes the rest. Variants without traffic are removed even if the primary has not
-// come back: they are of no use.
-func goBack(ctx context.Context, w *work) error {
-	if err := w.goBackInTurn(ctx); err != nil {
+// rollBack restores the set and removes everything else. The variants have no traffic by
+// then: they are removed even if the primary could not be restored.
+func rollBack(ctx context.Context, w *work) error {
+	if err := w.restoreRouting(ctx); err != nil {
 		return err
 	}
-	if err := putBack(ctx, w); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		w.log.Errorf("The last success has not come back: %v", err)
-		return errors.Join(err, w.removeVariants(ctx, kubernetes.Canary, kubernetes.Baseline))
+	err := w.restoreObjects(ctx, w.set.Objects)
+	switch {
+	case err == nil:
+		return errors.Join(removeAllVariants(ctx, w), removeCreated(ctx, w))
+	case ctx.Err() != nil:
+		return err
 	}
-	return removeRest(ctx, w)
+	w.log.Errorf("The last success could not be restored: %v", err)
+	return errors.Join(err, removeAllVariants(ctx, w))
 }
 
-// goBackInTurn puts back what routes traffic, and before that all the rest if that
-// comes first. When it returns nil, all traffic goes to the primary.
-func (w *work) goBackInTurn(ctx context.Context) error {
-	shared, found, _, err := w.sharing(ctx)
+// restoreRouting restores the routes if the deployment has shared traffic: the primary
+// then gets all of it. The other objects are restored before if the primary has to be
+// restored first.
+func (w *work) restoreRouting(ctx context.Context) error {
+	shared, found, _, err := w.currentTraffic(ctx)
 	if err != nil || !found {
 		return err
 	}
-	all := w.set.Objects
-	routes, err := shared.Routing.Routes(all)
-	if err != nil || len(routes) == len(all) {
-		return nil // there were none then, or nothing else
+	routes, err := shared.Routing.Routes(w.set.Objects)
+	if err != nil || len(routes) == len(w.set.Objects) {
+		return nil // the last success had no routes, or nothing else
 	}
-	before, why, err := w.trafficFirst(ctx)
+	trafficFirst, why, err := w.trafficFirst(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { w.set.Objects = all }()
-	if before {
+	if trafficFirst {
 		w.log.Infof("The traffic goes back first: %s", why)
 	} else {
 		w.log.Infof("The primary goes back before the traffic does: %s", why)
-		w.set.Objects = without(all, routes)
-		if err := putBack(ctx, w); err != nil {
+		if err := w.restoreObjects(ctx, without(w.set.Objects, routes)); err != nil {
 			return err
 		}
 	}
-	w.set.Objects = routes
-	if err := apply(ctx, w); err != nil {
+	if err := w.applyObjects(ctx, routes); err != nil {
 		return err
 	}
-	w.log.Successf("What routes the traffic is as it was: all of it goes to the primary")
+	w.log.Successf("The routes are as in the last success: all traffic goes to the primary")
 	return nil
 }
 
-// trafficFirst decides whether the traffic goes back before the primary does, and
-// why.
+// trafficFirst decides whether the routes are restored before the primary, and why.
 func (w *work) trafficFirst(ctx context.Context) (first bool, why string, err error) {
 	rollouts, err := w.Store.Rollouts(ctx, store.RolloutQuery{DeploymentID: w.run.Deployment.ID, Cluster: w.cluster.Name()})
 	if err != nil {
@@ -138,25 +133,12 @@ func (w *work) trafficFirst(ctx context.Context) (first bool, why string, err er
 
 // without returns the objects that are not among others.
 func without(objects, others []manifest.Object) []manifest.Object {
-	return slices.DeleteFunc(slices.Clone(objects), func(o manifest.Object) bool {
-		return slices.ContainsFunc(others, func(other manifest.Object) bool {
-			return manifest.Ref(other.Unstructured) == manifest.Ref(o.Unstructured)
-		})
-	})
+	out := refKeys(objectRefs(others))
+	return slices.DeleteFunc(slices.Clone(objects), func(o manifest.Object) bool { return out[manifest.Ref(o.Unstructured).Key()] })
 }
 
-// removeRest deletes the variants, and the objects that exist only because of the
-// failed deployment. What fails keeps nothing else from being deleted.
-func removeRest(ctx context.Context, w *work) error {
-	err := w.removeVariants(ctx, kubernetes.Canary, kubernetes.Baseline)
-	if w.run.Deployment.RunningCommit == "" {
-		return err
-	}
-	return errors.Join(err, removeCreated(ctx, w))
-}
-
-// removeCreated deletes the objects that exist only because of the failed
-// deployment. Objects it merely changed are in the set and were put back.
+// removeCreated deletes the objects that exist only because of the failed deployment.
+// Those that it changed are in the set, which is restored.
 func removeCreated(ctx context.Context, w *work) error {
 	inventory, err := w.inventory(ctx)
 	if err != nil {
@@ -169,24 +151,40 @@ func removeCreated(ctx context.Context, w *work) error {
 	return w.delete(ctx, created)
 }
 
-// createdBy returns the items of the inventory that the deployment created and
-// that are not among the kept ones.
-func createdBy(deployment string, inventory, kept []deploy.InventoryItem) []deploy.InventoryItem {
-	keep := keys(kept)
-	var out []deploy.InventoryItem
-	for _, item := range inventory {
-		if item.CreatedBy == deployment && !keep[item.Object.Key()] {
-			out = append(out, item)
-		}
+// createdBy returns the items of the inventory that the deployment created, without those
+// that are to stay.
+func createdBy(deployment string, inventory, stay []deploy.InventoryItem) []deploy.InventoryItem {
+	stays := keys(stay)
+	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool {
+		return i.CreatedBy != deployment || stays[i.Object.Key()]
+	})
+}
+
+// objectRefs returns the references of objects, in their order.
+func objectRefs(objects []manifest.Object) []deploy.ObjectRef {
+	refs := make([]deploy.ObjectRef, len(objects))
+	for i, o := range objects {
+		refs[i] = manifest.Ref(o.Unstructured)
 	}
-	return out
+	return refs
+}
+
+// itemRefs returns the references of the items' objects, in their order.
+func itemRefs(items []deploy.InventoryItem) []deploy.ObjectRef {
+	refs := make([]deploy.ObjectRef, len(items))
+	for i, item := range items {
+		refs[i] = item.Object
+	}
+	return refs
 }
 
 // keys returns the keys of the items' objects.
-func keys(items []deploy.InventoryItem) map[string]bool {
-	out := map[string]bool{}
-	for _, item := range items {
-		out[item.Object.Key()] = true
+func keys(items []deploy.InventoryItem) map[string]bool { return refKeys(itemRefs(items)) }
+
+func refKeys(refs []deploy.ObjectRef) map[string]bool {
+	out := make(map[string]bool, len(refs))
+	for _, ref := range refs {
+		out[ref.Key()] = true
 	}
 	return out
 }

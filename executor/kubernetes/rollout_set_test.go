@@ -92,7 +92,7 @@ func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 					t.Errorf("pod %s was replaced, though it had not failed", name)
 				}
 			}
-			if n := strings.Count(l.said(), "Deleted pod web-"); n != 1 || !strings.Contains(l.said(), "Deleted pod web-2: it is of web-") {
+			if n := strings.Count(l.said(), "Deleted pod web-"); n != 1 || !strings.Contains(l.said(), "Deleted pod web-2: it is not ready and of web-") {
 				t.Errorf("%d pods were deleted:\n%s", n, l.said())
 			}
 		})

@@ -3,22 +3,17 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/source"
-	"github.com/c785c783/piped/piped/source/secret"
 )
 
-// set is everything a stage needs to apply an application's objects and to
-// judge their rollouts. The last success's set is kept in the store, so that a
-// rollback needs neither Git nor anything else but the cluster.
+// set is everything a stage needs to apply an application's objects and to evaluate
+// their rollouts. The set of the last success is in the store, so that a rollback needs
+// nothing but the cluster.
 type set struct {
 	Commit  string
 	Spec    setSpec
@@ -30,10 +25,10 @@ type set struct {
 
 func (s set) variant() kubernetes.Variant { return cmp.Or(s.Variant, kubernetes.Primary) }
 
-// value is what the variant annotation of the objects says.
+// value returns the value of the objects' variant annotation.
 func (s set) value() string { return cmp.Or(s.Value, s.Spec.PrimaryValue) }
 
-// setSpec is what of the application's configuration concerns applying.
+// setSpec is the part of the application's configuration that concerns applying.
 type setSpec struct {
 	VariantKey          string   `json:"variantKey"`
 	PrimaryValue        string   `json:"primaryValue"`
@@ -45,7 +40,7 @@ type setSpec struct {
 	FailFast            bool     `json:"failFast"`
 	Prune               bool     `json:"prune,omitempty"`
 	PruneKinds          []string `json:"pruneKinds,omitempty"`
-	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not kept
+	Hooks               int      `json:"hooks,omitempty"` // how many the commit has; they are not stored
 
 	HealthChecks []kubernetes.HealthCheck `json:"healthChecks,omitempty"`
 	Drift        config.DriftDetection    `json:"drift,omitzero"` // what is no drift, or not applied at all
@@ -63,17 +58,14 @@ func specOf(c *config.Application) setSpec {
 	}
 }
 
-// syncOptions returns the stage's own options, and for a stage without any those
-// of the whole application.
+// syncOptions returns the stage's own options, or those of spec.quickSync if it has
+// none.
 func (w *work) syncOptions(k kubernetes.Spec) (kubernetes.SyncStageOptions, error) {
 	o := kubernetes.SyncStageOptions{SyncOptions: k.QuickSync, ReadyThreshold: k.ReadyThreshold}
 	if len(w.run.Stage.Options) == 0 {
 		return o, nil
 	}
-	if err := json.Unmarshal(w.run.Stage.Options, &o); err != nil {
-		return o, deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", w.run.Stage.ID, err)
-	}
-	return o, nil
+	return o, readOptions(w.run.Stage, &o)
 }
 
 // render loads the deployment's commit and resolves its objects on the cluster.
@@ -87,10 +79,10 @@ func render(ctx context.Context, w *work) error {
 	return w.resolve(ctx, src)
 }
 
-// resolve makes the stage's set of a source.
-// spec returns what the application has as one of Kubernetes.
+// spec returns the application's configuration for Kubernetes.
 func (w *work) spec() kubernetes.Spec { return *kubernetes.SpecOf(w.config.Platform) }
 
+// resolve makes the stage's set from a source.
 func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	w.hide, w.log = src.Redactor, src.Redactor.Log(w.log)
 	for _, warning := range src.Warnings {
@@ -128,7 +120,7 @@ func (w *work) resolve(ctx context.Context, src *source.Source) error {
 	return nil
 }
 
-// splitHooks takes the hooks out of what the application consists of.
+// splitHooks separates the hooks from the objects that the application consists of.
 func splitHooks(all []manifest.Object) (objects, hooks []manifest.Object) {
 	for _, o := range all {
 		if o.Hook.Phase == manifest.HookNone {
@@ -140,55 +132,7 @@ func splitHooks(all []manifest.Object) (objects, hooks []manifest.Object) {
 	return objects, hooks
 }
 
-// storedSet is how a set is kept.
-type storedSet struct {
-	Spec    setSpec                      `json:"spec"`
-	Objects []*unstructured.Unstructured `json:"objects"`
-	// Secrets were decrypted for the objects: a rollback does not show them either.
-	Secrets map[string]string `json:"secrets,omitempty"`
-}
-
-// keep stores the set as the deployment's own: what later deployments return
-// to if this one succeeds.
-func keep(ctx context.Context, w *work) error {
-	stored := storedSet{Spec: w.set.Spec, Secrets: w.hide.Secrets()}
-	for _, o := range w.set.Objects {
-		stored.Objects = append(stored.Objects, o.Unstructured)
-	}
-	data, err := json.Marshal(stored)
-	if err != nil {
-		return fmt.Errorf("encode the applied set: %w", err)
-	}
-	return w.Store.SaveAppliedSet(ctx, deploy.AppliedSet{
-		ApplicationID: w.run.Application.ID, DeploymentID: w.run.Deployment.ID, Commit: w.set.Commit, Objects: data,
-	})
-}
-
-// restore loads the set of the last success. Where the store has none (its key
-// was lost, or the success is older than this agent), Git is asked.
-func restore(ctx context.Context, w *work) error {
-	d := w.run.Deployment
-	if d.RunningCommit == "" {
-		return deploy.Errorf(deploy.Invalid, "there is no earlier success to roll back to")
-	}
-	kept, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
-	if err != nil {
-		w.log.Infof("The applied set of commit %s cannot be used (%v); rendering it from Git instead", deploy.ShortHash(d.RunningCommit), err)
-		return w.rerender(ctx)
-	}
-	var stored storedSet
-	if err := json.Unmarshal(kept.Objects, &stored); err != nil {
-		return fmt.Errorf("decode the applied set of commit %s: %w", deploy.ShortHash(kept.Commit), err)
-	}
-	w.set = set{Commit: kept.Commit, Spec: stored.Spec}
-	w.hide = secret.NewRedactor(stored.Secrets)
-	w.log = w.hide.Log(w.log)
-	for _, u := range stored.Objects {
-		w.set.Objects = append(w.set.Objects, manifest.Object{Unstructured: u, Origin: manifest.Origin{File: "commit " + deploy.ShortHash(kept.Commit)}})
-	}
-	return nil
-}
-
+// rerender makes the set of the last success from Git.
 func (w *work) rerender(ctx context.Context) error {
 	src, err := w.Sources.Load(ctx, w.run.Deployment.RunningGit(), w.run.Deployment.RunningCommit)
 	if err != nil {
@@ -200,8 +144,9 @@ func (w *work) rerender(ctx context.Context) error {
 	return w.labelAsLive(ctx)
 }
 
-// labelAsLive gives the workloads of the set the primary's label where they have it:
-// which stage put it into their selectors, which cannot be changed, Git does not say.
+// labelAsLive adds the primary's label to those workloads of the set that have it in the
+// cluster. A stage may have put it into their selectors, which are immutable, and Git
+// does not say so.
 func (w *work) labelAsLive(ctx context.Context) error {
 	label := primaryLabel(w.spec().VariantLabel)
 	live, err := w.cluster.Workloads(ctx, w.set.Objects)

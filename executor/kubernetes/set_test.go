@@ -198,11 +198,11 @@ data: {ratio: 0.5, nothing: null, text: "é\u0000"}
 	}
 	w.set, w.run.Deployment.ID = kept, "before"
 	w.hide = secret.NewRedactor(map[string]string{"password": "hunter2"})
-	if err := keep(t.Context(), w); err != nil {
+	if err := storeSet(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	w.set, w.hide, w.run.Deployment.ID = set{}, nil, "now"
-	if err := restore(t.Context(), w); err != nil {
+	if err := restoreSet(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	if git.commit != "" {
@@ -232,7 +232,7 @@ data: {ratio: 0.5, nothing: null, text: "é\u0000"}
 // configuration file of that time.
 func TestRestoreWithoutAKeptSet(t *testing.T) {
 	w, git, log := newWork(t)
-	if err := restore(t.Context(), w); !errors.Is(err, errAsked) {
+	if err := restoreSet(t.Context(), w); !errors.Is(err, errAsked) {
 		t.Fatalf("restore = %v", err)
 	}
 	if git.commit != "beef0123456789" || git.git.ConfigPath() != "web/old.pipecd.yaml" {
@@ -247,7 +247,7 @@ func TestRestoreWithoutAKeptSet(t *testing.T) {
 func TestNothingToRestore(t *testing.T) {
 	w, _, _ := newWork(t)
 	w.run.Deployment.RunningCommit = ""
-	if err := restore(t.Context(), w); !deploy.IsKind(err, deploy.Invalid) || err.Error() != "there is no earlier success to roll back to" {
+	if err := restoreSet(t.Context(), w); !deploy.IsKind(err, deploy.Invalid) || err.Error() != "there is no earlier success to roll back to" {
 		t.Errorf("restore = %v", err)
 	}
 }
@@ -325,7 +325,7 @@ func TestAnnouncedObjectsAreKept(t *testing.T) {
 		}
 		return nil
 	}
-	if got, err := w.creating(); err != nil || got != nil {
+	if got, err := creating(w.run.Stage); err != nil || got != nil {
 		t.Fatalf("the first run finds %v %v", got, err)
 	}
 	for _, name := range []string{"a", "b"} {
@@ -334,7 +334,7 @@ func TestAnnouncedObjectsAreKept(t *testing.T) {
 		}
 		w.run.Stage.Metadata = metadata
 	}
-	got, err := w.creating()
+	got, err := creating(w.run.Stage)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,11 @@
 package kubernetes
 
-// Sync runs K8S_SYNC: it makes the cluster hold what the commit declares and
-// ends when every workload has ended its rollout. Hooks run before and after. A
-// quick sync then removes the variants that an earlier deployment has left.
+// Sync runs K8S_SYNC: it makes the cluster hold what the commit declares and ends when all
+// rollouts have ended. Hooks run before and after. A quick sync then removes the variants
+// that an earlier deployment left behind.
 func (e *Executor) Sync() Stage {
-	return e.stage(admit, openCluster, render, onlyLive, permitSet, limitPrune, keep, keepTraffic, preHooks, apply, await, postHooks, prune, removeLeftovers)
+	return e.stage(
+		admit, openCluster, render, onlyLive, permitSet, limitPrune, storeSet,
+		applyShares, preHooks, apply, await, postHooks, prune, removeLeftovers,
+	)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Tenancy tells what the agent's configuration permits an application to do.
+// Tenancy returns what the agent's configuration permits an application to do.
 type Tenancy interface {
 	// Tenant returns the rules for the application configured at a place.
 	Tenant(at deploy.GitPath) config.Tenant
-	// Signer returns who signed a commit for the application, "" when that is of no
-	// interest. The error is of kind deploy.Invalid when the commit is not allowed.
+	// Signer returns the signer of a commit, "" if the rules ask for no signature. The
+	// error is of kind deploy.Invalid if the application may not deploy the commit.
 	Signer(ctx context.Context, at deploy.GitPath, commit string) (string, error)
 }
 
@@ -27,8 +27,8 @@ func (w *work) tenant() config.Tenant {
 	return w.Tenancy.Tenant(w.run.Deployment.Git)
 }
 
-// admit refuses a deployment that the application may not have. The planner did
-// so before, by the rules of then.
+// admit refuses a deployment that the tenancy rules forbid. The planner has checked that,
+// too, but the rules may have changed since.
 func admit(ctx context.Context, w *work) error {
 	if w.Tenancy == nil {
 		return nil
@@ -44,8 +44,8 @@ func admit(ctx context.Context, w *work) error {
 	return w.refuse(err)
 }
 
-// refuse ends the stage for a rule. Where it is the first one, there is nothing to
-// roll back: nothing was done.
+// refuse makes an Invalid error fail the stage; in the first stage without a rollback,
+// because nothing was done.
 func (w *work) refuse(err error) error {
 	if deploy.IsKind(err, deploy.Invalid) {
 		return &stageError{reason: err.Error(), noRollback: w.run.First()}
@@ -53,14 +53,19 @@ func (w *work) refuse(err error) error {
 	return err
 }
 
-// permitSet refuses a set with objects that the application may not have.
+// permitSet refuses a set and hooks with objects that the tenancy rules forbid.
 func permitSet(_ context.Context, w *work) error {
-	var objects []config.TenantObject
-	for _, o := range slices.Concat(w.set.Objects, w.hooks) {
-		objects = append(objects, config.TenantObject{Ref: manifest.Ref(o.Unstructured), Origin: o.Origin.String()})
+	return w.permit(slices.Concat(w.set.Objects, w.hooks))
+}
+
+// permit refuses objects that the tenancy rules forbid.
+func (w *work) permit(objects []manifest.Object) error {
+	var all []config.TenantObject
+	for _, o := range objects {
+		all = append(all, config.TenantObject{Ref: manifest.Ref(o.Unstructured), Origin: o.Origin.String()})
 	}
 	w.limitNamespaces()
-	return w.refuse(w.tenant().CheckObjects(objects))
+	return w.refuse(w.tenant().CheckObjects(all))
 }
 
 // limitNamespaces lets the stage create missing namespaces only if the rules do.
@@ -71,33 +76,33 @@ func (w *work) limitNamespaces() {
 	}
 }
 
-// leaveForbidden takes out of the set what the application may not have any more:
-// a rollback puts back what ran, but nothing that a rule has come to forbid.
-func leaveForbidden(_ context.Context, w *work) error {
+// dropForbidden removes the objects from the set that the tenancy rules forbid by now: a
+// rollback does not restore them.
+func dropForbidden(_ context.Context, w *work) error {
 	all := len(w.set.Objects)
 	w.limitNamespaces()
 	w.set.Objects = slices.DeleteFunc(w.set.Objects, func(o manifest.Object) bool {
 		why := w.tenant().Forbids(config.TenantObject{Ref: manifest.Ref(o.Unstructured)})
 		if why != "" {
-			w.log.Infof("Not put back: %s", why)
+			w.log.Infof("Not restored: %s", why)
 		}
 		return why != ""
 	})
 	if all > 0 && len(w.set.Objects) == 0 {
-		return deploy.Errorf(deploy.Invalid, "the tenancy rules forbid every object of the last success (see the log): nothing is put back; "+
-			"ask those who run the agent to change the rules, or deploy what they allow")
+		return deploy.Errorf(deploy.Invalid, "the tenancy rules forbid every object of the last success (see the log): nothing is restored; "+
+			"ask the operators of the agent to change the rules, or deploy what they allow")
 	}
 	return nil
 }
 
-// sayForbidden names what is no longer in Git and may not be touched.
-func (w *work) sayForbidden() {
+// logForbidden lists the objects that are no longer in Git and may not be deleted.
+func (w *work) logForbidden() {
 	left, _ := cluster.Leftovers(cluster.PruneRequest{Inventory: ofPrimary(w.before), Applied: w.items, Kinds: w.set.Spec.PruneKinds})
 	w.permitted(left, func(why string) { w.log.Infof("No longer in Git, and left alone: %s", why) })
 }
 
-// permitted returns those items that the application may still touch; say is
-// called for each of the others, which stay as they are.
+// permitted returns the items that the application may still change, and calls say with
+// the reason for each of the others.
 func (w *work) permitted(items []deploy.InventoryItem, say func(why string)) []deploy.InventoryItem {
 	tenant := w.tenant()
 	return slices.DeleteFunc(slices.Clone(items), func(item deploy.InventoryItem) bool {

@@ -128,7 +128,7 @@ func TestRollbackLeavesOutWhatIsForbidden(t *testing.T) {
 		t.Fatal(result.Reason)
 	}
 	l.rollBack(t, run)
-	l.wantLogged(t, `Not put back: tenancy "team" does not allow kind Service`)
+	l.wantLogged(t, `Not restored: tenancy "team" does not allow kind Service`)
 	if services, err := core.Services(l.ns).List(t.Context(), metav1.ListOptions{}); err != nil || len(services.Items) > 0 {
 		t.Errorf("services: %v, %v", services, err)
 	}

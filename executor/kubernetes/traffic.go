@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,9 +14,9 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// TrafficRouting runs K8S_TRAFFIC_ROUTING: it puts the shares of the variants into
-// what routes the traffic, step by step, and ends when the last ones are in force.
-// No variant gets traffic before it can take it.
+// TrafficRouting runs K8S_TRAFFIC_ROUTING: it puts the shares of the variants into the
+// routes, step by step, and ends when the last shares are in force. No variant gets traffic
+// before it is ready.
 func (e *Executor) TrafficRouting() Stage {
 	return e.stage(admit, openCluster, render, permitSet, shiftTraffic)
 }
@@ -28,11 +27,51 @@ type shift struct {
 	options config.TrafficRoutingOptions
 	routing traffic.Routing
 	steps   []traffic.Shares
-	now     overlay // as stored
+	state   trafficState // as stored
+	begun   bool         // the step of the state was begun before a restart
 }
 
-// routingOf fills in what spec.trafficRouting takes from the rest of the
-// configuration, from the pipeline and from the cluster.
+// shiftTraffic runs the steps. It resumes one that was begun before a restart, and repeats
+// none.
+func shiftTraffic(ctx context.Context, w *work) error {
+	s, err := w.loadShift(ctx)
+	if err != nil {
+		return err
+	}
+	for i := s.state.Step; i < len(s.steps); i++ {
+		if err := s.enter(ctx, i); err != nil {
+			return err
+		}
+		if err := s.hold(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadShift reads the options and the state of the stage.
+func (w *work) loadShift(ctx context.Context) (*shift, error) {
+	s := &shift{work: w}
+	if err := readOptions(w.run.Stage, &s.options); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.routing, err = w.routingOf(ctx, w.spec()); err != nil {
+		return nil, w.refuse(err)
+	}
+	s.steps = stepsOf(s.options)
+	s.warnSharedService()
+	if err := s.loadState(); err != nil {
+		return nil, err
+	}
+	if s.state.Refused != "" { // the agent stopped before it stored the end of the stage
+		return nil, &stageError{reason: s.state.Refused}
+	}
+	return s, nil
+}
+
+// routingOf completes spec.trafficRouting from the rest of the configuration, from the
+// pipeline and from the cluster.
 func (w *work) routingOf(ctx context.Context, k kubernetes.Spec) (traffic.Routing, error) {
 	r := traffic.Routing{
 		Method: k.TrafficRouting.Method, Label: k.VariantLabel, Service: k.Service.Name,
@@ -58,15 +97,14 @@ func (w *work) routingOf(ctx context.Context, k kubernetes.Spec) (traffic.Routin
 	return r, err
 }
 
-// rolloutOptions are what the options of the stages that roll out a variant have in
-// common.
+// rolloutOptions are the common options of the stages that roll out a variant.
 type rolloutOptions struct {
 	Suffix         string         `json:"suffix"`
 	ReadyThreshold strict.Percent `json:"readyThreshold"`
 }
 
-// rolloutOf returns the stage before this one that rolled out a variant, nil when
-// there is none or the variant was removed since.
+// rolloutOf returns the stage before this one that rolled out a variant; nil if there is
+// none, or if the variant was removed since.
 func (w *work) rolloutOf(v kubernetes.Variant) (found *deploy.Stage, o rolloutOptions, err error) {
 	rollout, clean := kubernetes.StageCanaryRollout, kubernetes.StageCanaryClean
 	if v == kubernetes.Baseline {
@@ -80,47 +118,12 @@ func (w *work) rolloutOf(v kubernetes.Variant) (found *deploy.Stage, o rolloutOp
 			found = nil
 		case stage.Name == rollout:
 			found = &stage
-			if err := json.Unmarshal(stage.Options, &o); err != nil {
-				return nil, o, deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", stage.ID, err)
+			if err := readOptions(stage, &o); err != nil {
+				return nil, o, err
 			}
 		}
 	}
 	return found, o, nil
-}
-
-// shiftTraffic goes through the steps. One that was begun before a restart is gone
-// on with; none is repeated.
-func shiftTraffic(ctx context.Context, w *work) error {
-	s := &shift{work: w}
-	err := w.options(&s.options)
-	if err != nil {
-		return err
-	}
-	if s.routing, err = w.routingOf(ctx, w.spec()); err != nil {
-		return w.refuse(err)
-	}
-	s.steps = stepsOf(s.options)
-	s.sayShared()
-	begun, err := s.begin()
-	switch {
-	case err != nil:
-		return err
-	case s.now.Refused != "": // the agent ended before the stage's end was stored
-		return &stageError{reason: s.now.Refused}
-	}
-	for i := s.now.Step; i < len(s.steps); i++ {
-		if !begun || i > s.now.Step {
-			if err := s.enter(ctx, i); err != nil {
-				return err
-			}
-		} else if err := s.resume(ctx); err != nil {
-			return err
-		}
-		if err := s.hold(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stepsOf returns the shares of each step; without steps there is one.
@@ -134,31 +137,37 @@ func stepsOf(o config.TrafficRoutingOptions) (steps []traffic.Shares) {
 	return steps
 }
 
-// begin finds out where the stage stands, and reports whether a step was begun.
-func (s *shift) begin() (begun bool, err error) {
-	if s.now, begun, err = overlayOf(s.run.Stage); err != nil {
-		return false, err
+// loadState sets the state and whether a step was begun. Before the first step the shares
+// are those of the last stage that shared traffic.
+func (s *shift) loadState() (err error) {
+	if s.state, s.begun, err = trafficStateOf(s.run.Stage); err != nil {
+		return err
 	}
-	if begun {
-		s.now.Step = min(s.now.Step, len(s.steps)-1)
-		s.now.Routing = s.routing
-		return true, nil
+	if s.begun {
+		s.state.Step = min(s.state.Step, len(s.steps)-1)
+		s.state.Routing = s.routing
+		return nil
 	}
-	last, found, err := lastOverlay(s.run.Deployment)
-	s.now = overlay{Routing: s.routing, Shares: traffic.Stable(), Before: traffic.Stable()}
+	last, found, err := lastTrafficState(s.run.Deployment)
+	s.state = trafficState{Routing: s.routing, Shares: traffic.Stable(), Before: traffic.Stable()}
 	if found {
-		s.now.Shares, s.now.Before, s.now.Ready = last.Shares, last.Shares, last.Ready
+		s.state.Shares, s.state.Before, s.state.Ready = last.Shares, last.Shares, last.Ready
 	}
-	return false, err
+	return err
 }
 
-// enter brings the shares of a step into force.
+// enter brings the shares of a step into force, or resumes the step that a restart of the
+// agent interrupted.
 func (s *shift) enter(ctx context.Context, step int) error {
-	if s.now.Shares.Whole() {
+	if s.begun {
+		s.begun = false
+		return s.resume(ctx)
+	}
+	if s.state.Shares.Whole() {
 		s.countPrimary(ctx)
 	}
-	s.now.Before = s.now.Shares
-	next := s.now
+	s.state.Before = s.state.Shares
+	next := s.state
 	next.Step, next.Shares, next.Since, next.Analyzed = step, s.steps[step], time.Time{}, false
 	if err := s.awaitVariants(ctx, next.Shares); err != nil {
 		return err
@@ -166,53 +175,53 @@ func (s *shift) enter(ctx context.Context, step int) error {
 	if err := next.save(ctx, s.run); err != nil {
 		return err
 	}
-	s.now = next
+	s.state = next
 	return s.enforce(ctx)
 }
 
-// resume goes on with the step that the agent's end interrupted.
+// resume continues the present step.
 func (s *shift) resume(ctx context.Context) error {
-	if s.now.Since.IsZero() {
-		if err := s.awaitVariants(ctx, s.now.Shares); err != nil {
+	if s.state.Since.IsZero() {
+		if err := s.awaitVariants(ctx, s.state.Shares); err != nil {
 			return err
 		}
 	}
 	return s.enforce(ctx)
 }
 
-// enforce applies the shares of the present step, waits until they are in force and
-// says so. When they are refused, those before are put back.
+// enforce applies the shares of the present step, waits until they are in force and logs
+// that. If they are refused it restores the previous ones.
 func (s *shift) enforce(ctx context.Context) error {
-	if err := s.place(ctx, s.now.Shares); err != nil {
-		return s.goBack(ctx, err)
+	if err := s.place(ctx, s.state.Shares); err != nil {
+		return s.restore(ctx, err)
 	}
-	resumed := !s.now.Since.IsZero()
+	resumed := !s.state.Since.IsZero()
 	if !resumed {
-		s.now.Since = s.Now()
-		if err := s.now.save(ctx, s.run); err != nil {
+		s.state.Since = s.Now()
+		if err := s.state.save(ctx, s.run); err != nil {
 			return err
 		}
 	}
 	line, left := s.describe(), time.Duration(s.options.Interval)
 	if resumed {
-		line, left = "Going on after a restart of the agent: "+line, s.left().Round(100*time.Millisecond)
+		line, left = "Resumed after a restart of the agent: "+line, s.left().Round(100*time.Millisecond)
 	}
-	if s.now.Step+1 < len(s.steps) {
+	if s.state.Step+1 < len(s.steps) {
 		line += fmt.Sprintf("; next step in %s", left)
 	}
 	s.log.Successf("%s", line)
 	return nil
 }
 
-// describe names the present step and its shares.
+// describe returns the present step and its shares as text.
 func (s *shift) describe() string {
 	if len(s.steps) == 1 {
-		return "Traffic: " + s.now.Shares.String()
+		return "Traffic: " + s.state.Shares.String()
 	}
-	return fmt.Sprintf("Step %d/%d: %s", s.now.Step+1, len(s.steps), s.now.Shares)
+	return fmt.Sprintf("Step %d/%d: %s", s.state.Step+1, len(s.steps), s.state.Shares)
 }
 
-// place makes the cluster share the traffic so, and waits until it does.
+// place writes the shares and waits until they are in force.
 func (s *shift) place(ctx context.Context, shares traffic.Shares) error {
 	routes, err := s.write(ctx, shares)
 	if err != nil || !s.routing.Gateway() {
@@ -221,7 +230,7 @@ func (s *shift) place(ctx context.Context, shares traffic.Shares) error {
 	return s.verifyRoutes(ctx, s.routing, routes)
 }
 
-// write applies what routes the traffic with the shares in it, and returns it.
+// write applies the routes with the shares in them, and returns them.
 func (s *shift) write(ctx context.Context, shares traffic.Shares) ([]manifest.Object, error) {
 	objects, err := s.routing.Apply(s.set.Objects, shares)
 	if err != nil {
@@ -240,44 +249,44 @@ func (s *shift) write(ctx context.Context, shares traffic.Shares) ([]manifest.Ob
 	return routes, err
 }
 
-// goBack puts the shares back that were in force before those that were refused. A
-// stage that was told to stop leaves them as they are.
-func (s *shift) goBack(ctx context.Context, why error) error {
+// restore writes the previous shares after the present ones were refused, and returns the
+// error of the stage. A stage that was stopped leaves the shares as they are.
+func (s *shift) restore(ctx context.Context, why error) error {
 	var refused *stageError
 	if ctx.Err() != nil || !errors.As(why, &refused) {
 		return why
 	}
-	reason := fmt.Sprintf("%s: %s", s.now.Shares, refused.reason)
-	s.now.Shares, s.now.Since = s.now.Before, time.Time{}
-	s.now.Refused = fmt.Sprintf("%s; the traffic is shared as before: %s", reason, s.now.Before)
-	if err := s.putBack(ctx); err != nil {
-		return &stageError{reason: fmt.Sprintf("%s; the shares before (%s) could not be put back: %v", reason, s.now.Before, err)}
+	reason := fmt.Sprintf("%s: %s", s.state.Shares, refused.reason)
+	s.state.Shares, s.state.Since = s.state.Before, time.Time{}
+	s.state.Refused = fmt.Sprintf("%s; the traffic is shared as before: %s", reason, s.state.Before)
+	if err := s.rewrite(ctx); err != nil {
+		return &stageError{reason: fmt.Sprintf("%s; the previous shares (%s) could not be restored: %v", reason, s.state.Before, err)}
 	}
-	return &stageError{reason: s.now.Refused}
+	return &stageError{reason: s.state.Refused}
 }
 
-// putBack applies the shares and does not wait for them: whoever refused the others
-// may refuse these.
-func (s *shift) putBack(ctx context.Context) error {
-	if _, err := s.write(ctx, s.now.Shares); err != nil {
+// rewrite writes the shares of the state without waiting for them: the gateway may refuse
+// these, too.
+func (s *shift) rewrite(ctx context.Context) error {
+	if _, err := s.write(ctx, s.state.Shares); err != nil {
 		return err
 	}
-	s.now.Since = s.Now()
-	return s.now.save(ctx, s.run)
+	s.state.Since = s.Now()
+	return s.state.save(ctx, s.run)
 }
 
-// hold lets the time between two steps pass, and the analysis after the step.
+// hold runs the analysis after the present step and waits for the next one.
 func (s *shift) hold(ctx context.Context) error {
-	if s.options.Analysis != nil && !s.now.Analyzed {
+	if s.options.Analysis != nil && !s.state.Analyzed {
 		if err := s.analyze(ctx); err != nil {
 			return err
 		}
-		s.now.Analyzed = true
-		if err := s.now.save(ctx, s.run); err != nil {
+		s.state.Analyzed = true
+		if err := s.state.save(ctx, s.run); err != nil {
 			return err
 		}
 	}
-	if s.now.Step+1 == len(s.steps) {
+	if s.state.Step+1 == len(s.steps) {
 		return nil
 	}
 	if err := pause(ctx, s.left()); err != nil {
@@ -290,23 +299,23 @@ func (s *shift) hold(ctx context.Context) error {
 func (s *shift) analyze(ctx context.Context) error {
 	run := s.run
 	run.Log = s.log
-	err := s.Analyzer.Analyze(ctx, run, fmt.Sprintf("step-%d", s.now.Step+1), *s.options.Analysis, s.now.Since)
+	err := s.Analyzer.Analyze(ctx, run, fmt.Sprintf("step-%d", s.state.Step+1), *s.options.Analysis, s.state.Since)
 	if err != nil && ctx.Err() == nil {
 		return &stageError{reason: fmt.Sprintf("%s: the analysis failed: %v", s.describe(), err)}
 	}
 	return err
 }
 
-// left is how much of the interval remains until the next step. A clock that jumped
-// makes it neither negative nor longer than the interval.
+// left returns the rest of the interval until the next step. After a clock jump it is still
+// between zero and the interval.
 func (s *shift) left() time.Duration {
 	interval := time.Duration(s.options.Interval)
-	return interval - min(max(0, s.Now().Sub(s.now.Since)), interval)
+	return interval - min(max(0, s.Now().Sub(s.state.Since)), interval)
 }
 
-// sayShared warns of a stable Service that the pods of the variants belong to as
-// well: they get some of its traffic beside what they are to get.
-func (s *shift) sayShared() {
+// warnSharedService logs if the stable Service also selects pods of the variants: these
+// then get part of the primary's share.
+func (s *shift) warnSharedService() {
 	if !s.routing.Gateway() {
 		return
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// awaitVariants waits until every variant that is to get traffic can take it.
+// awaitVariants waits until every variant that gets traffic is ready for it.
 func (s *shift) awaitVariants(ctx context.Context, to traffic.Shares) error {
 	for _, v := range []kubernetes.Variant{kubernetes.Canary, kubernetes.Baseline} {
 		if to.Of(v) == 0 {
@@ -33,7 +33,7 @@ func (s *shift) awaitVariants(ctx context.Context, to traffic.Shares) error {
 			return err
 		}
 	}
-	if to.Primary > s.now.Shares.Primary {
+	if to.Primary > s.state.Shares.Primary {
 		return s.awaitPrimary(ctx)
 	}
 	return nil
@@ -61,8 +61,8 @@ func (s *shift) awaitVariant(ctx context.Context, v kubernetes.Variant) error {
 	return err
 }
 
-// rolledOut returns the workloads of a variant, whose rollout must have ended well by
-// the records, and the share of their pods that must be available.
+// rolledOut returns the workloads of a variant, and the share of their pods that must be
+// available. It fails unless their rollout records have ended with success.
 func (w *work) rolledOut(ctx context.Context, v kubernetes.Variant) (workloads []deploy.ObjectRef, threshold int, err error) {
 	stage, options, err := w.rolloutOf(v)
 	if err != nil {
@@ -88,23 +88,23 @@ func (w *work) rolledOut(ctx context.Context, v kubernetes.Variant) (workloads [
 	return workloads, threshold, nil
 }
 
-// counts are what of a workload's status tells whether it is ready for traffic.
+// counts is the part of a workload's status that decides whether it is ready for traffic.
 type counts struct {
 	observed                              bool
-	deadline                              string // why its progress deadline is exceeded
+	deadline                              string // the message if its progress deadline is exceeded
 	desired, updated, replicas, available int32
 	selector                              *metav1.LabelSelector
 }
 
-// unready returns why a workload is not ready, "" if it is. It fails at once when it
-// never will be.
+// unready explains why a workload is not ready; "" if it is. It fails if the workload will
+// never be ready.
 func (w *work) unready(ctx context.Context, ref deploy.ObjectRef, threshold int) (string, error) {
 	c, err := w.count(ctx, ref)
 	if apierrors.IsNotFound(err) {
 		return "", &stageError{reason: fmt.Sprintf("%s gets no traffic: it is gone", ref)}
 	}
 	if err != nil {
-		return "", fmt.Errorf("look at %s: %w", ref, w.cluster.Classify(err))
+		return "", fmt.Errorf("read %s: %w", ref, w.cluster.Classify(err))
 	}
 	why := c.unready(threshold)
 	if why == "" {
@@ -117,22 +117,22 @@ func (w *work) unready(ctx context.Context, ref deploy.ObjectRef, threshold int)
 	return why, nil
 }
 
-// unready says which of the conditions of readiness does not hold, in their order:
-// no deadline is exceeded, every pod is there in the new version, no old one is left,
-// enough are available.
+// unready explains the first condition of readiness that does not hold: no deadline is
+// exceeded, every pod of the new version exists, none of the old version is left, enough
+// pods are available.
 func (c counts) unready(threshold int) string {
 	need := (c.desired*int32(threshold) + 99) / 100
 	switch {
 	case !c.observed:
-		return "its controller has not looked at it since it was changed"
+		return "its controller has not observed the last change"
 	case c.deadline != "":
 		return "its progress deadline is exceeded: " + c.deadline
 	case c.updated < c.desired:
 		return fmt.Sprintf("%d of %d new pods exist", c.updated, c.desired)
 	case c.replicas > c.updated:
-		return fmt.Sprintf("%d of %d pods are still of the version before", c.replicas-c.updated, c.replicas)
+		return fmt.Sprintf("%d of %d pods are still of the previous version", c.replicas-c.updated, c.replicas)
 	case c.available < need:
-		return fmt.Sprintf("%d of %d pods are available, and it takes %d (readyThreshold %d%%)", c.available, c.desired, need, threshold)
+		return fmt.Sprintf("%d of %d pods are available, %d are needed (readyThreshold %d%%)", c.available, c.desired, need, threshold)
 	}
 	return ""
 }
@@ -172,7 +172,8 @@ func replicasOf(n *int32) int32 {
 	return *n
 }
 
-// explain says what the pods of a workload suffer from, for the end of a message.
+// explain returns the problem of the first pod of a workload that has one, as the end of a
+// message.
 func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector *metav1.LabelSelector) string {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -188,17 +189,17 @@ func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector *meta
 	return ""
 }
 
-// awaitPrimary waits until the primary can take its traffic back: as many of its pods
-// are ready as were when it had all of it. An autoscaler may have taken some away and
-// bring them back only with the traffic; then one is enough.
+// awaitPrimary waits until as many pods of the primary are ready as were when it had all
+// traffic. An autoscaler may have removed some and add them only with the traffic. After
+// the time limit one ready pod is enough.
 func (s *shift) awaitPrimary(ctx context.Context) error {
 	limit, ready := verifyTimeout(s.routing), 0
 	why, err := s.poll(ctx, limit, func(ctx context.Context) (why string, err error) {
 		if ready, why, err = s.ready(ctx, kubernetes.Primary); err != nil || why != "" {
 			return why, err
 		}
-		if ready < s.now.Ready {
-			return fmt.Sprintf("%d of the %d pods of the primary are ready that were when it had all the traffic", ready, s.now.Ready), nil
+		if ready < s.state.Ready {
+			return fmt.Sprintf("%d of the %d pods of the primary are ready that were when it had all the traffic", ready, s.state.Ready), nil
 		}
 		return "", nil
 	})
@@ -206,21 +207,21 @@ func (s *shift) awaitPrimary(ctx context.Context) error {
 	case err != nil || why == "":
 		return err
 	case ready > 0:
-		s.log.Infof("Going on after %s: %s", limit, why)
+		s.log.Infof("Continuing after %s: %s", limit, why)
 		return nil
 	}
 	return &stageError{reason: fmt.Sprintf("the primary gets no more traffic, because it was not ready for it within %s: %s", limit, why)}
 }
 
-// countPrimary remembers how many pods of the primary are ready.
+// countPrimary stores in the state how many pods of the primary are ready.
 func (s *shift) countPrimary(ctx context.Context) {
 	if ready, _, err := s.ready(ctx, kubernetes.Primary); err == nil {
-		s.now.Ready = ready
+		s.state.Ready = ready
 	}
 }
 
-// ready returns how many pods of a variant take traffic, and why none does. For
-// methods that tell nothing of it, the workloads alone count.
+// ready returns how many pods of a variant can take traffic, and why none can. Where no
+// Service is known it returns neither: then the workloads alone decide.
 func (s *shift) ready(ctx context.Context, v kubernetes.Variant) (int, string, error) {
 	if s.routing.Gateway() {
 		return s.readyEndpoints(ctx, v)
@@ -247,8 +248,8 @@ func (s *shift) ready(ctx context.Context, v kubernetes.Variant) (int, string, e
 	return n, "", nil
 }
 
-// selected returns the Service that the traffic comes through, and the labels by which
-// it, or the host's subset, selects the pods of a variant; nil when Git has none.
+// selected returns the Service that gets the traffic, and the labels by which it, or the
+// host's subset, selects the pods of a variant. It returns nil if Git has no such Service.
 func (s *shift) selected(v kubernetes.Variant) (*manifest.Object, map[string]string) {
 	values := map[kubernetes.Variant]string{
 		kubernetes.Primary: s.routing.Label.PrimaryValue, kubernetes.Canary: s.routing.Label.CanaryValue, kubernetes.Baseline: s.routing.Label.BaselineValue,
@@ -270,8 +271,8 @@ func (s *shift) selected(v kubernetes.Variant) (*manifest.Object, map[string]str
 	return nil, nil
 }
 
-// subset returns the labels of the host's subset of that name, as the DestinationRule
-// of Git has them.
+// subset returns the labels of the host's subset of that name in the DestinationRule of
+// Git, or the given ones without a rule.
 func (s *shift) subset(name string, otherwise map[string]string) map[string]string {
 	for _, o := range s.set.Objects {
 		host, _, _ := unstructured.NestedString(o.Object, "spec", "host")
@@ -289,8 +290,8 @@ func (s *shift) subset(name string, otherwise map[string]string) map[string]stri
 	return otherwise
 }
 
-// readyEndpoints counts the ready endpoints of a variant's Service, in the namespace
-// of each route: the fewest.
+// readyEndpoints counts the ready endpoints of a variant's Service in the namespace of each
+// route, and returns the lowest count.
 func (s *shift) readyEndpoints(ctx context.Context, v kubernetes.Variant) (fewest int, why string, err error) {
 	names := map[kubernetes.Variant]string{kubernetes.Primary: s.routing.Service, kubernetes.Canary: s.routing.Canary, kubernetes.Baseline: s.routing.Baseline}
 	routes, err := s.routing.Routes(s.set.Objects)
@@ -309,7 +310,7 @@ func (s *shift) readyEndpoints(ctx context.Context, v kubernetes.Variant) (fewes
 	return fewest, "", nil
 }
 
-// endpoints counts the ready endpoints of a Service, and says why there are none.
+// endpoints counts the ready endpoints of a Service, and explains why there are none.
 func (w *work) endpoints(ctx context.Context, namespace, name string) (n int, why string, err error) {
 	service := deploy.ObjectRef{Version: "v1", Kind: "Service", Namespace: namespace, Name: name}
 	slices, err := w.cluster.Typed().DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})

@@ -169,7 +169,7 @@ func TestUnreadyCanary(t *testing.T) {
 		}
 		return ""
 	})
-	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 15s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, and it takes 2 (readyThreshold 100%)", nil)
+	l.ends(t, "traffic", deploy.StageFailure, "the canary gets no traffic, because it was not ready for it within 15s: Deployment "+l.ns+"/web-canary: 0 of 2 pods are available, 2 are needed (readyThreshold 100%)", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 	if !strings.Contains(l.said(), "Waiting: Deployment NS/web-canary: 0 of 2 pods are available") {
 		t.Errorf("the log does not say what is waited for:\n%s", l.said())
@@ -232,17 +232,17 @@ func TestTrafficAfterARestart(t *testing.T) {
 			t.Fatalf("the stopped stage ended %s", result.Status)
 		}
 	}
-	since := l.overlay(t).Since
+	since := l.traffic(t).Since
 	l.writes()
 	l.log.lines = nil
 	if result := l.execute(t.Context(), "traffic", true, nil); result.Status != deploy.StageSuccess {
 		t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
 	}
-	if took := l.overlay(t).Since.Sub(since); took < time.Second {
+	if took := l.traffic(t).Since.Sub(since); took < time.Second {
 		t.Errorf("step 3 is in force %s after step 2", took)
 	}
 	said := l.said()
-	if !strings.Contains(said, "Going on after a restart of the agent: Step 2/3: canary 20%, primary 80%; next step in ") || strings.Contains(said, "Step 1/3") {
+	if !strings.Contains(said, "Resumed after a restart of the agent: Step 2/3: canary 20%, primary 80%; next step in ") || strings.Contains(said, "Step 1/3") {
 		t.Errorf("the log:\n%s", said)
 	}
 	routed := 0
@@ -257,10 +257,10 @@ func TestTrafficAfterARestart(t *testing.T) {
 	same(t, "weights", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
 }
 
-// overlay is what the stage has stored.
-func (l *trafficLab) overlay(t *testing.T) overlay {
+// traffic is what the stage has stored.
+func (l *trafficLab) traffic(t *testing.T) trafficState {
 	t.Helper()
-	o, found, err := overlayOf(l.stageRun("traffic", false).Stage)
+	o, found, err := trafficStateOf(l.stageRun("traffic", false).Stage)
 	if err != nil || !found {
 		t.Fatalf("%v %v", found, err)
 	}
@@ -353,11 +353,11 @@ func TestTrafficReturns(t *testing.T) {
 	if !strings.Contains(l.said(), "Service NS/web selects pods of every variant, so that the canary gets some of the primary's share as well: add pipecd.dev/variant: primary") {
 		t.Errorf("the log:\n%s", l.said())
 	}
-	same(t, "pods of the primary", "4", fmt.Sprint(l.overlay(t).Ready))
+	same(t, "pods of the primary", "4", fmt.Sprint(l.traffic(t).Ready))
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
 	l.awaitAvailable(t, 0)
 	l.ends(t, "back", deploy.StageSuccess, "", nil)
-	if !strings.Contains(l.said(), "Going on after 15s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
+	if !strings.Contains(l.said(), "Continuing after 15s: 2 of the 4 pods of the primary are ready that were when it had all the traffic") {
 		t.Errorf("the log:\n%s", l.said())
 	}
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
@@ -506,13 +506,13 @@ func TestUnready(t *testing.T) {
 		want      string
 	}{
 		{"ready", func(*counts) {}, 100, ""},
-		{"not looked at", func(c *counts) { c.observed = false }, 100, "its controller has not looked at it since it was changed"},
+		{"not observed", func(c *counts) { c.observed = false }, 100, "its controller has not observed the last change"},
 		{"deadline", func(c *counts) { c.deadline, c.updated = "it has timed out", 3 }, 100, "its progress deadline is exceeded: it has timed out"},
 		{"too few new", func(c *counts) { c.updated = 3 }, 100, "3 of 10 new pods exist"},
-		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 of 12 pods are still of the version before"},
-		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 of 10 pods are available, and it takes 8 (readyThreshold 75%)"},
+		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 of 12 pods are still of the previous version"},
+		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 of 10 pods are available, 8 are needed (readyThreshold 75%)"},
 		{"enough available", func(c *counts) { c.available = 8 }, 75, ""},
-		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 of 1 pods are available, and it takes 1 (readyThreshold 1%)"},
+		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 of 1 pods are available, 1 are needed (readyThreshold 1%)"},
 		{"none wanted", func(c *counts) { *c = counts{observed: true} }, 100, ""},
 	}
 	for _, c := range cases {

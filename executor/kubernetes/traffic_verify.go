@@ -17,31 +17,29 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// refusalStands is how long a gateway must refuse a route until that is believed: it
-// may look at the route before it knows of a Service that was just created.
+// refusalStands is how long a gateway must refuse a route until the stage fails. The
+// gateway may evaluate the route before it observes a Service that was just created.
 const refusalStands = 2 * time.Second
 
-// verifyDefault is how long is waited for a variant, for the methods that have no
-// setting of it.
-const verifyDefault = 30 * time.Second
+// defaultVerifyTimeout is for methods without the setting verify.timeout.
+const defaultVerifyTimeout = 30 * time.Second
 
 func verifyTimeout(r traffic.Routing) time.Duration {
 	if r.Gateway() && r.Route != nil {
 		return r.Route.Verify.Timeout
 	}
-	return verifyDefault
+	return defaultVerifyTimeout
 }
 
-// poll calls look until it has nothing to say or the time is over, and returns what it
-// said last. The log tells what is waited for whenever that changes. A cluster that
-// does not answer is asked again.
-func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx context.Context) (why string, err error)) (string, error) {
+// poll calls check until it returns no reason to wait, or until the time limit, and returns
+// the last reason. It logs each new reason. It tries again if the cluster is unavailable.
+func (w *work) poll(ctx context.Context, limit time.Duration, check func(ctx context.Context) (why string, err error)) (string, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	pauses := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Steps: 1 << 20, Cap: time.Second}
-	said := ""
+	logged := ""
 	for {
-		why, err := look(ctx)
+		why, err := check(ctx)
 		if err != nil && ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
@@ -51,9 +49,9 @@ func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx cont
 		if err != nil || why == "" {
 			return "", err
 		}
-		if why != said {
+		if why != logged {
 			w.log.Infof("Waiting: %s", why)
-			said = why
+			logged = why
 		}
 		next := time.NewTimer(pauses.Step())
 		select {
@@ -68,13 +66,13 @@ func (w *work) poll(ctx context.Context, limit time.Duration, look func(ctx cont
 	}
 }
 
-// verifyRoutes waits until every gateway has accepted each of the routes as it is now.
-// The error is a stageError that says which one did not, and why.
+// verifyRoutes waits until every gateway has accepted the present version of each route.
+// Else it fails with a stageError that names the route and the reason.
 func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []manifest.Object) error {
 	limit := verifyTimeout(r)
 	for _, route := range routes {
 		check := routeCheck{work: w, route: route}
-		why, err := w.poll(ctx, limit, check.look)
+		why, err := w.poll(ctx, limit, check.evaluate)
 		if err != nil {
 			return err
 		}
@@ -85,28 +83,28 @@ func (w *work) verifyRoutes(ctx context.Context, r traffic.Routing, routes []man
 	return nil
 }
 
-// routeCheck looks at one route.
+// routeCheck evaluates whether one route is in force.
 type routeCheck struct {
 	*work
 	route    manifest.Object
-	refused  time.Time // since when it is, by the monotonic clock
-	reported bool      // that somebody else writes it, too
+	refused  time.Time // since when it is refused, by the monotonic clock
+	reported bool      // that another field manager writes it, too
 }
 
-// look returns what is still to be waited for.
-func (c *routeCheck) look(ctx context.Context) (string, error) {
+// evaluate explains why the route is not in force yet; "" if it is.
+func (c *routeCheck) evaluate(ctx context.Context) (string, error) {
 	ref := manifest.Ref(c.route.Unstructured)
 	live, err := c.read(ctx, c.route)
 	if err != nil {
-		return "", fmt.Errorf("look at %s: %w", ref, c.cluster.Classify(err))
+		return "", fmt.Errorf("read %s: %w", ref, c.cluster.Classify(err))
 	}
 	ours, other := rulesOwners(live)
 	if other != "" && !c.reported {
 		c.reported = true
-		c.log.Errorf("%s: field manager %q writes spec.rules, too: shares are in force only until it does so again; let one of the two have the route", ref, other)
+		c.log.Errorf("%s: field manager %q writes spec.rules, too: shares are in force only until its next write; make sure that only one of the two writes the route", ref, other)
 	}
 	if !ours && other != "" {
-		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; let nobody else write the route", ref, other)}
+		return "", &stageError{reason: fmt.Sprintf("%s: field manager %q has changed spec.rules, so the shares are not in force; make sure that only piped writes them", ref, other)}
 	}
 	verdict := traffic.Judge(live)
 	switch {
@@ -131,9 +129,9 @@ func (w *work) read(ctx context.Context, o manifest.Object) (*unstructured.Unstr
 	return w.cluster.Dynamic().Resource(kind.GroupVersionResource).Namespace(o.GetNamespace()).Get(ctx, o.GetName(), metav1.GetOptions{})
 }
 
-// rulesOwners reports whether the agent owns the rules of a live route, and names
-// another field manager that does, "" if there is none. The list has one owner as a
-// whole, or several that wrote the same.
+// rulesOwners reports whether the agent owns spec.rules of a live route, and returns another
+// field manager that owns it, "" if there is none. The list is atomic: several managers own
+// it only if they wrote the same value.
 func rulesOwners(live *unstructured.Unstructured) (ours bool, other string) {
 	for _, entry := range live.GetManagedFields() {
 		var fields struct {
@@ -154,8 +152,8 @@ func rulesOwners(live *unstructured.Unstructured) (ours bool, other string) {
 	return ours, other
 }
 
-// namesRules reports whether the cluster's routes can have rules with names, which
-// older ones cannot. Where that may not be asked, they are taken not to.
+// namesRules reports whether the cluster's version of the routes supports names of rules.
+// It returns false if the definition cannot be read.
 func (w *work) namesRules(ctx context.Context, r traffic.Routing, routes []manifest.Object) bool {
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	kind, err := w.cluster.Resource(ctx, schema.GroupVersionKind{Group: traffic.GatewayGroup, Version: routes[0].GroupVersionKind().Version, Kind: r.Kind()})

@@ -12,33 +12,33 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// unstickInterval is how often StatefulSets that are rolled back are looked at
-// without an event.
+// unstickInterval is how often StatefulSets that are rolled back are checked without an
+// event.
 const unstickInterval = 5 * time.Second
 
-// putBack applies the set and waits for it. Meanwhile it deletes the failed pods
-// that the StatefulSets of the set would wait for.
-func putBack(ctx context.Context, w *work) error {
-	failed, err := w.failedRevisions(ctx)
+// restoreObjects applies objects of the set and waits for them. Meanwhile it deletes the
+// failed pods that their StatefulSets would wait for.
+func (w *work) restoreObjects(ctx context.Context, objects []manifest.Object) error {
+	failed, err := w.failedRevisions(ctx, objects)
 	if err != nil {
 		return err
 	}
 	during, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- w.unstick(during, failed) }()
-	if err = apply(ctx, w); err == nil {
-		err = await(ctx, w)
+	if err = w.applyObjects(ctx, objects); err == nil {
+		err = w.awaitObjects(ctx, objects)
 	}
 	stop()
 	return cmp.Or(err, <-ended)
 }
 
-// failedRevisions returns, for the StatefulSets of the set, the names of the
-// revisions that the stages before gave them.
-func (w *work) failedRevisions(ctx context.Context) (map[deploy.ObjectRef][]string, error) {
+// failedRevisions returns the names of the revisions that earlier stages of the deployment
+// gave to the StatefulSets among objects.
+func (w *work) failedRevisions(ctx context.Context, objects []manifest.Object) (map[deploy.ObjectRef][]string, error) {
 	own := map[deploy.ObjectRef]bool{}
-	for _, o := range w.set.Objects {
-		if ref := manifest.Ref(o.Unstructured); ref.Group == "apps" && ref.Kind == rollout.KindStatefulSet {
+	for _, ref := range objectRefs(objects) {
+		if ref.Group == "apps" && ref.Kind == rollout.KindStatefulSet {
 			own[ref] = true
 		}
 	}
@@ -59,7 +59,7 @@ func (w *work) failedRevisions(ctx context.Context) (map[deploy.ObjectRef][]stri
 	return failed, nil
 }
 
-// unstick looks at the StatefulSets whenever they change, until ctx ends.
+// unstick calls unstickOne for each StatefulSet whenever one changes, until ctx ends.
 func (w *work) unstick(ctx context.Context, failed map[deploy.ObjectRef][]string) error {
 	changed := make(chan struct{}, 1)
 	for ref := range failed {
@@ -76,10 +76,10 @@ func (w *work) unstick(ctx context.Context, failed map[deploy.ObjectRef][]string
 	}
 	again := time.NewTicker(unstickInterval)
 	defer again.Stop()
-	said := map[string]bool{}
+	logged := map[string]bool{}
 	for {
 		for ref, revisions := range failed {
-			w.unstickOne(ctx, ref, revisions, said)
+			w.unstickOne(ctx, ref, revisions, logged)
 		}
 		select {
 		case <-ctx.Done():
@@ -90,15 +90,15 @@ func (w *work) unstick(ctx context.Context, failed map[deploy.ObjectRef][]string
 	}
 }
 
-// unstickOne looks at one StatefulSet, and says in the log what was deleted or
-// why it could not be: the rollout itself then tells how the rollback ends.
-func (w *work) unstickOne(ctx context.Context, ref deploy.ObjectRef, revisions []string, said map[string]bool) {
+// unstickOne deletes the pods that block one StatefulSet. It logs why one cannot be
+// deleted, once; the rollout then decides how the rollback ends.
+func (w *work) unstickOne(ctx context.Context, ref deploy.ObjectRef, revisions []string, logged map[string]bool) {
 	deleted, err := w.cluster.Unstick(ctx, ref, revisions)
 	for _, pod := range deleted {
-		w.log.Infof("Deleted pod %s: it is of %s, which failed, and is not ready; %s would wait for it and not roll back", pod, strings.Join(revisions, ", "), ref)
+		w.log.Infof("Deleted pod %s: it is not ready and of %s, which failed; %s would not roll back while it waits for the pod", pod, strings.Join(revisions, ", "), ref)
 	}
-	if err != nil && ctx.Err() == nil && !said[err.Error()] {
-		said[err.Error()] = true
-		w.log.Infof("Pods of the failed revision stay for now: %v", err)
+	if err != nil && ctx.Err() == nil && !logged[err.Error()] {
+		logged[err.Error()] = true
+		w.log.Infof("Cannot delete pods of the failed revision yet: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,22 +16,14 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// options reads the stage's own options into o.
-func (w *work) options(o any) error {
-	if err := json.Unmarshal(w.run.Stage.Options, o); err != nil {
-		return deploy.Errorf(deploy.Invalid, "read the options of stage %s: %w", w.run.Stage.ID, err)
-	}
-	return nil
-}
-
 // primaryLabel returns the label of the primary.
 func primaryLabel(l kubernetes.VariantLabel) variant.Label {
 	return variant.Label{Key: l.Key, Value: l.PrimaryValue}
 }
 
-// become makes the set that of a variant of what it was. It runs no hooks, and is
-// not kept: a rollback removes it.
-func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.Percent) error {
+// makeVariant replaces the set by that of a variant of its objects. A variant runs no hooks,
+// and its set is not stored: a rollback removes it.
+func (w *work) makeVariant(ctx context.Context, v variant.Variant, threshold strict.Percent) error {
 	k := w.spec()
 	v.Workloads, v.Service, v.Label = k.Workloads, k.Service.Name, variant.Label{Key: k.VariantLabel.Key, Value: k.VariantLabel.CanaryValue}
 	if v.Name == kubernetes.Baseline {
@@ -57,22 +48,22 @@ func (w *work) become(ctx context.Context, v variant.Variant, threshold strict.P
 	w.set = set{Commit: w.set.Commit, Spec: spec, Objects: objects, Variant: v.Name, Value: v.Label.Value}
 	for _, o := range objects {
 		if pods, ok, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); ok {
-			w.log.Infof("The %s of commit %s: %s with %s", v.Name, deploy.ShortHash(w.set.Commit), manifest.Ref(o.Unstructured), podsOf(pods))
+			w.log.Infof("The %s of commit %s: %s with %s", v.Name, deploy.ShortHash(w.set.Commit), manifest.Ref(o.Unstructured), countPods(pods))
 		}
 	}
 	return nil
 }
 
-func podsOf(n int64) string {
+func countPods(n int64) string {
 	if n == 1 {
 		return "1 pod"
 	}
 	return fmt.Sprintf("%d pods", n)
 }
 
-// carryOver keeps the set of the last success as the deployment's own. If a stage
-// applies the primary, it keeps that set in its place; if none does, the primary
-// stays what it is, whichever deployment was the last that succeeded.
+// carryOver stores the set of the last success as the deployment's own. A stage that
+// applies the primary replaces it; without such a stage the primary stays as it is, and
+// later rollbacks still find its set.
 func carryOver(ctx context.Context, w *work) error {
 	d := w.run.Deployment
 	if d.RunningDeploymentID == "" {
@@ -81,17 +72,17 @@ func carryOver(ctx context.Context, w *work) error {
 	if _, err := w.Store.AppliedSet(ctx, d.ID); err == nil {
 		return nil // a stage before this one has applied the primary
 	}
-	kept, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
+	applied, err := w.Store.AppliedSet(ctx, d.RunningDeploymentID)
 	if err != nil {
-		return ctx.Err() // there is none: then Git is what is gone back to
+		return ctx.Err() // there is none: a rollback renders it from Git
 	}
-	kept.DeploymentID = d.ID
-	return w.Store.SaveAppliedSet(ctx, kept)
+	applied.DeploymentID = d.ID
+	return w.Store.SaveAppliedSet(ctx, applied)
 }
 
-// refuseUnlabelled ends the stage before anything of its deployment is applied if
-// the pipeline moves traffic by the selector of a Service, but the primary's pods
-// could not be told from those of the other variants.
+// refuseUnlabelled fails the stage, before the deployment applies anything, if the pipeline
+// moves traffic by the selector of a Service but no label distinguishes the primary's pods
+// from those of the other variants.
 func refuseUnlabelled(_ context.Context, w *work) error {
 	k := w.spec()
 	if k.TrafficRouting.Method != kubernetes.PodSelector || !hasStage(w.config, func(s config.Stage) bool { return s.Name == kubernetes.StageTrafficRouting }) {
@@ -119,8 +110,8 @@ func refuseUnlabelled(_ context.Context, w *work) error {
 	return w.refuse(deploy.Errorf(deploy.Invalid, "trafficRouting.method %s moves traffic between variants by their label: %w", kubernetes.PodSelector, errors.Join(problems...)))
 }
 
-// routedServices returns the Service whose selector the traffic is moved by: the
-// one of that name, else the first.
+// routedServices returns the Service whose selector moves the traffic: the one of that
+// name, or the first if the name is empty.
 func routedServices(objects []manifest.Object, name string) []manifest.Object {
 	i := slices.IndexFunc(objects, func(o manifest.Object) bool {
 		return isService(o) && (name == "" || o.GetName() == name)
@@ -151,14 +142,14 @@ func ofVariants(inventory []deploy.InventoryItem, variants ...kubernetes.Variant
 	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool { return !slices.Contains(variants, kubernetes.Variant(i.Variant)) })
 }
 
-// ofPrimary returns the others: what no canary and no baseline has.
+// ofPrimary returns the items that belong to neither the canary nor the baseline.
 func ofPrimary(inventory []deploy.InventoryItem) []deploy.InventoryItem {
 	return slices.DeleteFunc(slices.Clone(inventory), func(i deploy.InventoryItem) bool {
 		return slices.Contains([]kubernetes.Variant{kubernetes.Canary, kubernetes.Baseline}, kubernetes.Variant(i.Variant))
 	})
 }
 
-// variantOf returns whose objects a stage applies.
+// variantOf returns the variant whose objects a stage applies.
 func variantOf(stage deploy.Stage) kubernetes.Variant {
 	switch stage.Name {
 	case kubernetes.StageCanaryRollout:

@@ -323,7 +323,7 @@ func TestQuickSyncRemovesLeftovers(t *testing.T) {
 	run := l.stageLab.deployment("later")
 	run.Deployment.Strategy = deploy.StrategyQuickSync
 	l.mustSucceed(t, l.Sync(), run)
-	l.wantLogged(t, "Removing what is there of the canary and the baseline: ")
+	l.wantLogged(t, "Removing the canary and the baseline: ")
 	before.Assert(t)
 }
 
@@ -345,7 +345,7 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	run := l.stageLab.deployment("later")
 	run.Deployment.Strategy = deploy.StrategyQuickSync
 	l.mustSucceed(t, l.Sync(), run)
-	l.wantLogged(t, "What is left of the canary and the baseline is not all removed, which the next quick sync tries again: ")
+	l.wantLogged(t, "Not everything left of the canary and the baseline could be removed; the next quick sync tries again: ")
 	l.answered = func(*http.Request) error { return nil }
 	run.Resumed = true
 	l.mustSucceed(t, l.Sync(), run)

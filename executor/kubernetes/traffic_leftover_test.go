@@ -25,7 +25,7 @@ func TestTrafficThatWasLeft(t *testing.T) {
 			same(t, "weights when the next canary is made", "web 1; static 1", l.weights(t, httpRoutes))
 		}
 	})
-	if log := l.said()[said:]; !strings.Contains(log, "An earlier deployment has left the traffic so: canary 50%, primary 50%; all of it goes back to the primary") {
+	if log := l.said()[said:]; !strings.Contains(log, "An earlier deployment left the traffic shared (canary 50%, primary 50%); all of it goes back to the primary") {
 		t.Errorf("the log:\n%s", log)
 	}
 	l.writes()
@@ -80,7 +80,7 @@ func TestRollbackWhereTrafficWasLeft(t *testing.T) {
 				return
 			}
 			l.pass(t, deploy.RollbackID)
-			if !strings.Contains(l.said(), "Waiting 1s for requests that are under way to end") || l.deploymentOf(t, "web-canary") {
+			if !strings.Contains(l.said(), "Waiting 1s for requests in progress to end") || l.deploymentOf(t, "web-canary") {
 				t.Errorf("the log:\n%s", l.said())
 			}
 			same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
