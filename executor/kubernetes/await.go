@@ -59,9 +59,9 @@ func (w *work) awaitHealth(ctx context.Context, objs []manifest.Object) error {
 	return joinFailures(err, unhealthy)
 }
 
-// unproven returns the objects whose health decides the stage: those that it wrote, and
-// those that no successful deployment wrote before. An object that was healthy at the end
-// of an earlier deployment, and is not any more, is no reason to roll this one back.
+// unproven returns the objects whose health decides the stage: those that the deployment
+// wrote, and those that no successful deployment wrote before. An object that was healthy
+// at the end of an earlier deployment, and is not any more, is no reason to roll back.
 func (w *work) unproven(ctx context.Context, objs []manifest.Object) (out []manifest.Object, err error) {
 	writers := map[string]string{} // deployments, by the key of the object
 	for _, item := range w.before {

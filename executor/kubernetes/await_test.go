@@ -10,8 +10,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestJudge states what the ends of rollouts mean for their stage.
-func TestJudge(t *testing.T) {
+// TestEvaluate states what the ends of rollouts mean for their stage.
+func TestEvaluate(t *testing.T) {
 	rec := func(name string, phase deploy.RolloutPhase, reason string) deploy.Rollout {
 		return deploy.Rollout{Workload: deploy.ObjectRef{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: name}, Phase: phase, Reason: reason}
 	}
@@ -27,11 +27,11 @@ func TestJudge(t *testing.T) {
 		{name: "all ended well", ended: []deploy.Rollout{rec("a", deploy.RolloutComplete, "done"), rec("b", deploy.RolloutNoRollout, "")}},
 		{name: "one failed", ended: []deploy.Rollout{rec("a", deploy.RolloutComplete, ""), rec("b", deploy.RolloutFailed, "b: no pod became ready")},
 			want: failed("Deployment shop/b: no pod became ready", false)},
-		{name: "every failure is told", ended: []deploy.Rollout{rec("a", deploy.RolloutTimedOut, "no progress"), rec("b", deploy.RolloutFailed, "ImagePullBackOff")},
+		{name: "every failure is reported", ended: []deploy.Rollout{rec("a", deploy.RolloutTimedOut, "no progress"), rec("b", deploy.RolloutFailed, "ImagePullBackOff")},
 			want: failed("Deployment shop/a: no progress; Deployment shop/b: ImagePullBackOff", false)},
-		{name: "somebody else took over", ended: []deploy.Rollout{rec("a", deploy.RolloutSuperseded, "kubectl-edit changed the template")},
+		{name: "another manager took over", ended: []deploy.Rollout{rec("a", deploy.RolloutSuperseded, "kubectl-edit changed the template")},
 			want: failed("Deployment shop/a: kubectl-edit changed the template", true)},
-		{name: "somebody deleted it", ended: []deploy.Rollout{rec("a", deploy.RolloutGone, "it was deleted")},
+		{name: "it was deleted", ended: []deploy.Rollout{rec("a", deploy.RolloutGone, "it was deleted")},
 			want: failed("Deployment shop/a: it was deleted", true)},
 		{name: "a failure counts more than a foreign change", ended: []deploy.Rollout{rec("a", deploy.RolloutGone, "it was deleted"), rec("b", deploy.RolloutFailed, "crash loop")},
 			want: failed("Deployment shop/b: crash loop", false)},
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEnding: a reason is told with its workload, once.
+// TestEnding: a reason names its workload, once.
 func TestEnding(t *testing.T) {
 	workload := deploy.ObjectRef{Kind: "Deployment", Namespace: "shop", Name: "web"}
 	for reason, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 // TestRolloutsOfAStageThatEndsBeforeItWaits: they end with it, each once.
 func TestRolloutsOfAStageThatEndsBeforeItWaits(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 1"))
 	l.manifests = slowly(web("2", "replicas: 1"))
 	run := l.deployment("now")
@@ -50,7 +50,7 @@ func TestRolloutsOfAStageThatEndsBeforeItWaits(t *testing.T) {
 // no answer says so.
 func TestRolloutsOfAStageThatFailsToApply(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.manifests = web("never-ready", "replicas: 1") + workload("Deployment", "other", "never-ready", "replicas: 1")
 	run := l.deployment("now")
 	l.answered = func(r *http.Request) error {

@@ -31,7 +31,7 @@ spec:
 `
 
 // lines returns the lines of the stage log that contain text.
-func (l *stageLab) lines(text string) (out []string) {
+func (l *stageEnv) lines(text string) (out []string) {
 	for _, line := range l.log.lines {
 		if strings.Contains(line, text) {
 			out = append(out, line)
@@ -43,7 +43,7 @@ func (l *stageLab) lines(text string) (out []string) {
 // TestFailedRolloutShowsWhatCrashed: the end of the log of each container that
 // crashed is in the stage's log, once, and not in the reason.
 func TestFailedRolloutShowsWhatCrashed(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.Policy = rollout.Policy{PodsAfter: 300 * time.Millisecond, FailFastAfter: 3 * time.Second}
 	l.manifests = crashing
 	result := l.Sync().Execute(t.Context(), l.deployment(success))
@@ -66,7 +66,7 @@ func TestFailedRolloutShowsWhatCrashed(t *testing.T) {
 func TestFailedJobShowsWhatCrashed(t *testing.T) {
 	for name, hook := range map[string]bool{"of a wave": false, "hook": true} {
 		t.Run(name, func(t *testing.T) {
-			l := newStageLab(t)
+			l := newStageEnv(t)
 			l.manifests = keptManifest + firstJob("crash")
 			if hook {
 				l.hooks = map[string]manifest.Hook{"first": {Phase: manifest.HookPre, Install: true, Upgrade: true, DeleteOnFailure: true}}
@@ -86,7 +86,7 @@ func TestFailedJobShowsWhatCrashed(t *testing.T) {
 func TestStoppedStageAndWhatCrashed(t *testing.T) {
 	for why, want := range map[deploy.StopReason]int{deploy.StopTimedOut: 40, deploy.StopCancelled: 0} {
 		t.Run(string(why), func(t *testing.T) {
-			l := newStageLab(t)
+			l := newStageEnv(t)
 			l.manifests = crashing
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
@@ -111,7 +111,7 @@ func TestStoppedStageAndWhatCrashed(t *testing.T) {
 	}
 }
 
-// TestLogsThatCannotBeRead is said in one line, and changes nothing else.
+// TestLogsThatCannotBeRead: one line of the stage's log says so, and nothing else changes.
 func TestLogsThatCannotBeRead(t *testing.T) {
 	w, _, log := newWork(t)
 	w.Clusters = fixed{"one": {Cluster: unreached(t, "one")}}
@@ -125,16 +125,15 @@ func TestLogsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// nowhere is a cluster that cannot be asked.
+// nowhere is a cluster that does not answer.
 type nowhere struct{ rollout.Observer }
 
 func (nowhere) Confirm(context.Context, deploy.Rollout) (rollout.Snapshot, error) {
 	return rollout.Snapshot{}, deploy.Errorf(deploy.Unavailable, "nowhere")
 }
 
-// TestSaidLinesAreHarmless: no secret of the set, nothing a terminal acts on, no
-// endless line.
-func TestSaidLinesAreHarmless(t *testing.T) {
+// TestLogLinesAreHarmless: no secret of the set, no control characters, no endless line.
+func TestLogLinesAreHarmless(t *testing.T) {
 	w, _, log := newWork(t)
 	w.set.Objects = objects(t, fmt.Sprintf(`apiVersion: v1
 kind: Secret

@@ -24,8 +24,8 @@ spec:
 `, order, image)
 }
 
-// refresh makes the lab's application what the store knows of it.
-func (l *stageLab) refresh(t *testing.T) {
+// refresh makes the environment's application what the store knows of it.
+func (l *stageEnv) refresh(t *testing.T) {
 	t.Helper()
 	var err error
 	if l.app, err = l.Store.Application(t.Context(), l.app.ID); err != nil {
@@ -34,7 +34,7 @@ func (l *stageLab) refresh(t *testing.T) {
 }
 
 // awaitExpiry waits until Kubernetes has deleted the Job.
-func (l *stageLab) awaitExpiry(t *testing.T) {
+func (l *stageEnv) awaitExpiry(t *testing.T) {
 	t.Helper()
 	eventually(t, func() string {
 		_, err := l.shared.Client(t).BatchV1().Jobs(l.ns).Get(t.Context(), "migrate", metav1.GetOptions{})
@@ -47,7 +47,7 @@ func (l *stageLab) awaitExpiry(t *testing.T) {
 
 // wantJobWrites fails unless the Job was written so often since the last stage
 // began.
-func (l *stageLab) wantJobWrites(t *testing.T, when string, want int) {
+func (l *stageEnv) wantJobWrites(t *testing.T, when string, want int) {
 	t.Helper()
 	got := 0
 	for _, w := range l.writes() {
@@ -63,11 +63,11 @@ func (l *stageLab) wantJobWrites(t *testing.T, when string, want int) {
 const notAgain = "/migrate finished earlier and was removed by its TTL (ttlSecondsAfterFinished: 3); it is not run again"
 
 // TestExpiredJobIsNotRunAgain: a Job that has done its work and was deleted by its
-// TTL is created again only when Git says something else of it.
+// TTL is created again only when it has changed in Git.
 func TestExpiredJobIsNotRunAgain(t *testing.T) {
-	for name, order := range map[string]int{"beside the others": 0, "in a wave of its own": -1} {
+	for name, order := range map[string]int{"with the others": 0, "in a wave of its own": -1} {
 		t.Run(name, func(t *testing.T) {
-			l := newStageLab(t)
+			l := newStageEnv(t)
 			l.succeed(t, keptManifest+migrateJob("v1", order))
 			l.wantJobWrites(t, "at first", 1)
 			l.refresh(t)
@@ -89,10 +89,10 @@ func TestExpiredJobIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// TestJobThatIsGoneWithoutASuccess: nobody knows how a Job ended whose deployment
-// failed; it is run again.
+// TestJobThatIsGoneWithoutASuccess: how a Job ended is not known if its deployment failed;
+// it is run again.
 func TestJobThatIsGoneWithoutASuccess(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	if result, _ := l.syncAs(t, migrateJob("v1", 0)); result.Status != deploy.StageSuccess {
 		t.Fatalf("the stage ended %s: %s", result.Status, result.Reason)
 	}
@@ -103,10 +103,10 @@ func TestJobThatIsGoneWithoutASuccess(t *testing.T) {
 	l.wantJobWrites(t, "again", 1)
 }
 
-// TestExpiredJobIsTakenOver: when what runs is taken over, a Job that is not there
-// any more is supposed to have run, then and later.
+// TestExpiredJobIsTakenOver: when live objects are taken over, a Job that is gone counts as
+// completed, then and later.
 func TestExpiredJobIsTakenOver(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.manifests = keptManifest + migrateJob("v1", 0)
 	run := l.deployment(success)
 	run.Deployment.Trigger.TakeOver = true

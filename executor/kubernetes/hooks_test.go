@@ -29,7 +29,7 @@ spec: {backoffLimit: 0, template: {metadata: {labels: {devcluster.piped.dev/beha
 }
 
 // order returns the names whose objects were written, in the order of writing.
-func (l *stageLab) order() []string {
+func (l *stageEnv) order() []string {
 	var names []string
 	for _, w := range l.writes() {
 		verb, path, _ := strings.Cut(w, " ")
@@ -38,7 +38,7 @@ func (l *stageLab) order() []string {
 	return names
 }
 
-func (l *stageLab) job(t *testing.T, name string) *batchv1.Job {
+func (l *stageEnv) job(t *testing.T, name string) *batchv1.Job {
 	t.Helper()
 	job, err := l.shared.Client(t).BatchV1().Jobs(l.ns).Get(t.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -50,7 +50,7 @@ func (l *stageLab) job(t *testing.T, name string) *batchv1.Job {
 	return job
 }
 
-func (l *stageLab) said() string {
+func (l *stageEnv) said() string {
 	l.log.mu.Lock()
 	defer l.log.mu.Unlock()
 	return strings.ReplaceAll(strings.Join(l.log.lines, "\n"), l.ns, "NS")
@@ -62,7 +62,7 @@ func always(phase manifest.HookPhase, weight int) manifest.Hook {
 }
 
 func TestHooksRunBeforeAndAfter(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{
 		"second": always(manifest.HookPre, 5), "first": always(manifest.HookPre, -1), "config": always(manifest.HookPre, -5),
 		"last": always(manifest.HookPost, 0), "install-only": {Phase: manifest.HookPre, Install: true}, "test": {Phase: manifest.HookOther},
@@ -116,10 +116,10 @@ func TestHooksRunBeforeAndAfter(t *testing.T) {
 	}
 }
 
-// TestHooksAreNotRunWhenTakingOver: what is found running was installed before, and
-// nothing is to happen to it.
+// TestHooksAreNotRunWhenTakingOver: the live objects were installed before, and must not
+// change.
 func TestHooksAreNotRunWhenTakingOver(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{"first": always(manifest.HookPre, 0), "last": always(manifest.HookPost, 0)}
 	l.manifests = keptManifest + hookJob("first", "ready") + hookJob("last", "ready")
 	run := l.deployment("now")
@@ -133,10 +133,10 @@ func TestHooksAreNotRunWhenTakingOver(t *testing.T) {
 	}
 }
 
-// TestAHookOfTwoPhasesRunsInBoth: each phase runs it anew, at the deployments
-// that are its own, and neither runs it twice.
+// TestAHookOfTwoPhasesRunsInBoth: each phase runs it in the deployments that have the
+// phase, and neither runs it twice.
 func TestAHookOfTwoPhasesRunsInBoth(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{"both": always(manifest.HookPre, 0), "turns": {Phase: manifest.HookPre, Weight: 1, Install: true}}
 	l.after = map[string]manifest.Hook{"both": always(manifest.HookPost, 1), "turns": {Phase: manifest.HookPost, Upgrade: true}}
 	manifests := keptManifest + hookJob("both", "ready") + hookJob("turns", "ready")
@@ -165,7 +165,7 @@ func TestAHookOfTwoPhasesRunsInBoth(t *testing.T) {
 }
 
 func TestAFailingPreHookChangesNothingElse(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{"migrate": always(manifest.HookPre, 0), "later": always(manifest.HookPre, 1), "after": always(manifest.HookPost, 0)}
 	l.manifests = keptManifest + hookJob("migrate", "crash-loop") + hookJob("later", "ready") + hookJob("after", "ready")
 	result := l.Sync().Execute(t.Context(), l.deployment("now"))
@@ -177,10 +177,10 @@ func TestAFailingPreHookChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestHooksOfASetThatIsRefused: a hook cannot be taken back, so it does not run
-// for objects that will not be applied.
+// TestHooksOfASetThatIsRefused: a hook cannot be undone, so it does not run for objects
+// that will not be applied.
 func TestHooksOfASetThatIsRefused(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{"migrate": always(manifest.HookPre, 0)}
 	l.manifests = strings.Replace(keptManifest, "metadata", "dataa: {}\nmetadata", 1) + hookJob("migrate", "ready")
 	result := l.Sync().Execute(t.Context(), l.deployment("now"))
@@ -190,7 +190,7 @@ func TestHooksOfASetThatIsRefused(t *testing.T) {
 }
 
 func TestHooksAreDeletedWhenTheyAskForIt(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	onSuccess, onFailure := always(manifest.HookPre, 0), always(manifest.HookPost, 0)
 	onSuccess.DeleteOnSuccess, onFailure.DeleteOnFailure = true, true
 	l.hooks = map[string]manifest.Hook{"good": onSuccess, "bad": onFailure}
@@ -215,7 +215,7 @@ func TestHooksAreDeletedWhenTheyAskForIt(t *testing.T) {
 // TestAHookThatWasInterrupted: the agent is killed while a hook runs. The next
 // run waits for it, and does not begin another.
 func TestAHookThatWasInterrupted(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.hooks = map[string]manifest.Hook{"slow": always(manifest.HookPre, 0)}
 	l.manifests = keptManifest + strings.Replace(hookJob("slow", "ready"), "{labels: {", `{labels: {devcluster.piped.dev/ready-delay: 2s, `, 1)
 	for _, afterAnswer := range []bool{false, true} {

@@ -26,8 +26,8 @@ func (routeJournal) AfterWave(context.Context, []manifest.Object, cluster.ApplyR
 	return nil
 }
 
-// Begin stores what the apply restarts, what running pods know of their configuration,
-// and what the apply creates. A run after a crash has no other source for them.
+// Begin stores which workloads the apply restarts, the configuration that running pods see,
+// and which objects the apply creates. A run after a crash has no other source for them.
 func (j journal) Begin(ctx context.Context, intent cluster.Intent) error {
 	if len(intent.Restarts) > 0 {
 		if err := saveMetadata(ctx, j.run, metaConfig, intent.Restarts); err != nil {
@@ -77,8 +77,8 @@ func (j journal) BeforeWrite(ctx context.Context, obj manifest.Object, live, pla
 	return j.save(ctx, rec)
 }
 
-// intended is rollout.Intended. If the template may stay, it also sets whether the
-// template's rollout is known to have succeeded before.
+// intended returns the record with the intent to apply its workload (rollout.Intended). If
+// the template may stay as it is, it also sets whether that is known to have rolled out.
 func (w *work) intended(ctx context.Context, rec deploy.Rollout, before *rollout.Workload, digest string) (deploy.Rollout, error) {
 	rec = rollout.Intended(rec, before, digest)
 	if before == nil || digest != "" && digest != rec.LiveBefore {
@@ -123,8 +123,8 @@ func (j journal) AfterWrite(ctx context.Context, obj manifest.Object, result *un
 	return j.Store.PutInventory(ctx, item)
 }
 
-// AfterWave waits until the wave has rolled out and is healthy. Pods are nudged of their
-// changed configuration meanwhile.
+// AfterWave waits until the wave has rolled out and is healthy. Pods are nudged for changed
+// configuration meanwhile.
 func (j journal) AfterWave(ctx context.Context, wave []manifest.Object, result cluster.ApplyResult) error {
 	if err := j.planNudges(ctx, result, false); err != nil {
 		return err

@@ -23,8 +23,8 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// nudging runs a Nudger of the lab's cluster until the returned function is called.
-func (l *stageLab) nudging(t *testing.T) (stop func()) {
+// nudging runs a Nudger of the environment's cluster until the returned function is called.
+func (l *stageEnv) nudging(t *testing.T) (stop func()) {
 	t.Helper()
 	c, release, err := l.Clusters.Hold("one")
 	if err != nil {
@@ -72,8 +72,8 @@ func mounting(replicas int, env ...string) string {
 		"template: {metadata: {labels: {app: web}}, spec: {containers: [%s}], volumes: [{name: v, configMap: {name: files}}]}}}}\n", replicas, container)
 }
 
-// toldPods returns what the annotation says on the pods that are not being deleted, by name.
-func (l *rolloutLab) toldPods(t *testing.T) map[string]string {
+// nudgedPods returns what the annotation says on the pods that are not being deleted, by name.
+func (l *rolloutEnv) nudgedPods(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *rolloutLab) toldPods(t *testing.T) map[string]string {
 }
 
 // podPatches counts the writes to pods, and forgets all requests.
-func (l *stageLab) podPatches() (n int) {
+func (l *stageEnv) podPatches() (n int) {
 	for _, r := range l.writes() {
 		if strings.HasPrefix(r, "PATCH ") && strings.Contains(r, "/pods/") {
 			n++
@@ -98,8 +98,8 @@ func (l *stageLab) podPatches() (n int) {
 	return n
 }
 
-// awaitDone waits until nothing is left to be told.
-func (l *rolloutLab) awaitDone(t *testing.T) {
+// awaitDone waits until no pod is left to be nudged.
+func (l *rolloutEnv) awaitDone(t *testing.T) {
 	t.Helper()
 	eventually(t, func() string {
 		due, err := l.Store.Propagations(t.Context(), store.PropagationQuery{Due: true})
@@ -114,7 +114,7 @@ func (l *rolloutLab) awaitDone(t *testing.T) {
 }
 
 // change deploys manifests and returns how the rollout of the Deployment ended.
-func (l *rolloutLab) change(t *testing.T, manifests string) (deploy.StageRun, deploy.RolloutPhase) {
+func (l *rolloutEnv) change(t *testing.T, manifests string) (deploy.StageRun, deploy.RolloutPhase) {
 	t.Helper()
 	l.manifests = manifests
 	run := l.deployment("now")
@@ -126,18 +126,18 @@ func (l *rolloutLab) change(t *testing.T, manifests string) (deploy.StageRun, de
 	return run, marks[0].Phase
 }
 
-// TestPodsThatMountAChangedConfigMapAreTold: each pod is annotated, twice, and nothing
-// rolls out; the log says which. The rollback tells them again, and who runs the stage
-// again tells nobody.
-func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
+// TestPodsThatMountAChangedConfigMapAreNudged: each pod is annotated, twice, and nothing
+// rolls out; the log names them. The rollback nudges them again, and a repeated run of the
+// stage nudges none.
+func TestPodsThatMountAChangedConfigMapAreNudged(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += soon
 	stop := l.nudging(t)
 	l.succeed(t, configMap("files", "a")+mounting(2))
 	l.awaitAvailable(t, 2)
 	if patches := l.podPatches(); patches > 0 {
-		t.Errorf("the first deployment told %d pods", patches)
+		t.Errorf("the first deployment nudged %d pods", patches)
 	}
 	before := l.sets(t)
 	generation := l.generation(t)
@@ -146,7 +146,7 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	if phase != deploy.RolloutNoRollout || l.generation(t) != generation {
 		t.Errorf("the rollout ended %s, generation %d to %d", phase, generation, l.generation(t))
 	}
-	first := l.toldPods(t)
+	first := l.nudgedPods(t)
 	values := map[string]bool{}
 	for name, value := range first {
 		values[strings.TrimSuffix(value, ".2")] = true
@@ -155,15 +155,15 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 		}
 	}
 	if len(first) != 2 || len(values) != 1 || values[""] {
-		t.Fatalf("told: %v\n%s", first, l.said())
+		t.Fatalf("nudged: %v\n%s", first, l.said())
 	}
 	if want := "ConfigMap NS/files has changed: all 2 running pods of Deployment NS/web that mount it were nudged: "; !strings.Contains(l.said(), want) {
 		t.Errorf("the log does not say %q:\n%s", want, l.said())
 	}
 	l.awaitDone(t)
-	for name, value := range l.toldPods(t) {
+	for name, value := range l.nudgedPods(t) {
 		if !strings.HasSuffix(value, ".2") || !values[strings.TrimSuffix(value, ".2")] {
-			t.Errorf("%s was not told again: %q", name, value)
+			t.Errorf("%s was not nudged again: %q", name, value)
 		}
 	}
 	if patches := l.podPatches(); patches != 4 {
@@ -176,9 +176,9 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	l.nudging(t) // the agent is started again
 	l.rollBack(t, run)
 	l.awaitDone(t)
-	for name, value := range l.toldPods(t) {
+	for name, value := range l.nudgedPods(t) {
 		if !strings.HasSuffix(value, ".2") || values[strings.TrimSuffix(value, ".2")] {
-			t.Errorf("%s was not told of the rollback: %q", name, value)
+			t.Errorf("%s was not nudged for the rollback: %q", name, value)
 		}
 	}
 	if patches := l.podPatches(); patches != 4 {
@@ -189,12 +189,12 @@ func TestPodsThatMountAChangedConfigMapAreTold(t *testing.T) {
 	}
 }
 
-// TestPodsOfARestoredConfigMapAreTold: who mounts it has seen what somebody wrote by hand,
-// and does not wait for the kubelet to see that it was put back, although the pods were
-// told of the same content before.
-func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
+// TestPodsOfARestoredConfigMapAreNudged: pods that mount it have seen the content written
+// by hand. They are nudged for the restored one, although they were nudged for the same
+// content before.
+func TestPodsOfARestoredConfigMapAreNudged(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += soon
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+mounting(1))
@@ -217,11 +217,11 @@ func TestPodsOfARestoredConfigMapAreTold(t *testing.T) {
 	}
 }
 
-// TestPodsAreToldBeforeTheNextWave: the nudges of a wave do not wait for those after it,
+// TestPodsAreNudgedBeforeTheNextWave: the nudges of a wave do not wait for those after it,
 // nor for its own rollouts, and are not repeated by a later wave.
-func TestPodsAreToldBeforeTheNextWave(t *testing.T) {
+func TestPodsAreNudgedBeforeTheNextWave(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += soon
 	l.nudging(t)
 	early := func(manifest, name string) string {
@@ -231,8 +231,8 @@ func TestPodsAreToldBeforeTheNextWave(t *testing.T) {
 	gate := func(image string) string { return early(workload(rollout.KindDeployment, "gate", image, ""), "gate") }
 	l.succeed(t, files("a")+mounting(1))
 	l.awaitAvailable(t, 1)
-	told := func() (value string) {
-		for name, annotation := range l.toldPods(t) {
+	nudged := func() (value string) {
+		for name, annotation := range l.nudgedPods(t) {
 			if strings.HasPrefix(name, "web-") {
 				value = annotation
 			}
@@ -246,7 +246,7 @@ func TestPodsAreToldBeforeTheNextWave(t *testing.T) {
 	run, ended := l.deployment("now"), make(chan deploy.StageResult, 1)
 	go func() { ended <- l.Sync().Execute(ctx, run) }()
 	eventually(t, func() string {
-		if told() == "" {
+		if nudged() == "" {
 			return "the pod was not nudged"
 		}
 		return ""
@@ -282,7 +282,7 @@ func bearers() string {
 }
 
 // startBearers deploys bearers until their pods run; the Job would keep the stage waiting.
-func (l *rolloutLab) startBearers(t *testing.T) {
+func (l *rolloutEnv) startBearers(t *testing.T) {
 	t.Helper()
 	l.manifests = configMap("files", "a") + configMap("settings", "a") + bearers()
 	ctx, stop := context.WithCancel(t.Context())
@@ -295,7 +295,7 @@ func (l *rolloutLab) startBearers(t *testing.T) {
 			t.Fatalf("%s: %s\n%s", result.Status, result.Reason, l.said())
 		default:
 		}
-		if pods := l.toldPods(t); len(pods) != 4 || !strings.Contains(l.said(), "5 created") {
+		if pods := l.nudgedPods(t); len(pods) != 4 || !strings.Contains(l.said(), "5 created") {
 			return fmt.Sprintf("%d pods run\n%s", len(pods), l.said())
 		}
 		return ""
@@ -313,7 +313,7 @@ func TestPodsWithoutARolloutAreNudged(t *testing.T) {
 	for _, mode := range []string{"auto", "restart"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.spec += "  configPropagation: {mode: " + mode + ", nudge: {repeatAfter: 0s}}\n"
 			l.nudging(t)
 			l.startBearers(t)
@@ -323,7 +323,7 @@ func TestPodsWithoutARolloutAreNudged(t *testing.T) {
 			run := l.deployment("now")
 			l.mustSucceed(t, l.Sync(), run)
 			l.awaitDone(t)
-			for name, value := range l.toldPods(t) {
+			for name, value := range l.nudgedPods(t) {
 				if value == "" {
 					t.Errorf("%s was not nudged", name)
 				}
@@ -358,7 +358,7 @@ func TestPodsWithoutARolloutAreNudged(t *testing.T) {
 // the log does not claim the contrary.
 func TestModeOffSaysWhatTheKubeletDoes(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {mode: off}\n"
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
@@ -377,16 +377,16 @@ func TestModeOffSaysWhatTheKubeletDoes(t *testing.T) {
 }
 
 // replacePod deletes the Deployment's only pod and waits for the next one.
-func (l *rolloutLab) replacePod(t *testing.T) {
+func (l *rolloutEnv) replacePod(t *testing.T) {
 	t.Helper()
-	before := l.toldPods(t)
+	before := l.nudgedPods(t)
 	for name := range before {
 		if err := l.client.CoreV1().Pods(l.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, func() string {
-		now := l.toldPods(t)
+		now := l.nudgedPods(t)
 		for name := range now {
 			if _, same := before[name]; same {
 				return name + " still runs"
@@ -401,7 +401,7 @@ func (l *rolloutLab) replacePod(t *testing.T) {
 
 // startedBefore waits until the Deployment's pods started two seconds ago: the cluster's
 // times are whole seconds.
-func (l *rolloutLab) startedBefore(t *testing.T) {
+func (l *rolloutEnv) startedBefore(t *testing.T) {
 	t.Helper()
 	eventually(t, func() string {
 		list, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
@@ -439,7 +439,7 @@ func TestPodsThatReadOtherContentAreRestarted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.spec += "  configPropagation: {mode: " + c.mode + "}\n"
 			l.nudging(t)
 			git := configMap("files", "a") + configMap("settings", "a") + mounting(1, "settings")
@@ -452,7 +452,7 @@ func TestPodsThatReadOtherContentAreRestarted(t *testing.T) {
 			if c.replaced {
 				l.replacePod(t)
 			}
-			pods := l.toldPods(t)
+			pods := l.nudgedPods(t)
 			run, phase := l.change(t, git)
 			if phase != c.want {
 				t.Errorf("the rollout ended %s, want %s\n%s", phase, c.want, l.said())
@@ -486,7 +486,7 @@ func names[T any, P interface {
 	return out
 }
 
-func (l *rolloutLab) generation(t *testing.T) int64 {
+func (l *rolloutEnv) generation(t *testing.T) int64 {
 	t.Helper()
 	d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
@@ -495,10 +495,10 @@ func (l *rolloutLab) generation(t *testing.T) int64 {
 	return d.Generation
 }
 
-// TestWhatIsReadByTheEnvironmentRollsOut, and what is mounted beside it is told.
+// TestWhatIsReadByTheEnvironmentRollsOut, and a change of mounted files nudges.
 func TestWhatIsReadByTheEnvironmentRollsOut(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += soon
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
@@ -515,7 +515,7 @@ func TestWhatIsReadByTheEnvironmentRollsOut(t *testing.T) {
 // they read.
 func TestModeNudgeSaysWhatItCannotDo(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {mode: nudge}\n"
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+configMap("settings", "a")+mounting(1, "settings"))
@@ -532,7 +532,7 @@ func TestModeNudgeSaysWhatItCannotDo(t *testing.T) {
 // says what to do.
 func TestImmutableConfigMapIsExplained(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	immutable := func(content string) string {
 		return strings.Replace(configMap("files", content), ", data:", ", immutable: true, data:", 1)
 	}
@@ -544,11 +544,11 @@ func TestImmutableConfigMapIsExplained(t *testing.T) {
 	}
 }
 
-// TestKilledBeforePodsAreTold: the agent ends after the ConfigMap was written. Who runs
-// the stage again tells the pods, each as often as without that.
-func TestKilledBeforePodsAreTold(t *testing.T) {
+// TestKilledBeforePodsAreNudged: the agent ends after the ConfigMap was written. The
+// repeated run nudges the pods, each as often as without that.
+func TestKilledBeforePodsAreNudged(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += soon
 	l.succeed(t, configMap("files", "a")+mounting(2))
 	l.awaitAvailable(t, 2)
@@ -578,18 +578,18 @@ func TestKilledBeforePodsAreTold(t *testing.T) {
 	}
 }
 
-// TestPodsOfLaterAreNotTold: what is created after the change has the new content.
-func TestPodsOfLaterAreNotTold(t *testing.T) {
+// TestPodsOfLaterAreNotNudged: what is created after the change has the new content.
+func TestPodsOfLaterAreNotNudged(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {nudge: {delay: 6s, repeatAfter: 0s}}\n"
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+mounting(1))
 	l.awaitAvailable(t, 1)
-	old := l.toldPods(t)
+	old := l.nudgedPods(t)
 	l.manifests = configMap("files", "b") + mounting(1)
 	run := l.deployment("now")
-	later := func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+	later := func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 		eventually(t, func() string { // a second later by the cluster's clock, which pods are dated by
 			rows, err := l.Store.Propagations(t.Context(), store.PropagationQuery{Due: true})
 			if err != nil || len(rows) != 1 || time.Since(rows[0].ChangedAt) < 2*time.Second {
@@ -604,9 +604,9 @@ func TestPodsOfLaterAreNotTold(t *testing.T) {
 		t.Fatalf("%s: %s", result.Status, result.Reason)
 	}
 	l.awaitDone(t)
-	for name, value := range l.toldPods(t) {
+	for name, value := range l.nudgedPods(t) {
 		if _, wasThere := old[name]; (value != "") != wasThere {
-			t.Errorf("%s was there: %t, and was told %q", name, wasThere, value)
+			t.Errorf("%s was there: %t, and was nudged with %q", name, wasThere, value)
 		}
 	}
 	if patches := l.podPatches(); patches != 1 {
@@ -614,10 +614,10 @@ func TestPodsOfLaterAreNotTold(t *testing.T) {
 	}
 }
 
-// TestManyPodsAreToldInTime: no faster than the rate, and no more than asked for.
-func TestManyPodsAreToldInTime(t *testing.T) {
+// TestManyPodsAreNudgedInTime: no faster than the rate, and no more than asked for.
+func TestManyPodsAreNudgedInTime(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {nudge: {delay: 0s, repeatAfter: 0s, maxPods: 290, ratePerSecond: 100}}\n"
 	l.nudging(t)
 	l.succeed(t, configMap("files", "a")+mounting(300))
@@ -626,7 +626,7 @@ func TestManyPodsAreToldInTime(t *testing.T) {
 	l.change(t, configMap("files", "b")+mounting(300))
 	l.awaitDone(t)
 	if took := time.Since(began); took < 2800*time.Millisecond {
-		t.Errorf("290 pods were told within %s", took)
+		t.Errorf("290 pods were nudged within %s", took)
 	}
 	if patches := l.podPatches(); patches != 290 {
 		t.Errorf("%d writes to pods", patches)
@@ -637,10 +637,10 @@ func TestManyPodsAreToldInTime(t *testing.T) {
 }
 
 // TestNamedObjects: a Secret that is not in Git is watched, and the pods that mount it
-// are told when its content has changed, and not for a label.
+// are nudged when its content has changed, and not for a label.
 func TestNamedObjects(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {scope: named, named: [{kind: ConfigMap, name: files}], nudge: {delay: 0s, repeatAfter: 0s}}\n"
 	files := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "files"}, Data: map[string]string{"k": "a"}}
 	if _, err := l.client.CoreV1().ConfigMaps(l.ns).Create(t.Context(), files, metav1.CreateOptions{}); err != nil {
@@ -671,13 +671,13 @@ func TestNamedObjects(t *testing.T) {
 		return ""
 	})
 	if patches := l.podPatches(); patches != 0 {
-		t.Errorf("%d pods were told of a label", patches)
+		t.Errorf("%d pods were nudged for a label", patches)
 	}
 	patch(`{"data":{"k":"b"}}`)
 	eventually(t, func() string {
-		for name, value := range l.toldPods(t) {
+		for name, value := range l.nudgedPods(t) {
 			if value == "" {
-				return name + " was not told"
+				return name + " was not nudged"
 			}
 		}
 		return ""
@@ -691,7 +691,7 @@ func TestNamedObjects(t *testing.T) {
 // what its pods would not see, and never says that it has changed.
 func TestNamedObjectsThatDoNotReachPods(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.spec += "  configPropagation: {scope: named, named: [{kind: ConfigMap, name: outside}], nudge: {delay: 0s, repeatAfter: 0s}}\n"
 	outside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "outside"}, Data: map[string]string{"k": "a"}}
 	if _, err := l.client.CoreV1().ConfigMaps(l.ns).Create(t.Context(), outside, metav1.CreateOptions{}); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // syncAs runs K8S_SYNC of deployment "now" with manifests.
-func (l *stageLab) syncAs(t *testing.T, manifests string, change ...func(*deploy.StageRun)) (deploy.StageResult, deploy.StageRun) {
+func (l *stageEnv) syncAs(t *testing.T, manifests string, change ...func(*deploy.StageRun)) (deploy.StageResult, deploy.StageRun) {
 	t.Helper()
 	l.manifests = manifests
 	run := l.deployment("now")
@@ -34,7 +34,7 @@ func stageID(id string) func(*deploy.StageRun) {
 	return func(r *deploy.StageRun) { r.Stage.ID = id }
 }
 
-func (l *stageLab) wantLogged(t *testing.T, parts ...string) {
+func (l *stageEnv) wantLogged(t *testing.T, parts ...string) {
 	t.Helper()
 	log := strings.Join(l.log.lines, "\n")
 	for _, part := range parts {
@@ -45,7 +45,7 @@ func (l *stageLab) wantLogged(t *testing.T, parts ...string) {
 }
 
 // inventoried returns what the inventory holds, as Kind/name.
-func (l *stageLab) inventoried(t *testing.T) (names []string) {
+func (l *stageEnv) inventoried(t *testing.T) (names []string) {
 	t.Helper()
 	items, err := l.Store.Inventory(t.Context(), l.app.ID)
 	if err != nil {
@@ -83,7 +83,7 @@ spec: {revisionHistoryLimit: 1, selector: {matchLabels: {app: %[1]s}}, template:
 // TestTooManyDeletionsWriteNothing: more than the limit ends the stage before its
 // first write, names what would go, and goes once a person has permitted that.
 func TestTooManyDeletionsWriteNothing(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  quickSync: {prune: true}\n"
 	l.succeed(t, keptManifest+configMaps(11))
 
@@ -112,7 +112,7 @@ func TestTooManyDeletionsWriteNothing(t *testing.T) {
 // TestRenamedAndMovedIsDeletedAfterItsSuccessor: the Deployment under the old name
 // and in the old namespace goes when the new ones run.
 func TestRenamedAndMovedIsDeletedAfterItsSuccessor(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec = "  quickSync: {prune: true}\n"
 	other := l.shared.Namespace(t)
 	l.succeed(t, deploymentOf("old", l.ns, "v1", "")+deploymentOf("moved", l.ns, "v1", ""))
@@ -153,7 +153,7 @@ func TestRenamedAndMovedIsDeletedAfterItsSuccessor(t *testing.T) {
 // TestGeneratedConfigStaysWhileARevisionUsesIt: a ConfigMap with a hash in its name
 // goes with the last ReplicaSet that uses it, one without goes at once.
 func TestGeneratedConfigStaysWhileARevisionUsesIt(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  quickSync: {prune: true}\n"
 	configMap := func(name string) string {
 		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
@@ -185,7 +185,7 @@ func TestGeneratedConfigStaysWhileARevisionUsesIt(t *testing.T) {
 }
 
 // awaitRevisions waits until the Deployment keeps no more than n ReplicaSets.
-func (l *stageLab) awaitRevisions(t *testing.T, n int) {
+func (l *stageEnv) awaitRevisions(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, func() string {
 		sets, err := l.shared.Client(t).AppsV1().ReplicaSets(l.ns).List(t.Context(), metav1.ListOptions{})
@@ -199,7 +199,7 @@ func (l *stageLab) awaitRevisions(t *testing.T, n int) {
 // TestWhatStaysIsSaid: without prune the leftovers are named and kept, as is what
 // an application that was moved has on another cluster.
 func TestWhatStaysIsSaid(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest+newManifest)
 	far := deploy.InventoryItem{ApplicationID: l.app.ID, Cluster: "far", UID: "u", Object: deploy.ObjectRef{Version: "v1", Kind: "Secret", Namespace: "shop", Name: "far"}}
 	if err := l.Store.PutInventory(t.Context(), far); err != nil {
@@ -215,10 +215,10 @@ func TestWhatStaysIsSaid(t *testing.T) {
 	}
 }
 
-// TestSurvivorsStayInTheInventory: what could not be deleted is tried again by the
-// next sync; what was is forgotten.
+// TestSurvivorsStayInTheInventory: the next sync tries again to delete what could not be
+// deleted; deleted objects leave the inventory.
 func TestSurvivorsStayInTheInventory(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  quickSync: {prune: true}\n"
 	l.succeed(t, keptManifest+newManifest+configMaps(1))
 	l.answered = func(r *http.Request) error {
@@ -276,7 +276,7 @@ func eventually(t *testing.T, wrong func() string) {
 // TestWhatHelmKeepsStays: an object whose annotation says so is not deleted, which each
 // prune says; it stays the application's.
 func TestWhatHelmKeepsStays(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  quickSync: {prune: true}\n"
 	valuable := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: valuable, annotations: {helm.sh/resource-policy: keep}}\n"
 	l.succeed(t, keptManifest+valuable)

@@ -17,8 +17,8 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// remover returns the lab's Remover, whose clock is late by as much as skip says.
-func (l *stageLab) remover(skip *atomic.Int64) *Remover {
+// remover returns the environment's Remover, whose clock is late by as much as skip says.
+func (l *stageEnv) remover(skip *atomic.Int64) *Remover {
 	return NewRemover(RemoverConfig{
 		Store: l.Store, Clusters: l.Clusters, Tenancy: l.Tenancy, PipedID: l.PipedID, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.Now().Add(time.Duration(skip.Load())) }, RetryEvery: 10 * time.Millisecond,
@@ -27,7 +27,7 @@ func (l *stageLab) remover(skip *atomic.Int64) *Remover {
 
 // remove gives the command that deletes the application with its objects, and runs a
 // Remover until the test ends.
-func (l *stageLab) remove(t *testing.T, skip *atomic.Int64) deploy.Command {
+func (l *stageEnv) remove(t *testing.T, skip *atomic.Int64) deploy.Command {
 	t.Helper()
 	c, err := l.Store.RemoveApplication(t.Context(), deploy.Command{ID: "remove", Type: deploy.CommandDeleteApplication, ApplicationID: l.app.ID, Cascade: true})
 	if err != nil {
@@ -46,7 +46,7 @@ func (l *stageLab) remove(t *testing.T, skip *atomic.Int64) deploy.Command {
 }
 
 // command returns the command once it is as wanted.
-func (l *stageLab) command(t *testing.T, what string, ok func(deploy.Command) bool) deploy.Command {
+func (l *stageEnv) command(t *testing.T, what string, ok func(deploy.Command) bool) deploy.Command {
 	t.Helper()
 	var c deploy.Command
 	eventually(t, func() string {
@@ -62,10 +62,11 @@ func (l *stageLab) command(t *testing.T, what string, ok func(deploy.Command) bo
 	return c
 }
 
-// TestRemovalWaitsForAClusterThatIsNotThere: it is tried again and said, keeps nothing
-// of another cluster, and fails when the time is over; what it has is then known still.
+// TestRemovalWaitsForAClusterThatIsNotThere: the command reports it and tries again, deletes
+// the objects in other clusters, and fails when the time is over. The inventory of the
+// unreachable cluster stays.
 func TestRemovalWaitsForAClusterThatIsNotThere(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest+newManifest)
 	far := deploy.InventoryItem{ApplicationID: l.app.ID, Cluster: "far", UID: "u", Object: deploy.ObjectRef{Version: "v1", Kind: "Secret", Namespace: "shop", Name: "far"}}
 	if err := l.Store.PutInventory(t.Context(), far); err != nil {
@@ -76,7 +77,7 @@ func TestRemovalWaitsForAClusterThatIsNotThere(t *testing.T) {
 		t.Errorf("what would be deleted: %v", err)
 	}
 	l.remove(t, &skip)
-	waits := l.command(t, "tells what it waits for", func(c deploy.Command) bool {
+	waits := l.command(t, "reports what it waits for", func(c deploy.Command) bool {
 		return strings.Contains(c.Metadata[deploy.MetaWaiting], `no provider "far"`)
 	})
 	if waits.Status != deploy.CommandOpen || waits.Metadata[deploy.MetaDeleted] != "2" {
@@ -102,7 +103,7 @@ func TestRemovalWaitsForAClusterThatIsNotThere(t *testing.T) {
 // TestRemovalKeepsItsOrderToTheEnd: what others use stays as long as they do, also when
 // there is no further attempt.
 func TestRemovalKeepsItsOrderToTheEnd(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest+"---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: front}\nspec: {maxUnavailable: 1, selector: {matchLabels: {app: front}}}\n")
 	l.answered = func(r *http.Request) error {
 		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/front") {
@@ -128,7 +129,7 @@ func TestRemovalKeepsItsOrderToTheEnd(t *testing.T) {
 // TestRemovalOfProtectedKinds: what is protected is deleted if the last success named its
 // kind, whatever the tenancy rules say of kinds by now.
 func TestRemovalOfProtectedKinds(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  pruneKinds: [PersistentVolume]\n"
 	l.succeed(t, keptManifest+"---\napiVersion: v1\nkind: PersistentVolume\nmetadata: {name: "+l.ns+"}\nspec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, storageClassName: none, hostPath: {path: /data}}\n")
 	app, err := l.Store.Application(t.Context(), l.app.ID)
@@ -155,14 +156,14 @@ func TestRemovalOfProtectedKinds(t *testing.T) {
 }
 
 // TestRemovalAsTheServiceAccount: objects are deleted with the rights of the account
-// that the rules name, and what it may not do is said.
+// that the rules name, and the command reports what the account may not do.
 func TestRemovalAsTheServiceAccount(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest)
 	l.Tenancy = rule(config.TenancyRule{ServiceAccount: config.ServiceAccount{Namespace: l.ns, Name: "nobody"}})
 	var skip atomic.Int64
 	l.remove(t, &skip)
-	waits := l.command(t, "tells what it waits for", func(c deploy.Command) bool { return c.Metadata[deploy.MetaWaiting] != "" })
+	waits := l.command(t, "reports what it waits for", func(c deploy.Command) bool { return c.Metadata[deploy.MetaWaiting] != "" })
 	if !strings.Contains(waits.Metadata[deploy.MetaWaiting], "nobody") {
 		t.Errorf("waits for %q", waits.Metadata[deploy.MetaWaiting])
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/c785c783/piped/piped/store/storetest"
 )
 
-// stageLab runs the stages of one application's deployments on a real cluster.
-type stageLab struct {
+// stageEnv runs the stages of one application's deployments on a real cluster.
+type stageEnv struct {
 	*Executor
 	shared *clustertest.Cluster
 	ns     string
@@ -47,12 +47,12 @@ type stageLab struct {
 	late sync.WaitGroup // what slow was asked of and is not done
 }
 
-// success is the deployment that the lab's rollbacks return to.
+// success is the deployment that the environment's rollbacks return to.
 const success = "before"
 
-func newStageLab(t *testing.T) *stageLab {
+func newStageEnv(t *testing.T) *stageEnv {
 	t.Helper()
-	l := &stageLab{shared: clustertest.Shared(t), log: &stageLog{}}
+	l := &stageEnv{shared: clustertest.Shared(t), log: &stageLog{}}
 	l.ns = l.shared.Namespace(t)
 	l.spec = "  input: {namespace: " + l.ns + "}\n"
 	c, err := cluster.NewCluster(cluster.ClusterConfig{
@@ -90,10 +90,10 @@ func newStageLab(t *testing.T) *stageLab {
 	return l
 }
 
-// declared is a Sources of what the lab's Git declares.
+// declared is a Sources of what the environment's Git declares.
 type declared struct {
 	t *testing.T
-	*stageLab
+	*stageEnv
 }
 
 func (d declared) Load(_ context.Context, _ deploy.GitPath, commit string) (*source.Source, error) {
@@ -109,19 +109,19 @@ func (d declared) Load(_ context.Context, _ deploy.GitPath, commit string) (*sou
 	return &source.Source{Commit: commit, Config: application(d.t, d.spec), Objects: all}, nil
 }
 
-// tap lets the lab see every answer of the cluster.
+// tap lets the environment see every answer of the cluster.
 type tap struct {
-	lab  *stageLab
+	env  *stageEnv
 	next http.RoundTripper
 }
 
 func (p *tap) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := p.send(r)
-	p.lab.mu.Lock()
-	defer p.lab.mu.Unlock()
-	p.lab.requests = append(p.lab.requests, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("dryRun")))
-	if err == nil && p.lab.answered != nil {
-		if err := p.lab.answered(r); err != nil {
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
+	p.env.requests = append(p.env.requests, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("dryRun")))
+	if err == nil && p.env.answered != nil {
+		if err := p.env.answered(r); err != nil {
 			return nil, errors.Join(err, resp.Body.Close())
 		}
 	}
@@ -129,7 +129,7 @@ func (p *tap) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p *tap) send(r *http.Request) (*http.Response, error) {
-	if p.lab.slow == nil || !p.lab.slow(r) {
+	if p.env.slow == nil || !p.env.slow(r) {
 		return p.next.RoundTrip(r)
 	}
 	type answer struct {
@@ -137,7 +137,7 @@ func (p *tap) send(r *http.Request) (*http.Response, error) {
 		err  error
 	}
 	done := make(chan answer, 1)
-	p.lab.late.Go(func() {
+	p.env.late.Go(func() {
 		time.Sleep(500 * time.Millisecond)
 		resp, err := p.next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
 		done <- answer{resp, err}
@@ -154,7 +154,7 @@ func (p *tap) send(r *http.Request) (*http.Response, error) {
 func (p *tap) WrappedRoundTripper() http.RoundTripper { return p.next }
 
 // writes returns the requests that changed something, and forgets all.
-func (l *stageLab) writes() []string {
+func (l *stageEnv) writes() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := slices.DeleteFunc(l.requests, func(r string) bool { return strings.HasPrefix(r, "GET ") || strings.HasSuffix(r, " All") })
@@ -163,7 +163,7 @@ func (l *stageLab) writes() []string {
 }
 
 // deployment returns a run of deployment id's K8S_SYNC, with a ROLLBACK after it.
-func (l *stageLab) deployment(id string) deploy.StageRun {
+func (l *stageEnv) deployment(id string) deploy.StageRun {
 	d := deploy.Deployment{
 		ID: id, ApplicationID: l.app.ID, Git: l.app.Git, Provider: "one", Trigger: deploy.Trigger{Commit: deploy.Commit{Hash: "commit-" + id}},
 		Stages: []deploy.Stage{
@@ -184,14 +184,14 @@ func (l *stageLab) deployment(id string) deploy.StageRun {
 }
 
 // rollBack runs the ROLLBACK after run.
-func (l *stageLab) rollBack(t *testing.T, run deploy.StageRun) {
+func (l *stageEnv) rollBack(t *testing.T, run deploy.StageRun) {
 	t.Helper()
 	run.Stage = run.Deployment.Stages[1]
 	l.mustSucceed(t, l.Rollback(), run)
 }
 
 // succeed deploys manifests as the last success.
-func (l *stageLab) succeed(t *testing.T, manifests string) {
+func (l *stageEnv) succeed(t *testing.T, manifests string) {
 	t.Helper()
 	l.manifests = manifests
 	l.mustSucceed(t, l.Sync(), l.deployment(success))
@@ -199,7 +199,7 @@ func (l *stageLab) succeed(t *testing.T, manifests string) {
 }
 
 // complete ends the deployment that is the last success.
-func (l *stageLab) complete(t *testing.T) {
+func (l *stageEnv) complete(t *testing.T) {
 	t.Helper()
 	for _, move := range []func(*deploy.Deployment) error{
 		func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, time.Now()) },
@@ -212,7 +212,7 @@ func (l *stageLab) complete(t *testing.T) {
 	}
 }
 
-func (l *stageLab) mustSucceed(t *testing.T, stage Stage, run deploy.StageRun) {
+func (l *stageEnv) mustSucceed(t *testing.T, stage Stage, run deploy.StageRun) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -227,9 +227,9 @@ const (
 )
 
 // TestRollbackRemovesWhatWasNotRecorded: a stage that is stopped while the API
-// server creates an object never learns of it. The rollback finds it all the same.
+// server creates an object does not record it. The rollback finds it nevertheless.
 func TestRollbackRemovesWhatWasNotRecorded(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -273,7 +273,7 @@ func TestRollbackRemovesWhatWasNotRecorded(t *testing.T) {
 // TestRollbackAfterASlowWrite: what the API server is still doing when a stage is
 // stopped does not come after the rollback.
 func TestRollbackAfterASlowWrite(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {version: one}\n")
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -299,7 +299,7 @@ func TestRollbackAfterASlowWrite(t *testing.T) {
 }
 
 // announceIn has the run's stage announce that it creates some ConfigMaps.
-func (l *stageLab) announceIn(run deploy.StageRun, names ...string) error {
+func (l *stageEnv) announceIn(run deploy.StageRun, names ...string) error {
 	var refs []deploy.ObjectRef
 	for _, name := range names {
 		refs = append(refs, deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: l.ns, Name: name})
@@ -308,8 +308,8 @@ func (l *stageLab) announceIn(run deploy.StageRun, names ...string) error {
 	return w.announce(context.Background(), refs)
 }
 
-// TestAppliedIsRecordedAfterAStop: a stage told to stop while an object is
-// written records that it was.
+// TestAppliedIsRecordedAfterAStop: a stage that is stopped while an object is written
+// records the write.
 func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 	w, _, _ := newWork(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,9 +330,9 @@ func TestAppliedIsRecordedAfterAStop(t *testing.T) {
 }
 
 // TestRollbackAfterARefusalWritesNothing: a deployment that the dry run refused
-// changed nothing, so its rollback has nothing to put back.
+// changed nothing, so its rollback has nothing to restore.
 func TestRollbackAfterARefusalWritesNothing(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest+`---
 apiVersion: apps/v1
 kind: Deployment

@@ -23,9 +23,9 @@ func bluegreen(image string) string {
 	return strings.ReplaceAll(shop(image, "hello"), "app: web}", "app: web, pipecd.dev/variant: primary}")
 }
 
-// TestTrafficGoesBackInTime: the traffic leaves a canary at once while the primary is
-// what it was, and when the primary was changed only after that is back. In the end
-// the last success has all of it, and nothing else is there.
+// TestTrafficGoesBackInTime: the traffic leaves a canary at once if the primary was not
+// changed, else only after the primary is restored. In the end the last success has all
+// traffic, and nothing else is left.
 func TestTrafficGoesBackInTime(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -43,7 +43,7 @@ func TestTrafficGoesBackInTime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newPipelineLab(t, "", bluegreen("1"), c.pipeline...)
+			l := newPipelineEnv(t, "", bluegreen("1"), c.pipeline...)
 			before := l.lastGood(t)
 			l.manifests = c.change
 			if result := l.forward(t); (result.Status == deploy.StageFailure) != c.fails {
@@ -72,12 +72,12 @@ func TestTrafficGoesBackInTime(t *testing.T) {
 }
 
 // TestPrimaryKeepsTheTrafficWhereItIs: what is applied between two stages that share
-// the traffic does not undo the first one; what is kept for rollbacks has Git's.
+// the traffic does not undo the first one; the set stored for rollbacks has the shares of Git.
 func TestPrimaryKeepsTheTrafficWhereItIs(t *testing.T) {
 	for _, stage := range []string{primaryRollout, "{name: K8S_SYNC}"} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
-			l := newPipelineLab(t, "", bluegreen("1"), wholeCanary, toCanary, stage)
+			l := newPipelineEnv(t, "", bluegreen("1"), wholeCanary, toCanary, stage)
 			l.manifests = bluegreen("2")
 			l.mustGoForward(t)
 			s, err := l.client.CoreV1().Services(l.ns).Get(t.Context(), "web", metav1.GetOptions{})

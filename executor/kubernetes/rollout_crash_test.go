@@ -13,12 +13,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRolloutsAcrossRestarts ends the stage again and again wherever it is, as the
-// agent's end does, while an autoscaler scales up and down, and goes on from what
-// was stored.
+// TestRolloutsAcrossRestarts interrupts the stage again and again, as restarts of the agent
+// do, while an autoscaler scales up and down. The stage resumes from the stored state.
 func TestRolloutsAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 4"))
 	l.manifests = slowly(web("2", ""))
 	run, interrupted := l.deployment("now"), 0
@@ -37,7 +36,7 @@ func TestRolloutsAcrossRestarts(t *testing.T) {
 		run.Resumed = true
 		l.scaleTo(t, 2+n%4)
 	}
-	l.check(t, "re:"+available("[2-5] of [2-5]", "web#2")+`( \([1-5] wanted when it was applied; .*\))?`, l.told(t, run, result))
+	l.check(t, "re:"+available("[2-5] of [2-5]", "web#2")+`( \([1-5] wanted when it was applied; .*\))?`, l.outcome(t, run, result))
 	if interrupted == 0 {
 		t.Error("the stage was not interrupted")
 	}
@@ -50,7 +49,7 @@ func TestRolloutsAcrossRestarts(t *testing.T) {
 // agent dies before it knows.
 func TestCrashBetweenApplyAndRecord(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 2"))
 	l.manifests = web("2", "replicas: 2")
 	run := l.deployment("now")
@@ -69,15 +68,15 @@ func TestCrashBetweenApplyAndRecord(t *testing.T) {
 	l.awaitAvailable(t, 2)
 
 	run.Resumed = true
-	l.check(t, available("2 of 2", "web#2"), l.told(t, run, l.run(t, l.Sync(), run, "", nil)))
+	l.check(t, available("2 of 2", "web#2"), l.outcome(t, run, l.run(t, l.Sync(), run, "", nil)))
 }
 
 // TestCrashAfterTheMark: the rollout's end is stored, and the agent dies before the
-// stage's end is, and before anybody was told. The mark stays the only one, and is
-// told, under the same key, until it is acknowledged.
+// stage's end is stored or published. The mark stays the only one, and is published, under
+// the same key, until it is acknowledged.
 func TestCrashAfterTheMark(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.manifests = web("1", "replicas: 1")
 	run := l.deployment("now")
 	ctx, crash := context.WithCancelCause(t.Context())
@@ -88,7 +87,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 	}}
 	l.Sync().Execute(ctx, run)
 	run.Log, run.Resumed = l.log, true
-	l.check(t, available("1 of 1", "web#1"), l.told(t, run, l.run(t, l.Sync(), run, "", nil)))
+	l.check(t, available("1 of 1", "web#1"), l.outcome(t, run, l.run(t, l.Sync(), run, "", nil)))
 	mark := l.marks(t, run)[0]
 
 	ends := func() (out []deploy.Event) {
@@ -105,7 +104,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 	}
 	first, again := ends(), ends()
 	if len(first) != 1 || first[0].Key != mark.ID || !gocmp.Equal(first, again) {
-		t.Fatalf("told %+v, and again %+v", first, again)
+		t.Fatalf("published %+v, and again %+v", first, again)
 	}
 	for range 2 {
 		if err := l.Store.RouteEvents(t.Context(), []int64{first[0].Seq}); err != nil {
@@ -114,7 +113,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 	}
 	l.mustSucceed(t, l.Sync(), run)
 	if left := ends(); len(left) > 0 {
-		t.Errorf("told again after it was acknowledged: %+v", left)
+		t.Errorf("published again after it was acknowledged: %+v", left)
 	}
 }
 
@@ -122,7 +121,7 @@ func TestCrashAfterTheMark(t *testing.T) {
 // leadership changes.
 func TestTwoEvaluatorsMarkOnce(t *testing.T) {
 	t.Parallel()
-	l := newRolloutLab(t)
+	l := newRolloutEnv(t)
 	l.succeed(t, web("1", "replicas: 2"))
 	l.manifests = slowly(web("2", "replicas: 2"))
 	run := l.deployment("now")
@@ -138,6 +137,6 @@ func TestTwoEvaluatorsMarkOnce(t *testing.T) {
 		}
 	}}
 	want := available("2 of 2", "web#2")
-	l.check(t, want, l.told(t, run, l.run(t, l.Sync(), first, "", nil)))
-	l.check(t, want, l.told(t, run, <-second))
+	l.check(t, want, l.outcome(t, run, l.run(t, l.Sync(), first, "", nil)))
+	l.check(t, want, l.outcome(t, run, <-second))
 }

@@ -63,7 +63,7 @@ const onePodOnly = `nodeSelector: {kubernetes.io/hostname: node-0}, affinity: {p
   {labelSelector: {matchLabels: {app: web}}, topologyKey: kubernetes.io/hostname}]}}`
 
 // breakPod makes a pod that was ready fail its readiness probe.
-func (l *rolloutLab) breakPod(t *testing.T, pod string) {
+func (l *rolloutEnv) breakPod(t *testing.T, pod string) {
 	t.Helper()
 	_, err := l.client.CoreV1().Pods(l.ns).Patch(t.Context(), pod, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"never-ready"}}}`), metav1.PatchOptions{})
@@ -73,7 +73,7 @@ func (l *rolloutLab) breakPod(t *testing.T, pod string) {
 }
 
 // breakOnePod does so to one pod of the Deployment.
-func breakOnePod(t *testing.T, l *rolloutLab) {
+func breakOnePod(t *testing.T, l *rolloutEnv) {
 	pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d pods, %v", len(pods.Items), err)
@@ -83,8 +83,8 @@ func breakOnePod(t *testing.T, l *rolloutLab) {
 }
 
 // scaledTo has an autoscaler change the replicas of what has rolled out.
-func scaledTo(replicas int) func(*testing.T, *rolloutLab, deploy.Rollout) {
-	return func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+func scaledTo(replicas int) func(*testing.T, *rolloutEnv, deploy.Rollout) {
+	return func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 		l.scaleTo(t, replicas)
 		l.awaitAvailable(t, replicas)
 	}
@@ -96,7 +96,7 @@ func TestDurationsWithAnotherClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"behind": -5 * time.Minute, "ahead": 5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.Now = func() time.Time { return time.Now().Add(off) }
 			l.succeed(t, web("1", "replicas: 1"))
 			m := regexp.MustCompile(`rollout complete after (\S+)`).FindStringSubmatch(l.said())

@@ -38,7 +38,7 @@ func TestRolloutsThatFail(t *testing.T) {
 		{name: "blocked by a quota", before: first, prepare: blockPods, change: web("2", "replicas: 3"), sets: 2,
 			want: failing(`nothing new can be created: 0 of 3 new pods available, 3 old pods left; pods cannot be created: pods "web-POD" is forbidden: exceeded quota: pods.*`)},
 		{name: "a controller keeps changing an annotation", before: first, change: web("never-ready", "replicas: 3, progressDeadlineSeconds: 8"), taken: true,
-			at: rolling, during: bumpUntilFailed, after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+			at: rolling, during: bumpUntilFailed, after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 				if want := `web: field manager "bumper" restarted it, following the restart`; !strings.Contains(l.said(), want) {
 					t.Errorf("the log does not say %q:\n%s", want, l.said())
 				}
@@ -50,7 +50,7 @@ func TestRolloutsThatFail(t *testing.T) {
 
 // bumpUntilFailed writes an annotation of the template of "web" each second until its
 // rollout has ended.
-func bumpUntilFailed(t *testing.T, l *rolloutLab, run deploy.StageRun) {
+func bumpUntilFailed(t *testing.T, l *rolloutEnv, run deploy.StageRun) {
 	tick, limit := time.NewTicker(time.Second), time.After(3*time.Minute)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -72,7 +72,7 @@ func bumpUntilFailed(t *testing.T, l *rolloutLab, run deploy.StageRun) {
 }
 
 // blockPods lets no more pods be made than there are.
-func blockPods(t *testing.T, l *rolloutLab) {
+func blockPods(t *testing.T, l *rolloutEnv) {
 	_, err := l.client.CoreV1().ResourceQuotas(l.ns).Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}},
@@ -104,13 +104,13 @@ func TestRollbacksOfDeployments(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.succeed(t, c.before)
 			l.manifests = c.change
 			run := l.deployment("now")
-			l.check(t, c.sync, l.told(t, run, l.run(t, l.Sync(), run, "", nil)))
+			l.check(t, c.sync, l.outcome(t, run, l.run(t, l.Sync(), run, "", nil)))
 			run.Stage = run.Deployment.Stages[1]
-			l.check(t, c.rollback, l.told(t, run, l.run(t, l.Rollback(), run, "", nil)))
+			l.check(t, c.rollback, l.outcome(t, run, l.run(t, l.Rollback(), run, "", nil)))
 			if n := len(l.sets(t)); c.sets != 0 && n != c.sets {
 				t.Errorf("%d ReplicaSets, want %d", n, c.sets)
 			}
@@ -133,7 +133,7 @@ func TestStagesOfSeveralWorkloads(t *testing.T) {
 				`\nSuperseded: given up because Deployment NS/other failed; it stood at: slow: 0 of 1 new pod available.*` +
 				`\nComplete: web: 2 of 2 pods available in ReplicaSet web#1, no old pod left`},
 		{name: "one is deleted by somebody", before: web("1", "replicas: 1"), change: slowly(web("2", "replicas: 1")) + other("1", ""), at: "web: 0 of 1 new pod available", taken: true,
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}

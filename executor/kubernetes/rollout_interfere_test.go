@@ -34,8 +34,8 @@ func autoscaler(annotation string) string {
 func TestRolloutsAndAutoscalers(t *testing.T) {
 	first := web("1", "replicas: 3")
 	flapping := autoscaler(`scale-flap: "2,6,400ms"`)
-	scale := func(replicas int) func(*testing.T, *rolloutLab, deploy.StageRun) {
-		return func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.scaleTo(t, replicas) }
+	scale := func(replicas int) func(*testing.T, *rolloutEnv, deploy.StageRun) {
+		return func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.scaleTo(t, replicas) }
 	}
 	// Either all pods are there already, or the end says why fewer are enough.
 	scaledUp := `re:SUCCESS\nComplete: web: (6 of 6 pods available in ReplicaSet web#2, no old pod left|` +
@@ -50,14 +50,14 @@ func TestRolloutsAndAutoscalers(t *testing.T) {
 		{name: "scaled up afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(6), want: available("3 of 3", "web#2"), sets: 2},
 		{name: "scaled down afterwards", before: first, change: web("2", "replicas: 3"), after: scaledTo(1), want: available("3 of 3", "web#2"), sets: 2},
 		{name: "an autoscaler flaps during the rollout and afterwards", before: web("1", "") + flapping, change: slowly(web("2", "")) + flapping,
-			prepare: awaitScaled, after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) { awaitScaled(t, l) }, want: anyCount("web#2"), sets: 2},
+			prepare: awaitScaled, after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) { awaitScaled(t, l) }, want: anyCount("web#2"), sets: 2},
 		{name: "an autoscaler scales to what cannot be scheduled", before: web("1", "replicas: 1"), change: web("2", "replicas: 1, strategy: {rollingUpdate: {maxUnavailable: 100%}}", onePodOnly),
-			after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) { l.scaleTo(t, 4) }, want: available("1 of 1", "web#2"), sets: 2},
+			after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) { l.scaleTo(t, 4) }, want: available("1 of 1", "web#2"), sets: 2},
 	})
 }
 
 // awaitScaled waits until the autoscaler has scaled twice.
-func awaitScaled(t *testing.T, l *rolloutLab) {
+func awaitScaled(t *testing.T, l *rolloutEnv) {
 	var seen []int32
 	eventually(t, func() string {
 		d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
@@ -78,16 +78,16 @@ func awaitScaled(t *testing.T, l *rolloutLab) {
 // somebody else does to the workload is told as what it is.
 func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 	first, second := web("1", "replicas: 3"), slowly(web("2", "replicas: 3"))
-	pause := func(paused bool) func(*testing.T, *rolloutLab) {
-		return func(t *testing.T, l *rolloutLab) {
+	pause := func(paused bool) func(*testing.T, *rolloutEnv) {
+		return func(t *testing.T, l *rolloutEnv) {
 			l.patch(t, "kubectl", fmt.Sprintf(`{"spec":{"paused":%t}}`, paused))
 		}
 	}
-	resume := func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { pause(false)(t, l) }
+	resume := func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { pause(false)(t, l) }
 	runRollouts(t, []rolloutCase{
 		{name: "paused before, and resumed", before: first, prepare: pause(true), change: second, at: "web: paused, waiting until it is resumed", during: resume,
 			want: available("3 of 3", "web#2"), sets: 2},
-		{name: "paused in the middle, and resumed", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "paused in the middle, and resumed", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			pause(true)(t, l)
 			eventually(t, func() string {
 				if strings.Contains(l.said(), "web: paused, waiting until it is resumed") {
@@ -98,19 +98,19 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			pause(false)(t, l)
 		}, want: available("3 of 3", "web#2"), sets: 2},
 		{name: "paused by Git, and resumed by the next commit", before: first, change: web("2", "replicas: 3, paused: true"), taken: true,
-			after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+			after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 				l.manifests = web("2", "replicas: 3")
 				later := l.deployment("later")
-				l.check(t, available("3 of 3", "web#2"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+				l.check(t, available("3 of 3", "web#2"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
 			}, want: "SUCCESS\nNoRollout: web: paused by Git: nothing rolls until it is resumed", sets: 2},
 		{name: "Recreate waits for a pod that stops slowly", before: recreate("1"), prepare: holdPods(true), change: recreate("2"), at: "web: waiting for 1 old pod to stop",
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { holdPods(false)(t, l) }, want: available("1 of 1", "web#2"), sets: 2},
-		{name: "deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { holdPods(false)(t, l) }, want: available("1 of 1", "web#2"), sets: 2},
+		{name: "deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			if err := l.client.AppsV1().Deployments(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was deleted while it rolled out\nGone: Deployment NS/web was deleted while it rolled out"},
-		{name: "its namespace deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "its namespace deleted in the middle", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			if err := l.client.CoreV1().Namespaces().Delete(t.Context(), l.ns, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
@@ -123,30 +123,30 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 			})
 		}, want: "re:FAILURE, no rollback: Deployment NS/web: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted" +
 			"\nGone: Deployment NS/web (was deleted while it rolled out|is being deleted): its namespace was deleted"},
-		{name: "another image by hand", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "another image by hand", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.patch(t, "kubectl-set", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"web:9"}]}}}}`)
 		}, want: `FAILURE, no rollback: Deployment NS/web: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended` +
 			"\n" + `Superseded: field manager "kubectl-set" changed the pod template of Deployment NS/web before the rollout ended`, sets: 3},
-		{name: "superseded by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "superseded by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.manifests = web("3", "replicas: 3")
 			later := l.deployment("later")
-			l.check(t, available("3 of 3", "web#3"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+			l.check(t, available("3 of 3", "web#3"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 3},
-		{name: "back to the old template by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "back to the old template by the next commit", before: first, change: second, at: rolling, taken: true, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.manifests = first
 			later := l.deployment("later")
-			l.check(t, available("3 of 3", "web#3"), l.told(t, later, l.run(t, l.Sync(), later, "", nil)))
+			l.check(t, available("3 of 3", "web#3"), l.outcome(t, later, l.run(t, l.Sync(), later, "", nil)))
 		}, want: "FAILURE, no rollback: Deployment NS/web: Deployment NS/web was given a newer template by this agent before the rollout ended\n" +
 			"Superseded: Deployment NS/web was given a newer template by this agent before the rollout ended", sets: 2},
 		{name: "restarted by hand in the middle", before: first, change: second, at: rolling,
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.restart(t) },
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.restart(t) },
 			want:   available("3 of 3", "web#3") + `, after a restart by field manager "kubectl-rollout"`, sets: 3},
 		{name: "an annotation of ours undone in the middle", before: checksum("1", second), change: checksum("2", second), at: rolling, taken: true,
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				l.patch(t, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"checksum/config":"1"}}}}}`)
 			}, want: "FAILURE, no rollback: Deployment NS/web: " + undone + "\nSuperseded: " + undone},
-		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+		{name: "restarted by hand afterwards", before: first, change: web("2", "replicas: 3"), after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 			l.restart(t)
 			eventually(t, func() string {
 				if n := len(l.sets(t)); n != 3 {
@@ -155,13 +155,13 @@ func TestRolloutsThatOthersInterfereWith(t *testing.T) {
 				return ""
 			})
 		}, want: available("3 of 3", "web#2"), sets: 3},
-		{name: "the agent's label removed in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "the agent's label removed in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.patch(t, "kubectl-label", `{"metadata":{"labels":{"pipecd.dev/application":null}}}`)
 		}, want: available("3 of 3", "web#2"), sets: 2},
-		{name: "the new ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "the new ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.deleteSet(t, "2")
 		}, want: "re:" + available("3 of 3", "web#[23]"), sets: 2},
-		{name: "the old ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+		{name: "the old ReplicaSet deleted in the middle", before: first, change: second, at: rolling, during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 			l.deleteSet(t, "1")
 		}, want: available("3 of 3", "web#2"), sets: 1},
 		{name: "a sidecar is put into each pod", before: first, prepare: injectSidecar, change: second, after: wantSidecar, want: available("3 of 3", "web#2"), sets: 2},
@@ -173,12 +173,12 @@ func recreate(image string) string {
 }
 
 // holdPods gives the pods of "web" a finalizer, or takes it from them.
-func holdPods(hold bool) func(*testing.T, *rolloutLab) {
+func holdPods(hold bool) func(*testing.T, *rolloutEnv) {
 	patch := `{"metadata":{"finalizers":null}}`
 	if hold {
 		patch = `{"metadata":{"finalizers":["example.test/hold"]}}`
 	}
-	return func(t *testing.T, l *rolloutLab) {
+	return func(t *testing.T, l *rolloutEnv) {
 		pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			t.Error(err)
@@ -200,7 +200,7 @@ func checksum(value, manifests string) string {
 const undone = `field manager "kubectl-rollout" changed annotation checksum/config of the pod template of Deployment NS/web before the rollout ended`
 
 // deleteSet deletes the ReplicaSet of a revision.
-func (l *rolloutLab) deleteSet(t *testing.T, revision string) {
+func (l *rolloutEnv) deleteSet(t *testing.T, revision string) {
 	for _, rs := range l.sets(t) {
 		if rs.Annotations[rollout.RevisionAnnotation] != revision {
 			continue
@@ -213,9 +213,9 @@ func (l *rolloutLab) deleteSet(t *testing.T, revision string) {
 	t.Errorf("there is no revision %s", revision)
 }
 
-// injectSidecar has the API server put a container into each pod of the lab's
+// injectSidecar has the API server put a container into each pod of the environment's
 // namespace, and waits until it does.
-func injectSidecar(t *testing.T, l *rolloutLab) {
+func injectSidecar(t *testing.T, l *rolloutEnv) {
 	pods := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create},
 		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -235,7 +235,7 @@ func injectSidecar(t *testing.T, l *rolloutLab) {
 }
 
 // wantSidecar checks that the new pods have one.
-func wantSidecar(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+func wantSidecar(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 	pods, err := l.client.CoreV1().Pods(l.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -247,9 +247,9 @@ func wantSidecar(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
 	}
 }
 
-// mutateBy has the API server apply a CEL expression to what rules match in the lab's
+// mutateBy has the API server apply a CEL expression to what rules match in the environment's
 // namespace.
-func mutateBy(t *testing.T, l *rolloutLab, name string, rules admissionv1.NamedRuleWithOperations, expression string) {
+func mutateBy(t *testing.T, l *rolloutEnv, name string, rules admissionv1.NamedRuleWithOperations, expression string) {
 	t.Helper()
 	name = l.ns + "-" + name
 	own := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.ns}}
@@ -284,8 +284,8 @@ func mutateBy(t *testing.T, l *rolloutLab, name string, rules admissionv1.NamedR
 }
 
 // rewriteTemplates has the API server annotate the pod template of each Deployment of the
-// lab's namespace with the value of a CEL expression, and waits until it does.
-func rewriteTemplates(t *testing.T, l *rolloutLab, value string) {
+// environment's namespace with the value of a CEL expression, and waits until it does.
+func rewriteTemplates(t *testing.T, l *rolloutEnv, value string) {
 	t.Helper()
 	deployments := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
@@ -327,7 +327,7 @@ func TestRewrittenTemplatesAreWarnedOf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			rewriteTemplates(t, l, c.value)
 			ids := []string{success, "now", "later", "last"}
 			last := deploy.Deployment{ID: "last", ApplicationID: l.app.ID, Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now()}}

@@ -35,12 +35,12 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 			change: statefulSet("2", "replicas: 3, podManagementPolicy: Parallel"), want: complete("3 pods")},
 		{name: "minReadySeconds", before: first, change: statefulSet("2", "replicas: 1, minReadySeconds: 2"), want: "SUCCESS\nComplete: web: 1 pod updated, 1 of 1 available"},
 		{name: "partition", before: first, change: statefulSet("2", "replicas: 3, "+partitioned), want: complete("1 pod") + " (partition 2)"},
-		{name: "partition lowered", before: statefulSet("1", "replicas: 3"), prepare: func(t *testing.T, l *rolloutLab) {
+		{name: "partition lowered", before: statefulSet("1", "replicas: 3"), prepare: func(t *testing.T, l *rolloutEnv) {
 			l.manifests = statefulSet("2", "replicas: 3, "+partitioned)
 			l.mustSucceed(t, l.Sync(), l.deployment("later"))
 		}, change: statefulSet("2", "replicas: 3"), want: complete("3 pods")},
 		{name: "scaled up during the rollout", before: first, change: slowly(statefulSet("2", "replicas: 3")), at: "web: 2 of 3 pods updated",
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) {
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) {
 				if _, err := l.client.AppsV1().StatefulSets(l.ns).Patch(context.Background(), "web", types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{}, "scale"); err != nil {
 					t.Error(err)
 				}
@@ -49,7 +49,7 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 		{name: "zero replicas", before: statefulSet("1", "replicas: 0"), change: statefulSet("2", "replicas: 0"), want: "SUCCESS\nComplete: web: 0 pods updated, 0 of 0 available"},
 		{name: "OnDelete", before: statefulSet("1", "replicas: 1, updateStrategy: {type: OnDelete}"), change: statefulSet("2", "replicas: 1, updateStrategy: {type: OnDelete}"),
 			want: "SUCCESS\nNoRollout: web: update strategy OnDelete, pods change only when they are deleted"},
-		{name: "annotation only, while a pod is down", before: first, prepare: func(t *testing.T, l *rolloutLab) {
+		{name: "annotation only, while a pod is down", before: first, prepare: func(t *testing.T, l *rolloutEnv) {
 			l.breakPod(t, "web-0")
 			eventually(t, func() string {
 				set, err := l.client.AppsV1().StatefulSets(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
@@ -70,12 +70,12 @@ func TestRolloutsOfStatefulSets(t *testing.T) {
 }
 
 // TestRollbackOfAStuckStatefulSet: its controller waits for the failed pod, even
-// when it is told to replace it. The rollback deletes that pod, and no other.
+// when it has to replace it. The rollback deletes that pod, and no other.
 func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 	for _, image := range []string{"bad-image", "crash", "never-ready"} {
 		t.Run(image, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.Policy.DefaultDeadline = 4 * time.Second // a StatefulSet has none of its own
 			l.succeed(t, statefulSet("1", "replicas: 3"))
 			l.manifests = statefulSet(image, "replicas: 3")
@@ -86,7 +86,7 @@ func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 			kept := l.pods(t, "web-0", "web-1")
 			run.Stage = run.Deployment.Stages[1]
 			result := l.run(t, l.Rollback(), run, "", nil)
-			l.check(t, "SUCCESS\nComplete: web: 3 pods updated, 3 of 3 available", l.told(t, run, result))
+			l.check(t, "SUCCESS\nComplete: web: 3 pods updated, 3 of 3 available", l.outcome(t, run, result))
 			for name, uid := range l.pods(t, "web-0", "web-1") {
 				if kept[name] != uid {
 					t.Errorf("pod %s was replaced, though it had not failed", name)
@@ -100,7 +100,7 @@ func TestRollbackOfAStuckStatefulSet(t *testing.T) {
 }
 
 // pods returns the UIDs of pods.
-func (l *rolloutLab) pods(t *testing.T, names ...string) map[string]string {
+func (l *rolloutEnv) pods(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	uids := map[string]string{}
 	for _, name := range names {
@@ -113,15 +113,15 @@ func (l *rolloutLab) pods(t *testing.T, names ...string) map[string]string {
 	return uids
 }
 
-// daemonSet runs on the nodes of the lab, see addNode.
+// daemonSet runs on the nodes of the environment, see addNode.
 func daemonSet(image, spec string) string {
 	return workload(rollout.KindDaemonSet, "web", image, spec, onPool)
 }
 
 const onPool = "nodeSelector: {pool: NS}, tolerations: [{key: pool, operator: Exists}]"
 
-// addNode adds a node that only the lab's DaemonSet runs on.
-func (l *rolloutLab) addNode(t *testing.T, n int) {
+// addNode adds a node that only the environment's DaemonSet runs on.
+func (l *rolloutEnv) addNode(t *testing.T, n int) {
 	t.Helper()
 	nodes := l.client.CoreV1().Nodes()
 	name := fmt.Sprintf("%s-%d", l.ns, n)
@@ -143,7 +143,7 @@ func (l *rolloutLab) addNode(t *testing.T, n int) {
 }
 
 // awaitNodes waits until a DaemonSet is available on so many nodes.
-func (l *rolloutLab) awaitNodes(t *testing.T, name string, nodes int32) {
+func (l *rolloutEnv) awaitNodes(t *testing.T, name string, nodes int32) {
 	t.Helper()
 	eventually(t, func() string {
 		set, err := l.client.AppsV1().DaemonSets(l.ns).Get(t.Context(), name, metav1.GetOptions{})
@@ -161,7 +161,7 @@ func (l *rolloutLab) awaitNodes(t *testing.T, name string, nodes int32) {
 func TestRolloutsOfDaemonSets(t *testing.T) {
 	first := daemonSet("1", "")
 	complete := func(nodes string) string { return "SUCCESS\nComplete: web: updated on " + nodes + " available" }
-	twoNodes := func(t *testing.T, l *rolloutLab) {
+	twoNodes := func(t *testing.T, l *rolloutEnv) {
 		l.addNode(t, 0)
 		l.addNode(t, 1)
 		// Nodes count when the DaemonSet controller knows them.
@@ -180,8 +180,8 @@ func TestRolloutsOfDaemonSets(t *testing.T) {
 		{name: "OnDelete", begin: twoNodes, before: first, change: daemonSet("2", "updateStrategy: {type: OnDelete}"),
 			want: "SUCCESS\nNoRollout: web: update strategy OnDelete, pods change only when they are deleted"},
 		{name: "a new node during the rollout", begin: twoNodes, before: first, change: slowly(daemonSet("2", "")), at: "web: updated on 1 of 2 nodes",
-			during: func(t *testing.T, l *rolloutLab, _ deploy.StageRun) { l.addNode(t, 2) }, want: complete("3 nodes, 3")},
-		{name: "a new node afterwards", begin: twoNodes, before: first, change: daemonSet("2", ""), after: func(t *testing.T, l *rolloutLab, _ deploy.Rollout) {
+			during: func(t *testing.T, l *rolloutEnv, _ deploy.StageRun) { l.addNode(t, 2) }, want: complete("3 nodes, 3")},
+		{name: "a new node afterwards", begin: twoNodes, before: first, change: daemonSet("2", ""), after: func(t *testing.T, l *rolloutEnv, _ deploy.Rollout) {
 			l.addNode(t, 2)
 			l.awaitNodes(t, "web", 3)
 		}, want: complete("2 nodes, 2")},

@@ -46,7 +46,7 @@ func objects(t *testing.T, text string) []manifest.Object {
 	return out
 }
 
-// TestSpecOf: what of the configuration a stage keeps for a later rollback.
+// TestSpecOf: the part of the configuration that a stage stores for a later rollback.
 func TestSpecOf(t *testing.T) {
 	defaults := setSpec{VariantKey: "pipecd.dev/variant", PrimaryValue: "primary", ReadyThreshold: 100, FailFast: true}
 	cases := []struct {
@@ -125,7 +125,7 @@ func TestCreatedBy(t *testing.T) {
 	}
 }
 
-// sources is a Sources that tells what was asked for.
+// sources is a Sources that records what was loaded.
 type sources struct {
 	git    deploy.GitPath
 	commit string
@@ -179,9 +179,9 @@ func newWork(t *testing.T) (*work, *sources, *stageLog) {
 	}, git, log
 }
 
-// TestKeptSetComesBack: what a deployment kept is what a rollback applies,
-// numbers and all, without asking Git.
-func TestKeptSetComesBack(t *testing.T) {
+// TestStoredSetIsRestored: a rollback applies the set that the deployment stored, with the
+// same types of numbers, without reading Git.
+func TestStoredSetIsRestored(t *testing.T) {
 	w, git, log := newWork(t)
 	kept := set{
 		Commit: "beef0123456789", Spec: specOf(application(t, "  quickSync: {prune: true}\n  pruneKinds: [Namespace]\n")),
@@ -228,9 +228,9 @@ data: {ratio: 0.5, nothing: null, text: "é\u0000"}
 	}
 }
 
-// TestRestoreWithoutAKeptSet: Git is asked for the last success, with the
+// TestRestoreWithoutAStoredSet: the last success is rendered from Git, with the
 // configuration file of that time.
-func TestRestoreWithoutAKeptSet(t *testing.T) {
+func TestRestoreWithoutAStoredSet(t *testing.T) {
 	w, git, log := newWork(t)
 	if err := restoreSet(t.Context(), w); !errors.Is(err, errAsked) {
 		t.Fatalf("restore = %v", err)
@@ -311,9 +311,9 @@ func TestInventoryIsOfOneCluster(t *testing.T) {
 	}
 }
 
-// TestAnnouncedObjectsAreKept: what a run was about to create is known to the
-// next one, together with what the runs before had announced.
-func TestAnnouncedObjectsAreKept(t *testing.T) {
+// TestAnnouncedObjectsAreStored: the next run reads which objects this run, and the runs
+// before, were about to create.
+func TestAnnouncedObjectsAreStored(t *testing.T) {
 	w, _, _ := newWork(t)
 	ref := func(name string) deploy.ObjectRef {
 		return deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Name: name}
@@ -343,7 +343,7 @@ func TestAnnouncedObjectsAreKept(t *testing.T) {
 	}
 }
 
-// unreached returns a cluster that is never asked for anything.
+// unreached returns a cluster that gets no request.
 func unreached(t *testing.T, name string) *cluster.Cluster {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")

@@ -65,7 +65,7 @@ func TestTenancyIsCheckedBeforeTheFirstWrite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newStageLab(t)
+			l := newStageEnv(t)
 			l.Tenancy = c.rules
 			result, _ := l.syncAs(t, c.manifests)
 			reason := strings.ReplaceAll(result.Reason, l.ns, "NS")
@@ -83,7 +83,7 @@ func TestTenancyIsCheckedBeforeTheFirstWrite(t *testing.T) {
 }
 
 func TestSignerIsShown(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.Tenancy = rules{signer: "ann (SSH key SHA256:x)"}
 	if result, _ := l.syncAs(t, keptManifest); result.Status != deploy.StageSuccess {
 		t.Fatal(result.Reason)
@@ -95,10 +95,10 @@ func TestSignerIsShown(t *testing.T) {
 	}
 }
 
-// TestForbiddenLeftoversStay: what a rule has come to forbid can be taken out of
-// Git, and stays in the cluster for those who made the rule.
+// TestForbiddenLeftoversStay: objects that a rule forbids by now can be removed from Git,
+// and stay in the cluster.
 func TestForbiddenLeftoversStay(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.spec += "  quickSync: {prune: true}\n"
 	l.succeed(t, keptManifest+newManifest+serviceManifest)
 	l.Tenancy = rule(config.TenancyRule{DeniedKinds: []config.KindPattern{"Service"}})
@@ -114,9 +114,9 @@ func TestForbiddenLeftoversStay(t *testing.T) {
 	}
 }
 
-// TestRollbackLeavesOutWhatIsForbidden: the rest of the last success comes back.
+// TestRollbackLeavesOutWhatIsForbidden: the rest of the last success is restored.
 func TestRollbackLeavesOutWhatIsForbidden(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, keptManifest+serviceManifest)
 	core := l.shared.Client(t).CoreV1()
 	if err := core.Services(l.ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
@@ -174,7 +174,7 @@ func TestNewNamespacesAreLimited(t *testing.T) {
 // TestObjectsAreWrittenAsTheServiceAccount: its rights decide, those of the agent
 // do not, and a refusal names it.
 func TestObjectsAreWrittenAsTheServiceAccount(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	client := l.shared.Client(t)
 	if _, err := client.CoreV1().ServiceAccounts(l.ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "deployer"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRefusedAndInterrupted: the agent ends when the shares before are back, and
-// before the stage's end is stored. The stage stays refused, whatever the gateway says
-// by then.
+// TestRefusedAndInterrupted: the agent ends after it has restored the previous shares, and
+// before it stores the stage's end. The stage stays refused, even if the gateway accepts
+// the shares by then.
 func TestRefusedAndInterrupted(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	const refused = "the simulated gateway says BackendNotFound; the traffic is shared as before: canary 5%, primary 95%"
@@ -34,7 +34,7 @@ func TestRefusedAndInterrupted(t *testing.T) {
 // before it removes the canary.
 func TestRollbackOfTrafficOnItsWayBack(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic", "primary")
 	l.answer(t, "off")
@@ -50,11 +50,11 @@ func TestRollbackOfTrafficOnItsWayBack(t *testing.T) {
 	}
 }
 
-// TestRollbackThatCannotRoute: the primary is back, and what routes the traffic cannot
-// be. A canary that has traffic is not removed.
+// TestRollbackThatCannotRoute: the primary is restored, and the routes cannot be. A canary
+// that has traffic is not removed.
 func TestRollbackThatCannotRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic", "primary")
 	l.edit(t, httpRoutes, `{"metadata":{"annotations":{"pipecd.dev/piped":"another"}}}`)

@@ -9,11 +9,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestTrafficThatWasLeft: a deployment that was cancelled without a rollback has left
-// traffic with its canary. The next one takes it back before it makes its own.
+// TestTrafficThatWasLeft: a deployment that was cancelled without a rollback left traffic
+// with its canary. The next one takes it back before it rolls out its own canary.
 func TestTrafficThatWasLeft(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic")
 	same(t, "weights that are left", "web 50, web-canary 50; static 1", l.weights(t, httpRoutes))
@@ -39,11 +39,11 @@ func TestTrafficThatWasLeft(t *testing.T) {
 	same(t, "weights in the end", "web 1; static 1", l.weights(t, httpRoutes))
 }
 
-// TestFirstDeploymentThatSharesTraffic: its rollback has no success to go back to, and
-// takes the traffic from the canary before it removes it.
+// TestFirstDeploymentThatSharesTraffic: its rollback has no earlier success, and takes the
+// traffic from the canary before it removes it.
 func TestFirstDeploymentThatSharesTraffic(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.d.RunningCommit, l.d.RunningDeploymentID = "", ""
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic")
@@ -67,7 +67,7 @@ func TestRollbackWhereTrafficWasLeft(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the route is refused: %t", refused), func(t *testing.T) {
 			t.Parallel()
-			l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+			l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 			l.answer(t, "accept")
 			l.pass(t, "canary", "traffic")
 			l.leave(t)
@@ -89,7 +89,7 @@ func TestRollbackWhereTrafficWasLeft(t *testing.T) {
 }
 
 // leave ends the deployment without a rollback and begins the next one.
-func (l *trafficLab) leave(t *testing.T) {
+func (l *trafficEnv) leave(t *testing.T) {
 	t.Helper()
 	left := l.d.Clone().Stages
 	for i := range left {

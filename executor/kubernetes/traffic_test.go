@@ -25,7 +25,7 @@ import (
 // the requests have had time to end.
 func TestHTTPRouteInSteps(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	git := l.get(t, httpRoutes, "web").Object["spec"]
 	l.pass(t, "canary")
@@ -78,7 +78,7 @@ Step 3/3: canary 50%, primary 50% | web 50, web-canary 50; static 1`, strings.Jo
 }
 
 // checkAccepted: every parent of the route has accepted it as it is.
-func (l *trafficLab) checkAccepted(t *testing.T, kind schema.GroupVersionResource) {
+func (l *trafficEnv) checkAccepted(t *testing.T, kind schema.GroupVersionResource) {
 	t.Helper()
 	route := l.get(t, kind, "web")
 	parents, _, _ := unstructured.NestedSlice(route.Object, "status", "parents")
@@ -95,7 +95,7 @@ func (l *trafficLab) checkAccepted(t *testing.T, kind schema.GroupVersionResourc
 	}
 }
 
-func (l *trafficLab) deploymentOf(t *testing.T, name string) bool {
+func (l *trafficEnv) deploymentOf(t *testing.T, name string) bool {
 	t.Helper()
 	list, err := l.client.AppsV1().Deployments(l.ns).List(context.Background(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
@@ -104,11 +104,11 @@ func (l *trafficLab) deploymentOf(t *testing.T, name string) bool {
 	return len(list.Items) > 0
 }
 
-// TestRefusedRoute: a gateway that refuses a step gets the shares before back, and
-// the stage says who refused what. The rollback then ends although nobody accepts.
+// TestRefusedRoute: when a gateway refuses a step the previous shares are restored, and the
+// stage names the gateway and the reason. The rollback ends although no gateway accepts.
 func TestRefusedRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.ends(t, "traffic", deploy.StageFailure,
@@ -127,11 +127,11 @@ func TestRefusedRoute(t *testing.T) {
 	}
 }
 
-// TestStaleRoute: a gateway that has not looked at the route as it is now is waited
-// for, and only so long.
+// TestStaleRoute: the stage waits, within its limit, for a gateway that has not observed the
+// present version of the route.
 func TestStaleRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "stale")
 	l.pass(t, "canary")
 	waited := time.Time{}
@@ -154,11 +154,11 @@ func TestStaleRoute(t *testing.T) {
 	same(t, "weights", "web 95, web-canary 5; static 1", l.weights(t, httpRoutes))
 }
 
-// TestUnreadyCanary: whatever is not ready gets no traffic, and why is said in words
-// while it is waited for.
+// TestUnreadyCanary: a variant that is not ready gets no traffic, and the log explains what
+// the stage waits for.
 func TestUnreadyCanary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.relabel(t, "pipecd.dev/variant=canary", "never-ready")
@@ -188,7 +188,7 @@ func TestUnreadyCanary(t *testing.T) {
 }
 
 // relabel changes how the pods that a selector finds behave.
-func (l *trafficLab) relabel(t *testing.T, selector, behavior string) {
+func (l *trafficEnv) relabel(t *testing.T, selector, behavior string) {
 	t.Helper()
 	pods, err := l.client.CoreV1().Pods(l.ns).List(context.Background(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil || len(pods.Items) == 0 {
@@ -207,18 +207,18 @@ func (l *trafficLab) relabel(t *testing.T, selector, behavior string) {
 // TestNoServiceForTheCanary: without one nothing can be sent to it.
 func TestNoServiceForTheCanary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, strings.Replace(stepsPipeline, "createService: true", "createService: false", 1), variantWorkload+routeManifest)
+	l := newTrafficEnv(t, strings.Replace(stepsPipeline, "createService: true", "createService: false", 1), variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.ends(t, "traffic", deploy.StageFailure, "Service "+l.ns+"/web-canary does not exist, so nothing can be sent to it: set createService: true", nil)
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 }
 
-// TestTrafficAfterARestart: a stage that goes on neither repeats a step nor its
-// interval, and the shares are never less than they were.
+// TestTrafficAfterARestart: a resumed stage repeats neither a step nor its interval, and the
+// canary's share never falls.
 func TestTrafficAfterARestart(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	for i, step := range []string{"Step 1/3", "Step 2/3"} {
@@ -258,7 +258,7 @@ func TestTrafficAfterARestart(t *testing.T) {
 }
 
 // traffic is what the stage has stored.
-func (l *trafficLab) traffic(t *testing.T) trafficState {
+func (l *trafficEnv) traffic(t *testing.T) trafficState {
 	t.Helper()
 	o, found, err := trafficStateOf(l.stageRun("traffic", false).Stage)
 	if err != nil || !found {
@@ -270,7 +270,7 @@ func (l *trafficLab) traffic(t *testing.T) trafficState {
 // TestCancelInAStep: the stage ends at once, and leaves the shares to the rollback.
 func TestCancelInAStep(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, strings.Replace(stepsPipeline, "interval: 1s", "interval: 1h", 1), variantWorkload+routeManifest)
+	l := newTrafficEnv(t, strings.Replace(stepsPipeline, "interval: 1s", "interval: 1h", 1), variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -321,11 +321,11 @@ func (a *analyses) Analyze(_ context.Context, run deploy.StageRun, name string, 
 }
 
 // TestAnalysisAfterSteps: each step is followed by an analysis, and one that is not
-// passed ends the stage with the shares as they are, for the rollback to put back.
+// passed ends the stage with the shares as they are, for the rollback to restore.
 func TestAnalysisAfterSteps(t *testing.T) {
 	t.Parallel()
 	spec := strings.Replace(stepsPipeline, "interval: 1s", `interval: 1s, analysis: {https: [{url: "https://example.com", interval: 500ms}]}`, 1)
-	l := newTrafficLab(t, spec, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, spec, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	analyses := &analyses{fails: map[string]string{"step-2": "too many errors"}}
 	l.Analyzer = analyses
@@ -345,7 +345,7 @@ func TestAnalysisAfterSteps(t *testing.T) {
 // ready as were before; fewer are waited for, and none is not enough.
 func TestTrafficReturns(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, impatient, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
+	l := newTrafficEnv(t, impatient, strings.Replace(variantWorkload, "selector: {app: web, pipecd.dev/variant: primary}, ports", "selector: {app: web}, ports", 1)+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	l.awaitEndpoints(t, "web", 4) // the Service selects the canary's, too
@@ -366,7 +366,7 @@ func TestTrafficReturns(t *testing.T) {
 // TestNoPodOfThePrimary: what has no pod gets no more traffic.
 func TestNoPodOfThePrimary(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, impatient, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, impatient, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary", "traffic")
 	l.relabel(t, "pipecd.dev/variant=primary", "never-ready")
@@ -378,7 +378,7 @@ func TestNoPodOfThePrimary(t *testing.T) {
 // TestPodSelector: blue and green; the Service follows only to pods that are ready.
 func TestPodSelector(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, `
+	l := newTrafficEnv(t, `
   pipeline:
     stages:
       - {id: canary, name: K8S_CANARY_ROLLOUT, with: {replicas: 100%}}
@@ -405,10 +405,10 @@ func TestPodSelector(t *testing.T) {
 	l.pass(t, "clean")
 }
 
-// TestIstio: weights of a VirtualService, with another host beside the variants.
+// TestIstio: weights of a VirtualService that also routes to another host.
 func TestIstio(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, `
+	l := newTrafficEnv(t, `
   trafficRouting: {method: istio, istio: {host: web}}
   pipeline:
     stages:
@@ -447,7 +447,7 @@ spec:
 // have names because the cluster's routes can.
 func TestGRPCRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, strings.Replace(strings.Replace(stepsPipeline, "httproute", "grpcroute", 1), "httpRoute: {", `httpRoute: {abMatches: [{headers: {x-user: tester}}], `, 1), variantWorkload+
+	l := newTrafficEnv(t, strings.Replace(strings.Replace(stepsPipeline, "httproute", "grpcroute", 1), "httpRoute: {", `httpRoute: {abMatches: [{headers: {x-user: tester}}], `, 1), variantWorkload+
 		strings.NewReplacer("HTTPRoute", "GRPCRoute", "path: {type: PathPrefix, value: /}", "method: {service: shop.Cart}", "path: {type: PathPrefix, value: /static}", "method: {service: shop.Static}").Replace(routeManifest))
 	l.edit(t, grpcRoutes, `{"metadata":{"annotations":{"devcluster.piped.dev/route-status":"accept"}}}`)
 	l.pass(t, "canary", "traffic")
@@ -458,11 +458,11 @@ func TestGRPCRoute(t *testing.T) {
 	same(t, "weights in the end", "web 1; static 1", l.weights(t, grpcRoutes))
 }
 
-// TestSomebodyElseWritesTheRoute: that is said, and what they wrote is no share that
-// is in force.
-func TestSomebodyElseWritesTheRoute(t *testing.T) {
+// TestAnotherManagerWritesTheRoute: the log warns, and the stage fails when the other manager
+// has changed the shares.
+func TestAnotherManagerWritesTheRoute(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "off")
 	l.pass(t, "canary")
 	l.ends(t, "traffic", deploy.StageFailure, `HTTPRoute `+l.ns+`/web: field manager "somebody" has changed spec.rules, so the shares are not in force`, func(line string) {
@@ -476,10 +476,10 @@ func TestSomebodyElseWritesTheRoute(t *testing.T) {
 	same(t, "weights", "web 1; static 1", l.weights(t, httpRoutes))
 }
 
-// TestClusterThatDoesNotAnswer: what cannot be asked now is asked again.
+// TestClusterThatDoesNotAnswer: a request that fails now is tried again.
 func TestClusterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	l := newTrafficLab(t, stepsPipeline, variantWorkload+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, variantWorkload+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	silent := 0
@@ -529,7 +529,7 @@ func TestProgressDeadline(t *testing.T) {
 	t.Parallel()
 	manifests := strings.Replace(variantWorkload, "replicas: 2", "replicas: 2, progressDeadlineSeconds: 2", 1)
 	manifests = strings.Replace(manifests, "  replicas: 2, progressDeadlineSeconds: 2", "  replicas: 2\n  progressDeadlineSeconds: 2", 1)
-	l := newTrafficLab(t, stepsPipeline, manifests+routeManifest)
+	l := newTrafficEnv(t, stepsPipeline, manifests+routeManifest)
 	l.answer(t, "accept")
 	l.pass(t, "canary")
 	_, err := l.client.AppsV1().Deployments(l.ns).Patch(t.Context(), "web-canary", "application/merge-patch+json",

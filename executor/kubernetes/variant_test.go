@@ -35,7 +35,7 @@ func shop(image, greeting string) string {
 }
 
 // variants returns the inventory's objects by variant, as Kind/name.
-func (l *pipelineLab) variants(t *testing.T) map[string][]string {
+func (l *pipelineEnv) variants(t *testing.T) map[string][]string {
 	t.Helper()
 	items, err := l.Store.Inventory(t.Context(), l.app.ID)
 	if err != nil {
@@ -49,11 +49,11 @@ func (l *pipelineLab) variants(t *testing.T) map[string][]string {
 }
 
 // TestCanaryThatSucceeds: the canary has its pods and its configuration while the
-// primary is what it was, and nothing of it is there in the end. A prune beside it
-// leaves it alone.
+// primary is what it was, and nothing of it is there in the end. A concurrent
+// prune leaves it alone.
 func TestCanaryThatSucceeds(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello")+newManifest, canaryRollout, primaryRollout, canaryClean)
+	l := newPipelineEnv(t, "", shop("1", "hello")+newManifest, canaryRollout, primaryRollout, canaryClean)
 	l.manifests = shop("2", "welcome")
 	if result := l.stage(t.Context(), 0, false); result.Status != deploy.StageSuccess {
 		t.Fatalf("the canary ended %s: %s\n%s", result.Status, result.Reason, l.said())
@@ -97,8 +97,8 @@ func TestCanaryThatSucceeds(t *testing.T) {
 	}
 }
 
-// TestVariantsThatFail: whatever fails, at whichever stage, what runs then is the
-// last success and nothing else.
+// TestVariantsThatFail: after a failure of any stage the last success runs, and nothing
+// else.
 func TestVariantsThatFail(t *testing.T) {
 	good := shop("1", "hello")
 	pipeline := []string{canaryRollout, baselineRollout, primaryRollout, canaryClean, baselineClean}
@@ -125,7 +125,7 @@ func TestVariantsThatFail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newPipelineLab(t, "", good, c.pipeline...)
+			l := newPipelineEnv(t, "", good, c.pipeline...)
 			before := l.lastGood(t)
 			l.manifests = c.change
 			result := l.forward(t)
@@ -147,7 +147,7 @@ func TestVariantsThatFail(t *testing.T) {
 // had, and is named so.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), baselineRollout, primaryRollout, baselineClean)
+	l := newPipelineEnv(t, "", shop("1", "hello"), baselineRollout, primaryRollout, baselineClean)
 	l.manifests = shop("2", "welcome")
 	if result := l.stage(t.Context(), 0, false); result.Status != deploy.StageSuccess {
 		t.Fatalf("the baseline ended %s: %s\n%s", result.Status, result.Reason, l.said())
@@ -176,7 +176,7 @@ func TestBaseline(t *testing.T) {
 // TestBaselineOfAFirstDeployment: there is nothing to make it of.
 func TestBaselineOfAFirstDeployment(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), baselineRollout, primaryRollout)
+	l := newPipelineEnv(t, "", shop("1", "hello"), baselineRollout, primaryRollout)
 	l.deployment.RunningCommit, l.deployment.RunningDeploymentID = "", ""
 	result := l.stage(t.Context(), 0, false)
 	if result.Status != deploy.StageFailure || !result.NoRollback || !strings.HasPrefix(result.Reason, "there is no earlier success to make a baseline of") {
@@ -187,7 +187,7 @@ func TestBaselineOfAFirstDeployment(t *testing.T) {
 // TestRollbackOfAFirstDeployment removes the canary and leaves the rest.
 func TestRollbackOfAFirstDeployment(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), primaryRollout, canaryRollout)
+	l := newPipelineEnv(t, "", shop("1", "hello"), primaryRollout, canaryRollout)
 	l.deployment.RunningCommit, l.deployment.RunningDeploymentID = "", ""
 	l.manifests = shop("2", "hello")
 	l.mustGoForward(t)
@@ -202,7 +202,7 @@ func TestRollbackOfAFirstDeployment(t *testing.T) {
 func TestStatefulSetCanary(t *testing.T) {
 	t.Parallel()
 	service := "---\n{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80}]}}\n"
-	l := newPipelineLab(t, "  workloads: [{kind: StatefulSet}]\n", statefulSet("1", "replicas: 2")+service, canaryRollout, canaryClean)
+	l := newPipelineEnv(t, "  workloads: [{kind: StatefulSet}]\n", statefulSet("1", "replicas: 2")+service, canaryRollout, canaryClean)
 	before := l.lastGood(t)
 	l.manifests = statefulSet("2", "replicas: 2") + service
 	if result := l.stage(t.Context(), 0, false); result.Status != deploy.StageSuccess {
@@ -221,7 +221,7 @@ func TestStatefulSetCanary(t *testing.T) {
 // TestCanaryOfWhatAnAutoscalerScales: a percentage is of the live number.
 func TestCanaryOfWhatAnAutoscalerScales(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", web("1", "replicas: 2"), "{name: K8S_CANARY_ROLLOUT, with: {replicas: 50%}}")
+	l := newPipelineEnv(t, "", web("1", "replicas: 2"), "{name: K8S_CANARY_ROLLOUT, with: {replicas: 50%}}")
 	_, err := l.client.AutoscalingV2().HorizontalPodAutoscalers(l.ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -242,11 +242,11 @@ func TestCanaryOfWhatAnAutoscalerScales(t *testing.T) {
 	l.awaitAvailable(t, 5)
 }
 
-// TestVariantsAcrossRestarts ends each stage again and again wherever it is, as the
-// agent's end does, and goes on from what was stored; then the same with a rollback.
+// TestVariantsAcrossRestarts interrupts each stage again and again, as restarts of the agent
+// do, and resumes from the stored state; then the same with a rollback.
 func TestVariantsAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout, baselineRollout, primaryRollout, canaryClean, baselineClean)
+	l := newPipelineEnv(t, "", shop("1", "hello"), canaryRollout, baselineRollout, primaryRollout, canaryClean, baselineClean)
 	before := l.lastGood(t)
 	l.manifests = slowly(shop("2", "welcome"))
 	for n := range 3 {
@@ -267,7 +267,7 @@ func TestVariantsAcrossRestarts(t *testing.T) {
 
 // interrupted runs a stage to its success, with an end of the agent every 300 ms, and
 // on a busy machine ever more rarely.
-func (l *pipelineLab) interrupted(t *testing.T, n int) {
+func (l *pipelineEnv) interrupted(t *testing.T, n int) {
 	t.Helper()
 	for tries := 0; ; tries++ {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond+time.Duration(tries)*20*time.Millisecond, deploy.StopShutdown)
@@ -290,7 +290,7 @@ func TestCancelBetweenRequestAndAnswer(t *testing.T) {
 	for _, name := range []string{"greeting-canary", "web-canary"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout)
+			l := newPipelineEnv(t, "", shop("1", "hello"), canaryRollout)
 			before := l.lastGood(t)
 			l.manifests = shop("2", "welcome")
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -311,27 +311,27 @@ func TestCancelBetweenRequestAndAnswer(t *testing.T) {
 	}
 }
 
-// TestQuickSyncRemovesLeftovers: what a pipeline left behind goes at the end of the
-// next quick sync, pruning or not, and says so.
+// TestQuickSyncRemovesLeftovers: the next quick sync removes what a pipeline left behind,
+// with and without prune, and logs it.
 func TestQuickSyncRemovesLeftovers(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout, baselineRollout)
+	l := newPipelineEnv(t, "", shop("1", "hello"), canaryRollout, baselineRollout)
 	before := l.lastGood(t)
 	l.manifests = shop("2", "welcome")
 	l.mustGoForward(t)
 	l.manifests = shop("1", "hello")
-	run := l.stageLab.deployment("later")
+	run := l.stageEnv.deployment("later")
 	run.Deployment.Strategy = deploy.StrategyQuickSync
 	l.mustSucceed(t, l.Sync(), run)
 	l.wantLogged(t, "Removing the canary and the baseline: ")
 	before.Assert(t)
 }
 
-// TestLeftoversThatCannotBeRemoved: what a quick sync deployed well is not taken back
-// for them; the next run removes them.
+// TestLeftoversThatCannotBeRemoved: they do not fail a quick sync that has succeeded; the
+// next run removes them.
 func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout)
+	l := newPipelineEnv(t, "", shop("1", "hello"), canaryRollout)
 	before := l.lastGood(t)
 	l.manifests = shop("2", "welcome")
 	l.mustGoForward(t)
@@ -342,7 +342,7 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 		}
 		return nil
 	}
-	run := l.stageLab.deployment("later")
+	run := l.stageEnv.deployment("later")
 	run.Deployment.Strategy = deploy.StrategyQuickSync
 	l.mustSucceed(t, l.Sync(), run)
 	l.wantLogged(t, "Not everything left of the canary and the baseline could be removed; the next quick sync tries again: ")
@@ -352,11 +352,10 @@ func TestLeftoversThatCannotBeRemoved(t *testing.T) {
 	before.Assert(t)
 }
 
-// TestPipelineWithoutThePrimary: the set of the success before stays what a rollback
-// goes back to.
+// TestPipelineWithoutThePrimary: rollbacks still restore the set of the success before.
 func TestPipelineWithoutThePrimary(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", shop("1", "hello"), canaryRollout, canaryClean)
+	l := newPipelineEnv(t, "", shop("1", "hello"), canaryRollout, canaryClean)
 	l.manifests = shop("2", "welcome")
 	l.mustGoForward(t)
 	kept, err := l.Store.AppliedSet(t.Context(), "now")
@@ -365,14 +364,14 @@ func TestPipelineWithoutThePrimary(t *testing.T) {
 	}
 }
 
-// TestLabelOnlyByTheStage: what the stage put into selectors is in what is gone back
-// to, with what is kept and without.
+// TestLabelOnlyByTheStage: a rollback restores the label that the stage put into selectors,
+// with a stored set and without.
 func TestLabelOnlyByTheStage(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"kept": false, "lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := &pipelineLab{rolloutLab: newRolloutLab(t)}
+			l := &pipelineEnv{rolloutEnv: newRolloutEnv(t)}
 			l.spec += "  pipeline: {stages: [{name: K8S_PRIMARY_ROLLOUT, with: {addVariantLabelToSelector: true}}]}\n"
 			l.manifests = shop("1", "hello")
 			l.plan(t, deploy.StrategyPipeline)
@@ -405,7 +404,7 @@ func TestLabelOnlyByTheStage(t *testing.T) {
 // refused, and a sync does without.
 func TestPrimaryService(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "  quickSync: {prune: true}\n", shop("1", "hello"),
+	l := newPipelineEnv(t, "  quickSync: {prune: true}\n", shop("1", "hello"),
 		"{name: K8S_PRIMARY_ROLLOUT, with: {createService: true, prune: true}}", canaryRollout, "{name: K8S_BASELINE_ROLLOUT, with: {createService: true}}")
 	result := l.stage(t.Context(), 0, false)
 	if want := "createService: Service web-primary would select no pods, for no workload gives its pods the label pipecd.dev/variant: primary; "; !strings.HasPrefix(result.Reason, want) {
@@ -414,7 +413,7 @@ func TestPrimaryService(t *testing.T) {
 
 	labelled := strings.Replace(shop("1", "hello"), "labels: {app: web}}, spec", "labels: {app: web, pipecd.dev/variant: primary}}, spec", 1)
 	l.manifests = labelled
-	l.mustSucceed(t, l.Sync(), l.stageLab.deployment("later"))
+	l.mustSucceed(t, l.Sync(), l.stageEnv.deployment("later"))
 	l.deployment.RunningDeploymentID = "later"
 	l.mustGoForward(t)
 	want := map[string][]string{
@@ -476,7 +475,7 @@ func TestUnlabelledIsRefused(t *testing.T) {
 // TestRemovalThatFails names what is still there, and leaves it in the inventory.
 func TestRemovalThatFails(t *testing.T) {
 	t.Parallel()
-	l := newPipelineLab(t, "", web("1", "replicas: 1"), "{name: K8S_CANARY_ROLLOUT}")
+	l := newPipelineEnv(t, "", web("1", "replicas: 1"), "{name: K8S_CANARY_ROLLOUT}")
 	l.manifests = web("bad-image", "replicas: 1")
 	if result := l.forward(t); result.Status != deploy.StageFailure {
 		t.Fatalf("it ended %s", result.Status)

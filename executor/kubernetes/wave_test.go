@@ -37,7 +37,7 @@ spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: 
 
 // TestWaves: what has a lower order is healthy before anything else is written.
 func TestWaves(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.succeed(t, webDeployment+"---\n"+keptManifest+firstJob("v1"))
 	var patched []string
 	for _, w := range l.writes() {
@@ -69,7 +69,7 @@ func TestWaves(t *testing.T) {
 
 // TestFailedWave: a wave that fails keeps the next one from being written.
 func TestFailedWave(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.manifests = webDeployment + firstJob("crash")
 	run := l.deployment(success)
 	result := l.Sync().Execute(t.Context(), run)
@@ -82,9 +82,9 @@ func TestFailedWave(t *testing.T) {
 }
 
 // TestUnhealthyEndsTheWaitForRollouts: a Job that fails ends the stage while a
-// rollout beside it still goes on.
+// rollout is still in progress.
 func TestUnhealthyEndsTheWaitForRollouts(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	l.manifests = strings.Replace(webDeployment, ":v1", ":never-ready", 1) + strings.Replace(firstJob("crash"), `"-1"`, `"0"`, 1)
 	begin := time.Now()
 	result := l.Sync().Execute(t.Context(), l.deployment(success))
@@ -103,7 +103,7 @@ func TestUnhealthyEndsTheWaitForRollouts(t *testing.T) {
 // TestHealthOfWhatEarlierDeploymentsWrote: what was healthy when it was deployed and
 // is not any more does not fail a deployment that leaves it alone.
 func TestHealthOfWhatEarlierDeploymentsWrote(t *testing.T) {
-	l := newStageLab(t)
+	l := newStageEnv(t)
 	const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: lone}\nspec: {containers: [{name: c, image: \"registry.example/lone:v1\"}]}\n"
 	l.succeed(t, keptManifest+pod)
 	relabel := []byte(`{"metadata":{"labels":{"devcluster.piped.dev/behavior":"crash-loop"}}}`)

@@ -22,16 +22,16 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// rolloutLab is a stageLab whose rollouts fail within seconds, and which can do
+// rolloutEnv is a stageEnv whose rollouts fail within seconds, and which can do
 // something in the middle of them.
-type rolloutLab struct {
-	*stageLab
+type rolloutEnv struct {
+	*stageEnv
 	client kubernetes.Interface
 }
 
-func newRolloutLab(t *testing.T) *rolloutLab {
+func newRolloutEnv(t *testing.T) *rolloutEnv {
 	t.Helper()
-	l := &rolloutLab{stageLab: newStageLab(t)}
+	l := &rolloutEnv{stageEnv: newStageEnv(t)}
 	l.client = l.shared.Client(t)
 	later := deploy.Deployment{ID: "later", ApplicationID: l.app.ID, Status: deploy.Pending, Trigger: deploy.Trigger{Kind: deploy.OnCommit, At: time.Now()}}
 	if _, err := l.Store.CreateDeployment(t.Context(), store.NewDeployment{Deployment: later}); err != nil {
@@ -48,14 +48,14 @@ type rolloutCase struct {
 	before string // what the last success applied; "": nothing
 	change string // what Git declares then; NS stands for the namespace in both
 
-	begin   func(t *testing.T, l *rolloutLab)                       // before anything
-	prepare func(t *testing.T, l *rolloutLab)                       // before the change is applied
+	begin   func(t *testing.T, l *rolloutEnv)                       // before anything
+	prepare func(t *testing.T, l *rolloutEnv)                       // before the change is applied
 	at      string                                                  // the line of the stage's log at which
-	during  func(t *testing.T, l *rolloutLab, run deploy.StageRun)  // is called
-	after   func(t *testing.T, l *rolloutLab, ended deploy.Rollout) // when the stage has ended
+	during  func(t *testing.T, l *rolloutEnv, run deploy.StageRun)  // is called
+	after   func(t *testing.T, l *rolloutEnv, ended deploy.Rollout) // when the stage has ended
 	taken   bool                                                    // by somebody else: the stage is not run again
 
-	want string // how the stage ended, and then every mark, as told writes them; after "re:" a regular expression
+	want string // how the stage ended, and then every mark, as outcome writes them; after "re:" a regular expression
 	sets int    // ReplicaSets in the end; 0: any
 }
 
@@ -67,7 +67,7 @@ func runRollouts(t *testing.T, cases []rolloutCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newRolloutLab(t)
+			l := newRolloutEnv(t)
 			l.spec += c.spec
 			if c.begin != nil {
 				c.begin(t, l)
@@ -81,7 +81,7 @@ func runRollouts(t *testing.T, cases []rolloutCase) {
 			l.manifests = strings.ReplaceAll(c.change, "NS", l.ns)
 			run := l.deployment("now")
 			result := l.run(t, l.Sync(), run, c.at, c.during)
-			l.check(t, c.want, l.told(t, run, result))
+			l.check(t, c.want, l.outcome(t, run, result))
 			ended := l.marks(t, run)
 			if c.after != nil {
 				c.after(t, l, ended[0])
@@ -103,7 +103,7 @@ func runRollouts(t *testing.T, cases []rolloutCase) {
 }
 
 // check compares how a stage ended with what is wanted.
-func (l *rolloutLab) check(t *testing.T, want, got string) {
+func (l *rolloutEnv) check(t *testing.T, want, got string) {
 	t.Helper()
 	if pattern, ok := strings.CutPrefix(want, "re:"); ok {
 		if !regexp.MustCompile("^(?:" + pattern + ")$").MatchString(got) {
@@ -114,15 +114,15 @@ func (l *rolloutLab) check(t *testing.T, want, got string) {
 	}
 }
 
-// run executes a stage. When its log says at, during is called once, beside it.
-func (l *rolloutLab) run(t *testing.T, stage Stage, run deploy.StageRun, at string, during func(*testing.T, *rolloutLab, deploy.StageRun)) deploy.StageResult {
+// run executes a stage. When its log contains at, during is called once, concurrently.
+func (l *rolloutEnv) run(t *testing.T, stage Stage, run deploy.StageRun, at string, during func(*testing.T, *rolloutEnv, deploy.StageRun)) deploy.StageResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	if during != nil {
-		begin := sync.OnceFunc(func() { beside.Go(func() { during(t, l, run) }) })
+		begin := sync.OnceFunc(func() { background.Go(func() { during(t, l, run) }) })
 		run.Log = &listener{run.Log, func(line string) {
 			if strings.Contains(line, at) {
 				begin()
@@ -132,20 +132,20 @@ func (l *rolloutLab) run(t *testing.T, stage Stage, run deploy.StageRun, at stri
 	return stage.Execute(ctx, run)
 }
 
-// listener is a stage log of which every line is told.
+// listener is a stage log of which each line is passed to onLine.
 type listener struct {
 	deploy.StageLog
-	told func(line string)
+	onLine func(line string)
 }
 
 func (l *listener) Infof(format string, args ...any) {
 	l.StageLog.Infof(format, args...)
-	l.told(fmt.Sprintf(format, args...))
+	l.onLine(fmt.Sprintf(format, args...))
 }
 
-// marks returns the records of the run's stage. Each has ended, and that was
-// told once.
-func (l *rolloutLab) marks(t *testing.T, run deploy.StageRun) []deploy.Rollout {
+// marks returns the records of the run's stage. Each has ended, and its end was published
+// once.
+func (l *rolloutEnv) marks(t *testing.T, run deploy.StageRun) []deploy.Rollout {
 	t.Helper()
 	records, err := l.Store.Rollouts(t.Context(), store.RolloutQuery{DeploymentID: run.Deployment.ID, StageID: run.Stage.ID})
 	if err != nil {
@@ -156,14 +156,14 @@ func (l *rolloutLab) marks(t *testing.T, run deploy.StageRun) []deploy.Rollout {
 		t.Fatal(err)
 	}
 	for _, rec := range records {
-		told := 0
+		published := 0
 		for _, e := range events {
 			if e.Type == deploy.EventRolloutEnded && e.Key == rec.ID {
-				told++
+				published++
 			}
 		}
-		if told != 1 || !rec.Phase.Terminal() {
-			t.Errorf("%s is %s, and its end was told %d times", rec.Workload, rec.Phase, told)
+		if published != 1 || !rec.Phase.Terminal() {
+			t.Errorf("%s is %s, and its end was published %d times", rec.Workload, rec.Phase, published)
 		}
 	}
 	slices.SortFunc(records, func(a, b deploy.Rollout) int {
@@ -172,10 +172,10 @@ func (l *rolloutLab) marks(t *testing.T, run deploy.StageRun) []deploy.Rollout {
 	return records
 }
 
-// told writes how a stage ended in lines: the stage's result, then for each
+// outcome writes how a stage ended in lines: the stage's result, then for each
 // workload its phase and reason. ReplicaSets are named by their revision
 // ("web#2"), pods "web-POD".
-func (l *rolloutLab) told(t *testing.T, run deploy.StageRun, result deploy.StageResult) string {
+func (l *rolloutEnv) outcome(t *testing.T, run deploy.StageRun, result deploy.StageResult) string {
 	t.Helper()
 	lines := []string{strings.TrimPrefix(string(result.Status), "STAGE_")}
 	if result.NoRollback {
@@ -199,13 +199,13 @@ func (l *rolloutLab) told(t *testing.T, run deploy.StageRun, result deploy.Stage
 
 var podName = regexp.MustCompile(`\b(web)-[0-9a-z]+-[0-9a-z]{5}\b`)
 
-// stillStopping is what the end of a rollout says when it was faster than its old pods;
-// which of both is true is up to the nodes.
+// stillStopping is the reason of a rollout that ended before its old pods did, which
+// depends on the nodes.
 var stillStopping = regexp.MustCompile(`\d+ old pods? still stopping`)
 
 // checkTarget: a rollout that ended well names the ReplicaSet that carries its
 // template.
-func (l *rolloutLab) checkTarget(t *testing.T, rec deploy.Rollout, sets []appsv1.ReplicaSet) {
+func (l *rolloutEnv) checkTarget(t *testing.T, rec deploy.Rollout, sets []appsv1.ReplicaSet) {
 	t.Helper()
 	if rec.Phase != deploy.RolloutComplete || rec.Workload.Kind != rollout.KindDeployment {
 		return
@@ -220,7 +220,7 @@ func (l *rolloutLab) checkTarget(t *testing.T, rec deploy.Rollout, sets []appsv1
 	t.Errorf("no ReplicaSet is the target of %+v", rec)
 }
 
-func (l *rolloutLab) sets(t *testing.T) []appsv1.ReplicaSet {
+func (l *rolloutEnv) sets(t *testing.T) []appsv1.ReplicaSet {
 	t.Helper()
 	list, err := l.client.AppsV1().ReplicaSets(l.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -230,7 +230,7 @@ func (l *rolloutLab) sets(t *testing.T) []appsv1.ReplicaSet {
 }
 
 // awaitAvailable waits until the Deployment "web" has so many available pods.
-func (l *rolloutLab) awaitAvailable(t *testing.T, pods int) {
+func (l *rolloutEnv) awaitAvailable(t *testing.T, pods int) {
 	t.Helper()
 	eventually(t, func() string {
 		d, err := l.client.AppsV1().Deployments(l.ns).Get(t.Context(), "web", metav1.GetOptions{})
@@ -244,8 +244,8 @@ func (l *rolloutLab) awaitAvailable(t *testing.T, pods int) {
 	})
 }
 
-// patch changes the Deployment "web" as somebody else does.
-func (l *rolloutLab) patch(t *testing.T, manager, body string, subresources ...string) {
+// patch changes the Deployment "web" as another field manager.
+func (l *rolloutEnv) patch(t *testing.T, manager, body string, subresources ...string) {
 	t.Helper()
 	_, err := l.client.AppsV1().Deployments(l.ns).Patch(context.Background(), "web", types.MergePatchType, []byte(body),
 		metav1.PatchOptions{FieldManager: manager}, subresources...)
@@ -255,13 +255,13 @@ func (l *rolloutLab) patch(t *testing.T, manager, body string, subresources ...s
 }
 
 // scaleTo scales as an autoscaler does.
-func (l *rolloutLab) scaleTo(t *testing.T, replicas int) {
+func (l *rolloutEnv) scaleTo(t *testing.T, replicas int) {
 	t.Helper()
 	l.patch(t, "kube-controller-manager", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), "scale")
 }
 
 // restart does what kubectl rollout restart does.
-func (l *rolloutLab) restart(t *testing.T) {
+func (l *rolloutEnv) restart(t *testing.T) {
 	t.Helper()
 	l.patch(t, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
 }

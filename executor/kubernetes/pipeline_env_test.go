@@ -12,17 +12,17 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// pipelineLab runs the stages of pipelines one after another, as the scheduler does.
-type pipelineLab struct {
-	*rolloutLab
+// pipelineEnv runs the stages of pipelines one after another, as the scheduler does.
+type pipelineEnv struct {
+	*rolloutEnv
 	deployment deploy.Deployment // "now"
 }
 
-// newPipelineLab has a last success of manifests, in which NS stands for the
+// newPipelineEnv has a last success of manifests, in which NS stands for the
 // namespace, of an application with a pipeline: the stages as YAML flow entries.
-func newPipelineLab(t *testing.T, spec, manifests string, pipeline ...string) *pipelineLab {
+func newPipelineEnv(t *testing.T, spec, manifests string, pipeline ...string) *pipelineEnv {
 	t.Helper()
-	l := &pipelineLab{rolloutLab: newRolloutLab(t)}
+	l := &pipelineEnv{rolloutEnv: newRolloutEnv(t)}
 	l.spec += spec + "  pipeline:\n    stages:\n"
 	for _, s := range pipeline {
 		l.spec += "    - " + s + "\n"
@@ -33,10 +33,10 @@ func newPipelineLab(t *testing.T, spec, manifests string, pipeline ...string) *p
 	return l
 }
 
-// plan makes the deployment "now" of what the lab's Git declares.
-func (l *pipelineLab) plan(t *testing.T, strategy deploy.Strategy) {
+// plan makes the deployment "now" of what the environment's Git declares.
+func (l *pipelineEnv) plan(t *testing.T, strategy deploy.Strategy) {
 	t.Helper()
-	l.deployment = l.stageLab.deployment("now").Deployment
+	l.deployment = l.stageEnv.deployment("now").Deployment
 	l.deployment.Strategy, l.deployment.Stages = strategy, nil
 	for _, s := range application(t, l.spec).Pipeline.Stages {
 		options, err := json.Marshal(s.With)
@@ -51,7 +51,7 @@ func (l *pipelineLab) plan(t *testing.T, strategy deploy.Strategy) {
 }
 
 // executors are the stages by name.
-func (l *pipelineLab) executors() map[string]Stage {
+func (l *pipelineEnv) executors() map[string]Stage {
 	return map[string]Stage{
 		stages.StageSync: l.Sync(), stages.StagePrimaryRollout: l.Primary(), stages.StageTrafficRouting: l.TrafficRouting(),
 		stages.StageCanaryRollout: l.Canary(), stages.StageCanaryClean: l.CleanCanary(),
@@ -60,7 +60,7 @@ func (l *pipelineLab) executors() map[string]Stage {
 }
 
 // stage runs the n-th stage of the deployment.
-func (l *pipelineLab) stage(ctx context.Context, n int, resumed bool) deploy.StageResult {
+func (l *pipelineEnv) stage(ctx context.Context, n int, resumed bool) deploy.StageResult {
 	s := &l.deployment.Stages[n]
 	s.Status = deploy.StageRunning
 	result := l.executors()[s.Name].Execute(ctx, deploy.StageRun{
@@ -75,7 +75,7 @@ func (l *pipelineLab) stage(ctx context.Context, n int, resumed bool) deploy.Sta
 }
 
 // forward runs the stages until one fails, and returns how the last of them ended.
-func (l *pipelineLab) forward(t *testing.T) (result deploy.StageResult) {
+func (l *pipelineEnv) forward(t *testing.T) (result deploy.StageResult) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -88,7 +88,7 @@ func (l *pipelineLab) forward(t *testing.T) (result deploy.StageResult) {
 }
 
 // mustGoForward runs the stages, which succeed.
-func (l *pipelineLab) mustGoForward(t *testing.T) {
+func (l *pipelineEnv) mustGoForward(t *testing.T) {
 	t.Helper()
 	if result := l.forward(t); result.Status != deploy.StageSuccess {
 		t.Fatalf("the pipeline ended %s: %s\n%s", result.Status, result.Reason, l.said())
@@ -96,7 +96,7 @@ func (l *pipelineLab) mustGoForward(t *testing.T) {
 }
 
 // mustGoBack runs the ROLLBACK, which succeeds.
-func (l *pipelineLab) mustGoBack(t *testing.T) {
+func (l *pipelineEnv) mustGoBack(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -106,7 +106,7 @@ func (l *pipelineLab) mustGoBack(t *testing.T) {
 }
 
 // lastGood notes what is live now.
-func (l *pipelineLab) lastGood(t *testing.T) *clustertest.LastGood {
+func (l *pipelineEnv) lastGood(t *testing.T) *clustertest.LastGood {
 	t.Helper()
 	return clustertest.TakeLastGood(t, l.shared.Kubeconfig(), l.ns)
 }

@@ -27,20 +27,20 @@ var (
 	virtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
 )
 
-// trafficLab is a rolloutLab with a pipeline whose stages are run one by one, as the
+// trafficEnv is a rolloutEnv with a pipeline whose stages are run one by one, as the
 // scheduler runs them.
-type trafficLab struct {
-	*rolloutLab
+type trafficEnv struct {
+	*rolloutEnv
 
 	mu sync.Mutex
 	d  deploy.Deployment
 }
 
-// newTrafficLab deploys manifests as the last success, and then begins a deployment
+// newTrafficEnv deploys manifests as the last success, and then begins a deployment
 // with the pipeline of spec that changes the image.
-func newTrafficLab(t *testing.T, spec, manifests string) *trafficLab {
+func newTrafficEnv(t *testing.T, spec, manifests string) *trafficEnv {
 	t.Helper()
-	l := &trafficLab{rolloutLab: newRolloutLab(t)}
+	l := &trafficEnv{rolloutEnv: newRolloutEnv(t)}
 	l.shared.InstallGatewayAPI(t)
 	l.shared.InstallIstio(t)
 	l.spec += spec
@@ -60,7 +60,7 @@ func newTrafficLab(t *testing.T, spec, manifests string) *trafficLab {
 }
 
 // stageRun is one run of a stage of the deployment.
-func (l *trafficLab) stageRun(id string, resumed bool) deploy.StageRun {
+func (l *trafficEnv) stageRun(id string, resumed bool) deploy.StageRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.d.Clone()
@@ -75,12 +75,12 @@ func (l *trafficLab) stageRun(id string, resumed bool) deploy.StageRun {
 	}
 }
 
-// execute runs a stage and stores how it ended. The function, when set, is told every
-// line of its log.
-func (l *trafficLab) execute(ctx context.Context, id string, resumed bool, told func(line string)) deploy.StageResult {
+// execute runs a stage and stores how it ended. OnLine, if not nil, is
+// called with each line of its log.
+func (l *trafficEnv) execute(ctx context.Context, id string, resumed bool, onLine func(line string)) deploy.StageResult {
 	run := l.stageRun(id, resumed)
-	if told != nil {
-		run.Log = &everyLine{run.Log, told}
+	if onLine != nil {
+		run.Log = &everyLine{run.Log, onLine}
 	}
 	stages := map[string]Stage{
 		kubernetes.StageCanaryRollout: l.Canary(), kubernetes.StageCanaryClean: l.CleanCanary(), kubernetes.StagePrimaryRollout: l.Primary(),
@@ -93,24 +93,24 @@ func (l *trafficLab) execute(ctx context.Context, id string, resumed bool, told 
 	return result
 }
 
-// everyLine is a stage log of which every line is told.
+// everyLine is a stage log of which each line is passed to onLine.
 type everyLine struct {
 	deploy.StageLog
-	told func(line string)
+	onLine func(line string)
 }
 
 func (l *everyLine) Infof(format string, args ...any) {
 	l.StageLog.Infof(format, args...)
-	l.told(fmt.Sprintf(format, args...))
+	l.onLine(fmt.Sprintf(format, args...))
 }
 
 func (l *everyLine) Successf(format string, args ...any) {
 	l.StageLog.Successf(format, args...)
-	l.told(fmt.Sprintf(format, args...))
+	l.onLine(fmt.Sprintf(format, args...))
 }
 
 // pass runs stages that must succeed.
-func (l *trafficLab) pass(t *testing.T, ids ...string) {
+func (l *trafficEnv) pass(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		l.ends(t, id, deploy.StageSuccess, "", nil)
@@ -118,18 +118,18 @@ func (l *trafficLab) pass(t *testing.T, ids ...string) {
 }
 
 // ends runs a stage that must end so, with a reason that holds a text.
-func (l *trafficLab) ends(t *testing.T, id string, status deploy.StageStatus, reason string, told func(string)) {
+func (l *trafficEnv) ends(t *testing.T, id string, status deploy.StageStatus, reason string, onLine func(string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	result := l.execute(ctx, id, false, told)
+	result := l.execute(ctx, id, false, onLine)
 	if result.Status != status || !strings.Contains(result.Reason, reason) {
 		t.Fatalf("%s ended %s: %s\nwant %s with %q; the log:\n%s", id, result.Status, result.Reason, status, reason, l.said())
 	}
 }
 
-// get reads an object of the lab's namespace, nil when there is none.
-func (l *trafficLab) get(t *testing.T, kind schema.GroupVersionResource, name string) *unstructured.Unstructured {
+// get reads an object of the environment's namespace, nil when there is none.
+func (l *trafficEnv) get(t *testing.T, kind schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	t.Helper()
 	c := l.Clusters.(fixed)["one"]
 	u, err := c.Dynamic().Resource(kind).Namespace(l.ns).Get(context.Background(), name, metav1.GetOptions{})
@@ -144,7 +144,7 @@ func (l *trafficLab) get(t *testing.T, kind schema.GroupVersionResource, name st
 }
 
 // weights returns the backends of each rule of the route "web" with their weights.
-func (l *trafficLab) weights(t *testing.T, kind schema.GroupVersionResource) string {
+func (l *trafficEnv) weights(t *testing.T, kind schema.GroupVersionResource) string {
 	t.Helper()
 	rules, _, _ := unstructured.NestedSlice(l.get(t, kind, "web").Object, "spec", "rules")
 	var out []string
@@ -159,8 +159,8 @@ func (l *trafficLab) weights(t *testing.T, kind schema.GroupVersionResource) str
 	return strings.Join(out, "; ")
 }
 
-// edit changes an object as somebody else does.
-func (l *trafficLab) edit(t *testing.T, kind schema.GroupVersionResource, body string) {
+// edit changes an object as another field manager.
+func (l *trafficEnv) edit(t *testing.T, kind schema.GroupVersionResource, body string) {
 	t.Helper()
 	c := l.Clusters.(fixed)["one"]
 	_, err := c.Dynamic().Resource(kind).Namespace(l.ns).Patch(context.Background(), "web", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"})
@@ -170,7 +170,7 @@ func (l *trafficLab) edit(t *testing.T, kind schema.GroupVersionResource, body s
 }
 
 // answer changes how the gateway answers routes.
-func (l *trafficLab) answer(t *testing.T, mode string) {
+func (l *trafficEnv) answer(t *testing.T, mode string) {
 	t.Helper()
 	l.edit(t, httpRoutes, `{"metadata":{"annotations":{"devcluster.piped.dev/route-status":"`+mode+`"}}}`)
 }
@@ -231,7 +231,7 @@ spec:
 var impatient = strings.Replace(stepsPipeline, "timeout: 10m", "timeout: 15s", 1)
 
 // awaitEndpoints waits until a Service has so many ready endpoints.
-func (l *trafficLab) awaitEndpoints(t *testing.T, service string, want int) {
+func (l *trafficEnv) awaitEndpoints(t *testing.T, service string, want int) {
 	t.Helper()
 	eventually(t, func() string {
 		slices, err := l.client.DiscoveryV1().EndpointSlices(l.ns).List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
