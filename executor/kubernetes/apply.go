@@ -53,8 +53,8 @@ type work struct {
 // apply makes the cluster hold the set.
 func apply(ctx context.Context, w *work) error { return w.applyObjects(ctx, w.set.Objects) }
 
-// applyObjects makes the cluster hold objects of the set. A rollout record for each
-// workload is stored before it is written, which says what was live, and after it.
+// applyObjects makes the cluster hold objects of the set. It stores a rollout record for
+// each workload before the write, with what was live, and after it.
 func (w *work) applyObjects(ctx context.Context, objects []manifest.Object) error {
 	if err := w.loadRollouts(ctx); err != nil {
 		return err

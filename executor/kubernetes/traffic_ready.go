@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,98 +87,70 @@ func (w *work) rolledOut(ctx context.Context, v kubernetes.Variant) (workloads [
 	return workloads, threshold, nil
 }
 
-// counts is the part of a workload's status that decides whether it is ready for traffic.
-type counts struct {
-	observed                              bool
-	deadline                              string // the message if its progress deadline is exceeded
-	desired, updated, replicas, available int32
-	selector                              *metav1.LabelSelector
-}
-
 // unready explains why a workload is not ready; "" if it is. It fails if the workload will
 // never be ready.
 func (w *work) unready(ctx context.Context, ref deploy.ObjectRef, threshold int) (string, error) {
-	c, err := w.count(ctx, ref)
+	live, err := w.workload(ctx, ref)
 	if apierrors.IsNotFound(err) {
 		return "", &stageError{reason: fmt.Sprintf("%s gets no traffic: it is gone", ref)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", ref, w.cluster.Classify(err))
 	}
-	why := c.unready(threshold)
+	why := unready(live, threshold)
 	if why == "" {
 		return "", nil
 	}
-	why = fmt.Sprintf("%s: %s%s", ref, why, w.explain(ctx, ref, c.selector))
-	if c.deadline != "" {
+	why = fmt.Sprintf("%s: %s%s", ref, why, w.explain(ctx, ref, live.Selector))
+	if live.Progressing.Reason == deadlineExceeded {
 		return "", &stageError{reason: why}
 	}
 	return why, nil
 }
 
+const deadlineExceeded = "ProgressDeadlineExceeded" // the reason of a Deployment's condition
+
 // unready explains the first condition of readiness that does not hold: no deadline is
 // exceeded, every pod of the new version exists, none of the old version is left, enough
 // pods are available.
-func (c counts) unready(threshold int) string {
-	need := (c.desired*int32(threshold) + 99) / 100
+func unready(w rollout.Workload, threshold int) string {
+	need := (w.Replicas*int32(threshold) + 99) / 100
 	switch {
-	case !c.observed:
+	case w.ObservedGeneration < w.Generation:
 		return "its controller has not observed the last change"
-	case c.deadline != "":
-		return "its progress deadline is exceeded: " + c.deadline
-	case c.updated < c.desired:
-		return fmt.Sprintf("%d of %d new pods exist", c.updated, c.desired)
-	case c.replicas > c.updated:
-		return fmt.Sprintf("%d of %d pods are still of the previous version", c.replicas-c.updated, c.replicas)
-	case c.available < need:
-		return fmt.Sprintf("%d of %d pods are available, %d are needed (readyThreshold %d%%)", c.available, c.desired, need, threshold)
+	case w.Progressing.Reason == deadlineExceeded:
+		return "its progress deadline is exceeded: " + w.Progressing.Message
+	case w.Updated < w.Replicas:
+		return fmt.Sprintf("%d of %d new pods exist", w.Updated, w.Replicas)
+	case w.Total > w.Updated:
+		return fmt.Sprintf("%d of %d pods are still of the previous version", w.Total-w.Updated, w.Total)
+	case w.Available < need:
+		return fmt.Sprintf("%d of %d pods are available, %d are needed (readyThreshold %d%%)", w.Available, w.Replicas, need, threshold)
 	}
 	return ""
 }
 
-func (w *work) count(ctx context.Context, ref deploy.ObjectRef) (counts, error) {
+// workload reads a Deployment or StatefulSet.
+func (w *work) workload(ctx context.Context, ref deploy.ObjectRef) (rollout.Workload, error) {
 	apps := w.cluster.Typed().AppsV1()
 	if ref.Kind == rollout.KindStatefulSet {
 		s, err := apps.StatefulSets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
-			return counts{}, err
+			return rollout.Workload{}, err
 		}
-		return counts{
-			observed: s.Status.ObservedGeneration >= s.Generation, desired: replicasOf(s.Spec.Replicas), updated: s.Status.UpdatedReplicas,
-			replicas: s.Status.Replicas, available: s.Status.AvailableReplicas, selector: s.Spec.Selector,
-		}, nil
+		return rollout.FromStatefulSet(s), nil
 	}
 	d, err := apps.Deployments(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return counts{}, err
+		return rollout.Workload{}, err
 	}
-	c := counts{
-		observed: d.Status.ObservedGeneration >= d.Generation, desired: replicasOf(d.Spec.Replicas), updated: d.Status.UpdatedReplicas,
-		replicas: d.Status.Replicas, available: d.Status.AvailableReplicas, selector: d.Spec.Selector,
-	}
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentProgressing && condition.Reason == "ProgressDeadlineExceeded" {
-			c.deadline = condition.Message
-		}
-	}
-	return c, nil
-}
-
-func replicasOf(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
+	return rollout.FromDeployment(d), nil
 }
 
 // explain returns the problem of the first pod of a workload that has one, as the end of a
 // message.
-func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector *metav1.LabelSelector) string {
-	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return ""
-	}
-	pods, err := w.cluster.Typed().CoreV1().Pods(ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: s.String(), Limit: 50})
+func (w *work) explain(ctx context.Context, ref deploy.ObjectRef, selector string) string {
+	pods, err := w.cluster.Typed().CoreV1().Pods(ref.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: 50})
 	if err != nil {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/config/analysis"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -498,28 +499,30 @@ func TestClusterThatDoesNotAnswer(t *testing.T) {
 
 // TestUnready: the conditions of readiness, each in words.
 func TestUnready(t *testing.T) {
-	ready := counts{observed: true, desired: 10, updated: 10, replicas: 10, available: 10}
+	ready := rollout.Workload{Generation: 3, ObservedGeneration: 3, Replicas: 10, Updated: 10, Total: 10, Available: 10}
 	cases := []struct {
 		name      string
-		change    func(*counts)
+		change    func(*rollout.Workload)
 		threshold int
 		want      string
 	}{
-		{"ready", func(*counts) {}, 100, ""},
-		{"not observed", func(c *counts) { c.observed = false }, 100, "its controller has not observed the last change"},
-		{"deadline", func(c *counts) { c.deadline, c.updated = "it has timed out", 3 }, 100, "its progress deadline is exceeded: it has timed out"},
-		{"too few new", func(c *counts) { c.updated = 3 }, 100, "3 of 10 new pods exist"},
-		{"old ones left", func(c *counts) { c.replicas = 12 }, 100, "2 of 12 pods are still of the previous version"},
-		{"too few available", func(c *counts) { c.available = 7 }, 75, "7 of 10 pods are available, 8 are needed (readyThreshold 75%)"},
-		{"enough available", func(c *counts) { c.available = 8 }, 75, ""},
-		{"a little is at least one", func(c *counts) { c.desired, c.updated, c.replicas, c.available = 1, 1, 1, 0 }, 1, "0 of 1 pods are available, 1 are needed (readyThreshold 1%)"},
-		{"none wanted", func(c *counts) { *c = counts{observed: true} }, 100, ""},
+		{"ready", func(*rollout.Workload) {}, 100, ""},
+		{"not observed", func(c *rollout.Workload) { c.Generation = 4 }, 100, "its controller has not observed the last change"},
+		{"deadline", func(c *rollout.Workload) {
+			c.Progressing, c.Updated = rollout.Condition{Reason: deadlineExceeded, Message: "it has timed out"}, 3
+		}, 100, "its progress deadline is exceeded: it has timed out"},
+		{"too few new", func(c *rollout.Workload) { c.Updated = 3 }, 100, "3 of 10 new pods exist"},
+		{"old ones left", func(c *rollout.Workload) { c.Total = 12 }, 100, "2 of 12 pods are still of the previous version"},
+		{"too few available", func(c *rollout.Workload) { c.Available = 7 }, 75, "7 of 10 pods are available, 8 are needed (readyThreshold 75%)"},
+		{"enough available", func(c *rollout.Workload) { c.Available = 8 }, 75, ""},
+		{"a little is at least one", func(c *rollout.Workload) { c.Replicas, c.Updated, c.Total, c.Available = 1, 1, 1, 0 }, 1, "0 of 1 pods are available, 1 are needed (readyThreshold 1%)"},
+		{"none wanted", func(c *rollout.Workload) { *c = rollout.Workload{} }, 100, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := ready
 			c.change(&got)
-			same(t, "why", c.want, got.unready(c.threshold))
+			same(t, "why", c.want, unready(got, c.threshold))
 		})
 	}
 }
