@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 	"github.com/c785c783/piped/piped/observe"
@@ -30,7 +30,7 @@ func (l *stageEnv) nudging(t *testing.T) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := cluster.NewController(c.Cluster)
+	controller := watch.New(c.Cluster)
 	nudger := observe.NewNudger(observe.NudgerConfig{Cluster: c.Cluster, Controller: controller, Store: l.Store})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)

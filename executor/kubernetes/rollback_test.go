@@ -17,6 +17,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -62,7 +63,7 @@ func newStageEnv(t *testing.T) *stageEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller, ended := cluster.NewController(c), make(chan error, 1)
+	controller, ended := watch.New(c), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { ended <- controller.Run(ctx) }()
 	t.Cleanup(func() {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/c785c783/piped/executor/kubernetes"
 	"github.com/c785c783/piped/piped/cluster"
+	clusterlive "github.com/c785c783/piped/piped/cluster/live"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
 	kubeconfig "github.com/c785c783/piped/piped/config/kubernetes"
@@ -55,9 +57,9 @@ type clusters struct {
 type connection struct {
 	spec       clusterSpec
 	cluster    kubernetes.Cluster
-	controller *cluster.Controller
+	controller *watch.Controller
 	observer   *workloads.Observer
-	members    *cluster.Members
+	members    *clusterlive.Members
 	lease      *cluster.StoreLease // nil: the cluster is used without one
 	problem    error               // why it cannot be used; then there is no cluster
 
@@ -126,11 +128,11 @@ func (c *clusters) connect(spec clusterSpec) *connection {
 	if err != nil {
 		return &connection{spec: spec, problem: err, problemSince: c.now()}
 	}
-	controller := cluster.NewController(access)
+	controller := watch.New(access)
 	observer := workloads.NewObserver(access, controller)
 	return &connection{
 		spec: spec, controller: controller, observer: observer, lease: c.newLease(access),
-		members: cluster.NewMembers(access, controller, func(id string) { c.wake(id) }),
+		members: clusterlive.NewMembers(access, controller, func(id string) { c.wake(id) }),
 		cluster: kubernetes.Cluster{Cluster: access, Rollouts: workloads.StageObserver{Observer: observer}},
 	}
 }

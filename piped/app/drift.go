@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
-	"github.com/c785c783/piped/piped/cluster"
+	clusterlive "github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
@@ -59,7 +59,7 @@ func (c comparedClusters) Members(provider string) (drift.Members, time.Time, er
 
 // followed has the rollouts watched where the members are.
 type followed struct {
-	*cluster.Members
+	*clusterlive.Members
 	observer *workloads.Observer
 	log      *slog.Logger
 }

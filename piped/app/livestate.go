@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/executor/kubernetes"
-	"github.com/c785c783/piped/piped/cluster"
+	clusterlive "github.com/c785c783/piped/piped/cluster/live"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -44,7 +44,7 @@ func (l liveStates) LiveState(ctx context.Context, app deploy.Application, child
 	}
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(inClusters)) {
-		found, unread, err := l.read(ctx, app, name, cluster.LiveRequest{
+		found, unread, err := l.read(ctx, app, name, clusterlive.Request{
 			ApplicationID: app.ID, Items: inClusters[name], Checks: kept.checks(), Children: children,
 		})
 		if err != nil && name == app.Provider {
@@ -64,13 +64,13 @@ func (l liveStates) LiveState(ctx context.Context, app deploy.Application, child
 }
 
 // read reads the objects in one cluster, as the account of the application.
-func (l liveStates) read(ctx context.Context, app deploy.Application, provider string, req cluster.LiveRequest) ([]deploy.LiveObject, []string, error) {
+func (l liveStates) read(ctx context.Context, app deploy.Application, provider string, req clusterlive.Request) ([]deploy.LiveObject, []string, error) {
 	held, release, err := holdFor(l.clusters, l.tenants, provider, app)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
-	return held.LiveState(ctx, req)
+	return clusterlive.Read(ctx, held.Cluster, req)
 }
 
 // firstOf tells the first few problems.

@@ -106,7 +106,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
 			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
-			whole: hasReplicas || isWorkload(groupKind(ref)) || len(r.yields(u)) > 0,
+			whole: hasReplicas || IsWorkload(manifest.GroupKind(ref)) || len(r.yields(u)) > 0,
 		})
 		configs.add(ref, u)
 	}
@@ -115,7 +115,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 			r.digestWorkload(t, configs)
 			continue
 		}
-		if runsPods(groupKind(t.ref)) && req.HookRun == "" {
+		if runsPods(manifest.GroupKind(t.ref)) && req.HookRun == "" {
 			t.config = r.podConfig(t, configs)
 		}
 		t.digest = r.digestOf(t.desired)

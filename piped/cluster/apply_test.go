@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -92,7 +93,7 @@ func TestFirstApplyCreatesAndASecondSendsNothing(t *testing.T) {
 	if diff := cmp.Diff(first.Items, second.Items); diff != "" {
 		t.Errorf("inventory changed:\n%s", diff)
 	}
-	for _, r := range l.requests.take() {
+	for _, r := range l.requests.Take() {
 		if !strings.HasPrefix(r, "GET ") {
 			t.Errorf("the second apply sent %s", r)
 		}
@@ -207,7 +208,7 @@ func TestManyObjectsOfAKindAreReadAtOnce(t *testing.T) {
 	l.apply(t, many.String())
 	l.apply(t, many.String())
 	var reads []string
-	for _, r := range l.requests.take() {
+	for _, r := range l.requests.Take() {
 		reads = append(reads, l.anonymous(r))
 	}
 	if diff := cmp.Diff([]string{"GET /api/v1/namespaces/NS/configmaps"}, reads); diff != "" {
@@ -523,7 +524,7 @@ func TestReplicasOfAnAutoscalerAreKept(t *testing.T) {
 
 func TestApplyRidesOutAShortOutage(t *testing.T) {
 	l := newLab(t)
-	l.requests.fail = refuseConnections(http.MethodPatch, 3)
+	l.requests.Fail = clustertest.RefuseConnections(http.MethodPatch, 3)
 	l.apply(t, web)
 	var said []string
 	for _, line := range l.log.take() {
@@ -546,7 +547,7 @@ func TestAdoptionReadsAgainAfterAConflict(t *testing.T) {
 	}
 	// Somebody changes the object between our reading and our taking it over.
 	touched := false
-	l.requests.fail = func(r *http.Request) error {
+	l.requests.Fail = func(r *http.Request) error {
 		if r.Method != http.MethodPatch || r.Header.Get("Content-Type") != string(types.JSONPatchType) || touched {
 			return nil
 		}
@@ -569,7 +570,7 @@ func TestTheEndOfTheContextIsSaidAsSuch(t *testing.T) {
 	l := newLab(t)
 	req := l.request(t, web)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	l.requests.fail = func(r *http.Request) error {
+	l.requests.Fail = func(r *http.Request) error {
 		if r.Method == http.MethodPatch {
 			cancel(deploy.StopTimedOut)
 		}

@@ -62,10 +62,10 @@ func (t *target) liveObject() *unstructured.Unstructured {
 	return u
 }
 
-func (t *target) isWorkload() bool { return isWorkload(groupKind(t.ref)) }
+func (t *target) isWorkload() bool { return IsWorkload(manifest.GroupKind(t.ref)) }
 
 // isWorkload reports whether objects of the kind roll out.
-func isWorkload(kind schema.GroupKind) bool {
+func IsWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
 }
 

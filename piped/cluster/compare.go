@@ -161,7 +161,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 	}
 	live, err := r.readWhole(ctx, t)
 	switch {
-	case errors.Is(err, errUnknownKind):
+	case errors.Is(err, ErrUnknownKind):
 		r.missing(out, t, "the cluster does not know its kind any more")
 		return nil
 	case apierrors.IsNotFound(err):
@@ -191,7 +191,7 @@ func (r *comparison) readWhole(ctx context.Context, t *target) (live *unstructur
 		if t.resource, err = r.served(ctx, t); err != nil {
 			return err
 		}
-		live, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
+		live, err = r.cluster.ResourceClient(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
 		return err
 	})
 	return live, err

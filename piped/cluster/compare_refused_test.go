@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -17,11 +18,11 @@ import (
 func (l *lab) refusing(t *testing.T, answer metav1.Status) *atomic.Bool {
 	t.Helper()
 	var on atomic.Bool
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if !on.Load() || r.Method != http.MethodPatch || !r.URL.Query().Has("dryRun") {
 			return nil
 		}
-		return refusal(r, answer)
+		return clustertest.Refusal(r, answer)
 	}
 	return &on
 }
@@ -95,9 +96,9 @@ func TestAFieldThatCannotBeChanged(t *testing.T) {
 func TestWhatCannotBeJudged(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/services/web") {
-			return refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "services is forbidden"})
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "services is forbidden"})
 		}
 		return nil
 	}

@@ -143,7 +143,7 @@ func TestWhatAnObjectCosts(t *testing.T) {
 	}
 	look := func(want Compared, dry, all int, change ...func(*CompareRequest)) Compared {
 		t.Helper()
-		l.requests.take()
+		l.requests.Take()
 		got := l.compare(t, shop, append(change, only)...)
 		if len(got) != 1 || got[0].Settled != want.Settled || got[0].Missing != want.Missing || !got[0].InSync() {
 			t.Fatalf("got %+v", got)

@@ -142,7 +142,7 @@ func confirmed(r *CompareRequest) { r.Confirm = true }
 
 // dryRuns returns how many of the requests were dry runs, and how many there were.
 func (l *lab) dryRuns() (dry, all int) {
-	for _, r := range l.requests.take() {
+	for _, r := range l.requests.Take() {
 		all++
 		if strings.Contains(r, "dryRun") {
 			dry++

@@ -328,7 +328,7 @@ func (r *applyRun) configChanged(ctx context.Context, refs []deploy.ObjectRef, t
 		}
 		var live *unstructured.Unstructured
 		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) (err error) {
-			live, err = r.cluster.objectsOf(t.resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			live, err = r.cluster.ResourceClient(t.resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 			return err
 		})
 		if apierrors.IsNotFound(err) {

@@ -78,28 +78,11 @@ func (c *Cluster) Contact() Contact {
 
 // outage reports whether the cluster does not answer, and whether the caller is the first
 // to ask since that is so: the one who logs it.
-func (c *Cluster) outage() (lasts, first bool) {
+func (c *Cluster) Outage() (lasts, first bool) {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()
 	since := c.contact.last.FailingSince
 	lasts, first = !since.IsZero(), !c.contact.said.Equal(since)
 	c.contact.said = since
 	return lasts, lasts && first
-}
-
-// Watched returns how many kinds of object are watched, and how many objects there
-// are of them as far as is known.
-func (c *Controller) Watched() (kinds, objects int) {
-	c.mu.Lock()
-	watches := make([]*Watch, 0, len(c.watches))
-	for _, w := range c.watches {
-		watches = append(watches, w)
-	}
-	c.mu.Unlock()
-	seen := map[string]bool{}
-	for _, w := range watches {
-		seen[w.resource.GroupVersionResource.String()] = true
-		objects += len(w.informer.GetIndexer().ListKeys())
-	}
-	return len(seen), objects
 }

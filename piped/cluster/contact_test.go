@@ -1,10 +1,7 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,51 +55,4 @@ func TestContactTellsHowTheLastRequestEnded(t *testing.T) {
 	server.Close()
 	ask(t.Context())
 	check("once it does not answer", false, "refused", since)
-}
-
-// An outage of the cluster is one line in the log, not one for each kind and one for the
-// Lease, and so is the next one.
-func TestAnOutageIsLoggedOnce(t *testing.T) {
-	var log bytes.Buffer
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"major":"1","minor":"36","gitVersion":"v1.36.3"}`))
-	}))
-	defer server.Close()
-	way := &link{down: true}
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	c, err := NewCluster(ClusterConfig{
-		Name: "test", MasterURL: server.URL, Now: func() time.Time { now = now.Add(time.Second); return now },
-		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &linked{way, next} },
-		Logger:        slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	controller := NewController(c)
-	lease := NewStoreLease(StoreLeaseConfig{Cluster: c, PipedID: "test", StoreID: "store", Logger: c.log, Now: time.Now, Changed: func() {}})
-	fail := func() {
-		_, err := c.Capabilities(t.Context())
-		for _, kind := range []string{"pods", "deployments", "configmaps"} {
-			w := &Watch{controller: controller}
-			w.resource.Resource = kind
-			w.failed(t.Context(), nil, fmt.Errorf("%s: %w", kind, err))
-		}
-		lease.failed(err)
-	}
-	fail()
-	fail()
-	if got := strings.Count(log.String(), "level=WARN"); got != 1 {
-		t.Errorf("%d lines about the first outage, want 1:\n%s", got, &log)
-	}
-	way.set(func() { way.down = false })
-	if _, err := c.Capabilities(t.Context()); err != nil {
-		t.Logf("it answers: %v", err)
-	}
-	way.set(func() { way.down = true })
-	fail()
-	if got := strings.Count(log.String(), "level=WARN"); got != 2 {
-		t.Errorf("%d lines about two outages, want 2:\n%s", got, &log)
-	}
 }

@@ -62,7 +62,7 @@ func (c *Cluster) explainLog(crash rollout.Crash, err error) error {
 func (c *Cluster) PodsOf(ctx context.Context, ref deploy.ObjectRef) ([]corev1.Pod, error) {
 	options := metav1.ListOptions{Limit: crashPods}
 	switch kind := (schema.GroupKind{Group: ref.Group, Kind: ref.Kind}); {
-	case isJob(kind):
+	case IsJob(kind):
 		options.LabelSelector = batchv1.JobNameLabel + "=" + ref.Name
 	case kind == schema.GroupKind{Kind: "Pod"}:
 		options.FieldSelector = "metadata.name=" + ref.Name

@@ -87,7 +87,7 @@ type deletion struct {
 
 func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
 	d.wait = d.sayOnce(d.log)
-	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
+	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return manifest.GroupKind(i.Object) })
 	slices.Reverse(groups)
 	for _, group := range groups {
 		remains, over := make([]LeftObject, len(group)), make([]bool, len(group))
@@ -116,25 +116,17 @@ func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended 
 	return ended, left
 }
 
-func groupKind(r deploy.ObjectRef) schema.GroupKind {
-	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
-}
-
-func gvkOf(r deploy.ObjectRef) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-}
-
 // item deletes one object; over tells whether it has ended for its application, and
 // reason why it has not.
 func (d deletion) item(ctx context.Context, item deploy.InventoryItem) (over bool, reason string, err error) {
-	resource, err := d.discovery.lookupKind(ctx, gvkOf(item.Object))
-	if errors.Is(err, errUnknownKind) {
+	resource, err := d.discovery.lookupKind(ctx, manifest.GVK(item.Object))
+	if errors.Is(err, ErrUnknownKind) {
 		return true, "", nil // its definition is gone, and every object of it with that
 	}
 	if err != nil {
 		return false, "", d.Classify(err)
 	}
-	client := d.metadataOf(resource, item.Object.Namespace)
+	client := d.MetadataClient(resource, item.Object.Namespace)
 	err = d.retryWrite(ctx, d.wait, func(ctx context.Context) (err error) {
 		reason, over, err = d.own(ctx, client, item)
 		return err
@@ -219,7 +211,7 @@ func (d deletion) awaitGone(ctx context.Context, client metadata.ResourceInterfa
 	return false, fmt.Sprintf("it is still being deleted and waits for its finalizers %q", finalizers), nil
 }
 
-func (c *Cluster) metadataOf(r ServedKind, namespace string) metadata.ResourceInterface {
+func (c *Cluster) MetadataClient(r ServedKind, namespace string) metadata.ResourceInterface {
 	if !r.Namespaced {
 		return c.metadata.Resource(r.GroupVersionResource)
 	}

@@ -84,7 +84,7 @@ func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
 		"changed": `{"data":{"more":"yes"}}`,
 	}
 	var mu sync.Mutex
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		name := path.Base(r.URL.Path)
 		mu.Lock()
 		patch := patches[name]
@@ -113,13 +113,13 @@ func TestDeleteDecidesAnewOnWhatHasChanged(t *testing.T) {
 func TestDeleteGoesTheOtherWayRound(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, web)
-	l.requests.take()
+	l.requests.Take()
 	if _, err := l.Delete(context.Background(), "piped-1", l.items(), l.log); err != nil {
 		t.Fatal(err)
 	}
 	var deletes []string
-	conflicts := l.requests.conflicts // repeated: the object had changed since it was read
-	for _, r := range l.requests.take() {
+	conflicts := l.requests.Conflicts // repeated: the object had changed since it was read
+	for _, r := range l.requests.Take() {
 		if i := slices.Index(conflicts, r); i >= 0 {
 			conflicts = slices.Delete(conflicts, i, i+1)
 			continue

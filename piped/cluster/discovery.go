@@ -23,7 +23,7 @@ type ServedKind struct {
 }
 
 // errUnknownKind says that the cluster does not serve a kind.
-var errUnknownKind = errors.New("the cluster does not know the kind")
+var ErrUnknownKind = errors.New("the cluster does not know the kind")
 
 // refreshEvery limits how often a kind that is missing makes the agent ask
 // again what the cluster serves.
@@ -78,13 +78,13 @@ func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
 		return ServedKind{}, deploy.Errorf(deploy.Unavailable,
 			"find how %s %s is served: the server behind the API group %s does not answer: %w", gvk.GroupVersion(), gvk.Kind, gvk.Group, err)
 	}
-	return ServedKind{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, errUnknownKind)
+	return ServedKind{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, ErrUnknownKind)
 }
 
 // lookupKind returns how a kind is served in any version, preferably in the one
 // given: a version may have been withdrawn since an object was applied.
 func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
-	if r, err := d.lookup(ctx, gvk); !errors.Is(err, errUnknownKind) {
+	if r, err := d.lookup(ctx, gvk); !errors.Is(err, ErrUnknownKind) {
 		return r, err
 	}
 	return d.knownKind(gvk)
@@ -94,7 +94,7 @@ func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind)
 // not the one given it returns the most stable.
 func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, err error) {
 	served, err = d.known(gvk)
-	if !errors.Is(err, errUnknownKind) {
+	if !errors.Is(err, ErrUnknownKind) {
 		return served, err
 	}
 	d.mu.RLock()
@@ -195,8 +195,24 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Serv
 // the cluster does not know the kind, Unavailable when it cannot be asked.
 func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	r, err := c.discovery.lookup(ctx, gvk)
-	if errors.Is(err, errUnknownKind) {
+	if errors.Is(err, ErrUnknownKind) {
 		return ServedKind{}, deploy.Errorf(deploy.Invalid, "%s: %w", c, err)
 	}
 	return r, c.Classify(err)
 }
+
+// FindKind returns how the cluster serves a kind in any version, preferably the given one:
+// a version may have been withdrawn since an object was applied. The error wraps
+// ErrUnknownKind when the cluster serves no version of the kind.
+func (c *Cluster) FindKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
+	return c.discovery.lookupKind(ctx, gvk)
+}
+
+// CachedKind is FindKind by the last discovery. It sends no request.
+func (c *Cluster) CachedKind(gvk schema.GroupVersionKind) (ServedKind, error) {
+	return c.discovery.knownKind(gvk)
+}
+
+// RefreshKinds asks the cluster which kinds it serves now, however recent the last
+// discovery is.
+func (c *Cluster) RefreshKinds(ctx context.Context) error { return c.discovery.renew(ctx) }

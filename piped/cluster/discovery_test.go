@@ -50,7 +50,7 @@ func TestDiscoveryAsksAgainForAMissingKindButNotTooOften(t *testing.T) {
 	lookup := func(wantKnown bool, wantCalls int) {
 		t.Helper()
 		_, err := d.lookup(context.Background(), widgetKind())
-		if known := err == nil; known != wantKnown || !known && !errors.Is(err, errUnknownKind) {
+		if known := err == nil; known != wantKnown || !known && !errors.Is(err, ErrUnknownKind) {
 			t.Fatalf("lookup: %v, want known %v", err, wantKnown)
 		}
 		if kinds.calls != wantCalls {
@@ -83,7 +83,7 @@ func TestDiscoveryKeepsGroupsThatStopAnswering(t *testing.T) {
 	kinds.lists = kinds.lists[:len(kinds.lists)-1]
 	kinds.failed = map[schema.GroupVersion]error{{Group: "example.com", Version: "v1"}: errors.New("down")}
 	now = now.Add(time.Hour)
-	if _, err := d.lookup(context.Background(), schema.GroupVersionKind{Version: "v1", Kind: "Nothing"}); !errors.Is(err, errUnknownKind) {
+	if _, err := d.lookup(context.Background(), schema.GroupVersionKind{Version: "v1", Kind: "Nothing"}); !errors.Is(err, ErrUnknownKind) {
 		t.Fatalf("a kind nobody serves: %v", err)
 	}
 	if _, err := d.lookup(context.Background(), widgetKind()); err != nil {
@@ -139,7 +139,7 @@ func TestAnAnswerFromBeforeAChangeIsNotTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	thing := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
-	if served, err := d.knownKind(thing); !errors.Is(err, errUnknownKind) {
+	if served, err := d.knownKind(thing); !errors.Is(err, ErrUnknownKind) {
 		t.Errorf("known before it was asked for: %+v, %v", served, err)
 	}
 	served, err := d.lookup(t.Context(), thing)

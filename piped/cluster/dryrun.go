@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // findNamespaces makes sure that every namespace the new objects need is there,
@@ -147,7 +148,7 @@ func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Un
 // serverSideApply sends object, which is t as it is desired or near to it, and returns
 // all of the answer.
 func (c *Cluster) serverSideApply(ctx context.Context, t *target, object *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
-	return c.objectsOf(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, object,
+	return c.ResourceClient(t.resource, t.ref.Namespace).Apply(ctx, t.ref.Name, object,
 		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: dryRun})
 }
 
@@ -167,7 +168,7 @@ func (c *Cluster) patch(ctx context.Context, t *target, dryRun ...string) (metav
 		return nil, err
 	}
 	force := true
-	answer, err := c.metadataOf(t.resource, t.ref.Namespace).Patch(ctx, t.ref.Name, types.ApplyPatchType, data,
+	answer, err := c.MetadataClient(t.resource, t.ref.Namespace).Patch(ctx, t.ref.Name, types.ApplyPatchType, data,
 		metav1.PatchOptions{FieldManager: FieldManager, Force: &force, DryRun: dryRun})
 	if err != nil {
 		return nil, err
@@ -204,12 +205,12 @@ func (r *applyRun) cannotTry(t *target, err error) string {
 
 // needsPolicies reports whether admission looks at other objects of the set.
 func needsPolicies(t *target) bool {
-	kind := groupKind(t.ref)
+	kind := manifest.GroupKind(t.ref)
 	return kind == schema.GroupKind{Kind: "Pod"} || levelOf(kind) == levelBindings
 }
 
 func (r *applyRun) createsPolicies() bool {
 	return slices.ContainsFunc(r.changed(), func(t *target) bool {
-		return t.live == nil && levelOf(groupKind(t.ref)) == levelPolicies
+		return t.live == nil && levelOf(manifest.GroupKind(t.ref)) == levelPolicies
 	})
 }

@@ -10,7 +10,7 @@ import (
 // finished: a Job with ttlSecondsAfterFinished.
 func Expires(u *unstructured.Unstructured) (seconds int64, ok bool) {
 	seconds, ok, _ = unstructured.NestedInt64(u.Object, "spec", "ttlSecondsAfterFinished")
-	return seconds, ok && isJob(u.GroupVersionKind().GroupKind())
+	return seconds, ok && IsJob(u.GroupVersionKind().GroupKind())
 }
 
 // leaveExpired leaves a Job alone that has done its work and expired: creating it

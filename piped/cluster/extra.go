@@ -42,7 +42,7 @@ func (c *Cluster) describeExtra(ctx context.Context, req CompareRequest, ref dep
 	out := Compared{Object: ref}
 	live, err := c.readExtra(ctx, ref, req.Diff)
 	switch {
-	case errors.Is(err, errUnknownKind), apierrors.IsNotFound(err):
+	case errors.Is(err, ErrUnknownKind), apierrors.IsNotFound(err):
 		out.Missing = true
 		return out, nil
 	case err != nil && (ctx.Err() != nil || Unreachable(err)):
@@ -122,14 +122,14 @@ func (req CompareRequest) marks(live metav1.Object) bool {
 // readExtra reads an object whole, or its metadata.
 func (c *Cluster) readExtra(ctx context.Context, ref deploy.ObjectRef, whole bool) (live metav1.Object, err error) {
 	err = c.retry(ctx, nil, func(ctx context.Context) error {
-		resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+		resource, err := c.discovery.lookupKind(ctx, manifest.GVK(ref))
 		if err != nil {
 			return err
 		}
 		if whole {
-			live, err = c.objectsOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			live, err = c.ResourceClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		} else {
-			live, err = c.metadataOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			live, err = c.MetadataClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		}
 		return err
 	})

@@ -90,7 +90,7 @@ func (c *Cluster) placed(ctx context.Context, req ForeignRequest) ([]manifest.Ob
 				served, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
 				return err
 			})
-			if errors.Is(err, errUnknownKind) {
+			if errors.Is(err, ErrUnknownKind) {
 				return nil
 			}
 			if err != nil {
@@ -126,7 +126,7 @@ func managersOf(live metav1.Object) (managers []string) {
 // changes tells whether applying the object changes more of it than whose it is and
 // its annotations. What the API server would refuse counts as a change.
 func (r *applyRun) changes(ctx context.Context, t *target) (changed bool, err error) {
-	client := r.cluster.objectsOf(t.resource, t.ref.Namespace)
+	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
 		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if err != nil {

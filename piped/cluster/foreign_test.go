@@ -24,7 +24,7 @@ func (l *lab) asKubectl(t *testing.T, manager, manifests string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.objectsOf(resource, o.GetNamespace()).Create(context.Background(), o.Unstructured, metav1.CreateOptions{FieldManager: manager}); err != nil {
+		if _, err := l.ResourceClient(resource, o.GetNamespace()).Create(context.Background(), o.Unstructured, metav1.CreateOptions{FieldManager: manager}); err != nil {
 			t.Fatal(err)
 		}
 	}

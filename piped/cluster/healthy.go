@@ -78,7 +78,7 @@ func (u *Unhealthy) Error() string { return u.Object.String() + ": " + u.Reason 
 // HasHealth reports whether AwaitHealthy waits for objects such as this one.
 func HasHealth(obj manifest.Object, checks []config.HealthCheck) bool {
 	gvk := obj.GroupVersionKind()
-	return !isWorkload(gvk.GroupKind()) && health.Has(gvk, checks)
+	return !IsWorkload(gvk.GroupKind()) && health.Has(gvk, checks)
 }
 
 // healthWait is one AwaitHealthy as it goes on.
@@ -163,10 +163,10 @@ func ttlHint(obj manifest.Object) string {
 // RunsToEnd reports whether an object does its work once and ends: a Job, and a
 // Pod that is not started again.
 func RunsToEnd(u *unstructured.Unstructured) bool {
-	return isJob(u.GroupVersionKind().GroupKind()) || health.RunsOnce(u)
+	return IsJob(u.GroupVersionKind().GroupKind()) || health.RunsOnce(u)
 }
 
-func isJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }
+func IsJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }
 
 // tell writes what is waited for to the log when that changes.
 func (h *healthWait) tell(p *patient, status health.Status, reason string) {
@@ -186,11 +186,11 @@ func (h *healthWait) tell(p *patient, status health.Status, reason string) {
 // readObject reads a whole object, nil when there is none.
 func (c *Cluster) readObject(ctx context.Context, ref deploy.ObjectRef) (live *unstructured.Unstructured, err error) {
 	err = c.retry(ctx, nil, func(ctx context.Context) error {
-		resource, err := c.discovery.lookup(ctx, gvkOf(ref))
+		resource, err := c.discovery.lookup(ctx, manifest.GVK(ref))
 		if err != nil {
 			return err
 		}
-		live, err = c.objectsOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		live, err = c.ResourceClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		return err
 	})
 	if apierrors.IsNotFound(err) {
@@ -225,7 +225,7 @@ func (c *Cluster) explainPods(ctx context.Context, live *unstructured.Unstructur
 	if err != nil {
 		return ""
 	}
-	if isJob(live.GroupVersionKind().GroupKind()) { // one of the same name may have been before
+	if IsJob(live.GroupVersionKind().GroupKind()) { // one of the same name may have been before
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, live) })
 	}
 	var lines []string

@@ -1,17 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,7 +26,7 @@ type lab struct {
 	*Cluster
 	ns       string
 	app      string
-	requests *requests
+	requests *clustertest.Recorder
 	log      *testLog
 	mode     config.PropagationMode
 
@@ -44,10 +37,10 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	shared := clustertest.Shared(t)
-	l := &lab{ns: shared.Namespace(t), app: "app-1", requests: &requests{}, log: newTestLog(), inventory: map[string]deploy.InventoryItem{}}
+	l := &lab{ns: shared.Namespace(t), app: "app-1", requests: &clustertest.Recorder{}, log: newTestLog(), inventory: map[string]deploy.InventoryItem{}}
 	var err error
 	l.Cluster, err = NewCluster(ClusterConfig{
-		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.wrap, RetryFor: 5 * time.Second,
+		Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: l.requests.Wrap, RetryFor: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +128,7 @@ func (l *lab) tryApply(t *testing.T, manifests string, change ...func(*ApplyRequ
 	for _, f := range change {
 		f(&req)
 	}
-	l.requests.take()
+	l.requests.Take()
 	l.log.take()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -168,7 +161,7 @@ func (l *lab) anonymous(text string) string { return strings.ReplaceAll(text, l.
 // writes returns the requests that changed something since the last apply began.
 func (l *lab) writes() []string {
 	var out []string
-	for _, r := range l.requests.take() {
+	for _, r := range l.requests.Take() {
 		if !strings.HasPrefix(r, "GET ") && !strings.Contains(r, "dryRun") {
 			out = append(out, l.anonymous(r))
 		}
@@ -184,7 +177,7 @@ func (l *lab) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := l.objectsOf(resource, l.ns).Get(context.Background(), name, metav1.GetOptions{})
+	u, err := l.ResourceClient(resource, l.ns).Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,109 +201,6 @@ func apiVersions() map[string]string {
 	return map[string]string{"ConfigMap": "v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1", "Service": "v1", "Secret": "v1", "Job": "batch/v1"}
 }
 
-// requests records the requests that pass through it, and can fail some.
-type requests struct {
-	mu   sync.Mutex
-	seen []string
-	fail func(r *http.Request) error // set before the requests begin
-	// answer, set before the requests begin, takes the place of the cluster where
-	// it returns something.
-	answer func(r *http.Request) *http.Response
-	// conflicts are those that the cluster refused because the object had changed.
-	conflicts []string
-}
-
-func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
-	return &recorder{requests: r, next: next}
-}
-
-func (r *requests) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := r.seen
-	r.seen = nil
-	return out
-}
-
-func (r *requests) record(req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = append(r.seen, requestLine(req))
-}
-
-func (r *requests) refused(req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.conflicts = append(r.conflicts, requestLine(req))
-}
-
-func requestLine(req *http.Request) string {
-	line := req.Method + " " + req.URL.Path
-	if req.URL.Query().Has("dryRun") {
-		line += " dryRun"
-	}
-	if kind := req.Header.Get("Content-Type"); req.Method == http.MethodPatch && !strings.Contains(kind, "apply-patch") {
-		line += " " + kind
-	}
-	return line
-}
-
-type recorder struct {
-	requests *requests
-	next     http.RoundTripper
-}
-
-func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
-	r.requests.record(req)
-	if fail := r.requests.fail; fail != nil {
-		if err := fail(req); err != nil {
-			return nil, err
-		}
-	}
-	if answer := r.requests.answer; answer != nil {
-		if resp := answer(req); resp != nil {
-			return resp, nil
-		}
-	}
-	resp, err := r.next.RoundTrip(req)
-	if err == nil && resp.StatusCode == http.StatusConflict {
-		r.requests.refused(req)
-	}
-	return resp, err
-}
-
-// refusal returns an answer of an API server that refuses a request.
-func refusal(r *http.Request, s metav1.Status, header ...string) *http.Response {
-	s.TypeMeta, s.Status = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, metav1.StatusFailure
-	body, err := json.Marshal(s)
-	if err != nil {
-		panic("test: " + err.Error()) // a Status is always JSON
-	}
-	resp := &http.Response{
-		StatusCode: int(s.Code), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		resp.Header.Set(header[i], header[i+1])
-	}
-	return resp
-}
-
-// WrappedRoundTripper lets client-go find the connections to close.
-func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
-
-// refuseConnections fails the first n requests of a method as a server that is
-// down would.
-func refuseConnections(method string, n int) func(*http.Request) error {
-	var left atomic.Int32
-	left.Store(int32(n))
-	return func(r *http.Request) error {
-		if r.Method != method || left.Add(-1) < 0 {
-			return nil
-		}
-		return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	}
-}
-
 // images returns what the containers of u run.
 func images(u *unstructured.Unstructured) []string {
 	var out []string
@@ -318,4 +208,30 @@ func images(u *unstructured.Unstructured) []string {
 		out = append(out, c.Image)
 	}
 	return out
+}
+
+// everyKind returns objects of more kinds than most applications have, those without a
+// namespace with names of their own, and removes those when the test ends.
+func (l *lab) everyKind(t *testing.T) string {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, item := range l.items() {
+			if item.Object.Namespace == "" {
+				l.delete(t, item.Object)
+			}
+		}
+	})
+	return clustertest.EveryKind(l.ns)
+}
+
+// delete deletes an object, whatever it is.
+func (l *lab) delete(t *testing.T, ref deploy.ObjectRef) {
+	t.Helper()
+	resource, err := l.Resource(context.Background(), manifest.GVK(ref))
+	if err == nil {
+		err = l.ResourceClient(resource, ref.Namespace).Delete(context.Background(), ref.Name, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Errorf("delete %s: %v", ref, err)
+	}
 }

@@ -53,9 +53,9 @@ func (r *applyRun) read(ctx context.Context, t *target) error {
 		var live metav1.Object
 		var err error
 		if t.whole {
-			live, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
+			live, err = r.cluster.ResourceClient(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
 		} else {
-			live, err = r.cluster.metadataOf(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
+			live, err = r.cluster.MetadataClient(t.resource, t.ref.Namespace).Get(ctx, t.ref.Name, metav1.GetOptions{})
 		}
 		t.live = nil
 		if err == nil {
@@ -76,7 +76,7 @@ func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing
 	options := metav1.ListOptions{LabelSelector: manifest.LabelApplication + "=" + r.req.ApplicationID}
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
 		if p.whole {
-			list, err := r.cluster.objectsOf(p.resource, p.namespace).List(ctx, options)
+			list, err := r.cluster.ResourceClient(p.resource, p.namespace).List(ctx, options)
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ func (r *applyRun) list(ctx context.Context, p spot, targets []*target) (missing
 			}
 			return nil
 		}
-		list, err := r.cluster.metadataOf(p.resource, p.namespace).List(ctx, options)
+		list, err := r.cluster.MetadataClient(p.resource, p.namespace).List(ctx, options)
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (r *applyRun) foreignOwner(live metav1.Object) string {
 	return r.described(application)
 }
 
-func (c *Cluster) objectsOf(r ServedKind, namespace string) dynamic.ResourceInterface {
+func (c *Cluster) ResourceClient(r ServedKind, namespace string) dynamic.ResourceInterface {
 	if !r.Namespaced {
 		return c.dynamic.Resource(r.GroupVersionResource)
 	}

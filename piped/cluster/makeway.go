@@ -55,7 +55,7 @@ func (r *applyRun) makeWay(ctx context.Context, t *target, refusal error) (plann
 func (r *applyRun) tryUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	trial := planned.DeepCopy()
 	trial.SetManagedFields(nil)
-	answer, err := r.cluster.objectsOf(t.resource, t.ref.Namespace).Update(ctx, trial,
+	answer, err := r.cluster.ResourceClient(t.resource, t.ref.Namespace).Update(ctx, trial,
 		metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 	if apierrors.IsForbidden(err) { // who may not update cannot try this
 		return planned, nil
@@ -92,7 +92,7 @@ func (t *target) stillInTheWay(err error) error {
 // It changes nothing but who owns them: if the agent is killed after it, the next apply
 // does the rest. Items that another has applied meanwhile stay.
 func (r *applyRun) claim(ctx context.Context, t *target) error {
-	client := r.cluster.objectsOf(t.resource, t.ref.Namespace)
+	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 	if err != nil {
 		if apierrors.IsNotFound(err) {

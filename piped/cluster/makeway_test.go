@@ -189,7 +189,7 @@ func TestMakingWayThatWasInterrupted(t *testing.T) {
 	before := l.get(t, "Deployment", "web")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	killed := errors.New("killed")
-	l.requests.fail = func(r *http.Request) error {
+	l.requests.Fail = func(r *http.Request) error {
 		if r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") && strings.Contains(r.Header.Get("Content-Type"), "apply-patch") {
 			cancel(killed)
 			return killed
@@ -199,7 +199,7 @@ func TestMakingWayThatWasInterrupted(t *testing.T) {
 	if _, err := l.Apply(ctx, l.request(t, ported)); !errors.Is(err, killed) {
 		t.Fatalf("error: %v", err)
 	}
-	l.requests.fail = nil
+	l.requests.Fail = nil
 	between := l.get(t, "Deployment", "web")
 	if between.GetGeneration() != before.GetGeneration() || between.GetResourceVersion() == before.GetResourceVersion() {
 		t.Errorf("between: generation %d and version %s, before: %d and %s",

@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // Mark names the version of what an object declares, as far as its metadata tells.
@@ -195,14 +193,4 @@ func found(v any, e fieldpath.PathElement) []any {
 		return items
 	}
 	return nil
-}
-
-// InSync reports whether the metadata of a live object tells that it is as it was
-// applied: it is the same object, nobody took a field of ours, and nobody wrote it
-// since. False says only that it must be looked at. An item without Mark, of an
-// earlier version of the agent, is trusted if the rest is as recorded.
-func InSync(item deploy.InventoryItem, m Member) bool {
-	return !m.Deleting && item.UID != "" && item.UID == m.UID &&
-		item.OwnedHash != "" && item.OwnedHash == m.OwnedHash &&
-		(item.Mark == "" || item.Mark == m.Mark)
 }

@@ -13,8 +13,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 	"sigs.k8s.io/yaml"
-
-	"github.com/c785c783/piped/piped/deploy"
 )
 
 // written returns an entry of managed fields.
@@ -64,44 +62,6 @@ func TestMark(t *testing.T) {
 			before, after := Mark(&c.before), Mark(&c.after)
 			if before == "" || after == "" || (before == after) != c.same {
 				t.Errorf("%q, then %q: want the same %t", before, after, c.same)
-			}
-		})
-	}
-}
-
-func TestInSync(t *testing.T) {
-	item := deploy.InventoryItem{UID: "u", OwnedHash: "o", Mark: "g:1"}
-	member := Member{UID: "u", OwnedHash: "o", Mark: "g:1"}
-	cases := map[string]struct {
-		item   func(*deploy.InventoryItem)
-		member func(*Member)
-		want   bool
-	}{
-		"as it was applied":             {want: true},
-		"its status was written":        {member: func(m *Member) { m.ResourceVersion = "12" }, want: true},
-		"written since":                 {member: func(m *Member) { m.Mark = "g:2" }},
-		"created anew":                  {member: func(m *Member) { m.UID = "v" }},
-		"a field was taken":             {member: func(m *Member) { m.OwnedHash = "p" }},
-		"all fields were taken":         {member: func(m *Member) { m.OwnedHash = "" }},
-		"it is being deleted":           {member: func(m *Member) { m.Deleting = true }},
-		"of an earlier version":         {item: func(i *deploy.InventoryItem) { i.Mark = "" }, want: true},
-		"of an earlier one, and taken":  {item: func(i *deploy.InventoryItem) { i.Mark = "" }, member: func(m *Member) { m.OwnedHash = "p" }},
-		"of an earlier one, and anew":   {item: func(i *deploy.InventoryItem) { i.Mark = "" }, member: func(m *Member) { m.UID = "v" }},
-		"never applied":                 {item: func(i *deploy.InventoryItem) { i.OwnedHash = "" }, member: func(m *Member) { m.OwnedHash = "" }},
-		"recorded without what it is":   {item: func(i *deploy.InventoryItem) { i.UID = "" }, member: func(m *Member) { m.UID = "" }},
-		"its mark fell back to a lower": {member: func(m *Member) { m.Mark = "g:0" }},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			i, m := item, member
-			if c.item != nil {
-				c.item(&i)
-			}
-			if c.member != nil {
-				c.member(&m)
-			}
-			if got := InSync(i, m); got != c.want {
-				t.Errorf("in sync %t, want %t", got, c.want)
 			}
 		})
 	}

@@ -38,15 +38,15 @@ func (c *Cluster) Workloads(ctx context.Context, objects []manifest.Object) (map
 	found := map[string]*unstructured.Unstructured{}
 	for _, o := range objects {
 		ref := manifest.Ref(o.Unstructured)
-		if !isWorkload(groupKind(ref)) {
+		if !IsWorkload(manifest.GroupKind(ref)) {
 			continue
 		}
 		err := c.retry(ctx, nil, func(ctx context.Context) error {
-			resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+			resource, err := c.discovery.lookupKind(ctx, manifest.GVK(ref))
 			if err != nil {
 				return err
 			}
-			live, err := c.objectsOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			live, err := c.ResourceClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 			if err == nil {
 				found[ref.Key()] = live
 			}
@@ -88,14 +88,14 @@ func (c *Cluster) Existing(ctx context.Context, refs []deploy.ObjectRef) (map[de
 // find reads the metadata of an object, nil when there is no such object.
 func (c *Cluster) find(ctx context.Context, ref deploy.ObjectRef) (live *metav1.PartialObjectMetadata, err error) {
 	err = c.retry(ctx, nil, func(ctx context.Context) error {
-		resource, err := c.discovery.lookupKind(ctx, gvkOf(ref))
+		resource, err := c.discovery.lookupKind(ctx, manifest.GVK(ref))
 		if err != nil {
 			return err
 		}
-		live, err = c.metadataOf(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		live, err = c.MetadataClient(resource, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		return err
 	})
-	if errors.Is(err, errUnknownKind) || apierrors.IsNotFound(err) {
+	if errors.Is(err, ErrUnknownKind) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	return live, err

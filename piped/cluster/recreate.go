@@ -68,7 +68,7 @@ func (r *applyRun) tryCreate(ctx context.Context, t *target) (planned *unstructu
 	trial.SetName("")
 	trial.SetGenerateName(t.ref.Name + "-")
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
-		planned, err = r.cluster.objectsOf(t.resource, t.ref.Namespace).Create(ctx, trial,
+		planned, err = r.cluster.ResourceClient(t.resource, t.ref.Namespace).Create(ctx, trial,
 			metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
@@ -83,7 +83,7 @@ func (r *applyRun) tryCreate(ctx context.Context, t *target) (planned *unstructu
 func (r *applyRun) remove(ctx context.Context, t *target) error {
 	uid, background := t.live.GetUID(), metav1.DeletePropagationBackground
 	err := r.cluster.retryWrite(ctx, r.wait, func(ctx context.Context) error {
-		err := r.cluster.metadataOf(t.resource, t.ref.Namespace).Delete(ctx, t.ref.Name, metav1.DeleteOptions{
+		err := r.cluster.MetadataClient(t.resource, t.ref.Namespace).Delete(ctx, t.ref.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 		})
 		if apierrors.IsConflict(err) {

@@ -115,7 +115,7 @@ func TestARecreationThatWasInterrupted(t *testing.T) {
 	l.apply(t, job)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	killed := errors.New("killed")
-	l.requests.fail = func(r *http.Request) error {
+	l.requests.Fail = func(r *http.Request) error {
 		if r.Method == http.MethodDelete {
 			return nil
 		}
@@ -128,7 +128,7 @@ func TestARecreationThatWasInterrupted(t *testing.T) {
 	if _, err := l.Apply(ctx, l.request(t, strings.Replace(job, "migrate:1", "migrate:2", 1))); !errors.Is(err, killed) {
 		t.Fatalf("error: %v", err)
 	}
-	l.requests.fail = nil
+	l.requests.Fail = nil
 	result := l.apply(t, strings.Replace(job, "migrate:1", "migrate:2", 1))
 	if result.Written != 1 || itemOf(result, "Job").UID != string(l.get(t, "Job", "migrate").GetUID()) {
 		t.Errorf("%d written, item %+v", result.Written, itemOf(result, "Job"))

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
 // TestApplyComesBackWhenItIsTold: an API server that is too busy says when it may be
@@ -20,7 +22,7 @@ func TestApplyComesBackWhenItIsTold(t *testing.T) {
 	l := newLab(t)
 	var mu sync.Mutex
 	var asked []time.Time // for the Service, in earnest
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.Method != http.MethodPatch || r.URL.Query().Has("dryRun") || !strings.HasSuffix(r.URL.Path, "/services/web") {
 			return nil
 		}
@@ -29,7 +31,7 @@ func TestApplyComesBackWhenItIsTold(t *testing.T) {
 		if asked = append(asked, time.Now()); len(asked) > 1 {
 			return nil
 		}
-		return refusal(r, metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "busy"}, "Retry-After", "1")
+		return clustertest.Refusal(r, metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "busy"}, "Retry-After", "1")
 	}
 	if result := l.apply(t, web); result.Written != 3 {
 		t.Errorf("%d written", result.Written)
@@ -44,9 +46,9 @@ func TestApplyComesBackWhenItIsTold(t *testing.T) {
 func TestWebhookThatRefusesDryRuns(t *testing.T) {
 	l := newLab(t)
 	const reason = `admission webhook "audit.example.com" does not support dry run`
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if r.URL.Query().Has("dryRun") && strings.HasSuffix(r.URL.Path, "/services/web") {
-			return refusal(r, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: reason})
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: reason})
 		}
 		return nil
 	}
@@ -72,7 +74,7 @@ func TestFieldsOfAnotherManager(t *testing.T) {
 	theirs := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "settings"}, "data": map[string]any{"color": "red", "size": "big"},
 	}}
-	if _, err := l.objectsOf(resource, l.ns).Apply(context.Background(), "settings", theirs, metav1.ApplyOptions{FieldManager: "flux", Force: true}); err != nil {
+	if _, err := l.ResourceClient(resource, l.ns).Apply(context.Background(), "settings", theirs, metav1.ApplyOptions{FieldManager: "flux", Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	l.apply(t, web)

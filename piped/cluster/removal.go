@@ -13,6 +13,7 @@ import (
 
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // Removal is what deleting all that an application has in a cluster comes to, as
@@ -85,7 +86,7 @@ func (c *Cluster) PlanRemoval(ctx context.Context, pipedID string, items []deplo
 	}
 	slices.SortFunc(deletes, byObject)
 	slices.SortFunc(r.Kept, func(a, b KeptObject) int { return byObject(a.Item, b.Item) })
-	r.Levels = byLevel(deletes, func(i deploy.InventoryItem) schema.GroupKind { return groupKind(i.Object) })
+	r.Levels = byLevel(deletes, func(i deploy.InventoryItem) schema.GroupKind { return manifest.GroupKind(i.Object) })
 	slices.Reverse(r.Levels)
 	return r, nil
 }

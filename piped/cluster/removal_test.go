@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -37,9 +38,9 @@ func TestRemovalPlannedWithAnObjectThatCannotBeRead(t *testing.T) {
 			l := newLab(t)
 			l.retryFor = 0
 			l.apply(t, removable)
-			l.requests.answer = func(r *http.Request) *http.Response {
+			l.requests.Answer = func(r *http.Request) *http.Response {
 				if strings.HasSuffix(r.URL.Path, "/locked") {
-					return refusal(r, refused)
+					return clustertest.Refusal(r, refused)
 				}
 				return nil
 			}

@@ -91,7 +91,7 @@ func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting fu
 		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
 		return err
 	})
-	if errors.Is(err, errUnknownKind) {
+	if errors.Is(err, ErrUnknownKind) {
 		return ServedKind{}, deploy.Errorf(deploy.Invalid,
 			"%s: %s has the kind %s of %s, which %s does not know; correct apiVersion and kind, install the CustomResourceDefinition, or add it to the application",
 			obj.Origin, manifest.Ref(obj.Unstructured), obj.GetKind(), obj.GetAPIVersion(), c)

@@ -47,7 +47,7 @@ func (c *Cluster) runningCommit(ctx context.Context, obj manifest.Object, namesp
 		served, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
 		return err
 	})
-	if errors.Is(err, errUnknownKind) {
+	if errors.Is(err, ErrUnknownKind) {
 		return "", nil
 	}
 	ref := manifest.Ref(place(obj.Clone(), served.Namespaced, namespace).Unstructured)

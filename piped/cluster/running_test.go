@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -79,9 +80,9 @@ func TestRunningCommitsThatAnAccountMayNotSee(t *testing.T) {
 // may not read the silence of the cluster, for which others would wait.
 func TestRunningCommitsThatTheAgentMayNotSee(t *testing.T) {
 	l := newLab(t)
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if strings.Contains(r.URL.Path, "/secrets/") {
-			return refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "secrets is forbidden"})
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "secrets is forbidden"})
 		}
 		return nil
 	}

@@ -241,7 +241,7 @@ func (l *StoreLease) failed(err error) {
 	l.mu.Lock()
 	l.failure = err
 	l.mu.Unlock()
-	if lasts, first := l.Cluster.outage(); !lasts || first {
+	if lasts, first := l.Cluster.Outage(); !lasts || first {
 		l.say(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
 	}
 }

@@ -3,6 +3,8 @@ package cluster
 import (
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	autoscalingv1 "k8s.io/client-go/kubernetes/typed/autoscaling/v1"
 	batchv1 "k8s.io/client-go/kubernetes/typed/batch/v1"
@@ -64,3 +66,14 @@ func (t *Typed) DiscoveryV1() discoveryv1.DiscoveryV1Interface { return t.discov
 
 // StorageV1 returns the client of the group storage.k8s.io.
 func (t *Typed) StorageV1() storagev1.StorageV1Interface { return t.storage }
+
+// GroupClient returns a client of one API group of built-in kinds. Objects travel as protobuf.
+func (c *Cluster) GroupClient(gv schema.GroupVersion) (rest.Interface, error) {
+	config := asProtobuf(c.config)
+	config.GroupVersion, config.NegotiatedSerializer = &gv, scheme.Codecs.WithoutConversion()
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	return rest.RESTClientForConfigAndClient(config, c.http)
+}

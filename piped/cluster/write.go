@@ -53,7 +53,7 @@ func (r *applyRun) write(ctx context.Context) error {
 func (r *applyRun) waves() (definitions []*target, waves [][]*target) {
 	byOrder := map[int][]*target{}
 	for _, t := range r.targets {
-		if levelOf(groupKind(t.ref)) == levelDefinitions {
+		if levelOf(manifest.GroupKind(t.ref)) == levelDefinitions {
 			definitions = append(definitions, t)
 			continue
 		}
@@ -79,7 +79,7 @@ func sources(targets []*target) (out []manifest.Object) {
 // writeWave sends the changed ones of the objects, level by level.
 func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 	changed := slices.DeleteFunc(slices.Clone(targets), func(t *target) bool { return !t.changed })
-	for _, group := range byLevel(changed, func(t *target) schema.GroupKind { return groupKind(t.ref) }) {
+	for _, group := range byLevel(changed, func(t *target) schema.GroupKind { return manifest.GroupKind(t.ref) }) {
 		if err := together(each(group, func(t *target) error { return r.writeOne(ctx, t) })); err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (t *target) answered(answer *unstructured.Unstructured) {
 // adopt takes over what kubectl owns of a live object. When that fails it
 // returns nil as the live object: a repetition reads it again.
 func (r *applyRun) adopt(ctx context.Context, t *target, live metav1.Object) (metav1.Object, error) {
-	client := r.cluster.objectsOf(t.resource, t.ref.Namespace)
+	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	if live == nil {
 		u, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -250,7 +250,7 @@ func (r *applyRun) creatorOf(t *target) string {
 // to it would go with it.
 func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 	r.req.Log.Infof("%s is being deleted; waiting until it is gone", t.ref)
-	client, uid := r.cluster.metadataOf(t.resource, t.ref.Namespace), t.live.GetUID()
+	client, uid := r.cluster.MetadataClient(t.resource, t.ref.Namespace), t.live.GetUID()
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, goneFor, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err) || err == nil && live.UID != uid, nil
@@ -270,7 +270,7 @@ func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 // established and its kinds are served, a namespace is active.
 func (r *applyRun) settle(ctx context.Context, t *target) error {
 	var ready func(context.Context, *unstructured.Unstructured) (bool, error)
-	switch groupKind(t.ref) {
+	switch manifest.GroupKind(t.ref) {
 	case crdKind():
 		defer r.cluster.discovery.invalidate()
 		ready = r.cluster.served
@@ -279,7 +279,7 @@ func (r *applyRun) settle(ctx context.Context, t *target) error {
 	default:
 		return nil
 	}
-	client := r.cluster.objectsOf(t.resource, "")
+	client := r.cluster.ResourceClient(t.resource, "")
 	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleFor, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if err != nil {

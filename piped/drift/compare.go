@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -206,7 +207,7 @@ func (e *evaluation) compareExtras(ctx context.Context) error {
 }
 
 // isExtra reports whether a live object is extra, by its watched metadata.
-func (e *evaluation) isExtra(k string, m cluster.Member) bool {
+func (e *evaluation) isExtra(k string, m live.Member) bool {
 	t := e.expected.objects[k]
 	switch {
 	case t != nil && (t.wanted || t.variant):

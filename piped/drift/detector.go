@@ -13,6 +13,7 @@ import (
 
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/config"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -39,12 +40,12 @@ const (
 )
 
 // Members returns the watched objects of one cluster without calling its API server.
-// *cluster.Members implements it.
+// *live.Members implements it.
 type Members interface {
 	// Follow starts watches for the kinds of these objects.
 	Follow(objects []deploy.ObjectRef)
-	Get(ref deploy.ObjectRef) (cluster.Member, bool)
-	Of(applicationID string) []cluster.Member
+	Get(ref deploy.ObjectRef) (live.Member, bool)
+	Of(applicationID string) []live.Member
 	// Ready returns nil if the watch of an object's kind is current. Otherwise it
 	// returns since when it is not, and why; NotFound if the cluster does not serve the
 	// kind.

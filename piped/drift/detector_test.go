@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -188,7 +188,7 @@ func TestUnchangedWritesNothing(t *testing.T) {
 	defer feed.Close()
 	e.cluster().takeCompared()
 	for i := range 20 {
-		e.cluster().live(fmt.Sprint("child", i), func(m *cluster.Member) { m.Owned = true })
+		e.cluster().live(fmt.Sprint("child", i), func(m *live.Member) { m.Owned = true })
 		e.detector.Wake("web")
 		time.Sleep(2 * time.Millisecond)
 	}

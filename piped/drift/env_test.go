@@ -15,6 +15,7 @@ import (
 
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 	"github.com/c785c783/piped/piped/manifest"
@@ -43,8 +44,8 @@ var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type fakeCluster struct {
 	env           *env
 	name          string
-	members       map[string]cluster.Member // by key
-	blind         map[string]error          // errors of watches by kind
+	members       map[string]live.Member // by key
+	blind         map[string]error       // errors of watches by kind
 	since         time.Time
 	drifts        map[string]deploy.ObjectDrift // by key: differing objects
 	reportSettled bool                          // report objects in sync as Settled
@@ -87,7 +88,7 @@ func (e *env) now() time.Time { return begin.Add(time.Duration(e.clock.Load())) 
 func (e *env) pass(d time.Duration) { e.clock.Add(int64(d)) }
 
 func (e *env) add(name string) *fakeCluster {
-	c := &fakeCluster{env: e, name: name, members: map[string]cluster.Member{}, blind: map[string]error{}, drifts: map[string]deploy.ObjectDrift{}, followed: map[string]bool{}}
+	c := &fakeCluster{env: e, name: name, members: map[string]live.Member{}, blind: map[string]error{}, drifts: map[string]deploy.ObjectDrift{}, followed: map[string]bool{}}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clusters[name] = c
@@ -152,14 +153,14 @@ func (c *fakeCluster) Follow(objects []deploy.ObjectRef) {
 	}
 }
 
-func (c *fakeCluster) Get(ref deploy.ObjectRef) (cluster.Member, bool) {
+func (c *fakeCluster) Get(ref deploy.ObjectRef) (live.Member, bool) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	m, ok := c.members[ref.Key()]
 	return m, ok
 }
 
-func (c *fakeCluster) Of(app string) (of []cluster.Member) {
+func (c *fakeCluster) Of(app string) (of []live.Member) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	for _, m := range c.members {
@@ -238,7 +239,7 @@ func object(name string, annotations map[string]string) manifest.Object {
 }
 
 // write changes the watched metadata of an object, as a write does.
-func (c *fakeCluster) write(name string, change func(*cluster.Member)) {
+func (c *fakeCluster) write(name string, change func(*live.Member)) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
 	m := c.members[ref(name).Key()]
@@ -248,10 +249,10 @@ func (c *fakeCluster) write(name string, change func(*cluster.Member)) {
 }
 
 // taken simulates that another manager took a field from the agent.
-func taken(m *cluster.Member) { m.OwnedHash, m.Mark = "taken", m.Mark+"+" }
+func taken(m *live.Member) { m.OwnedHash, m.Mark = "taken", m.Mark+"+" }
 
 // marked simulates a write that leaves the agent's fields unchanged.
-func marked(m *cluster.Member) { m.Mark += "+" }
+func marked(m *live.Member) { m.Mark += "+" }
 
 // differ sets the fields that differ in comparisons of an object; nil is in sync.
 func (c *fakeCluster) differ(name string, fields []deploy.FieldDrift) {
@@ -321,7 +322,7 @@ func (e *env) end(app, id string, end deploy.Status, objects ...manifest.Object)
 		e.wanted[id] = objects
 		for _, o := range objects {
 			r := manifest.Ref(o.Unstructured)
-			c.members[r.Key()] = cluster.Member{
+			c.members[r.Key()] = live.Member{
 				Object: r, UID: "uid-" + r.Name, OwnedHash: "hash", Mark: "m-" + id, ResourceVersion: id, Application: app, Piped: "me", Variant: "primary",
 			}
 			delete(c.drifts, r.Key())

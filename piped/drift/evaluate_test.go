@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -108,7 +108,7 @@ func TestEnds(t *testing.T) {
 			e.cluster().differ("a", nil)
 		}, "REVERTED"},
 		"not to be compared any more": {drifted, func(e *env) {
-			e.cluster().write("a", func(m *cluster.Member) { m.Ignored = true })
+			e.cluster().write("a", func(m *live.Member) { m.Ignored = true })
 		}, "ACCEPTED"},
 		"a commit that is taken back": {
 			func(e *env) { e.git = fakeGit{commits: []string{"c2"}, differs: true}; e.evaluate("c2") },
@@ -163,21 +163,21 @@ func TestNoDrift(t *testing.T) {
 			e.cluster().differ("ignored", greeting)
 		},
 		"ignored as it is live": func(e *env) {
-			e.cluster().write("a", func(m *cluster.Member) { taken(m); m.Ignored = true })
+			e.cluster().write("a", func(m *live.Member) { taken(m); m.Ignored = true })
 			e.cluster().differ("a", greeting)
 		},
-		"a canary": func(e *env) { e.cluster().live("canary", func(m *cluster.Member) { m.Variant = "canary" }) },
+		"a canary": func(e *env) { e.cluster().live("canary", func(m *live.Member) { m.Variant = "canary" }) },
 		"a variant whose label has another name": func(e *env) {
-			e.cluster().live("other", func(m *cluster.Member) { m.Variant = "" })
+			e.cluster().live("other", func(m *live.Member) { m.Variant = "" })
 			if err := e.store.PutInventory(e.t.Context(), deploy.InventoryItem{ApplicationID: "web", Cluster: "c", Variant: "canary", Object: ref("other")}); err != nil {
 				e.t.Fatal(err)
 			}
 		},
-		"what a controller made":  func(e *env) { e.cluster().live("child", func(m *cluster.Member) { m.Owned = true }) },
-		"what ran as a hook":      func(e *env) { e.cluster().live("migrate", func(m *cluster.Member) { m.Hook = true }) },
-		"what is being deleted":   func(e *env) { e.cluster().live("late", func(m *cluster.Member) { m.Deleting = true }) },
-		"what another agent has":  func(e *env) { e.cluster().live("foreign", func(m *cluster.Member) { m.Piped = "other" }) },
-		"what is to be left":      func(e *env) { e.cluster().live("left", func(m *cluster.Member) { m.Ignored = true }) },
+		"what a controller made":  func(e *env) { e.cluster().live("child", func(m *live.Member) { m.Owned = true }) },
+		"what ran as a hook":      func(e *env) { e.cluster().live("migrate", func(m *live.Member) { m.Hook = true }) },
+		"what is being deleted":   func(e *env) { e.cluster().live("late", func(m *live.Member) { m.Deleting = true }) },
+		"what another agent has":  func(e *env) { e.cluster().live("foreign", func(m *live.Member) { m.Piped = "other" }) },
+		"what is to be left":      func(e *env) { e.cluster().live("left", func(m *live.Member) { m.Ignored = true }) },
 		"a write of equal values": func(e *env) { e.cluster().write("a", marked) },
 		"the same cluster by another provider": func(e *env) {
 			other := e.add("other")
@@ -201,10 +201,10 @@ func TestNoDrift(t *testing.T) {
 }
 
 // live adds an object of the application to the cluster.
-func (c *fakeCluster) live(name string, change func(*cluster.Member)) {
+func (c *fakeCluster) live(name string, change func(*live.Member)) {
 	c.env.mu.Lock()
 	defer c.env.mu.Unlock()
-	m := cluster.Member{Object: ref(name), UID: "uid-" + name, OwnedHash: "hash", Mark: "m", ResourceVersion: "1", Application: "web", Piped: "me", Variant: "primary"}
+	m := live.Member{Object: ref(name), UID: "uid-" + name, OwnedHash: "hash", Mark: "m", ResourceVersion: "1", Application: "web", Piped: "me", Variant: "primary"}
 	change(&m)
 	c.members[ref(name).Key()] = m
 }
@@ -214,7 +214,7 @@ func TestExtra(t *testing.T) {
 	e := newEnv(t)
 	e.app("web")
 	e.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
-	e.cluster().live("left", func(*cluster.Member) {})
+	e.cluster().live("left", func(*live.Member) {})
 	for range 2 { // the object is read once
 		if r := e.report("web"); len(r.Objects) != 1 || r.Objects[0].Kind != deploy.DriftExtra {
 			t.Errorf("reported %+v", r)
@@ -255,7 +255,7 @@ func TestWrittenAndRight(t *testing.T) {
 		t.Errorf("compared (-want +got):\n%s", diff)
 	}
 	e.detector = e.newDetector()
-	e.cluster().write("a", func(*cluster.Member) {}) // a new version without changes
+	e.cluster().write("a", func(*live.Member) {}) // a new version without changes
 	if r := e.report("web"); r.Status != deploy.Synced || len(e.cluster().takeCompared()) > 0 {
 		t.Errorf("after a restart it was compared again: %+v", r)
 	}
@@ -423,7 +423,7 @@ func TestMoved(t *testing.T) {
 	e.app("web")
 	e.deploy("web", "d1", "c1", deploy.Success, object("a", nil))
 	old := e.add("old")
-	old.live("b", func(*cluster.Member) {})
+	old.live("b", func(*live.Member) {})
 	old.followed["ConfigMap"] = true
 	for _, cluster := range []string{"old", "removed"} { // the second is not configured any more
 		if err := e.store.PutInventory(t.Context(), deploy.InventoryItem{ApplicationID: "web", Cluster: cluster, Variant: "primary", Object: ref("b"), UID: "uid-b"}); err != nil {

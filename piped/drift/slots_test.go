@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/drift"
 )
@@ -70,7 +71,7 @@ func TestASilentClusterBlocksNoOther(t *testing.T) {
 		e.cluster().differ(id, greeting)
 		e.detector.Wake(id)
 	}
-	other.live("left", func(m *cluster.Member) { m.Application = "web" })
+	other.live("left", func(m *live.Member) { m.Application = "web" })
 	e.detector.Wake("web")
 	e.await("web", "OUT_OF_SYNC 1 difference: 1 extra")
 	close(m.speaks)

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/live"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -58,8 +58,8 @@ func (e *evaluation) checkCluster(cluster string, members Members, keys []string
 			b.keys = append(b.keys, k)
 			continue
 		}
-		m, live := members.Get(t.ref)
-		e.checkObject(k, t, m, live)
+		m, there := members.Get(t.ref)
+		e.checkObject(k, t, m, there)
 	}
 	for _, why := range slices.Sorted(maps.Keys(unready)) {
 		e.outages = append(e.outages, *unready[why])
@@ -67,17 +67,17 @@ func (e *evaluation) checkCluster(cluster string, members Members, keys []string
 }
 
 // checkObject evaluates one object.
-func (e *evaluation) checkObject(k string, t *tracked, m cluster.Member, live bool) {
+func (e *evaluation) checkObject(k string, t *tracked, m live.Member, there bool) {
 	e.checked++
-	inSync := live && !t.doubted && cluster.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
+	inSync := there && !t.doubted && live.InSync(deploy.InventoryItem{UID: t.uid, OwnedHash: t.ownedHash, Mark: t.mark}, m)
 	known, compared := e.results[k]
 	same := compared && known.uid == m.UID && known.resourceVersion == m.ResourceVersion
 	was := suspect{t, k, m.UID, m.ResourceVersion, e.swept[k]}
 	switch {
-	case t.ignored || live && m.Ignored:
+	case t.ignored || there && m.Ignored:
 		e.accepted[k] = true
 		delete(e.results, k)
-	case was.confirm, same && known.drift != nil && e.interactive, !same && !inSync && (live || !t.expires):
+	case was.confirm, same && known.drift != nil && e.interactive, !same && !inSync && (there || !t.expires):
 		e.suspects[t.cluster] = append(e.suspects[t.cluster], was)
 	case inSync:
 		e.Metrics.Evaluated(ByMetadata)

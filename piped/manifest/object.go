@@ -53,6 +53,16 @@ func Ref(u *unstructured.Unstructured) deploy.ObjectRef {
 	return deploy.ObjectRef{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
+// GroupKind returns the group and kind of a reference.
+func GroupKind(r deploy.ObjectRef) schema.GroupKind {
+	return schema.GroupKind{Group: r.Group, Kind: r.Kind}
+}
+
+// GVK returns the group, version and kind of a reference.
+func GVK(r deploy.ObjectRef) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
 // ResourceKey returns PipeCD's key of the object, apiVersion:kind:namespace:name. The
 // namespace is "default" for objects without one, including cluster-scoped objects.
 func ResourceKey(u *unstructured.Unstructured) string {

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -70,7 +70,7 @@ func newEnv(t *testing.T) *env {
 // started does, until stop is called.
 func (l *env) watch(t *testing.T) (stop func()) {
 	t.Helper()
-	controller := cluster.NewController(l.Cluster)
+	controller := watch.New(l.Cluster)
 	externals := NewExternalRollouts(ExternalConfig{
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -23,7 +24,7 @@ const (
 // NudgerConfig is what a Nudger needs.
 type NudgerConfig struct {
 	Cluster    *cluster.Cluster
-	Controller *cluster.Controller // watches the objects that are not in Git
+	Controller *watch.Controller // watches the objects that are not in Git
 	Store      *store.Store
 	Logger     *slog.Logger
 	Now        func() time.Time
@@ -43,7 +44,7 @@ type Nudger struct {
 	running map[string]bool // by propagationID
 	names   map[string]bool // keys of the objects that propagations name
 
-	watched map[namedPlace]*cluster.Watch // see follow; of Run only
+	watched map[namedPlace]*watch.Watch // see follow; of Run only
 }
 
 // NewNudger makes the component of one cluster.
@@ -55,7 +56,7 @@ func NewNudger(c NudgerConfig) *Nudger {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Nudger{
-		cfg: c, slot: make(chan struct{}, nudgesAtOnce), done: make(chan struct{}, 1), running: map[string]bool{}, watched: map[namedPlace]*cluster.Watch{},
+		cfg: c, slot: make(chan struct{}, nudgesAtOnce), done: make(chan struct{}, 1), running: map[string]bool{}, watched: map[namedPlace]*watch.Watch{},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/propagate"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -71,14 +72,14 @@ func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 			}
 			at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 			if versionIn(w, at) != seen {
-				w.Again(namedHandler, at)
+				w.Enqueue(namedHandler, at)
 			}
 		}
 	}
 }
 
 // versionIn returns the version of an object that a watch holds, "" when there is none.
-func versionIn(w *cluster.Watch, key types.NamespacedName) string {
+func versionIn(w *watch.Watch, key types.NamespacedName) string {
 	if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
 		return kept.ResourceVersion
 	}
@@ -90,8 +91,8 @@ func (n *Nudger) rowsNaming(ctx context.Context) ([]deploy.Propagation, error) {
 }
 
 func (n *Nudger) watch(at namedPlace) error {
-	w, err := n.cfg.Controller.Watch(cluster.Watched{
-		GroupVersionResource: cluster.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, Turned: n.wake,
+	w, err := n.cfg.Controller.Watch(watch.Resource{
+		GroupVersionResource: cluster.ConfigResource(at.kind), Namespace: at.namespace, Metadata: true, Transform: keepVersion, StateChanged: n.wake,
 	})
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (n *Nudger) watch(at namedPlace) error {
 // keepVersion reduces an object's metadata to what is used of it.
 func keepVersion(obj, _ any) (any, error) {
 	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return &metav1.PartialObjectMetadata{ObjectMeta: cluster.MetaOf(m)}, nil
+		return &metav1.PartialObjectMetadata{ObjectMeta: watch.MetaOf(m)}, nil
 	}
 	return obj, nil
 }

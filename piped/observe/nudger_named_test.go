@@ -12,6 +12,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
 )
@@ -59,7 +60,7 @@ func TestNamedObjectsThatChangedBeforeTheyWereFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := cluster.NewController(l.Cluster)
+	controller := watch.New(l.Cluster)
 	nudger := NewNudger(NudgerConfig{Cluster: l.Cluster, Controller: controller, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -85,8 +86,8 @@ func TestNamedObjectsThatChangedBeforeTheyWereFollowed(t *testing.T) {
 func TestWhatCannotBeFollowedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
-	controller := cluster.NewController(l.Cluster)
-	w, err := controller.Watch(cluster.Watched{GroupVersionResource: cluster.ConfigResource("ConfigMap"), Namespace: l.Namespace, Metadata: true, Transform: keepVersion})
+	controller := watch.New(l.Cluster)
+	w, err := controller.Watch(watch.Resource{GroupVersionResource: cluster.ConfigResource("ConfigMap"), Namespace: l.Namespace, Metadata: true, Transform: keepVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -25,7 +25,7 @@ func TestRolloutsAreWatchedWithRightsInNamespacesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	clustertest.Shared(t).PermitRollouts(t, l.Namespace, l.Namespace)
-	controller := cluster.NewController(as)
+	controller := watch.New(as)
 	l.Observer = workloads.NewObserver(as, controller)
 	externals := NewExternalRollouts(ExternalConfig{Observer: l.Observer, Store: l.store, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	ctx, cancel := context.WithCancel(context.Background())

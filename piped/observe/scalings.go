@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/store"
@@ -44,7 +44,7 @@ type Scalings struct {
 	kick chan struct{} // a scaling has begun, or settled
 
 	mu      sync.Mutex
-	watches map[string]*cluster.Scope // by kind
+	watches map[string]*watch.Scope // by kind
 	known   map[scaledWorkload]rollout.Scale
 }
 
@@ -62,7 +62,7 @@ func NewScalings(c ScalingConfig) *Scalings {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*cluster.Scope{}, known: map[scaledWorkload]rollout.Scale{}}
+	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*watch.Scope{}, known: map[scaledWorkload]rollout.Scale{}}
 }
 
 // Run records scalings until ctx ends, and returns nil. Nothing is asked of the

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/cluster/workloads/workloadstest"
 	"github.com/c785c783/piped/piped/deploy"
@@ -28,7 +28,7 @@ import (
 // does, until stop is called; killed, it does not store what it knows.
 func (l *env) watchScalings(t *testing.T, policy rollout.ScalePolicy) (stop func()) {
 	t.Helper()
-	controller := cluster.NewController(l.Cluster)
+	controller := watch.New(l.Cluster)
 	scalings := NewScalings(ScalingConfig{
 		Observer: workloads.NewObserver(l.Cluster, controller), Store: l.store, Policy: policy, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -78,14 +79,14 @@ type ReplicaSet struct {
 // for concurrent use.
 type Observer struct {
 	cluster    *cluster.Cluster
-	controller *cluster.Controller
+	controller *watch.Controller
 
-	workloads map[string]*cluster.Scope // by kind
-	sets      *cluster.Scope
+	workloads map[string]*watch.Scope // by kind
+	sets      *watch.Scope
 
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
-	watched map[string]*cluster.Scope   // of workloads, by kind: those that were begun
+	watched map[string]*watch.Scope     // of workloads, by kind: those that were begun
 	changed func(application string, w rollout.Workload)
 
 	lease *lease
@@ -94,15 +95,15 @@ type Observer struct {
 var _ rollout.Observer = (*Observer)(nil)
 
 // NewObserver makes an observer whose caches are run by controller.
-func NewObserver(c *cluster.Cluster, controller *cluster.Controller) *Observer {
-	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*cluster.Scope{}, workloads: map[string]*cluster.Scope{}}
+func NewObserver(c *cluster.Cluster, controller *watch.Controller) *Observer {
+	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*watch.Scope{}, workloads: map[string]*watch.Scope{}}
 	for kind, gvr := range workloadResources {
-		o.workloads[kind] = controller.Scope(cluster.Watched{
+		o.workloads[kind] = controller.Scope(watch.Resource{
 			GroupVersionResource: gvr, Typed: workloadTypes[kind], Selector: manifest.LabelApplication, Transform: keepWorkload,
 			Indexes: cache.Indexers{byLabel: workloadApplication},
 		})
 	}
-	o.sets = controller.Scope(cluster.Watched{
+	o.sets = controller.Scope(watch.Resource{
 		GroupVersionResource: replicaSets, Typed: &appsv1.ReplicaSet{}, Transform: keepSet,
 		Indexes: cache.Indexers{byOwner: func(obj any) ([]string, error) {
 			if set, ok := obj.(*ReplicaSet); ok && set.revision.OwnerUID != "" {
@@ -142,7 +143,7 @@ func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 }
 
 // watchWorkloads returns the watch of a kind, started on first use.
-func (o *Observer) Watch(kind string) (*cluster.Scope, error) {
+func (o *Observer) Watch(kind string) (*watch.Scope, error) {
 	w := o.workloads[kind]
 	if w == nil {
 		return nil, deploy.Errorf(deploy.Invalid, "%s has no rollout to watch", kind)
@@ -161,7 +162,7 @@ func (o *Observer) Watch(kind string) (*cluster.Scope, error) {
 }
 
 // watchSets returns the watch of ReplicaSets, started on first use.
-func (o *Observer) WatchReplicaSets() (*cluster.Scope, error) {
+func (o *Observer) WatchReplicaSets() (*watch.Scope, error) {
 	if err := o.sets.Start(); err != nil {
 		return nil, err
 	}
@@ -436,11 +437,11 @@ func keepWorkload(obj, before any) (any, error) {
 		if kept, ok := before.(*Object); ok {
 			older = kept.Workload
 		}
-		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromDeploymentAfter(o, older), Application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromDeploymentAfter(o, older), Application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.StatefulSet:
-		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromStatefulSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromStatefulSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
 	case *appsv1.DaemonSet:
-		return &Object{ObjectMeta: cluster.MetaOf(o), Workload: rollout.FromDaemonSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
+		return &Object{ObjectMeta: watch.MetaOf(o), Workload: rollout.FromDaemonSet(o), Application: o.Labels[manifest.LabelApplication]}, nil
 	}
 	return obj, nil
 }
@@ -455,7 +456,7 @@ func keepSet(obj, before any) (any, error) {
 	if kept, ok := before.(*ReplicaSet); ok {
 		older = kept.revision
 	}
-	kept := &ReplicaSet{ObjectMeta: cluster.MetaOf(set), revision: rollout.FromReplicaSetAfter(set, older)}
+	kept := &ReplicaSet{ObjectMeta: watch.MetaOf(set), revision: rollout.FromReplicaSetAfter(set, older)}
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		kept.owner = subscription(owner.Kind, set.Namespace, owner.Name)
 		if owner.Kind == rollout.KindDeployment {
@@ -474,7 +475,7 @@ func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
 }
 
 // handleChanges calls the function of OnChange for the workloads of a kind.
-func (o *Observer) handleChanges(kind string, w *cluster.Scope) error {
+func (o *Observer) handleChanges(kind string, w *watch.Scope) error {
 	o.mu.Lock()
 	o.watched[kind] = w
 	changed := o.changed

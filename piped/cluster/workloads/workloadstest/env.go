@@ -17,6 +17,7 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/cluster/rollout"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/cluster/workloads"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
@@ -48,7 +49,7 @@ func NewIn(t *testing.T, control *clustertest.Cluster) *Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := cluster.NewController(c)
+	controller := watch.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- controller.Run(ctx) }()

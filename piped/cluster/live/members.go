@@ -1,7 +1,8 @@
-package cluster
+package live
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -21,7 +24,10 @@ const byApplication = "application"
 
 // toleratedFor is how long a watch may fail before Members.Ready says so: the
 // connection to an API server breaks now and then, and is made anew at once.
-const toleratedFor = 10 * time.Second
+const gracePeriod = 10 * time.Second
+
+// errNotRead is why a kind without a watch is not ready.
+var errNotRead = errors.New("not read yet")
 
 // Members follows the live objects of applications by their metadata: all objects of
 // the kinds that it was asked to Follow and that carry the application label. Of each
@@ -33,19 +39,19 @@ const toleratedFor = 10 * time.Second
 //
 // Members is safe for concurrent use. Nothing happens until the controller runs.
 type Members struct {
-	cluster    *Cluster
-	controller *Controller
-	wake       func(applicationID string)
-	poked      chan struct{}
+	cluster       *cluster.Cluster
+	controller    *watch.Controller
+	wake          func(applicationID string)
+	syncRequested chan struct{}
 
 	mu    sync.RWMutex
 	kinds map[schema.GroupKind]*memberKind
 
 	// Of the supervisor (members_kinds.go).
-	definitions *Watch
+	definitions *watch.Watch
 	stale       bool      // the cluster may serve other kinds than is known
 	renewed     time.Time // when it was asked last
-	told        map[string]bool
+	wasReady    map[string]bool
 }
 
 // NewMembers makes Members whose caches are run by controller. Wake is called with the
@@ -53,10 +59,10 @@ type Members struct {
 // both when an object changes hands, and with "" when it may concern any application:
 // when Ready begins or ceases to return an error for some objects. It must return at
 // once; it is called often, and for objects that were there before as well.
-func NewMembers(c *Cluster, controller *Controller, wake func(applicationID string)) *Members {
+func NewMembers(c *cluster.Cluster, controller *watch.Controller, wake func(applicationID string)) *Members {
 	m := &Members{
-		cluster: c, controller: controller, wake: wake, poked: make(chan struct{}, 1),
-		kinds: map[schema.GroupKind]*memberKind{}, told: map[string]bool{},
+		cluster: c, controller: controller, wake: wake, syncRequested: make(chan struct{}, 1),
+		kinds: map[schema.GroupKind]*memberKind{}, wasReady: map[string]bool{},
 	}
 	controller.Go(m.run)
 	return m
@@ -71,20 +77,20 @@ func (m *Members) Follow(objects []deploy.ObjectRef) {
 	defer m.mu.Unlock()
 	added := false
 	for _, ref := range objects {
-		kind := groupKind(ref)
+		kind := manifest.GroupKind(ref)
 		k := m.kinds[kind]
 		if k == nil {
-			k = &memberKind{gvk: gvkOf(ref), namespaces: map[string]bool{}, watches: map[string]*Watch{}, since: m.cluster.now()}
+			k = &memberKind{gvk: manifest.GVK(ref), namespaces: map[string]bool{}, watches: map[string]*watch.Watch{}, since: m.cluster.Now()}
 			m.kinds[kind] = k
 			added = true
 		}
 		if !k.namespaces[ref.Namespace] {
 			k.namespaces[ref.Namespace] = true
-			added = added || k.apart
+			added = added || k.byNamespace
 		}
 	}
 	if added {
-		m.poke()
+		m.requestSync()
 	}
 }
 
@@ -93,7 +99,7 @@ func (m *Members) Follow(objects []deploy.ObjectRef) {
 func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	k := m.kinds[groupKind(ref)]
+	k := m.kinds[manifest.GroupKind(ref)]
 	if k == nil {
 		return Member{}, false
 	}
@@ -101,7 +107,7 @@ func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	if w == nil {
 		return Member{}, false
 	}
-	kept, ok := w.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}).(*keptMember)
+	kept, ok := w.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}).(*cachedMember)
 	if !ok {
 		return Member{}, false
 	}
@@ -120,7 +126,7 @@ func (m *Members) Of(applicationID string) []Member {
 				continue // there is no such index: unreachable
 			}
 			for _, obj := range found {
-				if kept, ok := obj.(*keptMember); ok {
+				if kept, ok := obj.(*cachedMember); ok {
 					members = append(members, kept.member(k.watched()))
 				}
 			}
@@ -138,7 +144,7 @@ func (m *Members) Of(applicationID string) []Member {
 func (m *Members) Ready(ref deploy.ObjectRef) (since time.Time, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	k := m.kinds[groupKind(ref)]
+	k := m.kinds[manifest.GroupKind(ref)]
 	if k == nil {
 		return time.Time{}, deploy.Errorf(deploy.Unavailable, "objects of kind %s are not watched yet", ref.Kind)
 	}
@@ -153,7 +159,7 @@ func (m *Members) Problems() (found []deploy.WatchProblem) {
 	for kind, k := range m.kinds {
 		for namespace := range k.wanted() {
 			since, err := m.ready(k, namespace)
-			if err == nil || deploy.IsKind(err, deploy.NotFound) || m.cluster.now().Sub(since) < toleratedFor {
+			if err == nil || deploy.IsKind(err, deploy.NotFound) || m.cluster.Now().Sub(since) < gracePeriod {
 				continue
 			}
 			found = append(found, deploy.WatchProblem{Kind: kind.String(), Error: err.Error(), Since: since})
@@ -171,7 +177,7 @@ func (m *Members) ready(k *memberKind, namespace string) (since time.Time, err e
 	}
 	w := k.watchFor(namespace)
 	if w == nil {
-		return k.since, m.unready(k, errNotFilled)
+		return k.since, m.unready(k, errNotRead)
 	}
 	if since, err := m.trouble(w); err != nil {
 		return since, m.unready(k, err)
@@ -180,9 +186,9 @@ func (m *Members) ready(k *memberKind, namespace string) (since time.Time, err e
 }
 
 // trouble is the watch's State, but for a failure that has only begun.
-func (m *Members) trouble(w *Watch) (since time.Time, err error) {
+func (m *Members) trouble(w *watch.Watch) (since time.Time, err error) {
 	since, err = w.State()
-	if err != nil && w.informer.HasSynced() && m.cluster.now().Sub(since) < toleratedFor {
+	if err != nil && w.Synced() && m.cluster.Now().Sub(since) < gracePeriod {
 		return time.Time{}, nil
 	}
 	return since, err
@@ -204,8 +210,8 @@ func (m *Members) unready(k *memberKind, err error) error {
 
 // changed wakes whom the change of an object concerns.
 func (m *Members) changed(before, after any) {
-	older, _ := before.(*keptMember)
-	newer, _ := after.(*keptMember)
+	older, _ := before.(*cachedMember)
+	newer, _ := after.(*cachedMember)
 	switch {
 	case older == nil && newer == nil:
 	case older == nil:
@@ -222,9 +228,9 @@ func (m *Members) changed(before, after any) {
 
 // watch starts to watch a kind in a namespace, "" for all. m.mu is held.
 func (m *Members) watch(k *memberKind, namespace string) error {
-	w, err := m.controller.Watch(Watched{
+	w, err := m.controller.Watch(watch.Resource{
 		GroupVersionResource: k.served.GroupVersionResource, Namespace: namespace, Selector: manifest.LabelApplication, Metadata: true,
-		Transform: keepMember, Turned: m.poke,
+		Transform: reduceMember, StateChanged: m.requestSync,
 		Indexes: cache.Indexers{byApplication: applicationOf},
 	})
 	if err == nil {
@@ -239,16 +245,16 @@ func (m *Members) watch(k *memberKind, namespace string) error {
 
 // applicationOf is the index function of byApplication.
 func applicationOf(obj any) ([]string, error) {
-	if kept, ok := obj.(*keptMember); ok {
+	if kept, ok := obj.(*cachedMember); ok {
 		return []string{kept.application.Value()}, nil
 	}
 	return nil, nil
 }
 
 // poke has the supervisor look again. It returns at once.
-func (m *Members) poke() {
+func (m *Members) requestSync() {
 	select {
-	case m.poked <- struct{}{}:
+	case m.syncRequested <- struct{}{}:
 	default:
 	}
 }

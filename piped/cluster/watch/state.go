@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 
 // Why a watch cannot be relied on although no request of it has failed.
 var (
-	errNotFilled = errors.New("not read yet")
-	errBroken    = errors.New("the connection has ended and was not made anew yet")
-	errEnded     = errors.New("the watch was given up")
+	errNotFilled    = errors.New("not read yet")
+	ErrDisconnected = errors.New("the connection has ended and was not made anew yet")
+	errEnded        = errors.New("the watch was given up")
 )
 
 // State returns nil while the cache follows the cluster, and otherwise since when
@@ -31,31 +31,34 @@ func (w *Watch) State() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
+// Synced reports whether the cache has held everything that the cluster had.
+func (w *Watch) Synced() bool { return w.informer.HasSynced() }
+
 // asked notes how a request to list or to watch has ended.
-func (w *Watch) asked(ctx context.Context, err error) {
+func (w *Watch) noteRequest(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // it is the agent that ends
 	}
 	w.mu.Lock()
 	turned := (err == nil) != (w.bad == nil)
 	if turned && w.informer.HasSynced() {
-		w.badSince = w.controller.cluster.now()
+		w.badSince = w.controller.cluster.Now()
 	}
 	w.bad = err
 	w.mu.Unlock()
 	if unanswered(err) {
-		w.failed(ctx, nil, err) // the reflector does not hear of it
+		w.logFailure(ctx, nil, err) // the reflector does not hear of it
 	}
-	if turned && w.resource.Turned != nil {
-		w.resource.Turned()
+	if turned && w.resource.StateChanged != nil {
+		w.resource.StateChanged()
 	}
 }
 
 // tellFilled calls Turned when the cache is filled.
-func (w *Watch) tellFilled(ctx context.Context) {
+func (w *Watch) notifyFilled(ctx context.Context) {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
-		w.resource.Turned()
+		w.resource.StateChanged()
 	case <-ctx.Done():
 	}
 }
@@ -88,11 +91,11 @@ func (w *Watch) End() {
 	}
 	c.mu.Unlock()
 	w.mu.Lock()
-	ends := w.ends
+	ends := w.cancels
 	if !w.ended {
-		close(w.over)
+		close(w.done)
 	}
-	w.ended, w.ends = true, nil
+	w.ended, w.cancels = true, nil
 	w.mu.Unlock()
 	for _, end := range ends {
 		end()
@@ -108,7 +111,7 @@ func (w *Watch) untilEnd(f func(context.Context)) func(context.Context) {
 		if w.ended {
 			end()
 		} else {
-			w.ends = append(w.ends, end)
+			w.cancels = append(w.cancels, end)
 		}
 		w.mu.Unlock()
 		f(ctx)

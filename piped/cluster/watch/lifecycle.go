@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type Lifecycle interface {
 // watched by plain handlers.
 func (w *Watch) HandleLifecycle(name string, l Lifecycle) error {
 	h := &lifecycle{Lifecycle: l, watch: w, mark: lifecyclePrefix + name}
-	return w.Handle(name, h.look)
+	return w.Handle(name, h.reconcile)
 }
 
 // lifecycle is a Lifecycle on a watch.
@@ -55,7 +55,7 @@ type lifecycle struct {
 
 // look takes an object one step on in its life. The change that this makes to the
 // object brings the next call.
-func (h *lifecycle) look(ctx context.Context, key types.NamespacedName) error {
+func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) error {
 	obj, ok := h.watch.Get(key).(metav1.Object)
 	if !ok {
 		return nil // gone, and not held when it went
@@ -131,5 +131,5 @@ func (h *lifecycle) patch(ctx context.Context, obj metav1.Object, change map[str
 }
 
 func (h *lifecycle) client(obj metav1.Object) metadata.ResourceInterface {
-	return h.watch.controller.cluster.metadata.Resource(h.watch.resource.GroupVersionResource).Namespace(obj.GetNamespace())
+	return h.watch.controller.cluster.Metadata().Resource(h.watch.resource.GroupVersionResource).Namespace(obj.GetNamespace())
 }

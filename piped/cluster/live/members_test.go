@@ -1,25 +1,24 @@
-package cluster
+package live
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // woken counts who was woken.
@@ -45,47 +44,11 @@ func (w *woken) take() map[string]int {
 	return times
 }
 
-// link is a connection to a cluster that can be cut. It has the clock of the agent,
-// which can be put forward.
-type link struct {
-	mu      sync.Mutex
-	down    bool
-	answer  func(*http.Request) *http.Response // in place of the cluster, where it returns something
-	watches map[io.Closer]bool
-	ahead   time.Duration
-}
-
-func (l *link) now() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Now().Add(l.ahead)
-}
-
-// set changes the link.
-func (l *link) set(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change()
-}
-
-// cut ends the watches there are.
-func (l *link) cut() {
-	l.mu.Lock()
-	open := l.watches
-	l.watches = map[io.Closer]bool{}
-	l.mu.Unlock()
-	for w := range open {
-		w.Close()
-	}
-}
-
-// to returns a cluster that is reached through the link.
-func (l *link) to(t *testing.T) *Cluster {
+// throughLink returns a cluster that is reached through the link, and has its clock.
+func throughLink(t *testing.T, through *clustertest.Link) *cluster.Cluster {
 	t.Helper()
-	l.watches = map[io.Closer]bool{}
-	c, err := NewCluster(ClusterConfig{
-		Name: "test", KubeConfigPath: clustertest.Shared(t).Kubeconfig(), RetryFor: 5 * time.Second, Now: l.now,
-		WrapTransport: func(next http.RoundTripper) http.RoundTripper { return &linked{l, next} },
+	c, err := cluster.NewCluster(cluster.ClusterConfig{
+		Name: "test", KubeConfigPath: clustertest.Shared(t).Kubeconfig(), RetryFor: 5 * time.Second, Now: through.Now, WrapTransport: through.Wrap,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,35 +57,8 @@ func (l *link) to(t *testing.T) *Cluster {
 	return c
 }
 
-type linked struct {
-	link *link
-	next http.RoundTripper
-}
-
-func (l *linked) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.link.mu.Lock()
-	down, answer := l.link.down, l.link.answer
-	l.link.mu.Unlock()
-	if down {
-		return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	}
-	if answer != nil {
-		if resp := answer(r); resp != nil {
-			return resp, nil
-		}
-	}
-	resp, err := l.next.RoundTrip(r)
-	if err == nil && r.URL.Query().Has("watch") {
-		l.link.set(func() { l.link.watches[resp.Body] = true })
-	}
-	return resp, err
-}
-
-// WrappedRoundTripper lets client-go find the connections to close.
-func (l *linked) WrappedRoundTripper() http.RoundTripper { return l.next }
-
 // things defines the kind Thing in a group of the lab's own.
-func (l *lab) things() string {
+func (l *env) things() string {
 	return strings.ReplaceAll(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -140,20 +76,20 @@ spec:
 `, "NS", l.ns)
 }
 
-func (l *lab) thing(name string) string {
+func (l *env) thing(name string) string {
 	return strings.ReplaceAll("\n---\napiVersion: NS.example.com/v1\nkind: Thing\nmetadata: {name: "+name+"}\nspec: {size: 1}\n", "NS", l.ns)
 }
 
-func (l *lab) thingRef(name string) deploy.ObjectRef {
+func (l *env) thingRef(name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Group: l.ns + ".example.com", Version: "v1", Kind: "Thing", Namespace: l.ns, Name: name}
 }
 
 // patch changes an object as somebody else.
-func (l *lab) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresources ...string) {
+func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresources ...string) {
 	t.Helper()
-	resource, err := l.Resource(t.Context(), gvkOf(ref))
+	resource, err := l.Resource(t.Context(), manifest.GVK(ref))
 	if err == nil {
-		_, err = l.objectsOf(resource, ref.Namespace).Patch(t.Context(), ref.Name, types.MergePatchType, []byte(patch),
+		_, err = l.ResourceClient(resource, ref.Namespace).Patch(t.Context(), ref.Name, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
 	}
 	if err != nil {
@@ -164,7 +100,7 @@ func (l *lab) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresourc
 // TestMembersTellWhatHappensToObjects: who is woken by what, and what is told of an
 // object then.
 func TestMembersTellWhatHappensToObjects(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	items := l.apply(t, l.things()+l.thing("a")+l.thing("b")).Items
 	t.Cleanup(func() { l.delete(t, items[0].Object) })
 	a, b := l.thingRef("a"), l.thingRef("b")
@@ -254,7 +190,7 @@ func TestMembersTellWhatHappensToObjects(t *testing.T) {
 // TestKindsComeAndGo: a kind is followed from when it is defined until it is no more,
 // and again.
 func TestKindsComeAndGo(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	m, take := l.members(t, l.Cluster)
 	thing := l.thingRef("a")
 	if since, err := m.Ready(thing); !since.IsZero() || !deploy.IsKind(err, deploy.Unavailable) {
@@ -291,7 +227,7 @@ func TestKindsComeAndGo(t *testing.T) {
 		clear(l.inventory)
 		l.mu.Unlock()
 		clustertest.Eventually(t, "the definition is gone", func() bool {
-			_, err := l.dynamic.Resource(definitionsResource).Get(t.Context(), items[0].Object.Name, metav1.GetOptions{})
+			_, err := l.Dynamic().Resource(definitionsResource).Get(t.Context(), items[0].Object.Name, metav1.GetOptions{})
 			return err != nil
 		})
 	}
@@ -300,7 +236,7 @@ func TestKindsComeAndGo(t *testing.T) {
 // TestMembersWithRightsInNamespacesOnly: an agent that may not watch a kind in the
 // whole cluster follows it where it may, and says where it may not.
 func TestMembersWithRightsInNamespacesOnly(t *testing.T) {
-	l, other := newLab(t), newLab(t)
+	l, other := newEnv(t), newEnv(t)
 	rights := `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -355,7 +291,7 @@ metadata: {name: settings}
 func TestWhatHappensWhileTheClusterIsAwayIsToldAfterwards(t *testing.T) {
 	for name, expired := range map[string]bool{"the watch goes on": false, "all is read again": true} {
 		t.Run(name, func(t *testing.T) {
-			l, through := newLab(t), &link{}
+			l, through := newEnv(t), &clustertest.Link{}
 			items := l.apply(t, `
 apiVersion: v1
 kind: ConfigMap
@@ -369,7 +305,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: deleted}
 `).Items
-			m, take := l.members(t, through.to(t))
+			m, take := l.members(t, throughLink(t, through))
 			ready(t, m, refsOf(items))
 			before := map[string]Member{}
 			for _, item := range items {
@@ -379,19 +315,19 @@ metadata: {name: deleted}
 			clustertest.Eventually(t, "all of it was told", func() bool { woken := take(); return len(woken) == 0 })
 
 			began := time.Now()
-			through.set(func() { through.down = true })
-			through.cut()
+			through.Set(func() { through.Down = true })
+			through.Cut()
 			l.patch(t, ref("changed"), `{"data":{"a":"b"}}`)
 			l.delete(t, ref("deleted"))
 			clustertest.Eventually(t, "the failure is known", func() bool {
-				_, err := m.kinds[groupKind(ref("same"))].watches[""].State()
-				return err != nil && !errors.Is(err, errBroken)
+				_, err := m.kinds[manifest.GroupKind(ref("same"))].watches[""].State()
+				return err != nil && !errors.Is(err, watch.ErrDisconnected)
 			})
 			if _, err := m.Ready(ref("same")); err != nil {
 				t.Errorf("a failure of a moment is told: %v", err)
 			}
-			through.set(func() { through.ahead = 11 * time.Second })
-			m.poke()
+			through.Set(func() { through.Ahead = 11 * time.Second })
+			m.requestSync()
 			since, err := m.Ready(ref("same"))
 			if !deploy.IsKind(err, deploy.Unavailable) || !strings.Contains(err.Error(), "cannot be reached") || since.Before(began) || since.After(began.Add(5*time.Second)) {
 				t.Errorf("since %s, %v", since, err)
@@ -401,14 +337,14 @@ metadata: {name: deleted}
 				t.Errorf("told of what cannot be known: %+v", got)
 			}
 
-			through.set(func() {
-				through.down = false
+			through.Set(func() {
+				through.Down = false
 				var once sync.Once
 				if expired {
-					through.answer = func(r *http.Request) (resp *http.Response) {
+					through.Answer = func(r *http.Request) (resp *http.Response) {
 						if r.URL.Query().Has("watch") && strings.HasSuffix(r.URL.Path, "/configmaps") {
 							once.Do(func() {
-								resp = refusal(r, metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
+								resp = clustertest.Refusal(r, metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
 							})
 						}
 						return resp
@@ -437,13 +373,13 @@ metadata: {name: deleted}
 // TestAWatchThatIsOverIsNotReliedOn although no request fails: what happens meanwhile
 // is not known.
 func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
-	l, through := newLab(t), &link{}
+	l, through := newEnv(t), &clustertest.Link{}
 	ref := l.apply(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").Items[0].Object
-	m, _ := l.members(t, through.to(t))
+	m, _ := l.members(t, throughLink(t, through))
 	ready(t, m, []deploy.ObjectRef{ref})
 	again := make(chan struct{})
-	through.set(func() {
-		through.answer = func(r *http.Request) *http.Response {
+	through.Set(func() {
+		through.Answer = func(r *http.Request) *http.Response {
 			if r.URL.Query().Has("watch") {
 				select {
 				case <-again:
@@ -453,50 +389,30 @@ func TestAWatchThatIsOverIsNotReliedOn(t *testing.T) {
 			return nil
 		}
 	})
-	through.cut()
+	through.Cut()
 	clustertest.Eventually(t, "the end is known", func() bool {
-		_, err := m.kinds[groupKind(ref)].watches[""].State()
-		return errors.Is(err, errBroken)
+		_, err := m.kinds[manifest.GroupKind(ref)].watches[""].State()
+		return errors.Is(err, watch.ErrDisconnected)
 	})
 	if _, err := m.Ready(ref); err != nil {
 		t.Errorf("the end of a moment is told: %v", err)
 	}
-	through.set(func() { through.ahead = 11 * time.Second })
-	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, errBroken) {
+	through.Set(func() { through.Ahead = 11 * time.Second })
+	if _, err := m.Ready(ref); !deploy.IsKind(err, deploy.Unavailable) || !errors.Is(err, watch.ErrDisconnected) {
 		t.Errorf("after a while: %v", err)
 	}
 	close(again)
 	clustertest.Eventually(t, "it is followed again", func() bool { _, err := m.Ready(ref); return err == nil })
 }
 
-// TestAClusterThatWasAwayForLongIsFoundSoon: it is asked again and again, no less often
-// than every few seconds.
-func TestAClusterThatWasAwayForLongIsFoundSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		back, failures := time.Now().Add(10*time.Minute), 0
-		got, err := reached(t.Context(), func(_ context.Context, err error) {
-			if err != nil {
-				failures++
-			}
-		}, func() (string, error) {
-			if time.Now().Before(back) {
-				return "", fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-			}
-			return "found", nil
-		})
-		if late := time.Since(back); got != "found" || err != nil || late > 2*longestReach || failures < 60 || failures > 150 {
-			t.Errorf("%q, %v, %s late after %d failures", got, err, late, failures)
-		}
-	})
-}
-
 // TestAGroupWhoseServerIsAwayHidesOnlyItsKinds, and so does a cluster that does not
 // answer say nothing of what does not exist.
 func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
-	controller := NewController(offline(t, builtIns()))
+	c := unreachable(t)
+	controller := watch.New(c)
 	woken := newWoken()
-	m := NewMembers(controller.cluster, controller, woken.wake)
-	(&controllerLab{Controller: controller}).run(t)
+	m := NewMembers(c, controller, woken.wake)
+	runController(t, controller)
 	settings := deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
 	metric := deploy.ObjectRef{Group: "metrics.example.com", Version: "v1", Kind: "Metric", Namespace: "shop", Name: "m"}
 	unknown := deploy.ObjectRef{Group: "none.example.com", Version: "v1", Kind: "Nothing", Namespace: "shop", Name: "n"}
@@ -522,51 +438,17 @@ func TestAGroupWhoseServerIsAwayHidesOnlyItsKinds(t *testing.T) {
 // TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked: what it serves is known once
 // it answers.
 func TestKindsAreAskedForAgainWhileTheClusterCannotBeAsked(t *testing.T) {
-	l, through := newLab(t), &link{}
+	l, through := newEnv(t), &clustertest.Link{}
 	items := l.apply(t, web).Items
-	c := through.to(t)
-	through.set(func() { through.down = true })
+	c := throughLink(t, through)
+	through.Set(func() { through.Down = true })
 	m, _ := l.members(t, c)
 	m.Follow(refsOf(items))
 	clustertest.Eventually(t, "the reason is told", func() bool {
 		_, err := m.Ready(items[0].Object)
 		return deploy.IsKind(err, deploy.Unavailable) && strings.Contains(err.Error(), "connection refused")
 	})
-	through.set(func() { through.down = false })
+	through.Set(func() { through.Down = false })
 	ready(t, m, refsOf(items))
 	l.wantInSync(t, m, items)
-}
-
-// TestAnEndedWatchIsStartedAnew: what used it may use the resource again.
-func TestAnEndedWatchIsStartedAnew(t *testing.T) {
-	l := newControllerLab(t)
-	resource := Watched{GroupVersionResource: configMaps, Selector: l.selector(), Namespace: l.ns}
-	first, err := l.Watch(resource)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var seen calls
-	if err := first.Handle("first", func(_ context.Context, key types.NamespacedName) error { seen.record(first, key); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	l.run(t)
-	l.put(t, "a", "1")
-	clustertest.Eventually(t, "it is seen", func() bool { return len(seen.list()) == 1 })
-	first.End()
-	second, err := l.Watch(resource)
-	if err != nil || second == first {
-		t.Fatalf("the same watch again, %v", err)
-	}
-	l.put(t, "a", "2")
-	clustertest.Eventually(t, "the second follows", func() bool {
-		var now calls
-		now.record(second, types.NamespacedName{Namespace: l.ns, Name: "a"})
-		return now.list()[0] == "a=2"
-	})
-	if diff := cmp.Diff([]string{"a=1"}, seen.list()); diff != "" {
-		t.Errorf("the first handler (-want +got):\n%s", diff)
-	}
-	if kinds, _ := l.Watched(); kinds != 1 {
-		t.Errorf("%d kinds are watched", kinds)
-	}
 }

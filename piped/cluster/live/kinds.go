@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"context"
@@ -9,14 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/cluster"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // How Members look for kinds.
 const (
-	renewEvery    = time.Second      // the shortest time between two questions of what the cluster serves
-	firstLookFor  = time.Second      // the delay before a kind that was not found is looked for again, doubled each time
-	longestLookIn = 30 * time.Second // the longest such delay, and the longest time without a look at all
+	minRefreshInterval = time.Second      // the shortest time between two questions of what the cluster serves
+	minRetryDelay      = time.Second      // the delay before a kind that was not found is looked for again, doubled each time
+	maxRetryDelay      = 30 * time.Second // the longest such delay, and the longest time without a look at all
 )
 
 // definitionsResource defines kinds.
@@ -27,9 +29,9 @@ type memberKind struct {
 	gvk        schema.GroupVersionKind // as it was asked for first
 	namespaces map[string]bool         // where objects of it were named, "" for cluster-scoped ones
 
-	served  *ServedKind       // nil while it is not known how it is served
-	apart   bool              // it may not be watched in the whole cluster
-	watches map[string]*Watch // by namespace, "" for all
+	served      *cluster.ServedKind     // nil while it is not known how it is served
+	byNamespace bool                    // it may not be watched in the whole cluster
+	watches     map[string]*watch.Watch // by namespace, "" for all
 
 	since    time.Time // since when it is not known, or is looked for
 	problem  error     // why it is not known
@@ -38,8 +40,8 @@ type memberKind struct {
 }
 
 // watchFor returns the watch that covers a namespace, nil if there is none.
-func (k *memberKind) watchFor(namespace string) *Watch {
-	if k.apart {
+func (k *memberKind) watchFor(namespace string) *watch.Watch {
+	if k.byNamespace {
 		return k.watches[namespace]
 	}
 	return k.watches[""]
@@ -47,7 +49,7 @@ func (k *memberKind) watchFor(namespace string) *Watch {
 
 // wanted are the namespaces to watch, "" for all.
 func (k *memberKind) wanted() map[string]bool {
-	if k.apart {
+	if k.byNamespace {
 		return k.namespaces
 	}
 	return map[string]bool{"": true}
@@ -78,8 +80,8 @@ func (k *memberKind) endWatches() {
 }
 
 // later puts the next look for the kind off.
-func (k *memberKind) later(now time.Time) {
-	delay := min(firstLookFor<<min(k.attempts, 10), longestLookIn)
+func (k *memberKind) backOff(now time.Time) {
+	delay := min(minRetryDelay<<min(k.attempts, 10), maxRetryDelay)
 	k.attempts++
 	k.next = now.Add(delay)
 }
@@ -88,14 +90,14 @@ func (k *memberKind) later(now time.Time) {
 // watches, whenever there is a reason to look.
 func (m *Members) run(ctx context.Context) {
 	m.watchDefinitions(ctx)
-	timer := time.NewTimer(longestLookIn)
+	timer := time.NewTimer(maxRetryDelay)
 	defer timer.Stop()
 	for {
-		timer.Reset(m.look(ctx))
+		timer.Reset(m.sync(ctx))
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.poked:
+		case <-m.syncRequested:
 		case <-timer.C:
 		}
 	}
@@ -103,13 +105,13 @@ func (m *Members) run(ctx context.Context) {
 
 // look brings the watches in line with what is asked for and what the cluster
 // serves. It returns when to look again at the latest.
-func (m *Members) look(ctx context.Context) time.Duration {
+func (m *Members) sync(ctx context.Context) time.Duration {
 	m.resolve(ctx)
 	m.mu.Lock()
 	m.startWatches(ctx)
-	m.giveWay(ctx)
-	turned := m.turned()
-	next := m.nextLook()
+	m.fallBack(ctx)
+	turned := m.readinessChanged()
+	next := m.nextSync()
 	m.mu.Unlock()
 	if turned && ctx.Err() == nil {
 		m.wake("")
@@ -119,11 +121,11 @@ func (m *Members) look(ctx context.Context) time.Duration {
 
 // watchDefinitions follows the definitions of kinds, if the agent may.
 func (m *Members) watchDefinitions(ctx context.Context) {
-	w, err := m.controller.Watch(Watched{
-		GroupVersionResource: definitionsResource, Metadata: true, Turned: m.poke,
+	w, err := m.controller.Watch(watch.Resource{
+		GroupVersionResource: definitionsResource, Metadata: true, StateChanged: m.requestSync,
 		Transform: func(obj, _ any) (any, error) {
 			if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
-				return &metav1.PartialObjectMetadata{ObjectMeta: MetaOf(o)}, nil
+				return &metav1.PartialObjectMetadata{ObjectMeta: watch.MetaOf(o)}, nil
 			}
 			return obj, nil
 		},
@@ -132,7 +134,7 @@ func (m *Members) watchDefinitions(ctx context.Context) {
 		err = w.Notify(func(_, _ any) { m.definitionsChanged() })
 	}
 	if err != nil {
-		m.controller.log.WarnContext(ctx, "cannot follow the definitions of kinds, new ones are found later", "error", err)
+		m.cluster.Logger().WarnContext(ctx, "cannot follow the definitions of kinds, new ones are found later", "error", err)
 		return
 	}
 	m.mu.Lock()
@@ -148,15 +150,15 @@ func (m *Members) definitionsChanged() {
 		k.attempts = 0
 	}
 	m.mu.Unlock()
-	m.poke()
+	m.requestSync()
 }
 
 // resolve finds how kinds are served: those that are not known, and all of them when
 // definitions have changed.
 func (m *Members) resolve(ctx context.Context) {
-	now := m.cluster.now()
+	now := m.cluster.Now()
 	m.mu.Lock()
-	stale := m.stale && now.Sub(m.renewed) >= renewEvery
+	stale := m.stale && now.Sub(m.renewed) >= minRefreshInterval
 	var due []*memberKind
 	renew := stale
 	for _, k := range m.kinds {
@@ -164,7 +166,7 @@ func (m *Members) resolve(ctx context.Context) {
 			continue
 		}
 		due = append(due, k)
-		if _, err := m.cluster.discovery.knownKind(k.gvk); err != nil {
+		if _, err := m.cluster.CachedKind(k.gvk); err != nil {
 			renew = true
 		}
 	}
@@ -178,7 +180,7 @@ func (m *Members) resolve(ctx context.Context) {
 
 	var err error
 	if renew {
-		err = m.cluster.discovery.renew(ctx)
+		err = m.cluster.RefreshKinds(ctx)
 	}
 	if ctx.Err() != nil {
 		return
@@ -187,16 +189,16 @@ func (m *Members) resolve(ctx context.Context) {
 	defer m.mu.Unlock()
 	m.stale = m.stale || stale && err != nil
 	for _, k := range due {
-		m.settle(ctx, k, err)
+		m.setServed(ctx, k, err)
 	}
 }
 
 // settle notes how a kind is served, or why that is not known; failed is why the
 // cluster could not be asked.
-func (m *Members) settle(ctx context.Context, k *memberKind, failed error) {
-	served, err := ServedKind{}, failed
+func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
+	served, err := cluster.ServedKind{}, failed
 	if failed == nil {
-		served, err = m.cluster.discovery.knownKind(k.gvk)
+		served, err = m.cluster.CachedKind(k.gvk)
 	}
 	switch {
 	case err == nil:
@@ -206,9 +208,9 @@ func (m *Members) settle(ctx context.Context, k *memberKind, failed error) {
 			k.served, k.attempts = &served, 0
 		}
 		return
-	case errors.Is(err, errUnknownKind):
+	case errors.Is(err, cluster.ErrUnknownKind):
 		if k.served != nil {
-			m.controller.log.InfoContext(ctx, "the cluster serves a kind no longer", "kind", k.gvk.GroupKind().String())
+			m.cluster.Logger().InfoContext(ctx, "the cluster serves a kind no longer", "kind", k.gvk.GroupKind().String())
 		}
 		k.endWatches()
 		k.served = nil
@@ -218,12 +220,12 @@ func (m *Members) settle(ctx context.Context, k *memberKind, failed error) {
 	default:
 		err = deploy.Errorf(deploy.Unavailable, "find how objects of kind %s are served: %w", k.gvk.Kind, m.cluster.Classify(err))
 	}
-	now := m.cluster.now()
+	now := m.cluster.Now()
 	if k.problem == nil || deploy.KindOf(k.problem) != deploy.KindOf(err) {
 		k.since = now
 	}
 	k.problem = err
-	k.later(now)
+	k.backOff(now)
 }
 
 // startWatches starts what is to be watched and is not yet. m.mu is held.
@@ -237,7 +239,7 @@ func (m *Members) startWatches(ctx context.Context) {
 				continue
 			}
 			if err := m.watch(k, namespace); err != nil {
-				m.controller.log.WarnContext(ctx, "cannot follow objects, will try again", "error", err)
+				m.cluster.Logger().WarnContext(ctx, "cannot follow objects, will try again", "error", err)
 			}
 		}
 	}
@@ -246,11 +248,11 @@ func (m *Members) startWatches(ctx context.Context) {
 // giveWay ends watches that cannot work: of kinds that may not be watched in the whole
 // cluster, which are then watched by namespace. Kinds that are not found are looked
 // for again. m.mu is held.
-func (m *Members) giveWay(ctx context.Context) {
-	now := m.cluster.now()
+func (m *Members) fallBack(ctx context.Context) {
+	now := m.cluster.Now()
 	if m.definitions != nil {
 		if _, err := m.definitions.State(); apierrors.IsForbidden(err) {
-			m.controller.log.InfoContext(ctx, "the agent may not watch CustomResourceDefinitions; new kinds are found later")
+			m.cluster.Logger().InfoContext(ctx, "the agent may not watch CustomResourceDefinitions; new kinds are found later")
 			m.definitions.End()
 			m.definitions = nil
 		}
@@ -260,14 +262,14 @@ func (m *Members) giveWay(ctx context.Context) {
 			_, err := w.State()
 			switch {
 			case apierrors.IsForbidden(err) && namespace == "" && k.served.Namespaced:
-				m.controller.log.InfoContext(ctx, "the agent may not watch a kind in the whole cluster; it is watched by namespace", "resource", k.resource())
+				m.cluster.Logger().InfoContext(ctx, "the agent may not watch a kind in the whole cluster; it is watched by namespace", "resource", k.resource())
 				k.endWatches()
-				k.apart, k.since = true, now
-				m.poke()
+				k.byNamespace, k.since = true, now
+				m.requestSync()
 			case apierrors.IsNotFound(err) && !now.Before(k.next):
-				k.later(now)
+				k.backOff(now)
 				m.stale = true
-				m.poke()
+				m.requestSync()
 			}
 		}
 	}
@@ -275,7 +277,7 @@ func (m *Members) giveWay(ctx context.Context) {
 
 // turned reports whether Ready began or ceased to return an error for some objects
 // since it was called last. m.mu is held.
-func (m *Members) turned() bool {
+func (m *Members) readinessChanged() bool {
 	ready := map[string]bool{}
 	for kind, k := range m.kinds {
 		for namespace := range k.wanted() {
@@ -290,22 +292,22 @@ func (m *Members) turned() bool {
 	}
 	turned := false
 	for key, ok := range ready {
-		turned = turned || ok != m.told[key]
+		turned = turned || ok != m.wasReady[key]
 	}
-	m.told = ready
+	m.wasReady = ready
 	return turned
 }
 
 // nextLook returns how long nothing has to be looked at. m.mu is held.
-func (m *Members) nextLook() time.Duration {
-	now, next := m.cluster.now(), longestLookIn
+func (m *Members) nextSync() time.Duration {
+	now, next := m.cluster.Now(), maxRetryDelay
 	sooner := func(at time.Time) {
 		if wait := at.Sub(now); wait > 0 {
 			next = min(next, wait)
 		}
 	}
 	if m.stale {
-		sooner(m.renewed.Add(renewEvery))
+		sooner(m.renewed.Add(minRefreshInterval))
 	}
 	for _, k := range m.kinds {
 		if k.served == nil {
@@ -313,7 +315,7 @@ func (m *Members) nextLook() time.Duration {
 		}
 		for _, w := range k.watches {
 			if since, err := w.State(); err != nil {
-				sooner(since.Add(toleratedFor))
+				sooner(since.Add(gracePeriod))
 				sooner(k.next)
 			}
 		}

@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -39,7 +41,7 @@ func metadataOfMember(i int) *metav1.PartialObjectMetadata {
 			manifest.AnnotationOriginalAPIVersion: "v1", manifest.AnnotationResourceKey: "v1:ConfigMap:shop:" + name, annotationVariant: "primary",
 			manifest.AnnotationCommitHash: strings.Repeat("c", 40),
 		},
-		ManagedFields: []metav1.ManagedFieldsEntry{written(FieldManager, metav1.ManagedFieldsOperationApply, "",
+		ManagedFields: []metav1.ManagedFieldsEntry{written(cluster.FieldManager, metav1.ManagedFieldsOperationApply, "",
 			`{"f:data":{"f:color":{}},"f:metadata":{"f:annotations":{"f:pipecd.dev/application":{},"f:pipecd.dev/commit-hash":{}},"f:labels":{"f:pipecd.dev/application":{}}}}`, time.Unix(0, 0))},
 	}}
 }
@@ -51,7 +53,7 @@ func TestAMemberIsKeptInLittleMemory(t *testing.T) {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byApplication: applicationOf})
 	before := heap()
 	for i := range n {
-		kept, err := keepMember(metadataOfMember(i), nil)
+		kept, err := reduceMember(metadataOfMember(i), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +74,7 @@ func BenchmarkKeepMember(b *testing.B) {
 	o := metadataOfMember(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := keepMember(o, nil); err != nil {
+		if _, err := reduceMember(o, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -84,7 +86,7 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 	const n, perApplication = 10_000, 10
 	shared := clustertest.Shared(b)
 	ns := shared.Namespace(b)
-	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -99,9 +101,9 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 			for i := range perApplication {
 				fmt.Fprintf(&text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m-%d-%d, namespace: %s}\ndata: {color: blue}\n", app, i, ns)
 			}
-			result, err := c.Apply(context.Background(), ApplyRequest{
+			result, err := c.Apply(context.Background(), cluster.ApplyRequest{
 				ApplicationID: fmt.Sprintf("app-%d", app), PipedID: "piped-1", DeploymentID: "d", Commit: "c", Variant: "primary",
-				Objects: parse(b, "app.yaml", text.String()), Log: quiet{},
+				Objects: parse(b, text.String()), Log: quiet{},
 			})
 			copy(items[app*perApplication:], result.Items)
 			return err
@@ -115,7 +117,7 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 	for b.Loop() {
 		before := heap()
 		ctx, cancel := context.WithCancel(context.Background())
-		controller := NewController(c)
+		controller := watch.New(c)
 		m := NewMembers(c, controller, func(string) {})
 		ended := make(chan error, 1)
 		began := time.Now()
@@ -141,47 +143,5 @@ func BenchmarkStartWith10000Members(b *testing.B) {
 		if err := <-ended; err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// BenchmarkAnswer is what it costs to look at the API server's answer to an apply.
-func BenchmarkAnswer(b *testing.B) {
-	shared := clustertest.Shared(b)
-	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.Close()
-	ns := shared.Namespace(b)
-	objs, err := c.Resolve(context.Background(), parse(b, "app.yaml", web), ns, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := c.Apply(context.Background(), ApplyRequest{ApplicationID: "a", PipedID: "p", DeploymentID: "d", Commit: "c", Variant: "primary", Objects: objs, Log: quiet{}}); err != nil {
-		b.Fatal(err)
-	}
-	for _, obj := range objs {
-		b.Run(obj.GetKind(), func(b *testing.B) {
-			resource, err := c.Resource(context.Background(), obj.GroupVersionKind())
-			if err != nil {
-				b.Fatal(err)
-			}
-			live, err := c.objectsOf(resource, ns).Get(context.Background(), obj.GetName(), metav1.GetOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			text, err := live.MarshalJSON()
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				u := live.NewEmptyInstance()
-				if err := u.(interface{ UnmarshalJSON([]byte) error }).UnmarshalJSON(text); err != nil {
-					b.Fatal(err)
-				}
-				(&target{}).answered(live)
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -79,8 +80,8 @@ metadata: {name: main}
 // in one request for each kind in the namespace.
 func TestLiveState(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l := newEnv(t)
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if strings.HasSuffix(r.URL.Path, "/secrets") && !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 			t.Errorf("%s asks for the content of Secrets", r.URL)
 		}
@@ -121,17 +122,17 @@ StatefulSet db PROGRESSING 0/1 example.com/db:v1: 0 of 1 pod is available; pod d
   PersistentVolumeClaim data-db-0 PROGRESSING: it is not bound to a volume; some classes bind a claim when the first pod uses it
   Pod db-0 PROGRESSING example.com/db:v1: cannot be scheduled
 `
-	req := LiveRequest{ApplicationID: l.app, Items: l.items(), Children: true}
+	req := Request{ApplicationID: l.app, Items: l.items(), Children: true}
 	objects := l.awaitLive(t, req, want)
 	if told, err := json.Marshal(objects); err != nil || strings.Contains(string(told), "hidden") || strings.Contains(string(told), "aGlkZGVu") {
 		t.Errorf("the content of a Secret is told (%v): %s", err, told)
 	}
 
-	l.requests.take()
-	if _, _, err := l.LiveState(t.Context(), req); err != nil {
+	l.requests.Take()
+	if _, _, err := Read(t.Context(), l.Cluster, req); err != nil {
 		t.Fatal(err)
 	}
-	asked := l.requests.take()
+	asked := l.requests.Take()
 	for i, r := range asked {
 		asked[i] = l.anonymous(r)
 	}
@@ -159,7 +160,7 @@ StatefulSet db PROGRESSING 0/1 example.com/db:v1: 0 of 1 pod is available; pod d
 }
 
 // runNow starts a Job as a CronJob would.
-func (l *lab) runNow(t *testing.T, name string) {
+func (l *env) runNow(t *testing.T, name string) {
 	t.Helper()
 	cron, err := l.Typed().BatchV1().CronJobs(l.ns).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -173,12 +174,12 @@ func (l *lab) runNow(t *testing.T, name string) {
 }
 
 // awaitLive reads the live state until it is what is wanted.
-func (l *lab) awaitLive(t *testing.T, req LiveRequest, want string) []deploy.LiveObject {
+func (l *env) awaitLive(t *testing.T, req Request, want string) []deploy.LiveObject {
 	t.Helper()
 	want = strings.TrimPrefix(want, "\n")
 	var got string
 	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		objects, problems, err := l.LiveState(t.Context(), req)
+		objects, problems, err := Read(t.Context(), l.Cluster, req)
 		if err != nil || len(problems) > 0 {
 			t.Fatalf("live state: %v, %v", problems, err)
 		}
@@ -198,7 +199,7 @@ var (
 )
 
 // tree writes objects a line each, with what they created indented.
-func (l *lab) tree(objects []deploy.LiveObject) string {
+func (l *env) tree(objects []deploy.LiveObject) string {
 	var b strings.Builder
 	var write func(indent string, o deploy.LiveObject)
 	write = func(indent string, o deploy.LiveObject) {
@@ -228,7 +229,7 @@ func (l *lab) tree(objects []deploy.LiveObject) string {
 // by its name, alone and among many.
 func TestLiveStateWithoutTheLabel(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	var manifests []string
 	for i := range 6 {
 		manifests = append(manifests, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d}}\n", i))
@@ -243,9 +244,9 @@ func TestLiveStateWithoutTheLabel(t *testing.T) {
 	if _, err := l.Typed().CoreV1().Services(l.ns).Patch(t.Context(), "s", types.MergePatchType, unlabel, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.requests.take()
-	objects, problems, err := l.LiveState(t.Context(), LiveRequest{ApplicationID: l.app, Items: l.items(), Children: true})
-	asked := l.requests.take()
+	l.requests.Take()
+	objects, problems, err := Read(t.Context(), l.Cluster, Request{ApplicationID: l.app, Items: l.items(), Children: true})
+	asked := l.requests.Take()
 	for _, o := range objects {
 		if o.Health != deploy.Healthy || o.UID == "" || o.CreatedAt.IsZero() || o.Variant != "primary" || o.Cluster != "test" {
 			t.Errorf("%+v", o)
@@ -261,21 +262,21 @@ func TestLiveStateWithoutTheLabel(t *testing.T) {
 func TestLiveStateOfAClusterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	item := deploy.InventoryItem{Object: deploy.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "web"}}
-	down := offline(t, builtIns())
-	if _, _, err := down.LiveState(t.Context(), LiveRequest{Items: []deploy.InventoryItem{item}}); !deploy.IsKind(err, deploy.Unavailable) {
+	down := unreachable(t)
+	if _, _, err := Read(t.Context(), down, Request{Items: []deploy.InventoryItem{item}}); !deploy.IsKind(err, deploy.Unavailable) {
 		t.Errorf("error %v, want one of kind Unavailable", err)
 	}
 
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}\n")
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if strings.HasSuffix(r.URL.Path, "/services") {
-			return refusal(r, metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "no server for it"})
+			return clustertest.Refusal(r, metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "no server for it"})
 		}
 		return nil
 	}
 	items := append(l.items(), deploy.InventoryItem{Object: deploy.ObjectRef{Group: "never.example.com", Version: "v1", Kind: "Nothing", Namespace: l.ns, Name: "web"}})
-	objects, problems, err := l.LiveState(t.Context(), LiveRequest{ApplicationID: l.app, Items: items})
+	objects, problems, err := Read(t.Context(), l.Cluster, Request{ApplicationID: l.app, Items: items})
 	if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "list services in namespace "+l.ns) || !strings.Contains(problems[0], "no server for it") {
 		t.Errorf("problems %q, %v", problems, err)
 	}
@@ -292,13 +293,13 @@ func TestLiveStateOfAClusterThatDoesNotAnswer(t *testing.T) {
 // is not known, and what to do stands with it.
 func TestLiveStateThatAnAccountMayNotSee(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}")
 	view, err := l.As("system:serviceaccount:" + l.ns + ":nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, problems, err := view.LiveState(t.Context(), LiveRequest{ApplicationID: l.app, Items: l.items()})
+	objects, problems, err := Read(t.Context(), view, Request{ApplicationID: l.app, Items: l.items()})
 	if err != nil || len(objects) != 1 || objects[0].Health != "" || len(problems) != 1 || !strings.Contains(problems[0], "give that account the right") {
 		t.Errorf("objects %+v, problems %q, %v", objects, problems, err)
 	}
@@ -308,11 +309,11 @@ func TestLiveStateThatAnAccountMayNotSee(t *testing.T) {
 // are told, and how many are left out.
 func TestLiveStateOfManyPods(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newEnv(t)
 	l.apply(t, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec:\n  selector: {matchLabels: {app: agent}}\n  template: {metadata: {labels: {app: agent}}, spec: {nodeSelector: {none: here}, containers: [{name: app, image: a}]}}\n")
 	item := l.items()[0]
 	const pods = 1200
-	l.requests.answer = func(r *http.Request) *http.Response {
+	l.requests.Answer = func(r *http.Request) *http.Response {
 		if !strings.HasSuffix(r.URL.Path, "/pods") {
 			return nil
 		}
@@ -341,8 +342,8 @@ func TestLiveStateOfManyPods(t *testing.T) {
 		}
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(body))), Request: r}
 	}
-	l.requests.take()
-	objects, problems, err := l.LiveState(t.Context(), LiveRequest{ApplicationID: l.app, Items: l.items(), Children: true})
+	l.requests.Take()
+	objects, problems, err := Read(t.Context(), l.Cluster, Request{ApplicationID: l.app, Items: l.items(), Children: true})
 	if err != nil || len(problems) > 0 || len(objects) != 1 {
 		t.Fatalf("%d objects, %v, %v", len(objects), problems, err)
 	}
@@ -350,7 +351,7 @@ func TestLiveStateOfManyPods(t *testing.T) {
 	if len(told) != maxChildren || objects[0].LeftOut != pods-maxChildren || told[0].Object.Name != "agent-0000" || told[maxChildren-1].Object.Name != "agent-0999" {
 		t.Errorf("%d children from %s to %s, %d left out", len(told), told[0].Object.Name, told[len(told)-1].Object.Name, objects[0].LeftOut)
 	}
-	if n := len(l.requests.take()); n != 1+3 {
+	if n := len(l.requests.Take()); n != 1+3 {
 		t.Errorf("%d requests, want the list and three pages", n)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 
 // TestOwnersInACircle: objects that own themselves, or one another, are told once.
 func TestOwnersInACircle(t *testing.T) {
-	job := func(uid string) *liveNode {
-		n := &liveNode{}
+	job := func(uid string) *node {
+		n := &node{}
 		n.UID, n.Object, n.Health = uid, deploy.ObjectRef{Kind: "Job", Name: uid}, deploy.HealthDegraded
 		return n
 	}
@@ -18,7 +18,7 @@ func TestOwnersInACircle(t *testing.T) {
 		"of two":   {"a": "b", "b": "a"},
 		"of three": {"a": "b", "b": "c", "c": "a"},
 	} {
-		r := &liveRead{created: map[string][]*liveNode{}}
+		r := &reader{created: map[string][]*node{}}
 		for child, owner := range owners {
 			r.created[owner] = append(r.created[owner], job(child))
 			r.nodes = append(r.nodes, job(child))
@@ -28,7 +28,7 @@ func TestOwnersInACircle(t *testing.T) {
 			r.adopt(n)
 		}
 		for _, n := range r.nodes {
-			told += countTold(n.told(true)) - 1
+			told += countTold(n.object(true)) - 1
 		}
 		if told != len(owners) {
 			t.Errorf("%s: %d children were told, want each once", name, told)

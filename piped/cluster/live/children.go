@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"context"
@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/health"
 	"github.com/c785c783/piped/piped/cluster/rollout"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
 
 // Limits of what is told of the children of one object.
@@ -31,7 +33,7 @@ const maxSelected = 40
 
 // readChildren reads what the objects created, as far as it is asked for or says
 // why a workload is not healthy, and gives it to the nodes.
-func (r *liveRead) readChildren(ctx context.Context) {
+func (r *reader) readChildren(ctx context.Context) {
 	families := map[string]*family{}
 	for _, n := range r.nodes {
 		if n.live == nil || !r.req.Children && fine(n.Health) {
@@ -39,13 +41,13 @@ func (r *liveRead) readChildren(ctx context.Context) {
 		}
 		namespace := n.Object.Namespace
 		if families[namespace] == nil {
-			families[namespace] = &family{liveRead: r, namespace: namespace, claims: map[string]*liveNode{}}
+			families[namespace] = &family{reader: r, namespace: namespace, claims: map[string]*node{}}
 		}
 		families[namespace].add(n)
 	}
-	r.created = map[string][]*liveNode{}
+	r.created = map[string][]*node{}
 	g := &errgroup.Group{}
-	g.SetLimit(concurrency)
+	g.SetLimit(liveRequests)
 	for _, f := range families {
 		g.Go(func() error {
 			f.read(ctx)
@@ -65,23 +67,23 @@ func fine(h deploy.Health) bool { return h == deploy.Healthy || h == deploy.Heal
 
 // family is the objects of a namespace that create others.
 type family struct {
-	*liveRead
+	*reader
 	namespace string
 
 	deployments, withPods, withClaims []*metav1.LabelSelector // of the objects that have such children
-	claims                            map[string]*liveNode    // StatefulSets, by what the names of their claims begin with
+	claims                            map[string]*node        // StatefulSets, by what the names of their claims begin with
 	cron                              bool
 	jobs                              []string // UIDs
 }
 
 // add takes an object that may have created others into the family.
-func (f *family) add(n *liveNode) {
-	switch kind := groupKind(n.Object); {
+func (f *family) add(n *node) {
+	switch kind := manifest.GroupKind(n.Object); {
 	case kind.Group == "batch" && kind.Kind == "CronJob":
 		f.cron = true
-	case isJob(kind):
+	case cluster.IsJob(kind):
 		f.jobs = append(f.jobs, n.UID)
-	case isWorkload(kind), kind.Group == "apps" && kind.Kind == "ReplicaSet":
+	case cluster.IsWorkload(kind), kind.Group == "apps" && kind.Kind == "ReplicaSet":
 		selector := selectorOf(n.live)
 		f.withPods = append(f.withPods, selector)
 		if kind.Kind == rollout.KindDeployment {
@@ -102,7 +104,7 @@ func (f *family) add(n *liveNode) {
 
 // read lists each kind of child once.
 func (f *family) read(ctx context.Context) {
-	apps, core, batch := f.cluster.typed.AppsV1(), f.cluster.typed.CoreV1(), f.cluster.typed.BatchV1()
+	apps, core, batch := f.cluster.Typed().AppsV1(), f.cluster.Typed().CoreV1(), f.cluster.Typed().BatchV1()
 	children(ctx, f, "ReplicaSets", f.deployments, apps.ReplicaSets(f.namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, f.replicaSet)
 	children(ctx, f, "Pods", f.withPods, core.Pods(f.namespace).List, pods, f.pod)
 	children(ctx, f, "PersistentVolumeClaims", f.withClaims, core.PersistentVolumeClaims(f.namespace).List, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items }, f.claim)
@@ -132,7 +134,7 @@ func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kin
 		}
 	})
 	if err != nil {
-		f.note(fmt.Sprintf("list the %s in namespace %s", kind, f.namespace), err)
+		f.noteProblem(fmt.Sprintf("list the %s in namespace %s", kind, f.namespace), err)
 	}
 }
 
@@ -171,9 +173,9 @@ func oneSelector(selectors []*metav1.LabelSelector) string {
 }
 
 // keep keeps a child for the object with the UID.
-func (f *family) keep(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *liveNode) {
+func (f *family) keep(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *node) {
 	kind.Namespace, kind.Name = meta.Namespace, meta.Name
-	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.name, kind, string(meta.UID), meta.CreationTimestamp.Time
+	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.Name(), kind, string(meta.UID), meta.CreationTimestamp.Time
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created[owner] = append(f.created[owner], n)
@@ -195,7 +197,7 @@ func imagesOf(spec *corev1.PodSpec) (images []string) {
 }
 
 func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
-	n := &liveNode{}
+	n := &node{}
 	n.Health, n.Reason = health.ReplicaSet(rs)
 	n.Images, n.Replicas, n.Available = imagesOf(&rs.Spec.Template.Spec), 1, rs.Status.AvailableReplicas
 	if rs.Spec.Replicas != nil {
@@ -207,14 +209,14 @@ func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
 }
 
 func (f *family) pod(pod *corev1.Pod) {
-	n := &liveNode{ended: pod.Status.Phase == corev1.PodFailed}
+	n := &node{ended: pod.Status.Phase == corev1.PodFailed}
 	n.Health, n.Reason = health.Pod(pod, f.now)
 	n.Images = imagesOf(&pod.Spec)
 	f.keep(ownerOf(pod), deploy.ObjectRef{Version: "v1", Kind: "Pod"}, &pod.ObjectMeta, n)
 }
 
 func (f *family) job(job *batchv1.Job) {
-	n := &liveNode{}
+	n := &node{}
 	n.Health, n.Reason = health.Job(job)
 	n.Images = imagesOf(&job.Spec.Template.Spec)
 	f.keep(ownerOf(job), deploy.ObjectRef{Group: "batch", Version: "v1", Kind: "Job"}, &job.ObjectMeta, n)
@@ -228,14 +230,14 @@ func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	if set == nil {
 		return
 	}
-	n := &liveNode{}
+	n := &node{}
 	n.Health, n.Reason = health.Claim(claim)
 	f.keep(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
 }
 
 // adopt gives a node its children, and these theirs, and lets them explain it. A
 // child is given once: whoever may write owner references can make a circle of them.
-func (r *liveRead) adopt(n *liveNode) {
+func (r *reader) adopt(n *node) {
 	for _, child := range r.created[n.UID] {
 		if !child.adopted {
 			child.adopted = true
@@ -254,20 +256,20 @@ func (r *liveRead) adopt(n *liveNode) {
 }
 
 // withoutIdle leaves out the ReplicaSets of earlier revisions that have no pods.
-func withoutIdle(sets []*liveNode) []*liveNode {
+func withoutIdle(sets []*node) []*node {
 	var newest int64
 	for _, n := range sets {
 		newest = max(newest, n.revision)
 	}
-	return slices.DeleteFunc(sets, func(n *liveNode) bool { return n.idle && n.revision < newest })
+	return slices.DeleteFunc(sets, func(n *node) bool { return n.idle && n.revision < newest })
 }
 
 // explain says what the pods of a node suffer from. A workload whose pods do not come
 // up by waiting is degraded.
-func (n *liveNode) explain() {
-	kind := groupKind(n.Object)
+func (n *node) explain() {
+	kind := manifest.GroupKind(n.Object)
 	keepsPods := kind.Group == "apps"
-	troubled := slices.DeleteFunc(n.pods(), func(pod *liveNode) bool { return fine(pod.Health) || keepsPods && pod.ended })
+	troubled := slices.DeleteFunc(n.pods(), func(pod *node) bool { return fine(pod.Health) || keepsPods && pod.ended })
 	slices.SortStableFunc(troubled, byBadness)
 	for i, pod := range troubled {
 		if keepsPods && pod.Health.WorseThan(n.Health) {
@@ -280,7 +282,7 @@ func (n *liveNode) explain() {
 }
 
 // pods returns the pods below a node.
-func (n *liveNode) pods() (found []*liveNode) {
+func (n *node) pods() (found []*node) {
 	for _, child := range n.children {
 		if child.Object.Kind == "Pod" {
 			found = append(found, child)
@@ -291,7 +293,7 @@ func (n *liveNode) pods() (found []*liveNode) {
 }
 
 // byBadness puts what is worst first.
-func byBadness(a, b *liveNode) int {
+func byBadness(a, b *node) int {
 	switch {
 	case a.Health.WorseThan(b.Health):
 		return -1
@@ -303,7 +305,7 @@ func byBadness(a, b *liveNode) int {
 
 // mostTelling returns the children that are told, by name: all of them or, of more
 // than are told, those in trouble first.
-func mostTelling(nodes []*liveNode) []*liveNode {
+func mostTelling(nodes []*node) []*node {
 	told := slices.SortedFunc(slices.Values(nodes), byBadness)
 	told = told[:min(len(told), maxChildren)]
 	slices.SortFunc(told, byName)

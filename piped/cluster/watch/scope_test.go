@@ -1,14 +1,17 @@
-package cluster
+package watch
 
 import (
 	"context"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 )
 
@@ -16,20 +19,35 @@ import (
 // use of.
 func TestTheWholeClusterIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	l, other := newLab(t), newLab(t)
-	as, err := l.As(l.ns)
+	shared := clustertest.Shared(t)
+	ns, other := shared.Namespace(t), shared.Namespace(t)
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clustertest.Shared(t).PermitRollouts(t, l.ns, l.ns)
-	other.apply(t, withSettings("Deployment", "hello", "", plainPod))
-	controller := NewController(as)
-	s := controller.Scope(Watched{
+	t.Cleanup(c.Close)
+	as, err := c.As(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.PermitRollouts(t, ns, ns)
+	labels := map[string]string{"app": "web"}
+	_, err = shared.Client(t).AppsV1().Deployments(other).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := New(as)
+	s := controller.Scope(Resource{
 		GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Metadata: true,
 	})
 	handled := make(chan types.NamespacedName, 100)
 	if err := s.Handle("test", func(_ context.Context, key types.NamespacedName) error {
-		if key.Namespace == other.ns {
+		if key.Namespace == other {
 			handled <- key
 		}
 		return nil
@@ -48,24 +66,24 @@ func TestTheWholeClusterIsTriedAgain(t *testing.T) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.FilledIn(ctx, l.ns); err != nil {
+	if err := s.FilledIn(ctx, ns); err != nil {
 		t.Fatal(err)
 	}
-	there := types.NamespacedName{Namespace: other.ns, Name: "web"}
+	there := types.NamespacedName{Namespace: other, Name: "web"}
 	if s.widen(ctx) || s.Get(there) != nil {
 		t.Fatal("the whole cluster is watched without the right to")
 	}
 
 	rbac := clustertest.Shared(t).Client(t).RbacV1()
 	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: l.ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: l.ns}},
+		ObjectMeta: metav1.ObjectMeta{Name: ns}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := rbac.ClusterRoleBindings().Delete(context.Background(), l.ns, metav1.DeleteOptions{}); err != nil {
+		if err := rbac.ClusterRoleBindings().Delete(context.Background(), ns, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

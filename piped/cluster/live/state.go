@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/health"
 	config "github.com/c785c783/piped/piped/config/kubernetes"
 	"github.com/c785c783/piped/piped/deploy"
@@ -26,10 +27,21 @@ const (
 	liveTimeout = 5 * time.Second // for one request: one API group that hangs leaves time for the others
 	livePage    = 500             // objects of one request
 	livePages   = 20              // requests of one list
+
+	liveRequests  = 16 // at the same time
+	listThreshold = 4  // objects of one kind and namespace from which a LIST is cheaper than GETs
 )
 
+// livePlace is where objects are read together: one kind in one namespace. Only kinds whose
+// health depends on their content are read whole, so that Secrets never leave the cluster.
+type place struct {
+	resource  cluster.ServedKind
+	namespace string
+	whole     bool
+}
+
 // LiveRequest says what LiveState reads.
-type LiveRequest struct {
+type Request struct {
 	ApplicationID string
 	Items         []deploy.InventoryItem // what the application applied on this cluster
 	Checks        []config.HealthCheck
@@ -44,14 +56,14 @@ type LiveRequest struct {
 // namespaces of the objects, not with their number: lists of a kind in a namespace.
 // Of kinds whose health does not need it, Secrets among them, no content is read.
 // What workloads created is also read where they are not healthy, to say why.
-func (c *Cluster) LiveState(ctx context.Context, req LiveRequest) (objects []deploy.LiveObject, problems []string, err error) {
-	r := &liveRead{cluster: c, req: req, now: c.now()}
+func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deploy.LiveObject, problems []string, err error) {
+	r := &reader{cluster: c, req: req, now: c.Now()}
 	spots := r.places(ctx)
 	g := &errgroup.Group{}
-	g.SetLimit(concurrency)
+	g.SetLimit(liveRequests)
 	for p, nodes := range spots {
 		g.Go(func() error {
-			r.look(ctx, p, nodes)
+			r.readPlace(ctx, p, nodes)
 			return nil
 		})
 	}
@@ -62,31 +74,31 @@ func (c *Cluster) LiveState(ctx context.Context, req LiveRequest) (objects []dep
 	r.readChildren(ctx)
 	slices.SortFunc(r.nodes, byName)
 	for _, n := range r.nodes {
-		objects = append(objects, n.told(req.Children))
+		objects = append(objects, n.object(req.Children))
 	}
 	slices.Sort(r.problems)
 	return objects, slices.Compact(r.problems), nil
 }
 
 // liveRead is one LiveState as it goes on.
-type liveRead struct {
-	cluster *Cluster
-	req     LiveRequest
+type reader struct {
+	cluster *cluster.Cluster
+	req     Request
 	now     time.Time
-	nodes   []*liveNode // the application's objects
+	nodes   []*node // the application's objects
 
 	mu          sync.Mutex
 	answered    bool  // the cluster gave an answer to anything
 	unavailable error // why it gave none
 	problems    []string
-	created     map[string][]*liveNode // what objects created, by the UID of what created it
+	created     map[string][]*node // what objects created, by the UID of what created it
 }
 
 // liveNode is an object on its way to be told.
-type liveNode struct {
+type node struct {
 	deploy.LiveObject
 	live     *unstructured.Unstructured // nil of children and of what is not there
-	children []*liveNode
+	children []*node
 	adopted  bool // it is somebody's child
 
 	ended    bool  // a Pod that has ended, which another replaces where one is wanted
@@ -94,37 +106,37 @@ type liveNode struct {
 	revision int64 // of a ReplicaSet
 }
 
-func byName(a, b *liveNode) int {
+func byName(a, b *node) int {
 	return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Namespace, b.Object.Namespace),
 		cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Object.Group, b.Object.Group))
 }
 
 // places returns the objects by where they are read.
-func (r *liveRead) places(ctx context.Context) map[spot][]*liveNode {
-	kinds := map[schema.GroupVersionKind][]*liveNode{}
+func (r *reader) places(ctx context.Context) map[place][]*node {
+	kinds := map[schema.GroupVersionKind][]*node{}
 	for _, item := range r.req.Items {
-		n := &liveNode{LiveObject: deploy.LiveObject{Cluster: r.cluster.name, Object: item.Object, Variant: item.Variant}}
+		n := &node{LiveObject: deploy.LiveObject{Cluster: r.cluster.Name(), Object: item.Object, Variant: item.Variant}}
 		r.nodes = append(r.nodes, n)
-		kinds[gvkOf(item.Object)] = append(kinds[gvkOf(item.Object)], n)
+		kinds[manifest.GVK(item.Object)] = append(kinds[manifest.GVK(item.Object)], n)
 	}
-	spots := map[spot][]*liveNode{}
+	spots := map[place][]*node{}
 	for kind, nodes := range kinds {
-		var served ServedKind
+		var served cluster.ServedKind
 		err := withTimeout(ctx, func(ctx context.Context) (err error) {
-			served, err = r.cluster.discovery.lookupKind(ctx, kind)
+			served, err = r.cluster.FindKind(ctx, kind)
 			return err
 		})
 		known, reason := deploy.Health(""), ""
 		switch {
-		case errors.Is(err, errUnknownKind):
+		case errors.Is(err, cluster.ErrUnknownKind):
 			known, reason = deploy.HealthMissing, "the cluster does not know its kind"
 		case err != nil:
-			reason = r.note("find how "+kind.Kind+" is served", err)
+			reason = r.noteProblem("find how "+kind.Kind+" is served", err)
 		}
 		whole := health.ReadWhole(kind, r.req.Checks)
 		for _, n := range nodes {
 			if n.Health, n.Reason = known, reason; err == nil {
-				p := spot{served, n.Object.Namespace, whole}
+				p := place{served, n.Object.Namespace, whole}
 				spots[p] = append(spots[p], n)
 			}
 		}
@@ -133,7 +145,7 @@ func (r *liveRead) places(ctx context.Context) map[spot][]*liveNode {
 }
 
 // note keeps what could not be read and returns it for the objects that it concerns.
-func (r *liveRead) note(what string, err error) string {
+func (r *reader) noteProblem(what string, err error) string {
 	err = r.cluster.Classify(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,33 +157,33 @@ func (r *liveRead) note(what string, err error) string {
 	return "it cannot be read: " + problem
 }
 
-func (r *liveRead) gotAnswer() {
+func (r *reader) gotAnswer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answered = true
 }
 
-// look reads the objects of one place, first by the application's label. It is not
+// look reads the objects of one livePlace, first by the application's label. It is not
 // on those that somebody took it from: they are read by their names, a few one by
 // one.
-func (r *liveRead) look(ctx context.Context, p spot, nodes []*liveNode) {
+func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
 	found, err := r.list(ctx, p, metav1.ListOptions{LabelSelector: manifest.LabelApplication + "=" + r.req.ApplicationID})
-	missing := r.take(nodes, found)
+	missing := r.assign(nodes, found)
 	switch {
 	case err != nil || len(missing) == 0:
-	case len(missing) < listFrom:
+	case len(missing) < listThreshold:
 		found, err = r.one(ctx, p, missing)
 	default:
 		found, err = r.list(ctx, p, metav1.ListOptions{})
 	}
-	missing = r.take(missing, found)
+	missing = r.assign(missing, found)
 	reason := "it is not in the cluster"
 	if err != nil {
 		what := "list " + p.resource.Resource
 		if p.namespace != "" {
 			what += " in namespace " + p.namespace
 		}
-		reason = r.note(what, err)
+		reason = r.noteProblem(what, err)
 	}
 	for _, n := range missing {
 		n.Reason = reason
@@ -182,17 +194,17 @@ func (r *liveRead) look(ctx context.Context, p spot, nodes []*liveNode) {
 }
 
 // list reads a place.
-func (r *liveRead) list(ctx context.Context, p spot, options metav1.ListOptions) (map[string]*unstructured.Unstructured, error) {
+func (r *reader) list(ctx context.Context, p place, options metav1.ListOptions) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	var err error
 	if p.whole {
-		err = eachPage(ctx, options, r.cluster.objectsOf(p.resource, p.namespace).List, func(list *unstructured.UnstructuredList) {
+		err = eachPage(ctx, options, r.cluster.ResourceClient(p.resource, p.namespace).List, func(list *unstructured.UnstructuredList) {
 			for i := range list.Items {
 				found[list.Items[i].GetName()] = &list.Items[i]
 			}
 		})
 	} else {
-		err = eachPage(ctx, options, r.cluster.metadataOf(p.resource, p.namespace).List, func(list *metav1.PartialObjectMetadataList) {
+		err = eachPage(ctx, options, r.cluster.MetadataClient(p.resource, p.namespace).List, func(list *metav1.PartialObjectMetadataList) {
 			for i := range list.Items {
 				found[list.Items[i].Name] = bare(&list.Items[i])
 			}
@@ -205,16 +217,16 @@ func (r *liveRead) list(ctx context.Context, p spot, options metav1.ListOptions)
 }
 
 // one reads objects of a place one by one.
-func (r *liveRead) one(ctx context.Context, p spot, nodes []*liveNode) (map[string]*unstructured.Unstructured, error) {
+func (r *reader) one(ctx context.Context, p place, nodes []*node) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, n := range nodes {
 		name := n.Object.Name
 		err := withTimeout(ctx, func(ctx context.Context) (err error) {
 			if p.whole {
-				found[name], err = r.cluster.objectsOf(p.resource, p.namespace).Get(ctx, name, metav1.GetOptions{})
+				found[name], err = r.cluster.ResourceClient(p.resource, p.namespace).Get(ctx, name, metav1.GetOptions{})
 				return err
 			}
-			live, err := r.cluster.metadataOf(p.resource, p.namespace).Get(ctx, name, metav1.GetOptions{})
+			live, err := r.cluster.MetadataClient(p.resource, p.namespace).Get(ctx, name, metav1.GetOptions{})
 			if err == nil {
 				found[name] = bare(live)
 			}
@@ -241,14 +253,14 @@ func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 }
 
 // take gives the nodes what was found and returns those that were not.
-func (r *liveRead) take(nodes []*liveNode, found map[string]*unstructured.Unstructured) (missing []*liveNode) {
+func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructured) (missing []*node) {
 	for _, n := range nodes {
 		u := found[n.Object.Name]
 		if u == nil {
 			missing = append(missing, n)
 			continue
 		}
-		u.SetGroupVersionKind(gvkOf(n.Object))
+		u.SetGroupVersionKind(manifest.GVK(n.Object))
 		n.live, n.UID, n.CreatedAt = u, string(u.GetUID()), u.GetCreationTimestamp().Time
 		n.Health, n.Reason = health.Live(u, r.req.Checks, r.now)
 		for _, c := range manifest.Containers(u) {
@@ -265,14 +277,14 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 		n, _, _ := unstructured.NestedInt64(u.Object, path...)
 		return int32(n)
 	}
-	if isWorkload(u.GroupVersionKind().GroupKind()) && u.GetKind() == "DaemonSet" {
+	if cluster.IsWorkload(u.GroupVersionKind().GroupKind()) && u.GetKind() == "DaemonSet" {
 		return number("status", "desiredNumberScheduled"), number("status", "numberAvailable")
 	}
 	return number("spec", "replicas"), number("status", "availableReplicas")
 }
 
 // told returns the node as a caller gets it.
-func (n *liveNode) told(children bool) deploy.LiveObject {
+func (n *node) object(children bool) deploy.LiveObject {
 	o := n.LiveObject
 	if !children {
 		return o
@@ -280,7 +292,7 @@ func (n *liveNode) told(children bool) deploy.LiveObject {
 	told := mostTelling(n.children)
 	o.LeftOut = len(n.children) - len(told)
 	for _, child := range told {
-		o.Children = append(o.Children, child.told(true))
+		o.Children = append(o.Children, child.object(true))
 	}
 	return o
 }

@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -14,17 +14,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
 // The delays between attempts of a handler that fails on a key.
 const (
-	firstRetryDelay   = 5 * time.Millisecond
-	longestRetryDelay = 30 * time.Second
+	minRetryDelay = 5 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
 )
 
 // Watched says what a Controller watches, and what it keeps of it.
-type Watched struct {
+type Resource struct {
 	schema.GroupVersionResource
 	Namespace string // "" watches all, and is the only choice for cluster-scoped resources
 	Selector  string // label selector; "" watches all
@@ -44,7 +45,7 @@ type Watched struct {
 	Indexes cache.Indexers
 	// Turned, when set, is called when Watch.State turns from good to bad or back. It
 	// must return at once.
-	Turned func()
+	StateChanged func()
 }
 
 // Handler acts on an object by its key, whatever happened to it; the object may
@@ -61,7 +62,7 @@ type Handler func(ctx context.Context, key types.NamespacedName) error
 //
 // A Controller is safe for concurrent use. Nothing happens until Run.
 type Controller struct {
-	cluster *Cluster
+	cluster *cluster.Cluster
 	log     *slog.Logger
 
 	mu      sync.Mutex
@@ -71,8 +72,8 @@ type Controller struct {
 }
 
 // NewController makes a controller for a cluster.
-func NewController(c *Cluster) *Controller {
-	return &Controller{cluster: c, log: c.log, watches: map[string]*Watch{}, added: make(chan struct{}, 1)}
+func New(c *cluster.Cluster) *Controller {
+	return &Controller{cluster: c, log: c.Logger(), watches: map[string]*Watch{}, added: make(chan struct{}, 1)}
 }
 
 // Run starts what is in use and whatever comes into use later, until ctx ends.
@@ -113,13 +114,13 @@ func (c *Controller) takePending() []func(context.Context) {
 }
 
 // id tells apart what is watched.
-func (r Watched) id() string {
+func (r Resource) id() string {
 	return fmt.Sprintf("%s %q %s metadata=%t typed=%t", r.GroupVersionResource, r.Namespace, r.Selector, r.Metadata, r.Typed != nil)
 }
 
 // Watch returns the watch of a resource and starts it if it is the first use. A
 // resource that is watched already keeps the transform and indexes it has.
-func (c *Controller) Watch(r Watched) (*Watch, error) {
+func (c *Controller) Watch(r Resource) (*Watch, error) {
 	id := r.id()
 	c.mu.Lock()
 	w, ok := c.watches[id]
@@ -136,16 +137,16 @@ func (c *Controller) Watch(r Watched) (*Watch, error) {
 		return nil, fmt.Errorf("watch %s: %w", r.GroupVersionResource.Resource, err)
 	}
 	c.Go(w.untilEnd(w.informer.RunWithContext))
-	if r.Turned != nil {
-		c.Go(w.untilEnd(w.tellFilled))
+	if r.StateChanged != nil {
+		c.Go(w.untilEnd(w.notifyFilled))
 	}
 	return w, nil
 }
 
-func (c *Controller) newWatch(r Watched) (*Watch, error) {
-	w := &Watch{resource: r, controller: c, handlers: map[string]keyQueue{}, badSince: c.cluster.now(), over: make(chan struct{})}
+func (c *Controller) newWatch(r Resource) (*Watch, error) {
+	w := &Watch{resource: r, controller: c, handlers: map[string]keyQueue{}, badSince: c.cluster.Now(), done: make(chan struct{})}
 	var err error
-	if w.informer, err = c.cluster.informer(r, w.asked); err != nil {
+	if w.informer, err = newInformer(c.cluster, r, w.noteRequest); err != nil {
 		return nil, err
 	}
 	if r.Transform != nil {
@@ -153,7 +154,7 @@ func (c *Controller) newWatch(r Watched) (*Watch, error) {
 			return nil, err
 		}
 	}
-	if err := w.informer.SetWatchErrorHandlerWithContext(w.failed); err != nil {
+	if err := w.informer.SetWatchErrorHandlerWithContext(w.logFailure); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -173,7 +174,7 @@ type keyQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Watch is one watched resource of a cluster.
 type Watch struct {
-	resource   Watched
+	resource   Resource
 	controller *Controller
 	informer   cache.SharedIndexInformer
 
@@ -185,8 +186,8 @@ type Watch struct {
 	bad      error
 	badSince time.Time
 	ended    bool
-	ends     []context.CancelFunc
-	over     chan struct{} // closed by End
+	cancels  []context.CancelFunc
+	done     chan struct{} // closed by End
 }
 
 // Handle adds a handler; it is called for every object there is and for every
@@ -199,7 +200,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 		return nil
 	}
 	q := workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetryDelay, longestRetryDelay))
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetryDelay, maxRetryDelay))
 	enqueue := func(obj any) {
 		if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 			q.Add(key.AsNamespacedName())
@@ -219,7 +220,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 
 // Again has the handler of a name called for a key although nothing was seen to happen
 // to it. A name that no handler has is passed over.
-func (w *Watch) Again(name string, key types.NamespacedName) {
+func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 	w.mu.Lock()
 	q := w.handlers[name]
 	w.mu.Unlock()
@@ -255,7 +256,7 @@ func (w *Watch) Filled(ctx context.Context) error {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
 		return nil
-	case <-w.over:
+	case <-w.done:
 		return errEnded
 	case <-ctx.Done():
 	}
@@ -286,11 +287,11 @@ func (w *Watch) ByIndex(index, value string) ([]any, error) {
 
 // inOutage reports whether err is one of an outage of the whole cluster, which it
 // logs once, not once for each kind that is watched.
-func (c *Controller) inOutage(ctx context.Context, err error) bool {
+func (c *Controller) logOutage(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !deploy.IsKind(err, deploy.Unavailable) {
 		return ctx.Err() != nil // the end of the agent is not worth a line either
 	}
-	lasts, first := c.cluster.outage()
+	lasts, first := c.cluster.Outage()
 	if first {
 		c.log.WarnContext(ctx, "cannot watch anything in the cluster, will try again", "error", err)
 	}
@@ -298,13 +299,13 @@ func (c *Controller) inOutage(ctx context.Context, err error) bool {
 }
 
 // failed logs why the cluster cannot be watched, once per reason.
-func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
+func (w *Watch) logFailure(ctx context.Context, _ *cache.Reflector, err error) {
 	err = w.controller.cluster.Classify(err)
 	w.mu.Lock()
 	said := w.lastErr == err.Error()
 	w.lastErr = err.Error()
 	w.mu.Unlock()
-	if w.controller.inOutage(ctx, err) || said || ctx.Err() != nil {
+	if w.controller.logOutage(ctx, err) || said || ctx.Err() != nil {
 		return
 	}
 	level := slog.LevelWarn
@@ -317,4 +318,21 @@ func (w *Watch) failed(ctx context.Context, _ *cache.Reflector, err error) {
 // MetaOf returns the metadata by which a cache finds an object. A Transform retains it.
 func MetaOf(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+}
+
+// Watched returns how many kinds of object are watched, and how many objects there
+// are of them as far as is known.
+func (c *Controller) Watched() (kinds, objects int) {
+	c.mu.Lock()
+	watches := make([]*Watch, 0, len(c.watches))
+	for _, w := range c.watches {
+		watches = append(watches, w)
+	}
+	c.mu.Unlock()
+	seen := map[string]bool{}
+	for _, w := range watches {
+		seen[w.resource.GroupVersionResource.String()] = true
+		objects += len(w.informer.GetIndexer().ListKeys())
+	}
+	return len(seen), objects
 }

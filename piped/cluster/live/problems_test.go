@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 )
 
@@ -15,13 +15,18 @@ import (
 func TestProblemsOfMembers(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	long, lately := now.Add(-time.Minute), now.Add(-time.Second)
-	m := &Members{cluster: &Cluster{name: "dev", config: &rest.Config{Host: "https://dev"}, now: func() time.Time { return now }}, kinds: map[schema.GroupKind]*memberKind{}}
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "dev", MasterURL: "https://dev", Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	m := &Members{cluster: c, kinds: map[schema.GroupKind]*memberKind{}}
 	for kind, k := range map[string]*memberKind{
 		"Forbidden": {since: long, problem: deploy.Errorf(deploy.Invalid, "give the rights")},
 		"Lately":    {since: lately, problem: deploy.Errorf(deploy.Invalid, "give the rights")},
 		"Unserved":  {since: long, problem: deploy.Errorf(deploy.NotFound, "no such kind")},
-		"Apart":     {since: long, apart: true, namespaces: map[string]bool{"a": true, "b": true}},
-		"Nowhere":   {since: long, apart: true},
+		"Apart":     {since: long, byNamespace: true, namespaces: map[string]bool{"a": true, "b": true}},
+		"Nowhere":   {since: long, byNamespace: true},
 	} {
 		k.gvk = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
 		m.kinds[k.gvk.GroupKind()] = k

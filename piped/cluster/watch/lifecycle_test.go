@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -66,10 +66,10 @@ func newLife() *life { return &life{fail: map[string]int{}} }
 
 // live has life cycles run on the lab's ConfigMaps as an agent that was started
 // does, until stop is called.
-func (l *controllerLab) live(t *testing.T, lives map[string]*life) (stop func()) {
+func (l *env) live(t *testing.T, lives map[string]*life) (stop func()) {
 	t.Helper()
-	l.Controller = NewController(l.cluster)
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	l.Controller = New(l.cluster)
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,18 +82,18 @@ func (l *controllerLab) live(t *testing.T, lives map[string]*life) (stop func())
 }
 
 // change changes the value of a ConfigMap, and nothing else.
-func (l *controllerLab) change(t *testing.T, name, value string) {
+func (l *env) change(t *testing.T, name, value string) {
 	t.Helper()
-	_, err := l.cluster.typed.CoreV1().ConfigMaps(l.ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"value":"`+value+`"}}`), metav1.PatchOptions{})
+	_, err := l.cluster.Typed().CoreV1().ConfigMaps(l.ns).Patch(t.Context(), name, types.MergePatchType, []byte(`{"data":{"value":"`+value+`"}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // finalizers returns those of a ConfigMap, "gone" if there is none.
-func (l *controllerLab) finalizers(t *testing.T, name string) []string {
+func (l *env) finalizers(t *testing.T, name string) []string {
 	t.Helper()
-	found, err := l.cluster.typed.CoreV1().ConfigMaps(l.ns).Get(t.Context(), name, metav1.GetOptions{})
+	found, err := l.cluster.Typed().CoreV1().ConfigMaps(l.ns).Get(t.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return []string{"gone"}
 	}
@@ -104,7 +104,7 @@ func (l *controllerLab) finalizers(t *testing.T, name string) []string {
 	return found.Finalizers
 }
 
-func (l *controllerLab) awaitGone(t *testing.T, name string) {
+func (l *env) awaitGone(t *testing.T, name string) {
 	t.Helper()
 	clustertest.Eventually(t, name+" is gone", func() bool { return slices.Equal(l.finalizers(t, name), []string{"gone"}) })
 }
@@ -119,7 +119,7 @@ func same(t *testing.T, what string, want, got []string) {
 // TestLifecycle follows one object from its creation to its end, while each method
 // fails at first.
 func TestLifecycle(t *testing.T) {
-	l, one := newControllerLab(t), newLife()
+	l, one := newEnv(t), newLife()
 	one.fail = map[string]int{"create": 2, "update": 1, "remove": 2}
 	l.live(t, map[string]*life{"one": one})
 	l.put(t, "a", "1")
@@ -137,7 +137,7 @@ func TestLifecycle(t *testing.T) {
 // TestLifecyclesHoldAnObjectTogether: each has its own memory, and one that fails
 // keeps the object and disturbs no other.
 func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
-	l, one, two := newControllerLab(t), newLife(), newLife()
+	l, one, two := newEnv(t), newLife(), newLife()
 	stop := l.live(t, map[string]*life{"one": one, "two": two})
 	l.put(t, "a", "1")
 	one.await(t, "update a=1")
@@ -165,7 +165,7 @@ func TestLifecyclesHoldAnObjectTogether(t *testing.T) {
 // TestLifecycleGoesOnAfterARestart: what was created is not created again, and what
 // was deleted meanwhile is removed.
 func TestLifecycleGoesOnAfterARestart(t *testing.T) {
-	l, one := newControllerLab(t), newLife()
+	l, one := newEnv(t), newLife()
 	stop := l.live(t, map[string]*life{"one": one})
 	l.put(t, "a", "1")
 	one.await(t, "update a=1")
@@ -184,12 +184,12 @@ func TestLifecycleGoesOnAfterARestart(t *testing.T) {
 // TestLifecycleDecidesOnTheNewestState: what happens once does not happen because a
 // cache lags behind.
 func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
-	l, one := newControllerLab(t), newLife()
+	l, one := newEnv(t), newLife()
 	stop := l.live(t, map[string]*life{"one": one})
 	l.put(t, "a", "1")
 	one.await(t, "update a=1")
 	stop()
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
 	h := &lifecycle{Lifecycle: one, watch: w, mark: "lifecycle.pipecd.dev/other"}
 	key := types.NamespacedName{Namespace: l.ns, Name: "a"}
 	l.change(t, "a", "2")
-	if err := h.look(t.Context(), key); err != nil || len(one.seen) > 0 {
+	if err := h.reconcile(t.Context(), key); err != nil || len(one.seen) > 0 {
 		t.Errorf("on an old state: %v, calls %q", err, one.seen)
 	}
 	same(t, "held by", []string{"lifecycle.pipecd.dev/one"}, l.finalizers(t, "a"))
@@ -210,11 +210,11 @@ func TestLifecycleDecidesOnTheNewestState(t *testing.T) {
 	}
 	l.put(t, "a", "3") // without any finalizer
 	l.remove(t, "a")
-	if err := errors.Join(h.look(t.Context(), key), h.release(t.Context(), obj), h.patch(t.Context(), obj, map[string]any{})); err != nil || len(one.seen) > 0 {
+	if err := errors.Join(h.reconcile(t.Context(), key), h.release(t.Context(), obj), h.patch(t.Context(), obj, map[string]any{})); err != nil || len(one.seen) > 0 {
 		t.Errorf("of what is gone: %v, calls %q", err, one.seen)
 	}
 	l.put(t, "a", "4")
-	if err := errors.Join(h.look(t.Context(), key), h.release(t.Context(), obj)); err != nil || len(one.seen) > 0 {
+	if err := errors.Join(h.reconcile(t.Context(), key), h.release(t.Context(), obj)); err != nil || len(one.seen) > 0 {
 		t.Errorf("of another one of the name: %v, calls %q", err, one.seen)
 	}
 }

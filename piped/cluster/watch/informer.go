@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -10,41 +10,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/c785c783/piped/piped/cluster"
 )
 
 // How long to wait for a cluster that does not answer before it is asked again: doubled
 // each time.
 const (
-	firstReach   = 500 * time.Millisecond
-	longestReach = 5 * time.Second
+	minReconnectDelay = 500 * time.Millisecond
+	maxReconnectDelay = 5 * time.Second
 )
 
 // informer makes an informer that has not been started. It resyncs never: who
 // needs a second look asks for it. Asked is told how each request ends.
-func (c *Cluster) informer(r Watched, asked func(context.Context, error)) (cache.SharedIndexInformer, error) {
-	from, err := c.informed(r)
+func newInformer(c *cluster.Cluster, r Resource, asked func(context.Context, error)) (cache.SharedIndexInformer, error) {
+	from, err := sourceOf(c, r)
 	if err != nil {
 		return nil, err
 	}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = r.Selector
-			return reached(ctx, asked, func() (runtime.Object, error) { return from.list(ctx, o) })
+			return retryUnanswered(ctx, asked, func() (runtime.Object, error) { return from.list(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = r.Selector
-			w, err := reached(ctx, asked, func() (watch.Interface, error) { return from.watch(ctx, o) })
+			w, err := retryUnanswered(ctx, asked, func() (watch.Interface, error) { return from.watch(ctx, o) })
 			if err != nil {
-				return nil, stoppable(err, o)
+				return nil, untyped(err, o)
 			}
-			return following{w, func() { asked(ctx, errBroken) }}, nil
+			return notifyingWatch{w, func() { asked(ctx, ErrDisconnected) }}, nil
 		},
 	}
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, from.client), from.example,
@@ -54,8 +55,8 @@ func (c *Cluster) informer(r Watched, asked func(context.Context, error)) (cache
 // reached repeats a request for as long as nobody answers. By itself a reflector asks
 // less and less often, in the end only once in a minute: for as long again as a cluster
 // was away nothing would be known of it.
-func reached[T any](ctx context.Context, asked func(context.Context, error), request func() (T, error)) (T, error) {
-	for delay := firstReach; ; delay = min(2*delay, longestReach) {
+func retryUnanswered[T any](ctx context.Context, asked func(context.Context, error), request func() (T, error)) (T, error) {
+	for delay := minReconnectDelay; ; delay = min(2*delay, maxReconnectDelay) {
 		answer, err := request()
 		asked(ctx, err)
 		if err == nil || !unanswered(err) {
@@ -79,49 +80,49 @@ func unanswered(err error) bool {
 }
 
 // following is a watch that tells when it is over.
-type following struct {
+type notifyingWatch struct {
 	watch.Interface
 	over func()
 }
 
-func (f following) Stop() {
+func (f notifyingWatch) Stop() {
 	f.Interface.Stop()
 	f.over()
 }
 
 // informed is how an informer lists and watches.
-type informed struct {
+type source struct {
 	client  any
 	example runtime.Object
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func (c *Cluster) informed(r Watched) (informed, error) {
+func sourceOf(c *cluster.Cluster, r Resource) (source, error) {
 	switch {
 	case r.Typed != nil:
-		return c.informedTyped(r)
+		return typedSource(c, r)
 	case r.Metadata:
-		resource := c.metadata.Resource(r.GroupVersionResource).Namespace(r.Namespace)
-		return informed{c.metadata, &metav1.PartialObjectMetadata{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		resource := c.Metadata().Resource(r.GroupVersionResource).Namespace(r.Namespace)
+		return source{c.Metadata(), &metav1.PartialObjectMetadata{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return resource.List(ctx, o)
 		}, resource.Watch}, nil
 	}
-	resource := c.dynamic.Resource(r.GroupVersionResource).Namespace(r.Namespace)
-	return informed{c.dynamic, &unstructured.Unstructured{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	resource := c.Dynamic().Resource(r.GroupVersionResource).Namespace(r.Namespace)
+	return source{c.Dynamic(), &unstructured.Unstructured{}, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return resource.List(ctx, o)
 	}, resource.Watch}, nil
 }
 
-func (c *Cluster) informedTyped(r Watched) (informed, error) {
-	client, err := c.typedClient(r.GroupVersion())
+func typedSource(c *cluster.Cluster, r Resource) (source, error) {
+	client, err := c.GroupClient(r.GroupVersion())
 	if err != nil {
-		return informed{}, err
+		return source{}, err
 	}
 	request := func(o metav1.ListOptions) *rest.Request {
 		return client.Get().NamespaceIfScoped(r.Namespace, r.Namespace != "").Resource(r.Resource).VersionedParams(&o, scheme.ParameterCodec)
 	}
-	return informed{client, r.Typed, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return source{client, r.Typed, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return request(o).Do(ctx).Get()
 	}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		o.Watch = true
@@ -129,22 +130,11 @@ func (c *Cluster) informedTyped(r Watched) (informed, error) {
 	}}, nil
 }
 
-// typedClient returns a client of one group, whose objects travel as protobuf.
-func (c *Cluster) typedClient(gv schema.GroupVersion) (rest.Interface, error) {
-	config := asProtobuf(c.config)
-	config.GroupVersion, config.NegotiatedSerializer = &gv, scheme.Codecs.WithoutConversion()
-	config.APIPath = "/apis"
-	if gv.Group == "" {
-		config.APIPath = "/api"
-	}
-	return rest.RESTClientForConfigAndClient(config, c.http)
-}
-
 // stoppable hides what some errors of a watch that was to bring the initial state
 // are: to a refused connection or too many requests the reflector would answer by
 // a sleep of up to a minute that nothing ends. Any other error it reports, and
 // then sleeps until it is stopped.
-func stoppable(err error, o metav1.ListOptions) error {
+func untyped(err error, o metav1.ListOptions) error {
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if initial && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
 		return errors.New(err.Error())

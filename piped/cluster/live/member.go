@@ -1,4 +1,4 @@
-package cluster
+package live
 
 import (
 	"crypto/sha256"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/manifest"
 )
@@ -47,7 +48,7 @@ type Member struct {
 
 // keptMember is what the caches of Members keep of an object. What many objects have
 // in common is kept once.
-type keptMember struct {
+type cachedMember struct {
 	name, uid, version, seen       string // resource versions: the last one, and Member.ResourceVersion
 	namespace                      unique.Handle[string]
 	application                    unique.Handle[string]
@@ -60,19 +61,19 @@ type keptMember struct {
 }
 
 // GetObjectMeta has caches find the object by its name.
-func (k *keptMember) GetObjectMeta() metav1.Object {
+func (k *cachedMember) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: k.namespace.Value(), Name: k.name, UID: types.UID(k.uid), ResourceVersion: k.version}
 }
 
 // keepMember reduces an object's metadata to what the caches keep.
-func keepMember(obj, before any) (any, error) {
+func reduceMember(obj, before any) (any, error) {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
 	}
 	application, annotations := o.Labels[manifest.LabelApplication], o.Annotations
-	k := &keptMember{
-		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: Mark(o), generation: o.Generation, content: contentOfMeta(o),
+	k := &cachedMember{
+		name: o.Name, uid: string(o.UID), version: o.ResourceVersion, seen: o.ResourceVersion, mark: cluster.Mark(o), generation: o.Generation, content: contentOfMeta(o),
 		namespace: unique.Make(o.Namespace), application: unique.Make(application), variant: unique.Make(annotations[annotationVariant]),
 		owned: metav1.GetControllerOfNoCopy(o) != nil, hook: annotations[manifest.AnnotationHookRun] != "",
 		ignored: manifest.IgnoresDrift(annotations), deleting: o.DeletionTimestamp != nil,
@@ -82,12 +83,12 @@ func keepMember(obj, before any) (any, error) {
 		piped = ""
 	}
 	k.piped = unique.Make(piped)
-	if owned := OwnedHash(o.ManagedFields); owned != "" {
+	if owned := cluster.OwnedHash(o.ManagedFields); owned != "" {
 		if _, err := hex.Decode(k.fields[:], []byte(owned)); err != nil {
 			return nil, fmt.Errorf("keep the fields that are ours: %w", err)
 		}
 	}
-	if older, ok := before.(*keptMember); ok && o.Generation != 0 && k.statusOnly(older) {
+	if older, ok := before.(*cachedMember); ok && o.Generation != 0 && k.statusOnly(older) {
 		k.seen = older.seen
 	}
 	return k, nil
@@ -108,13 +109,13 @@ func contentOfMeta(o metav1.Object) uint64 {
 
 // statusOnly reports whether an object whose generation is counted differs from an
 // older state of it in no more than its status.
-func (k *keptMember) statusOnly(older *keptMember) bool {
+func (k *cachedMember) statusOnly(older *cachedMember) bool {
 	return k.uid == older.uid && k.mark == older.mark && k.generation == older.generation && k.fields == older.fields && k.content == older.content &&
 		k.owned == older.owned && k.deleting == older.deleting
 }
 
 // member returns what is kept for a reader; kind is that of the watch.
-func (k *keptMember) member(kind schema.GroupVersionKind) Member {
+func (k *cachedMember) member(kind schema.GroupVersionKind) Member {
 	m := Member{
 		Object: deploy.ObjectRef{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespace: k.namespace.Value(), Name: k.name},
 		UID:    k.uid, Mark: k.mark, ResourceVersion: k.seen,
@@ -125,4 +126,14 @@ func (k *keptMember) member(kind schema.GroupVersionKind) Member {
 		m.OwnedHash = hex.EncodeToString(k.fields[:])
 	}
 	return m
+}
+
+// InSync reports whether the metadata of a live object tells that it is as it was
+// applied: it is the same object, nobody took a field of ours, and nobody wrote it
+// since. False says only that it must be looked at. An item without Mark, of an
+// earlier version of the agent, is trusted if the rest is as recorded.
+func InSync(item deploy.InventoryItem, m Member) bool {
+	return !m.Deleting && item.UID != "" && item.UID == m.UID &&
+		item.OwnedHash != "" && item.OwnedHash == m.OwnedHash &&
+		(item.Mark == "" || item.Mark == m.Mark)
 }

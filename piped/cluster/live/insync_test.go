@@ -1,8 +1,6 @@
-package cluster
+package live
 
 import (
-	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,48 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
+	"github.com/c785c783/piped/piped/cluster/watch"
 	"github.com/c785c783/piped/piped/deploy"
+	"github.com/c785c783/piped/piped/manifest"
 )
-
-// everyKind returns objects of more kinds than most applications have, those without a
-// namespace with names of their own, and removes those when the test ends.
-func (l *lab) everyKind(t *testing.T) string {
-	t.Helper()
-	data, err := os.ReadFile("testdata/every-kind.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, item := range l.items() {
-			if item.Object.Namespace == "" {
-				l.delete(t, item.Object)
-			}
-		}
-	})
-	return strings.ReplaceAll(string(data), "NS", l.ns)
-}
-
-// delete deletes an object, whatever it is.
-func (l *lab) delete(t *testing.T, ref deploy.ObjectRef) {
-	t.Helper()
-	resource, err := l.Resource(context.Background(), gvkOf(ref))
-	if err == nil {
-		err = l.objectsOf(resource, ref.Namespace).Delete(context.Background(), ref.Name, metav1.DeleteOptions{})
-	}
-	if err != nil {
-		t.Errorf("delete %s: %v", ref, err)
-	}
-}
 
 // members runs Members of the lab's cluster until the test ends. Who was woken is told
 // by the returned function.
-func (l *lab) members(t *testing.T, c *Cluster) (*Members, func() map[string]int) {
+func (l *env) members(t *testing.T, c *cluster.Cluster) (*Members, func() map[string]int) {
 	t.Helper()
 	woken := newWoken()
-	controller := NewController(c)
+	controller := watch.New(c)
 	m := NewMembers(c, controller, woken.wake)
-	(&controllerLab{Controller: controller}).run(t)
+	runController(t, controller)
 	return m, woken.take
 }
 
@@ -81,7 +52,7 @@ func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
 }
 
 // wantInSync waits until the metadata of every item tells that it is in sync.
-func (l *lab) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem) {
+func (l *env) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem) {
 	t.Helper()
 	late := map[string]Member{}
 	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -106,7 +77,7 @@ func (l *lab) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem)
 // equals what the watches tell, without a request for any object; and whoever reads
 // the object again finds the recorded values.
 func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	manifests := l.everyKind(t)
 	items := l.apply(t, manifests).Items
 	kinds := map[string]bool{}
@@ -120,10 +91,10 @@ func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
 		t.Errorf("only %d kinds", len(kinds))
 	}
 	m, _ := l.members(t, l.Cluster)
-	l.requests.take()
+	l.requests.Take()
 	ready(t, m, refsOf(items))
 	l.wantInSync(t, m, items)
-	for _, r := range l.requests.take() {
+	for _, r := range l.requests.Take() {
 		if !strings.HasPrefix(r, "GET /api") || strings.Count(r, "/") > 4 {
 			t.Errorf("request for an object: %s", r)
 		}
@@ -144,50 +115,50 @@ func TestWhatIsAppliedIsInSyncByItsMetadataAlone(t *testing.T) {
 
 // wantSameValues reads objects one by one and as lists, and those of built-in kinds as
 // protobuf.
-func (l *lab) wantSameValues(t *testing.T, items []deploy.InventoryItem) {
+func (l *env) wantSameValues(t *testing.T, items []deploy.InventoryItem) {
 	t.Helper()
 	for _, item := range items {
-		resource, err := l.Resource(t.Context(), gvkOf(item.Object))
+		resource, err := l.Resource(t.Context(), manifest.GVK(item.Object))
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := l.objectsOf(resource, item.Object.Namespace)
+		client := l.ResourceClient(resource, item.Object.Namespace)
 		live, err := client.Get(t.Context(), item.Object.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ValuesDigest(live); got != item.ValuesDigest || Mark(live) != item.Mark {
-			t.Errorf("%s: digest %s and mark %s when read, %s and %s when applied", item.Object, got, Mark(live), item.ValuesDigest, item.Mark)
+		if got := cluster.ValuesDigest(live); got != item.ValuesDigest || cluster.Mark(live) != item.Mark {
+			t.Errorf("%s: digest %s and mark %s when read, %s and %s when applied", item.Object, got, cluster.Mark(live), item.ValuesDigest, item.Mark)
 		}
 		list, err := client.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + item.Object.Name})
-		if err != nil || len(list.Items) != 1 || ValuesDigest(&list.Items[0]) != item.ValuesDigest {
+		if err != nil || len(list.Items) != 1 || cluster.ValuesDigest(&list.Items[0]) != item.ValuesDigest {
 			t.Errorf("%s: another digest when listed (%v)", item.Object, err)
 		}
 		typed, err := l.readTyped(t, item.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if typed != nil && ValuesDigest(typed) != item.ValuesDigest {
+		if typed != nil && cluster.ValuesDigest(typed) != item.ValuesDigest {
 			t.Errorf("%s: another digest when read as protobuf", item.Object)
 		}
 	}
 }
 
 // readTyped reads objects of some kinds as protobuf, nil of the others.
-func (l *lab) readTyped(t *testing.T, ref deploy.ObjectRef) (*unstructured.Unstructured, error) {
+func (l *env) readTyped(t *testing.T, ref deploy.ObjectRef) (*unstructured.Unstructured, error) {
 	t.Helper()
 	ctx, get := t.Context(), metav1.GetOptions{}
 	var obj runtime.Object
 	var err error
 	switch ref.Kind {
 	case "Deployment":
-		obj, err = l.typed.AppsV1().Deployments(ref.Namespace).Get(ctx, ref.Name, get)
+		obj, err = l.Typed().AppsV1().Deployments(ref.Namespace).Get(ctx, ref.Name, get)
 	case "ConfigMap":
-		obj, err = l.typed.CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, get)
+		obj, err = l.Typed().CoreV1().ConfigMaps(ref.Namespace).Get(ctx, ref.Name, get)
 	case "Service":
-		obj, err = l.typed.CoreV1().Services(ref.Namespace).Get(ctx, ref.Name, get)
+		obj, err = l.Typed().CoreV1().Services(ref.Namespace).Get(ctx, ref.Name, get)
 	case "Secret":
-		obj, err = l.typed.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, get)
+		obj, err = l.Typed().CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, get)
 	default:
 		return nil, nil
 	}
@@ -201,13 +172,13 @@ func (l *lab) readTyped(t *testing.T, ref deploy.ObjectRef) (*unstructured.Unstr
 // TestWhatIsTakenOverIsInSync: the record of the first apply to what kubectl created
 // is that of the object after it.
 func TestWhatIsTakenOverIsInSync(t *testing.T) {
-	l := newLab(t)
+	l := newEnv(t)
 	client := clustertest.Shared(t).Client(t).CoreV1().ConfigMaps(l.ns)
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"color": "red", "old": "yes"}}
 	if _, err := client.Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"}); err != nil {
 		t.Fatal(err)
 	}
-	items := l.apply(t, web, func(r *ApplyRequest) { r.Adopt = true }).Items
+	items := l.apply(t, web, func(r *cluster.ApplyRequest) { r.Adopt = true }).Items
 	m, _ := l.members(t, l.Cluster)
 	ready(t, m, refsOf(items))
 	l.wantInSync(t, m, items)

@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // How the whole cluster is tried again after that was forbidden, for a right may be given
 // a moment after the agent has started.
 const (
-	wholeAgain = 5 * time.Minute
-	wholeFills = time.Minute // given up for now if it takes longer
+	widenInterval = 5 * time.Minute
+	widenTimeout  = time.Minute // given up for now if it takes longer
 )
 
 // scope is a watch of a namespaced resource in the whole cluster or, while the API server
@@ -23,19 +23,19 @@ const (
 // concern all that is watched. It is safe for concurrent use.
 type Scope struct {
 	controller *Controller
-	resource   Watched
+	resource   Resource
 
-	mu         sync.Mutex
-	begun      bool
-	apart      bool              // the whole cluster may not be watched
-	namespaces map[string]bool   // that were asked for
-	watches    map[string]*Watch // by namespace, "" for all
-	handlers   map[string]Handler
+	mu          sync.Mutex
+	started     bool
+	byNamespace bool              // the whole cluster may not be watched
+	namespaces  map[string]bool   // that were asked for
+	watches     map[string]*Watch // by namespace, "" for all
+	handlers    map[string]Handler
 }
 
-func (c *Controller) Scope(r Watched) *Scope {
+func (c *Controller) Scope(r Resource) *Scope {
 	s := &Scope{controller: c, resource: r, namespaces: map[string]bool{}, watches: map[string]*Watch{}, handlers: map[string]Handler{}}
-	s.resource.Turned = s.turned
+	s.resource.StateChanged = s.onStateChange
 	return s
 }
 
@@ -43,7 +43,7 @@ func (c *Controller) Scope(r Watched) *Scope {
 func (s *Scope) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun = true
+	s.started = true
 	return s.startMissing()
 }
 
@@ -59,11 +59,11 @@ func (s *Scope) Cover(namespace string) error {
 // start starts the watches that are missing. s.mu is held.
 func (s *Scope) startMissing() error {
 	wanted := map[string]bool{"": true}
-	if s.apart {
+	if s.byNamespace {
 		wanted = s.namespaces
 	}
 	for namespace := range wanted {
-		if !s.begun || s.watches[namespace] != nil {
+		if !s.started || s.watches[namespace] != nil {
 			continue
 		}
 		w, err := s.watch(namespace)
@@ -121,7 +121,7 @@ func (s *Scope) Handle(name string, h Handler) error {
 func (s *Scope) Get(key types.NamespacedName) any {
 	s.mu.Lock()
 	w := s.watches[""]
-	if s.apart {
+	if s.byNamespace {
 		w = s.watches[key.Namespace]
 	}
 	s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Scope) FilledIn(ctx context.Context, namespace string) error {
 	return s.filled(ctx, func() (watches []*Watch) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !s.apart {
+		if !s.byNamespace {
 			namespace = ""
 		}
 		if w := s.watches[namespace]; w != nil {
@@ -193,7 +193,7 @@ func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 
 // turned gives up the watch of the whole cluster if that is forbidden, in favour of
 // those of namespaces.
-func (s *Scope) turned() {
+func (s *Scope) onStateChange() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	whole := s.watches[""]
@@ -205,18 +205,18 @@ func (s *Scope) turned() {
 	}
 	log := s.controller.log.With("resource", s.resource.Resource)
 	log.Info("the agent may not watch a kind in the whole cluster; it is watched by namespace")
-	s.apart = true
+	s.byNamespace = true
 	delete(s.watches, "")
 	whole.End()
 	if err := s.startMissing(); err != nil {
 		log.Warn("cannot follow objects", "error", err)
 	}
-	s.controller.Go(s.widening)
+	s.controller.Go(s.widenPeriodically)
 }
 
 // widening tries now and then whether the whole cluster may be watched, until it may.
-func (s *Scope) widening(ctx context.Context) {
-	again := time.NewTicker(wholeAgain)
+func (s *Scope) widenPeriodically(ctx context.Context) {
+	again := time.NewTicker(widenInterval)
 	defer again.Stop()
 	for {
 		select {
@@ -233,7 +233,7 @@ func (s *Scope) widening(ctx context.Context) {
 // widen has the whole cluster watched in place of namespaces, if that is permitted. They
 // are watched until its watch is filled.
 func (s *Scope) widen(ctx context.Context) bool {
-	_, err := s.controller.cluster.metadata.Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
+	_, err := s.controller.cluster.Metadata().Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return false
 	}
@@ -243,7 +243,7 @@ func (s *Scope) widen(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	filling, cancel := context.WithTimeout(ctx, wholeFills)
+	filling, cancel := context.WithTimeout(ctx, widenTimeout)
 	defer cancel()
 	if err = whole.Filled(filling); err == nil {
 		_, err = whole.State()
@@ -254,7 +254,7 @@ func (s *Scope) widen(ctx context.Context) bool {
 	}
 	s.controller.log.InfoContext(ctx, "a kind is watched in the whole cluster from now on", "resource", s.resource.Resource)
 	s.replace(whole)
-	s.turned() // it may have been forbidden meanwhile
+	s.onStateChange() // it may have been forbidden meanwhile
 	return true
 }
 
@@ -270,5 +270,5 @@ func (s *Scope) replace(whole *Watch) {
 	for _, w := range s.watches {
 		w.End()
 	}
-	s.apart, s.watches = false, map[string]*Watch{"": whole}
+	s.byNamespace, s.watches = false, map[string]*Watch{"": whole}
 }

@@ -1,4 +1,4 @@
-package cluster
+package watch
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/c785c783/piped/piped/cluster"
 	"github.com/c785c783/piped/piped/cluster/clustertest"
 	"github.com/c785c783/piped/piped/deploy"
 )
@@ -29,7 +30,7 @@ var (
 
 // controllerLab is a controller on a real cluster that counts the watches it
 // opens. Its ConfigMaps carry the label lab=<namespace>.
-type controllerLab struct {
+type env struct {
 	*Controller
 	ns string
 
@@ -37,31 +38,31 @@ type controllerLab struct {
 	watched []string // paths of watch requests
 }
 
-func newControllerLab(t *testing.T) *controllerLab {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	shared := clustertest.Shared(t)
-	l := &controllerLab{ns: shared.Namespace(t)}
-	c, err := NewCluster(ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: func(next http.RoundTripper) http.RoundTripper {
-		return &watchCounter{lab: l, next: next}
+	l := &env{ns: shared.Namespace(t)}
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: shared.Kubeconfig(), WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+		return &watchCounter{env: l, next: next}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	l.Controller = NewController(c)
+	l.Controller = New(c)
 	return l
 }
 
 type watchCounter struct {
-	lab  *controllerLab
+	env  *env
 	next http.RoundTripper
 }
 
 func (c *watchCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Get("watch") != "" {
-		c.lab.mu.Lock()
-		c.lab.watched = append(c.lab.watched, r.URL.Path)
-		c.lab.mu.Unlock()
+		c.env.mu.Lock()
+		c.env.watched = append(c.env.watched, r.URL.Path)
+		c.env.mu.Unlock()
 	}
 	return c.next.RoundTrip(r)
 }
@@ -70,7 +71,7 @@ func (c *watchCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *watchCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 // run runs the controller; the returned function stops it and waits.
-func (l *controllerLab) run(t *testing.T) (stop func()) {
+func (l *env) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -85,11 +86,11 @@ func (l *controllerLab) run(t *testing.T) (stop func()) {
 	return stop
 }
 
-func (l *controllerLab) selector() string { return "lab=" + l.ns }
+func (l *env) selector() string { return "lab=" + l.ns }
 
-func (l *controllerLab) put(t *testing.T, name, value string) {
+func (l *env) put(t *testing.T, name, value string) {
 	t.Helper()
-	client := l.cluster.typed.CoreV1().ConfigMaps(l.ns)
+	client := l.cluster.Typed().CoreV1().ConfigMaps(l.ns)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"lab": l.ns}}, Data: map[string]string{"value": value}}
 	_, err := client.Update(t.Context(), object, metav1.UpdateOptions{})
 	if deploy.IsKind(l.cluster.Classify(err), deploy.NotFound) {
@@ -100,9 +101,9 @@ func (l *controllerLab) put(t *testing.T, name, value string) {
 	}
 }
 
-func (l *controllerLab) remove(t *testing.T, name string) {
+func (l *env) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := l.cluster.typed.CoreV1().ConfigMaps(l.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := l.cluster.Typed().CoreV1().ConfigMaps(l.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,8 +131,8 @@ func (c *calls) list() []string {
 }
 
 func TestOnlyTheHandlerThatFailedRunsAgain(t *testing.T) {
-	l := newControllerLab(t)
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	l := newEnv(t)
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,8 @@ func TestOnlyTheHandlerThatFailedRunsAgain(t *testing.T) {
 }
 
 func TestASlowHandlerDelaysNoOther(t *testing.T) {
-	l := newControllerLab(t)
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	l := newEnv(t)
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +202,8 @@ func TestASlowHandlerDelaysNoOther(t *testing.T) {
 }
 
 func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
-	l := newControllerLab(t)
-	before, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	l := newEnv(t)
+	before, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 	if err := before.Filled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	again, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil || again != before {
 		t.Fatalf("the same resource has another watch: %v", err)
 	}
@@ -233,7 +234,7 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 	if diff := cmp.Diff([]string{"/api/v1/configmaps"}, first); diff != "" {
 		t.Errorf("watch requests (-want +got):\n%s", diff)
 	}
-	other, err := l.Watch(Watched{GroupVersionResource: secrets, Metadata: true})
+	other, err := l.Watch(Resource{GroupVersionResource: secrets, Metadata: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,14 +249,14 @@ func TestWatchesStartOnFirstUseAndAreShared(t *testing.T) {
 }
 
 func TestWatchKeepsWhatItIsTold(t *testing.T) {
-	l := newControllerLab(t)
+	l := newEnv(t)
 	l.put(t, "a", "1")
 	l.put(t, "b", "2")
 	type kept struct {
 		metav1.ObjectMeta
 		value string
 	}
-	w, err := l.Watch(Watched{
+	w, err := l.Watch(Resource{
 		GroupVersionResource: configMaps, Selector: l.selector(),
 		Transform: func(obj, _ any) (any, error) {
 			u, ok := obj.(*unstructured.Unstructured)
@@ -300,8 +301,8 @@ func TestWatchKeepsWhatItIsTold(t *testing.T) {
 // TestRunEndsAfterTheHandlersThatRun: a stop tells them, waits for them, and calls
 // none again, whatever is queued and whatever they return.
 func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
-	l := newControllerLab(t)
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps, Selector: l.selector()})
+	l := newEnv(t)
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps, Selector: l.selector()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,8 +332,13 @@ func TestRunEndsAfterTheHandlersThatRun(t *testing.T) {
 }
 
 func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
-	l := &controllerLab{Controller: NewController(offline(t, nil))}
-	w, err := l.Watch(Watched{GroupVersionResource: configMaps})
+	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", MasterURL: "https://127.0.0.1:1", RetryFor: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	l := &env{Controller: New(c)}
+	w, err := l.Watch(Resource{GroupVersionResource: configMaps})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,5 +353,39 @@ func TestAClusterThatCannotBeReachedIsWatchedInVain(t *testing.T) {
 	stop()
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("stopped after %s", took)
+	}
+}
+
+// TestAnEndedWatchIsStartedAnew: what used it may use the resource again.
+func TestAnEndedWatchIsStartedAnew(t *testing.T) {
+	l := newEnv(t)
+	resource := Resource{GroupVersionResource: configMaps, Selector: l.selector(), Namespace: l.ns}
+	first, err := l.Watch(resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen calls
+	if err := first.Handle("first", func(_ context.Context, key types.NamespacedName) error { seen.record(first, key); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	l.run(t)
+	l.put(t, "a", "1")
+	clustertest.Eventually(t, "it is seen", func() bool { return len(seen.list()) == 1 })
+	first.End()
+	second, err := l.Watch(resource)
+	if err != nil || second == first {
+		t.Fatalf("the same watch again, %v", err)
+	}
+	l.put(t, "a", "2")
+	clustertest.Eventually(t, "the second follows", func() bool {
+		var now calls
+		now.record(second, types.NamespacedName{Namespace: l.ns, Name: "a"})
+		return now.list()[0] == "a=2"
+	})
+	if diff := cmp.Diff([]string{"a=1"}, seen.list()); diff != "" {
+		t.Errorf("the first handler (-want +got):\n%s", diff)
+	}
+	if kinds, _ := l.Watched(); kinds != 1 {
+		t.Errorf("%d kinds are watched", kinds)
 	}
 }
