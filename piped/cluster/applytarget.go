@@ -64,7 +64,7 @@ func (t *target) liveObject() *unstructured.Unstructured {
 
 func (t *target) isWorkload() bool { return IsWorkload(manifest.GroupKind(t.ref)) }
 
-// isWorkload reports whether objects of the kind roll out.
+// IsWorkload reports whether objects of the kind roll out.
 func IsWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && (kind.Kind == "Deployment" || kind.Kind == "StatefulSet" || kind.Kind == "DaemonSet")
 }

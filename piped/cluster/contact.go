@@ -76,7 +76,7 @@ func (c *Cluster) Contact() Contact {
 	return c.contact.last
 }
 
-// outage reports whether the cluster does not answer, and whether the caller is the first
+// Outage reports whether the cluster does not answer, and whether the caller is the first
 // to ask since that is so: the one who logs it.
 func (c *Cluster) Outage() (lasts, first bool) {
 	c.contact.mu.Lock()

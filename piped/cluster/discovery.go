@@ -22,7 +22,7 @@ type ServedKind struct {
 	Namespaced bool
 }
 
-// errUnknownKind says that the cluster does not serve a kind.
+// ErrUnknownKind says that the cluster does not serve a kind.
 var ErrUnknownKind = errors.New("the cluster does not know the kind")
 
 // refreshEvery limits how often a kind that is missing makes the agent ask

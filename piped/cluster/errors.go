@@ -59,7 +59,7 @@ func isNoRequest(err error) bool {
 	return errors.As(err, &escape) || strings.Contains(err.Error(), "invalid resource name ") || strings.Contains(err.Error(), "invalid namespace ")
 }
 
-// unreachable reports whether no answer came from the API server.
+// Unreachable reports whether no answer came from the API server.
 func Unreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -190,7 +190,7 @@ func (c *Cluster) readConfig(ctx context.Context, ref deploy.ObjectRef, waiting 
 	return content, err
 }
 
-// configResource returns the resource of ConfigMaps or Secrets.
+// ConfigResource returns the resource of ConfigMaps or Secrets.
 func ConfigResource(kind string) schema.GroupVersionResource {
 	resource := "configmaps"
 	if kind == "Secret" {

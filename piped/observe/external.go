@@ -17,36 +17,34 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Times of Externals.
+// Intervals of ExternalRollouts.
 const (
-	scanInterval  = 30 * time.Second // open records are looked at this often without an event
+	scanInterval  = 30 * time.Second // open records are evaluated this often without an event
 	retryInterval = 2 * time.Second  // and after the cluster or the store did not answer
 )
 
 // recordsRead is how many records of a workload are read, the newest first.
 const recordsRead = 40
 
-// ExternalConfig is what Externals needs.
+// ExternalConfig is what ExternalRollouts needs.
 type ExternalConfig struct {
 	Observer     *workloads.Observer
 	Store        *store.Store
 	FieldManager string // the agent's own; default "piped"
-	Redact       Redact // for what records say
+	Redact       Redact // for the texts of records
 	Logger       *slog.Logger
 	Now          func() time.Time
 }
 
-// Externals records the rollouts of one cluster that no deployment of the agent
-// began: restarts by hand, kubectl set image, other tools. It looks at the
-// Deployments that carry the application label and of which the store has a
-// rollout already; what was there before the agent's first rollout of a
-// Deployment is not recorded.
+// ExternalRollouts records the rollouts of one cluster that no deployment of the agent
+// began: restarts by hand, kubectl set image, other tools. It covers Deployments that
+// carry the application label and have a rollout in the store; revisions from before the
+// agent's first rollout of a Deployment are not recorded.
 //
-// There is one record per revision, ending once, whatever the agent missed: a
-// rollout that ended while the agent was not watching is recorded with the end
-// that the cluster tells. Scaling, resyncs and changes of annotations make no
-// revision and so no record. While revisions stay what they are, a change of a
-// Deployment costs a look at the caches.
+// There is one record per revision, and it ends once: a rollout that ended while the agent
+// was not watching is recorded with the end that the Deployment's conditions show.
+// Scaling, resyncs and changes of annotations make no revision and so no record. A change
+// of a Deployment without a new revision costs one read of the caches.
 type ExternalRollouts struct {
 	cfg     ExternalConfig
 	started time.Time
@@ -56,15 +54,15 @@ type ExternalRollouts struct {
 	presence rollout.Presence // of the cluster, asked while a record is open
 }
 
-// knownWorkload is what Externals remembers of a Deployment.
+// knownWorkload is the state of one Deployment.
 type knownWorkload struct {
 	uid       string
-	revision  int64           // nothing is left to be recorded of it and of earlier ones
+	revision  int64           // this revision and all earlier ones are recorded
 	open      *deploy.Rollout // the record that has not ended, as stored
-	undecided bool            // whether there is something to record was not known yet
+	undecided bool            // whether there is a new revision could not be decided yet
 }
 
-// NewExternals makes the component of one cluster.
+// NewExternalRollouts returns the component of one cluster.
 func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	if c.FieldManager == "" {
 		c.FieldManager = "piped"
@@ -78,8 +76,8 @@ func NewExternalRollouts(c ExternalConfig) *ExternalRollouts {
 	return &ExternalRollouts{cfg: c, known: map[types.NamespacedName]*knownWorkload{}}
 }
 
-// Run records external rollouts until ctx ends, and returns nil. Nothing is
-// asked of the cluster before the store has a rollout on it.
+// Run records external rollouts until ctx ends, and returns nil. It sends no request to
+// the cluster before the store has a rollout on it.
 func (x *ExternalRollouts) Run(ctx context.Context) error {
 	if err := x.begin(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -99,7 +97,7 @@ func (x *ExternalRollouts) Run(ctx context.Context) error {
 	}
 }
 
-// begin prepares, again and again while the store does not answer.
+// begin prepares, and retries while the store does not answer.
 func (x *ExternalRollouts) begin(ctx context.Context) error {
 	for {
 		err := x.prepare(ctx)
@@ -116,8 +114,8 @@ func (x *ExternalRollouts) begin(ctx context.Context) error {
 	}
 }
 
-// prepare waits for the store's first rollout on the cluster, takes up the open
-// records and has handlers look at what changes.
+// prepare waits for the store's first rollout on the cluster, resumes the open records and
+// registers the handlers.
 func (x *ExternalRollouts) prepare(ctx context.Context) error {
 	if err := x.awaitFirst(ctx); err != nil {
 		return err
@@ -140,7 +138,7 @@ func (x *ExternalRollouts) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := errors.Join(deployments.Handle("external", x.reconcile), sets.Handle("external", func(ctx context.Context, key types.NamespacedName) error {
-		// A ReplicaSet that is gone changes nothing: its Deployment's status follows.
+		// A deleted ReplicaSet shows in the status of its Deployment.
 		if set, ok := sets.Get(key).(*workloads.ReplicaSet); ok && set.Deployment != "" {
 			return x.reconcile(ctx, types.NamespacedName{Namespace: key.Namespace, Name: set.Deployment})
 		}
@@ -176,9 +174,9 @@ func (x *ExternalRollouts) awaitFirst(ctx context.Context) error {
 
 func (x *ExternalRollouts) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// lookAtOpen looks at every Deployment with an open record, or with a change that is
-// not understood yet, and returns when to do so again. Time can end a rollout, and a
-// Deployment may have gone unseen.
+// reconcileOpen reconciles every Deployment with an open record or an undecided change,
+// and returns when to do so again. A rollout can end by time, and a Deployment may have
+// been deleted without an event.
 func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duration) {
 	x.mu.Lock()
 	keys := slices.Collect(maps.Keys(x.known))
@@ -189,14 +187,15 @@ func (x *ExternalRollouts) reconcileOpen(ctx context.Context) (next time.Duratio
 	next = scanInterval
 	for _, key := range keys {
 		if err := x.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-			x.cfg.Logger.WarnContext(ctx, "cannot follow an external rollout, will try again", "deployment", key.String(), "error", err)
+			x.cfg.Logger.WarnContext(ctx, "cannot record an external rollout; retrying", "deployment", key.String(), "error", err)
 			next = retryInterval
 		}
 	}
 	return next
 }
 
-// look records what is new of one Deployment. It may be called at any time.
+// reconcile records new revisions of one Deployment and updates its open record. It is
+// idempotent.
 func (x *ExternalRollouts) reconcile(ctx context.Context, key types.NamespacedName) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -238,12 +237,12 @@ func newestRevision(s rollout.Snapshot) (highest int64) {
 	return highest
 }
 
-// record stores what no record is of yet.
+// record stores the revisions without a record.
 func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app deploy.Rollout, s rollout.Snapshot) error {
-	found, settled, err := x.unrecorded(ctx, app, s)
+	found, decided, err := x.unrecorded(ctx, app, s)
 	if err == nil && len(found) > 0 {
 		if s, err = x.cfg.Observer.Confirm(ctx, app); err == nil {
-			found, settled, err = x.unrecorded(ctx, app, s)
+			found, decided, err = x.unrecorded(ctx, app, s)
 		}
 	}
 	if err != nil {
@@ -262,8 +261,8 @@ func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app
 			known.open = &saved
 		}
 	}
-	known.undecided = !settled
-	if settled {
+	known.undecided = !decided
+	if decided {
 		known.revision = newestRevision(s)
 	}
 	if known.open != nil {
@@ -272,18 +271,19 @@ func (x *ExternalRollouts) record(ctx context.Context, known *knownWorkload, app
 	return nil
 }
 
-// unrecorded returns the records of what s shows and the store does not have. The store
-// is read after the cluster: the agent stores a record of its own before it applies.
-func (x *ExternalRollouts) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, settled bool, err error) {
+// unrecorded returns records for the revisions in s that the store does not have; decided
+// reports whether that is final. It reads the store after the cluster, because a stage
+// stores its own record before it applies.
+func (x *ExternalRollouts) unrecorded(ctx context.Context, app deploy.Rollout, s rollout.Snapshot) (found []deploy.Rollout, decided bool, err error) {
 	recorded, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: app.Cluster, Workload: app.Workload, Limit: recordsRead})
 	if err != nil {
 		return nil, false, err
 	}
-	found, settled = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
-	return found, settled, nil
+	found, decided = rollout.External(app, s, recorded, x.cfg.FieldManager, x.cfg.Now())
+	return found, decided, nil
 }
 
-// follow takes the open record on to where s shows it.
+// follow evaluates the open record by s and stores a change of its phase.
 func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s rollout.Snapshot) error {
 	policy := x.policy(ctx)
 	v, s, err := x.cfg.Observer.Evaluate(ctx, *known.open, s, policy, x.cfg.Now)
@@ -314,8 +314,8 @@ func (x *ExternalRollouts) follow(ctx context.Context, known *knownWorkload, s r
 	return nil
 }
 
-// policy returns the rules by which open records end. What ends a rollout by time counts
-// no time in which the cluster or its controllers were away.
+// policy returns the rules by which open records end. Deadlines do not count the time for
+// which the cluster or its controllers were away.
 func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 	if now := x.cfg.Now(); x.presence.Due(now) {
 		ctx, cancel := context.WithTimeout(ctx, workloads.FillTimeout)
@@ -335,8 +335,8 @@ func (x *ExternalRollouts) policy(ctx context.Context) rollout.Policy {
 	return x.presence.Policy(rollout.Policy{NoFailFast: true, FieldManager: x.cfg.FieldManager}, x.started)
 }
 
-// ended gives a rollout that was complete before the agent watched the end that
-// its Deployment's condition tells, and any other the parts that its pods tell.
+// ended completes an ended record: with the time of the Deployment's condition if it ended
+// before the agent watched, otherwise with the parts that its pods show.
 func (x *ExternalRollouts) ended(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) deploy.Rollout {
 	if rec.Phase == deploy.RolloutComplete && s.Workload.Progressing.Reason == "NewReplicaSetAvailable" {
 		if at := s.Workload.Progressing.Updated.Add(-s.Skew); at.Before(x.started) && !at.Before(rec.AppliedAt.Truncate(time.Second)) {

@@ -9,9 +9,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestRolloutsOfOthersTellTheirParts: external ones are measured as the agent's own,
+// TestExternalRolloutsMeasureTheirParts: external ones are measured as the agent's own,
 // unless they ended while it was not watching.
-func TestRolloutsOfOthersTellTheirParts(t *testing.T) {
+func TestExternalRolloutsMeasureTheirParts(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
 	if rec := l.Wait(t, l.Apply(t, "a", workloadstest.SlowText(rollout.KindDeployment, "web:1", "")), nil); rec.Phase != deploy.RolloutComplete {
@@ -26,9 +26,9 @@ func TestRolloutsOfOthersTellTheirParts(t *testing.T) {
 	}
 	stop()
 	l.setImage(t, "web:3")
-	l.settle(t)
+	l.awaitRolledOut(t)
 	l.watch(t)
 	if unseen := l.await(t, `revision 3 by "kubectl-set": Complete`); unseen.Parts != (deploy.RolloutParts{}) {
-		t.Errorf("nobody watched, and yet there are parts: %+v", unseen.Parts)
+		t.Errorf("parts of a rollout that ended while no agent watched: %+v", unseen.Parts)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// externalLab is a rolloutLab whose records are in a store, in which the rollouts
+// env is a rolloutLab whose records are in a store, in which the rollouts
 // of others are recorded, too.
 type env struct {
 	*workloadstest.Env
@@ -120,8 +120,8 @@ func inWords(r deploy.Rollout) string {
 	return fmt.Sprintf("revision %d by %q: %s", r.Revision, r.ChangedBy, r.Phase)
 }
 
-// settle waits until the cluster has rolled out the Deployment's last change.
-func (l *env) settle(t *testing.T) (ended time.Time) {
+// awaitRolledOut waits until the cluster has rolled out the Deployment's last change.
+func (l *env) awaitRolledOut(t *testing.T) (ended time.Time) {
 	t.Helper()
 	clustertest.Eventually(t, "the Deployment has settled", func() bool {
 		d, err := l.Typed().AppsV1().Deployments(l.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
@@ -164,7 +164,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	l.Patch(t, rollout.KindDeployment, "hpa", `{"spec":{"replicas":4}}`, "scale")
 	l.Patch(t, rollout.KindDeployment, "kubectl-annotate", `{"metadata":{"annotations":{"note":"x"}}}`)
 	l.Patch(t, rollout.KindDeployment, "kubectl-edit", `{"spec":{"minReadySeconds":0,"revisionHistoryLimit":5}}`)
-	l.settle(t)
+	l.awaitRolledOut(t)
 	l.setImage(t, "web:3")
 	l.await(t, `revision 3 by "kubectl-set": Complete`)
 	own("b", "web:4") // revision 4
@@ -173,7 +173,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 
 	stop()
 	l.setImage(t, "web:6")
-	ended := l.settle(t)
+	ended := l.awaitRolledOut(t)
 	stop = l.watch(t)
 	unseen := l.await(t, `revision 6 by "kubectl-set": Complete`)
 	if ended.Before(unseen.StartedAt) { // in the same second, of which nothing more is known
@@ -194,7 +194,7 @@ func TestRolloutsOfOthersAreRecordedOnce(t *testing.T) {
 	l.setImage(t, "web:never-ready")
 	clustertest.Eventually(t, "revision 9 has its ReplicaSet", func() bool { return l.revisions(t) == 9 })
 	l.setImage(t, "web:10")
-	l.settle(t)
+	l.awaitRolledOut(t)
 	stop = l.watch(t)
 	l.await(t, `revision 10 by "kubectl-set": Complete`)
 

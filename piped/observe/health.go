@@ -20,30 +20,28 @@ import (
 )
 
 const (
-	healthInterval = 30 * time.Second       // the applications in trouble are looked at this often without an event
-	healthDebounce = 100 * time.Millisecond // what happens together is looked at once: much does while a cluster is in trouble
+	healthInterval = 30 * time.Second       // applications that are not healthy are evaluated this often without an event
+	healthDebounce = 100 * time.Millisecond // events within this time cause one evaluation
 )
 
-// VitalsConfig is what Vitals needs.
+// HealthConfig is what HealthEvents needs.
 type HealthConfig struct {
 	Observer *workloads.Observer
 	Store    *store.Store
-	// Redact takes out of a text about an application what must not be told.
-	Redact Redact
-	Logger *slog.Logger
-	Now    func() time.Time
+	Redact   Redact // for the reasons of events
+	Logger   *slog.Logger
+	Now      func() time.Time
 }
 
-// Vitals tells when applications of one cluster become degraded, and when they are
-// healthy again: the event APPLICATION_DEGRADED or APPLICATION_HEALTHY, once for each
-// change (health.Pulse says when one is told). The health of an application is the
-// worst of its live Deployments, StatefulSets and DaemonSets, as Observer's watches
-// hold them; what is missing is for drift to tell. An application without any is in no
-// trouble: one that was degraded is told to be healthy when the last of them is gone. What
-// was told last is stored, so that a restart repeats nothing.
+// HealthEvents publishes when applications of one cluster become degraded, and when they
+// are healthy again: the event APPLICATION_DEGRADED or APPLICATION_HEALTHY, once for each
+// change (health.Pulse decides when). The health of an application is the worst of its
+// live Deployments, StatefulSets and DaemonSets in the caches of Observer; missing objects
+// are reported by drift detection. An application without workloads is healthy. The last
+// published health is stored, so that a restart repeats no event.
 //
-// Nothing is asked of the cluster beyond these watches. In memory are the applications
-// that are not plainly healthy.
+// It sends no request to the cluster, and holds in memory only the applications that are
+// not healthy.
 type HealthEvents struct {
 	cfg HealthConfig
 
@@ -51,11 +49,11 @@ type HealthEvents struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	dirty   map[string]bool // applications to look at
-	tracked map[string]bool // those that have a pulse
+	dirty   map[string]bool // applications to evaluate
+	tracked map[string]bool // applications that have a pulse
 }
 
-// NewVitals makes the component of one cluster. It is made before the observer's
+// NewHealthEvents returns the component of one cluster. Call it before the observer's
 // controller runs.
 func NewHealthEvents(c HealthConfig) *HealthEvents {
 	if c.Now == nil {
@@ -71,7 +69,7 @@ func NewHealthEvents(c HealthConfig) *HealthEvents {
 	return v
 }
 
-// Run tells of changes until ctx ends. While the store does not answer it tries again.
+// Run publishes changes until ctx ends. It retries while the store does not answer.
 func (v *HealthEvents) Run(ctx context.Context) {
 	ends := v.cfg.Store.Watch(deploy.TopicDeployment)
 	defer ends.Close()
@@ -85,7 +83,7 @@ func (v *HealthEvents) Run(ctx context.Context) {
 			next, err = v.evaluateAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			v.cfg.Logger.WarnContext(ctx, "cannot tell the health of applications, will try again", "error", err)
+			v.cfg.Logger.WarnContext(ctx, "cannot evaluate the health of applications; retrying", "error", err)
 			next = retryInterval
 		}
 		timer.Reset(next)
@@ -106,8 +104,8 @@ func (v *HealthEvents) Run(ctx context.Context) {
 	}
 }
 
-// begin reads what was told last, and has the kinds of workload watched that were
-// applied to the cluster before.
+// begin reads which applications are degraded according to the last events, and starts to
+// watch the kinds of workload that were applied to the cluster before.
 func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	if *begun {
 		return nil
@@ -132,7 +130,7 @@ func (v *HealthEvents) begin(ctx context.Context, begun *bool) error {
 	return nil
 }
 
-// follow returns the pulse of an application, a new one if there is none yet.
+// track returns the pulse of an application, and makes it if there is none yet.
 func (v *HealthEvents) track(id string, degraded bool) *health.Pulse {
 	if v.pulses[id] == nil {
 		v.pulses[id] = health.NewPulse(degraded)
@@ -143,7 +141,7 @@ func (v *HealthEvents) track(id string, degraded bool) *health.Pulse {
 	return v.pulses[id]
 }
 
-// drop forgets the pulse of an application.
+// untrack drops the pulse of an application.
 func (v *HealthEvents) untrack(id string) {
 	delete(v.pulses, id)
 	v.mu.Lock()
@@ -151,8 +149,8 @@ func (v *HealthEvents) untrack(id string) {
 	delete(v.tracked, id)
 }
 
-// changed has an application looked at one of whose workloads has changed, if that
-// says anything. It is the observer's.
+// onWorkloadChange marks the application of a changed workload for evaluation. Healthy
+// workloads of applications that are not tracked need none.
 func (v *HealthEvents) onWorkloadChange(application string, w rollout.Workload) {
 	h, _ := health.Workload(w)
 	v.mu.Lock()
@@ -167,7 +165,7 @@ func (v *HealthEvents) onWorkloadChange(application string, w rollout.Workload) 
 	}
 }
 
-// ended notes the deployments that have ended, of applications that live here.
+// onDeploymentEnd records the end of deployments of applications with workloads here.
 func (v *HealthEvents) onDeploymentEnd(changes []deploy.Change) {
 	for _, c := range changes {
 		if !c.Status.Completed() || len(v.cfg.Observer.Of(c.ApplicationID)) == 0 {
@@ -177,8 +175,8 @@ func (v *HealthEvents) onDeploymentEnd(changes []deploy.Change) {
 	}
 }
 
-// look looks at the applications that have changed and at those in trouble, and
-// returns when to do so again.
+// evaluateAll evaluates the changed applications and the tracked ones, and returns when to
+// do so again.
 func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err error) {
 	v.mu.Lock()
 	dirty := slices.Collect(maps.Keys(v.dirty))
@@ -189,7 +187,7 @@ func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err
 	}
 	next = healthInterval
 	if v.cfg.Observer.Stale() {
-		return next, nil // what the caches hold may be long past
+		return next, nil // the caches are out of date
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(v.pulses)) {
@@ -202,34 +200,34 @@ func (v *HealthEvents) evaluateAll(ctx context.Context) (next time.Duration, err
 	return next, errors.Join(errs...)
 }
 
-// judge looks at one application, tells what is to be told of it, and returns when to
-// look again, the zero time for no time of its own.
+// evaluate evaluates one application, publishes a change of its health, and returns when
+// to evaluate it again; the zero time leaves that to healthInterval.
 func (v *HealthEvents) evaluate(ctx context.Context, id string) (next time.Time, err error) {
-	workloads, p, now := v.cfg.Observer.Of(id), v.pulses[id], v.cfg.Now()
-	if len(workloads) == 0 && !p.Degraded() {
+	live, p, now := v.cfg.Observer.Of(id), v.pulses[id], v.cfg.Now()
+	if len(live) == 0 && !p.Degraded() {
 		v.untrack(id)
 		return time.Time{}, nil
 	}
-	worst := worstOf(workloads)
+	worst := worstOf(live)
 	p.See(worst.health, now)
-	tell, next := p.Verdict(now)
+	changed, next := p.Verdict(now)
 	switch {
-	case tell != "":
-		return v.report(ctx, id, p, tell, worst)
+	case changed != "":
+		return v.report(ctx, id, p, changed, worst)
 	case p.Quiet():
 		v.untrack(id)
 	}
 	return next, nil
 }
 
-// tell stores that an application is degraded, or healthy again, with the event that
-// says so, unless it is not ours to judge now.
+// report stores a change of an application's health together with its event. It does
+// nothing while the application is being deployed or is not managed here.
 func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h deploy.Health, worst finding) (next time.Time, err error) {
 	now := v.cfg.Now()
 	app, err := v.cfg.Store.Application(ctx, id)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
-		v.untrack(id) // another agent's
+		v.untrack(id) // it belongs to another agent
 		return time.Time{}, nil
 	case err != nil:
 		return time.Time{}, err
@@ -257,35 +255,35 @@ func (v *HealthEvents) report(ctx context.Context, id string, p *health.Pulse, h
 	return next, nil
 }
 
-// healthEvent is what the outbox tells.
+// healthEvent returns the event for the outbox.
 func healthEvent(app deploy.Application, h deploy.Health, reason string, now time.Time) deploy.Event {
-	kind, said := deploy.EventHealthy, deploy.EventPayload{Application: app.Name, To: string(h), Reason: reason}
+	kind, payload := deploy.EventHealthy, deploy.EventPayload{Application: app.Name, To: string(h), Reason: reason}
 	if h == deploy.HealthDegraded {
 		kind = deploy.EventDegraded
 	}
 	if app.LastSuccessful != nil {
-		said.Commit = &app.LastSuccessful.Trigger.Commit
+		payload.Commit = &app.LastSuccessful.Trigger.Commit
 	}
 	return deploy.Event{
-		Key: fmt.Sprintf("%s/%s/%d", app.ID, kind, now.UnixMilli()), Type: kind, ApplicationID: app.ID, Payload: said.JSON(), At: now,
+		Key: fmt.Sprintf("%s/%s/%d", app.ID, kind, now.UnixMilli()), Type: kind, ApplicationID: app.ID, Payload: payload.JSON(), At: now,
 	}
 }
 
-// finding is the worst that was found among workloads.
+// finding is the worst health among workloads.
 type finding struct {
 	health deploy.Health
-	text   string // of the first of the worst: which it is, and why
-	others int    // as bad
-	of     int    // how many there are
+	text   string // names the first workload in that health, and says why
+	others int    // further workloads in that health
+	of     int    // workloads in all
 }
 
-// worstOf returns the worst of workloads. None are healthy.
-func worstOf(workloads []*workloads.Object) finding {
-	f := finding{of: len(workloads)}
+// worstOf returns the worst health of workloads: healthy for none.
+func worstOf(live []*workloads.Object) finding {
+	f := finding{of: len(live)}
 	if f.of == 0 {
 		f.health = deploy.Healthy
 	}
-	for _, w := range workloads {
+	for _, w := range live {
 		h, why := health.Workload(w.Workload)
 		switch {
 		case f.health == "" || h.WorseThan(f.health):
@@ -298,8 +296,8 @@ func worstOf(workloads []*workloads.Object) finding {
 	return f
 }
 
-// reason says for a person why an application is told to be h; it was not healthy, or
-// was, for that long.
+// reason explains the reported health h to a user. The application has been healthy, or
+// not, for the time lasted.
 func (f finding) reason(h deploy.Health, lasted time.Duration) string {
 	switch {
 	case h == deploy.Healthy && f.of == 0:

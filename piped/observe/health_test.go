@@ -19,10 +19,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// vitalsLab has the health of one application told, by a clock that a test sets.
+// healthEnv publishes the health of one application by a clock that the test sets.
 type healthEnv struct {
 	*env
-	vitals *HealthEvents
+	health *HealthEvents
 	now    time.Time
 }
 
@@ -36,26 +36,26 @@ func newHealthEnv(t *testing.T) *healthEnv {
 // start makes Vitals as an agent that starts does.
 func (l *healthEnv) start(t *testing.T) {
 	t.Helper()
-	l.vitals = NewHealthEvents(HealthConfig{
+	l.health = NewHealthEvents(HealthConfig{
 		Observer: l.Observer, Store: l.store, Now: func() time.Time { return l.now }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Redact: func(_ context.Context, _ deploy.Application, text string) (string, error) {
 			return strings.ReplaceAll(text, l.Namespace, "***"), nil
 		},
 	})
 	begun := false
-	if err := l.vitals.begin(t.Context(), &begun); err != nil || !begun {
+	if err := l.health.begin(t.Context(), &begun); err != nil || !begun {
 		t.Fatal(err)
 	}
 }
 
-// await waits until the caches show the application in a health, and looks.
+// await waits until the caches show the application in a health, and evaluates it.
 func (l *healthEnv) await(t *testing.T, want deploy.Health) {
 	t.Helper()
 	l.shown(t, want)
-	l.vitals.mu.Lock()
-	l.vitals.dirty[l.App] = true // as the handler does, which may be about to
-	l.vitals.mu.Unlock()
-	l.look(t, 0)
+	l.health.mu.Lock()
+	l.health.dirty[l.App] = true // as the handler does, which may be about to
+	l.health.mu.Unlock()
+	l.advance(t, 0)
 }
 
 // shown waits until the caches show the application in a health.
@@ -73,17 +73,17 @@ func (l *healthEnv) shown(t *testing.T, want deploy.Health) {
 	}
 }
 
-// look lets time pass and has Vitals look.
-func (l *healthEnv) look(t *testing.T, passed time.Duration) {
+// advance lets time pass and evaluates.
+func (l *healthEnv) advance(t *testing.T, passed time.Duration) {
 	t.Helper()
 	l.now = l.now.Add(passed)
-	if _, err := l.vitals.evaluateAll(t.Context()); err != nil {
+	if _, err := l.health.evaluateAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// told returns the events about health, with their reasons.
-func (l *healthEnv) told(t *testing.T) (told []string) {
+// published returns the health events with their reasons.
+func (l *healthEnv) published(t *testing.T) (published []string) {
 	t.Helper()
 	events, err := l.store.Events(t.Context(), 0, 0)
 	if err != nil {
@@ -94,41 +94,41 @@ func (l *healthEnv) told(t *testing.T) (told []string) {
 			continue
 		}
 		said := e.Details()
-		told = append(told, fmt.Sprintf("%s: %s is %s: %s", e.Type, said.Application, said.To, said.Reason))
+		published = append(published, fmt.Sprintf("%s: %s is %s: %s", e.Type, said.Application, said.To, said.Reason))
 	}
-	return told
+	return published
 }
 
-// TestVitals follows an application on a real cluster: what is told, once each, and
+// TestHealthEvents follows an application on a real cluster: what is published, once each, and
 // over a restart.
-func TestVitals(t *testing.T) {
+func TestHealthEvents(t *testing.T) {
 	t.Parallel()
 	l := newHealthEnv(t)
 	// Not Recreate: the Deployment may then go on to say NewReplicaSetAvailable of the new
 	// ReplicaSet, when the controller's steps conflict, and the reason would be another.
 	l.Wait(t, l.Apply(t, "s1", workloadstest.Text(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2")), nil)
 	l.await(t, deploy.Healthy)
-	if l.look(t, time.Hour); len(l.vitals.pulses) != 0 {
-		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
+	if l.advance(t, time.Hour); len(l.health.pulses) != 0 {
+		t.Errorf("of a healthy application there is kept %v", l.health.pulses)
 	}
 
 	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.await(t, deploy.HealthDegraded)
-	l.look(t, 29*time.Second)
+	l.advance(t, 29*time.Second)
 	want := []string(nil)
 	check := func(step string) {
 		t.Helper()
-		if diff := cmp.Diff(want, l.told(t)); diff != "" {
-			t.Fatalf("%s: told (-want +got):\n%s", step, diff)
+		if diff := cmp.Diff(want, l.published(t)); diff != "" {
+			t.Fatalf("%s: published (-want +got):\n%s", step, diff)
 		}
 	}
 	check("before it has lasted")
 	want = append(want, "APPLICATION_DEGRADED: web is DEGRADED: Deployment ***/web: its rollout has made no progress for 2s; 1 of 1 pod is available")
-	l.look(t, time.Second)
-	l.look(t, time.Hour)
+	l.advance(t, time.Second)
+	l.advance(t, time.Hour)
 	check("degraded")
 	l.start(t)
-	l.look(t, time.Hour)
+	l.advance(t, time.Hour)
 	check("after a restart")
 
 	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:v1"}]}}}}`)
@@ -136,93 +136,93 @@ func TestVitals(t *testing.T) {
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Plan(deploy.Plan{}, l.now) }); err != nil {
 		t.Fatal(err)
 	}
-	l.look(t, time.Hour)
+	l.advance(t, time.Hour)
 	check("while a deployment is under way")
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", l.now) }); err != nil {
 		t.Fatal(err)
 	}
-	l.vitals.onDeploymentEnd([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: l.App, Status: deploy.Cancelled}})
-	l.look(t, 2*time.Second)
+	l.health.onDeploymentEnd([]deploy.Change{{Topic: deploy.TopicDeployment, ID: "d", ApplicationID: l.App, Status: deploy.Cancelled}})
+	l.advance(t, 2*time.Second)
 	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: its workload is healthy again")
 	check("at the end of the deployment")
-	l.look(t, time.Hour)
-	l.look(t, time.Hour)
+	l.advance(t, time.Hour)
+	l.advance(t, time.Hour)
 	check("later")
-	if len(l.vitals.pulses)+len(l.vitals.tracked) != 0 {
-		t.Errorf("of a healthy application there is kept %v", l.vitals.pulses)
+	if len(l.health.pulses)+len(l.health.tracked) != 0 {
+		t.Errorf("of a healthy application there is kept %v", l.health.pulses)
 	}
 
 	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.await(t, deploy.HealthDegraded)
-	l.look(t, 30*time.Second)
-	told := l.told(t)
-	if len(told) != 3 || !strings.HasPrefix(told[2], "APPLICATION_DEGRADED: ") { // why depends on how far it is
-		t.Fatalf("degraded again: told %v", told)
+	l.advance(t, 30*time.Second)
+	published := l.published(t)
+	if len(published) != 3 || !strings.HasPrefix(published[2], "APPLICATION_DEGRADED: ") { // why depends on how far it is
+		t.Fatalf("degraded again: published %v", published)
 	}
-	want = told
+	want = published
 	if err := l.Typed().AppsV1().Deployments(l.Namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clustertest.Eventually(t, "the workload is gone", func() bool { return len(l.Observer.Of(l.App)) == 0 })
-	l.look(t, 0)
-	l.look(t, 29*time.Second)
+	l.advance(t, 0)
+	l.advance(t, 29*time.Second)
 	check("before its workloads have been gone for long")
-	l.look(t, time.Second)
-	l.look(t, 0)
+	l.advance(t, time.Second)
+	l.advance(t, 0)
 	want = append(want, "APPLICATION_HEALTHY: web is HEALTHY: it has no workloads any more")
 	check("its workloads are gone")
 	degraded, err := l.store.DegradedApplications(t.Context())
-	if err != nil || len(degraded)+len(l.vitals.pulses)+len(l.vitals.tracked) != 0 {
-		t.Errorf("of an application without workloads there is kept %v, %v, %v", degraded, l.vitals.pulses, err)
+	if err != nil || len(degraded)+len(l.health.pulses)+len(l.health.tracked) != 0 {
+		t.Errorf("of an application without workloads there is kept %v, %v, %v", degraded, l.health.pulses, err)
 	}
 }
 
-// TestVitalsRun has the component hear by itself of a workload that breaks and of a
+// TestHealthEventsRun has the component hear by itself of a workload that breaks and of a
 // deployment that ends, upon which it tells at once.
-func TestVitalsRun(t *testing.T) {
+func TestHealthEventsRun(t *testing.T) {
 	t.Parallel()
 	l := newHealthEnv(t)
 	l.Wait(t, l.Apply(t, "s1", workloadstest.Text(rollout.KindDeployment, "example.com/web:v1", "progressDeadlineSeconds: 2, strategy: {type: Recreate}")), nil)
 	l.shown(t, deploy.Healthy)
-	l.vitals.cfg.Now = time.Now
+	l.health.cfg.Now = time.Now
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
-	go func() { l.vitals.Run(ctx); close(ended) }()
+	go func() { l.health.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
 
 	l.Patch(t, rollout.KindDeployment, "kubectl", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.com/web:bad-image"}]}}}}`)
 	l.shown(t, deploy.HealthDegraded)
 	clustertest.Eventually(t, "the broken application is followed", func() bool {
-		l.vitals.mu.Lock()
-		defer l.vitals.mu.Unlock()
-		return l.vitals.tracked[l.App]
+		l.health.mu.Lock()
+		defer l.health.mu.Unlock()
+		return l.health.tracked[l.App]
 	})
 	broken := time.Now()
 	if _, err := l.store.UpdateDeployment(t.Context(), "d", func(d *deploy.Deployment) error { return d.Complete(deploy.Cancelled, "", time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
-	clustertest.Eventually(t, "it is told", func() bool { return len(l.told(t)) > 0 })
+	clustertest.Eventually(t, "it is published", func() bool { return len(l.published(t)) > 0 })
 	if took := time.Since(broken); took > 20*time.Second {
-		t.Errorf("told %s after the end of the deployment, want at once", took)
+		t.Errorf("published %s after the end of the deployment, want at once", took)
 	}
-	if told := l.told(t); len(told) != 1 || !strings.HasPrefix(told[0], "APPLICATION_DEGRADED: web is DEGRADED: ") {
-		t.Errorf("told %q", told)
+	if published := l.published(t); len(published) != 1 || !strings.HasPrefix(published[0], "APPLICATION_DEGRADED: web is DEGRADED: ") {
+		t.Errorf("published %q", published)
 	}
 }
 
 // A workload that is gone says nothing any more, and what is not ours is left alone.
-func TestVitalsOfOthers(t *testing.T) {
+func TestHealthEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	l := newHealthEnv(t)
-	l.vitals.onWorkloadChange("nobody", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
-	l.look(t, 0)
-	if _, known := l.vitals.pulses["nobody"]; known {
+	l.health.onWorkloadChange("nobody", rollout.Workload{Kind: rollout.KindDeployment, Replicas: 1})
+	l.advance(t, 0)
+	if _, known := l.health.pulses["nobody"]; known {
 		t.Error("an application without workloads is followed")
 	}
-	l.vitals.track("nobody", false).See(deploy.HealthDegraded, l.now)
-	next, err := l.vitals.report(t.Context(), "nobody", l.vitals.pulses["nobody"], deploy.HealthDegraded, finding{})
-	if err != nil || !next.IsZero() || len(l.vitals.pulses) != 0 {
-		t.Errorf("an application of another agent: %v, %s, followed %v", err, next, l.vitals.pulses)
+	l.health.track("nobody", false).See(deploy.HealthDegraded, l.now)
+	next, err := l.health.report(t.Context(), "nobody", l.health.pulses["nobody"], deploy.HealthDegraded, finding{})
+	if err != nil || !next.IsZero() || len(l.health.pulses) != 0 {
+		t.Errorf("an application of another agent: %v, %s, followed %v", err, next, l.health.pulses)
 	}
 }
 

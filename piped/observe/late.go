@@ -13,14 +13,14 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Limits of Lates.
+// Limits of LateCompletions.
 const (
 	lateInterval = 15 * time.Second // failed rollouts are checked this often
 	lateFor      = 24 * time.Hour   // from their end
-	lateRead     = 200              // records that are read, the newest first
+	lateRead     = 200              // records read, the newest first
 )
 
-// LateConfig is what Lates needs.
+// LateConfig is what LateCompletions needs.
 type LateConfig struct {
 	Observer *workloads.Observer
 	Store    *store.Store
@@ -29,15 +29,15 @@ type LateConfig struct {
 	Interval time.Duration // 15 s by default
 }
 
-// Lates notes on failed deployments of one cluster that their rollout completed after
-// all: an image that was pushed too late, or a node that came back. The record of the
-// rollout and the deployment's status stay; the note is added to the reason and to the
-// log of the stage.
+// LateCompletions notes on failed deployments of one cluster that their rollout completed
+// later, for example because an image was pushed too late or a node came back. It appends
+// the note to the reason and to the log of the stage; the rollout's record and the
+// deployment's status do not change.
 type LateCompletions struct {
 	cfg LateConfig
 }
 
-// NewLates makes the component of one cluster.
+// NewLateCompletions returns the component of one cluster.
 func NewLateCompletions(c LateConfig) *LateCompletions {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -52,7 +52,7 @@ func NewLateCompletions(c LateConfig) *LateCompletions {
 }
 
 // Run notes late completions until ctx ends. It reads the store when a rollout has
-// changed, and the cluster's caches while there is a failed rollout that may complete.
+// changed, and the caches of workloads while a failed rollout may still complete.
 func (l *LateCompletions) Run(ctx context.Context) {
 	changes := l.cfg.Store.Watch(deploy.TopicRollout)
 	defer changes.Close()
@@ -63,7 +63,7 @@ func (l *LateCompletions) Run(ctx context.Context) {
 		if stale {
 			found, err := l.failed(ctx)
 			if err != nil {
-				l.warn(ctx, "cannot read which rollouts have failed, will try again", err)
+				l.warn(ctx, "cannot read the failed rollouts; retrying", err)
 			} else {
 				open, stale = found, false
 			}
@@ -71,7 +71,7 @@ func (l *LateCompletions) Run(ctx context.Context) {
 		for id, rec := range open {
 			done, err := l.check(ctx, rec)
 			if err != nil {
-				l.warn(ctx, "cannot check whether a failed rollout has completed, will try again", err)
+				l.warn(ctx, "cannot check whether a failed rollout has completed; retrying", err)
 			}
 			if done {
 				delete(open, id)
@@ -97,8 +97,8 @@ func (l *LateCompletions) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// failed returns the rollouts of deployments that failed within lateFor and are the last
-// of their workload, by ID.
+// failed returns, by ID, the rollouts of deployments that failed within lateFor and are the
+// latest of their workload.
 func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout, error) {
 	recorded, err := l.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: l.cfg.Observer.Cluster().Name(), Limit: lateRead})
 	found, seen := map[string]deploy.Rollout{}, map[string]bool{}
@@ -112,15 +112,15 @@ func (l *LateCompletions) failed(ctx context.Context) (map[string]deploy.Rollout
 	return found, err
 }
 
-// check notes on the deployment of a failed rollout that it completed; done says that
-// there is nothing more to wait for.
+// check notes on the deployment of a failed rollout that it completed. Done reports that
+// the rollout needs no further check.
 func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done bool, err error) {
 	d, err := l.cfg.Store.Deployment(ctx, rec.DeploymentID)
 	switch {
 	case deploy.IsKind(err, deploy.NotFound):
 		return true, nil
 	case err != nil || !d.Status.Completed():
-		return false, err // its rollback may still bring another template
+		return false, err // its rollback may still apply another template
 	}
 	about := lateAbout(rec)
 	if d.Status != deploy.Failure || strings.Contains(d.StatusReason, about) || l.cfg.Now().Sub(rec.CompletedAt) >= lateFor {
@@ -131,7 +131,7 @@ func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done b
 		return false, err
 	}
 	if ended != deploy.RolloutComplete {
-		return true, nil // another template took over, or the workload is gone
+		return true, nil // superseded, or the workload was deleted
 	}
 	text := about + " " + at.UTC().Format(time.RFC3339) + ", after the deployment had failed"
 	if err := l.cfg.Store.NoteDeployment(ctx, d.ID, rec.StageID, text); err != nil {
@@ -141,13 +141,13 @@ func (l *LateCompletions) check(ctx context.Context, rec deploy.Rollout) (done b
 	return true, nil
 }
 
-// lateAbout begins the note about a rollout.
+// lateAbout returns the beginning of the note about a rollout.
 func lateAbout(rec deploy.Rollout) string {
 	return fmt.Sprintf("%s: its rollout completed at", rec.Workload)
 }
 
-// ended evaluates a failed rollout as if it were open, and returns how it has ended by
-// now and when: the time of the Deployment's condition, else now.
+// ended evaluates a failed rollout as if it were open, and returns its phase and when it
+// ended: the time of the Deployment's condition, otherwise now.
 func (l *LateCompletions) ended(ctx context.Context, rec deploy.Rollout) (deploy.RolloutPhase, time.Time, error) {
 	open := rec
 	open.Phase = deploy.RolloutProgressing

@@ -103,7 +103,7 @@ func TestOtherTemplateIsNoLateCompletion(t *testing.T) {
 	l.Wait(t, l.Apply(t, "sync", workloadstest.Text(rollout.KindDeployment, "web:crash", "")), nil)
 	l.fail(t, "pods crash")
 	l.setImage(t, "web:2")
-	l.settle(t)
+	l.awaitRolledOut(t)
 	lates := NewLateCompletions(LateConfig{Observer: l.Observer, Store: l.store})
 	failed, err := lates.failed(t.Context())
 	if err != nil || len(failed) != 1 {

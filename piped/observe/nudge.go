@@ -19,13 +19,13 @@ import (
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// nudge tells the pods of a workload that p is about, and returns how that went. Pods
-// that know it are not written; those that are gone, and those that another one has
-// taken the name of, are passed over. It changes no template, so it begins no rollout.
+// nudge annotates the pods of the workload of p, and returns the outcome. Pods that are
+// annotated already are not written; pods that are gone or were replaced under their name
+// are skipped. It changes no pod template, so it begins no rollout.
 func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *pace) deploy.NudgeOutcome {
 	client := c.Metadata().Resource(podResource).Namespace(p.Workload.Namespace)
-	// From the API server's cache, which may be a moment old: pods that are missing there
-	// were created after the change.
+	// The API server's cache is enough: pods that are missing there were created after the
+	// change.
 	fields := "status.phase=Running"
 	if p.Workload.Kind == "Pod" {
 		fields += ",metadata.name=" + p.Workload.Name
@@ -49,7 +49,7 @@ func nudge(ctx context.Context, c *cluster.Cluster, p deploy.Propagation, pace *
 			if err != nil {
 				out.Problem = c.Classify(fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)).Error()
 				if ctx.Err() != nil || cluster.Unreachable(err) || apierrors.IsForbidden(err) {
-					return out // the others fare no better
+					return out // the other pods would fail alike
 				}
 				continue
 			}
@@ -64,8 +64,8 @@ func annotating(uid types.UID, value string) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, uid, manifest.AnnotationConfigSync, value)
 }
 
-// pace spreads the writes to one cluster over time: whatever they are for, two follow
-// one another no sooner than the rate of the later one permits.
+// pace limits the rate of writes to one cluster: each waits until the rate of its own
+// propagation permits it after the previous one.
 type pace struct {
 	mu   sync.Mutex
 	next time.Time

@@ -16,9 +16,9 @@ import (
 
 // Limits of a Nudger.
 const (
-	nudgeScan    = 30 * time.Second // the rows are read this often without an event
-	nudgeRetry   = 2 * time.Second  // and after the store did not answer
-	nudgesAtOnce = 8                // workloads whose pods are told at the same time
+	nudgeInterval = 30 * time.Second // propagations are read this often without an event
+	nudgeRetry    = 2 * time.Second  // and after an error of the store
+	nudgesAtOnce  = 8                // workloads whose pods are annotated concurrently
 )
 
 // NudgerConfig is what a Nudger needs.
@@ -30,24 +30,25 @@ type NudgerConfig struct {
 	Now        func() time.Time
 }
 
-// Nudger tells the pods of one cluster that their configuration has changed: it does
-// what the propagations in the store say is left to be done, and watches the named
-// objects that are not in Git. What it does is stored before it is done; a restart of
-// the agent goes on where it was, and touches nothing where nothing was left.
+// Nudger executes the propagations in the store for one cluster: it annotates the pods
+// whose mounted ConfigMaps or Secrets have changed, so that the kubelet refreshes them at
+// once. It also watches the objects that propagations name and that are not in Git.
+// Propagations are stored before they are executed, so that a restart resumes them and
+// writes nothing where none is left.
 type Nudger struct {
 	cfg  NudgerConfig
 	pace pace
 	slot chan struct{}
-	done chan struct{} // something that ran has ended, or a watch is filled
+	done chan struct{} // a propagation has ended, or the state of a watch has changed
 
 	mu      sync.Mutex
 	running map[string]bool // by propagationID
 	names   map[string]bool // keys of the objects that propagations name
 
-	watched map[namedPlace]*watch.Watch // see follow; of Run only
+	watched map[namedPlace]*watch.Watch // see updateWatches; of Run only
 }
 
-// NewNudger makes the component of one cluster.
+// NewNudger returns the component of one cluster.
 func NewNudger(c NudgerConfig) *Nudger {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -60,8 +61,8 @@ func NewNudger(c NudgerConfig) *Nudger {
 	}
 }
 
-// Run tells pods until ctx ends, and returns nil. It asks the cluster for nothing while
-// nothing is to be done.
+// Run executes propagations until ctx ends, and returns nil. It sends no request to the
+// cluster while none is due.
 func (n *Nudger) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -82,13 +83,13 @@ func (n *Nudger) Run(ctx context.Context) error {
 	}
 }
 
-// look begins what is due, and returns when to look again.
+// startDue starts the due propagations, and returns when to check again.
 func (n *Nudger) startDue(ctx context.Context, running *sync.WaitGroup) time.Duration {
 	due, err := n.cfg.Store.Propagations(ctx, store.PropagationQuery{Cluster: n.cfg.Cluster.Name(), Due: true})
-	next, now := nudgeScan, n.cfg.Now()
+	next, now := nudgeInterval, n.cfg.Now()
 	if err = errors.Join(err, n.updateWatches(ctx)); err != nil {
 		if ctx.Err() == nil {
-			n.cfg.Logger.WarnContext(ctx, "not all that pods are to be told can be read, will try again", "error", err)
+			n.cfg.Logger.WarnContext(ctx, "cannot read or watch config propagations; retrying", "error", err)
 		}
 		next = nudgeRetry
 	}
@@ -106,7 +107,7 @@ func (n *Nudger) startDue(ctx context.Context, running *sync.WaitGroup) time.Dur
 
 func propagationID(p deploy.Propagation) string { return p.ApplicationID + " " + p.Workload.Key() }
 
-// begin marks a propagation as running, unless it is.
+// begin marks a propagation as running. It returns false if it already is.
 func (n *Nudger) begin(p deploy.Propagation) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -125,7 +126,7 @@ func (n *Nudger) end(p deploy.Propagation) {
 	n.wake()
 }
 
-// poke has Run look.
+// wake makes Run check for due propagations.
 func (n *Nudger) wake() {
 	select {
 	case n.done <- struct{}{}:
@@ -133,8 +134,8 @@ func (n *Nudger) wake() {
 	}
 }
 
-// tell does what is due of one propagation and stores how it went. A row that was
-// written meanwhile is about another change: what was done stays done.
+// run executes one propagation and stores the outcome. If the row was replaced meanwhile,
+// it is about another change, and the outcome is dropped.
 func (n *Nudger) run(ctx context.Context, p deploy.Propagation) {
 	defer n.end(p)
 	select {
@@ -145,15 +146,15 @@ func (n *Nudger) run(ctx context.Context, p deploy.Propagation) {
 	}
 	outcome := n.nudge(ctx, p)
 	if ctx.Err() != nil {
-		return // gone on with after the restart
+		return // resumed after the restart
 	}
 	now := n.cfg.Now()
 	next := propagate.Passed(p, outcome, now)
 	if outcome.Problem != "" {
-		n.cfg.Logger.WarnContext(ctx, "pods cannot be told of their configuration", "workload", p.Workload.String(), "error", outcome.Problem, "again", next.NextAt)
+		n.cfg.Logger.WarnContext(ctx, "cannot annotate pods for changed configuration; retrying", "workload", p.Workload.String(), "error", outcome.Problem, "again", next.NextAt)
 	}
 	if _, err := n.cfg.Store.SavePropagation(ctx, next); err != nil && !deploy.IsKind(err, deploy.Conflict) && ctx.Err() == nil {
-		n.cfg.Logger.WarnContext(ctx, "what pods were told cannot be stored, will try again", "workload", p.Workload.String(), "error", err)
+		n.cfg.Logger.WarnContext(ctx, "cannot store the outcome of a config propagation; retrying", "workload", p.Workload.String(), "error", err)
 		pause := time.NewTimer(nudgeRetry)
 		defer pause.Stop()
 		select {

@@ -15,16 +15,16 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// namedPlace is what is watched together: objects of one kind in one namespace.
+// namedPlace identifies a watch: one kind in one namespace.
 type namedPlace struct {
 	kind, namespace string
 }
 
-// namedHandler is the name of the handler that looks at named objects.
+// namedHandler is the name of the handler of named objects.
 const namedHandler = "config propagation"
 
-// follow watches the metadata of what the propagations name, in the namespaces where
-// that is, and no longer than they name it.
+// updateWatches watches the metadata of the objects that propagations name, by kind and
+// namespace, and ends watches that no propagation needs.
 func (n *Nudger) updateWatches(ctx context.Context) error {
 	rows, err := n.rowsNaming(ctx)
 	if err != nil {
@@ -56,9 +56,9 @@ func (n *Nudger) updateWatches(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// compare looks at the named objects of which another version is there than the rows
-// know. Of what happened after a row's version was read, and before the row was stored
-// or the watch filled, no event tells.
+// enqueueStale enqueues the named objects whose cached version differs from that in the
+// rows. No event reports a change that happened after the version of a row was read and
+// before the row was stored or the watch was filled.
 func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 	for _, p := range rows {
 		for key, seen := range p.Named {
@@ -68,7 +68,7 @@ func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 				continue
 			}
 			if _, err := w.State(); err != nil {
-				continue // what it holds may be long past
+				continue // its cache is out of date
 			}
 			at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 			if versionIn(w, at) != seen {
@@ -78,7 +78,7 @@ func (n *Nudger) enqueueStale(rows []deploy.Propagation) {
 	}
 }
 
-// versionIn returns the version of an object that a watch holds, "" when there is none.
+// versionIn returns the cached resource version of an object, "" when there is none.
 func versionIn(w *watch.Watch, key types.NamespacedName) string {
 	if kept, ok := w.Get(key).(*metav1.PartialObjectMetadata); ok {
 		return kept.ResourceVersion
@@ -101,14 +101,14 @@ func (n *Nudger) watch(at namedPlace) error {
 		return n.onConfigChange(ctx, cluster.ConfigRef(at.kind, key.Namespace, key.Name), versionIn(w, key))
 	})
 	if err != nil {
-		w.End() // the next one is another
+		w.End() // the next call starts a new one
 		return err
 	}
 	n.watched[at] = w
 	return nil
 }
 
-// keepVersion reduces an object's metadata to what is used of it.
+// keepVersion reduces an object's metadata to its identity and version.
 func keepVersion(obj, _ any) (any, error) {
 	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{ObjectMeta: watch.MetaOf(m)}, nil
@@ -116,8 +116,8 @@ func keepVersion(obj, _ any) (any, error) {
 	return obj, nil
 }
 
-// changed has the pods be told whose propagations name an object, if its content is
-// other than they know. It is read when it has another version than they know.
+// onConfigChange updates the propagations that name an object, if its content has changed.
+// The content is read only when the version differs from the stored one.
 func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, version string) error {
 	key := ref.Key()
 	if !n.isNamed(key) {
@@ -143,23 +143,23 @@ func (n *Nudger) onConfigChange(ctx context.Context, ref deploy.ObjectRef, versi
 			return err
 		}
 		if content.Version == seen {
-			continue // the watch is behind
+			continue // the watch lags behind
 		}
 		if _, err = n.cfg.Store.SavePropagation(ctx, n.noted(p, key, content)); err != nil {
-			return err // one that was written meanwhile is read again
+			return err // a conflict is retried with the newer row
 		}
 	}
 	return nil
 }
 
-// isNamed reports whether a propagation names the object of a key.
+// isNamed reports whether a propagation names the object.
 func (n *Nudger) isNamed(key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.names[key]
 }
 
-// noted returns p with what a named object holds now.
+// noted returns p with the current content of a named object.
 func (n *Nudger) noted(p deploy.Propagation, key string, content cluster.Content) deploy.Propagation {
 	configs := maps.Clone(p.Configs)
 	configs[key] = content.Hash
@@ -170,7 +170,7 @@ func (n *Nudger) noted(p deploy.Propagation, key string, content cluster.Content
 		return next
 	}
 	now := n.cfg.Now()
-	if content.At.IsZero() { // it is gone
+	if content.At.IsZero() { // it was deleted
 		content.At = now
 	}
 	return propagate.Begin(next, content.At, now)

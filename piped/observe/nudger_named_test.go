@@ -32,7 +32,7 @@ func (l *env) naming(t *testing.T, workload, config, version string) {
 }
 
 // knows waits until the version is known that a workload's row has of a ConfigMap, and
-// its pods have been told.
+// its pods have been annotated.
 func (l *env) knows(t *testing.T, workload, config, version string) {
 	t.Helper()
 	key := cluster.ConfigRef("ConfigMap", l.Namespace, config).Key()
@@ -81,9 +81,9 @@ func TestNamedObjectsThatChangedBeforeTheyWereFollowed(t *testing.T) {
 	l.knows(t, "third", "files", files.ResourceVersion)
 }
 
-// TestWhatCannotBeFollowedHoldsUpNobody: pods are told all the same, and what could not
+// TestAnUnwatchableObjectDelaysNoOther: pods are annotated all the same, and what could not
 // be followed is not taken as if it were.
-func TestWhatCannotBeFollowedHoldsUpNobody(t *testing.T) {
+func TestAnUnwatchableObjectDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	l := newEnv(t)
 	controller := watch.New(l.Cluster)

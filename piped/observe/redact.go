@@ -8,18 +8,18 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// Redact takes out of a text about an application what must not be shown; nil takes out
+// Redact returns a text about an application without its secrets. A nil Redact changes
 // nothing.
 type Redact func(ctx context.Context, app deploy.Application, text string) (string, error)
 
-// save stores a record of a rollout without what must not be shown.
+// save stores a redacted record of a rollout.
 func (r Redact) save(ctx context.Context, st *store.Store, rec deploy.Rollout) (deploy.Rollout, error) {
 	if r == nil || rec.Images == "" && rec.Reason == "" {
 		return st.SaveRollout(ctx, rec)
 	}
 	app, err := st.Application(ctx, rec.ApplicationID)
 	if deploy.IsKind(err, deploy.NotFound) {
-		return st.SaveRollout(ctx, rec) // nothing is known of its secrets any more
+		return st.SaveRollout(ctx, rec) // its secrets are unknown since it was removed
 	}
 	for _, text := range []*string{&rec.Images, &rec.Reason} {
 		if err == nil {

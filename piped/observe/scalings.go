@@ -17,31 +17,30 @@ import (
 	"github.com/c785c783/piped/piped/store"
 )
 
-// lastScalings is how long Scalings still stores, when it ends, the ends it knows.
-const lastScalings = 2 * time.Second
+// finishTimeout bounds the writes of Scalings on shutdown.
+const finishTimeout = 2 * time.Second
 
 // ScalingConfig is what Scalings needs.
 type ScalingConfig struct {
 	Observer *workloads.Observer
 	Store    *store.Store
 	Policy   rollout.ScalePolicy
-	Redact   Redact // for what records say
+	Redact   Redact // for the texts of records
 	Logger   *slog.Logger
 	Now      func() time.Time
 }
 
 // Scalings records the scalings of one cluster: changes of the number of pods of a
-// Deployment or StatefulSet that are no rollout, by whoever they are made. It looks at
-// those that carry the application label and of which the store has a rollout.
+// Deployment or StatefulSet that are no rollout, by any user or autoscaler. It covers
+// workloads that carry the application label and have a rollout in the store.
 //
-// It sees what the watches of workloads bring and asks the cluster for nothing. Changes
-// that follow one another are one scaling, which is stored when it begins and when it
-// ends: a workload that is scaled all the time costs two writes in
-// rollout.ScalePolicy.Longest, and one that is not, none. What was scaled and settled
-// while the agent was not watching is not recorded.
+// It reads the caches of workloads and sends no request to the cluster. Consecutive
+// changes are one scaling, which is stored when it begins and when it ends: a workload
+// that is scaled all the time costs two writes in rollout.ScalePolicy.Longest. A scaling
+// that began and ended while the agent was not watching is not recorded.
 type Scalings struct {
 	cfg  ScalingConfig
-	kick chan struct{} // a scaling has begun, or settled
+	kick chan struct{} // a scaling has begun or completed
 
 	mu      sync.Mutex
 	watches map[string]*watch.Scope // by kind
@@ -54,7 +53,7 @@ type scaledWorkload struct {
 	types.NamespacedName
 }
 
-// NewScalings makes the component of one cluster.
+// NewScalings returns the component of one cluster.
 func NewScalings(c ScalingConfig) *Scalings {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -65,8 +64,8 @@ func NewScalings(c ScalingConfig) *Scalings {
 	return &Scalings{cfg: c, kick: make(chan struct{}, 1), watches: map[string]*watch.Scope{}, known: map[scaledWorkload]rollout.Scale{}}
 }
 
-// Run records scalings until ctx ends, and returns nil. Nothing is asked of the
-// cluster before the store has a rollout of such a workload on it.
+// Run records scalings until ctx ends, and returns nil. It watches a kind of workload once
+// the store has a rollout of it on the cluster.
 func (x *Scalings) Run(ctx context.Context) error {
 	changes := x.cfg.Store.Watch(deploy.TopicRollout)
 	defer changes.Close()
@@ -75,19 +74,19 @@ func (x *Scalings) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		look := true // for kinds that the store has now
+		begin := true // check for kinds that the store has now
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		case <-x.kick:
-			look = false
+			begin = false
 		case <-changes.C():
-			look = mentions(changes.Take(), missing)
+			begin = mentions(changes.Take(), missing)
 		}
 		next := retryInterval
 		var err error
-		if look {
+		if begin {
 			missing, err = x.begin(ctx, missing)
 		}
 		switch {
@@ -102,7 +101,7 @@ func (x *Scalings) Run(ctx context.Context) error {
 	}
 }
 
-// mentions reports whether one of the rollouts that changed is of one of the kinds.
+// mentions reports whether a changed rollout is of one of the kinds.
 func mentions(changes []deploy.Change, kinds []string) bool {
 	for _, c := range changes {
 		for _, kind := range kinds {
@@ -114,8 +113,8 @@ func mentions(changes []deploy.Change, kinds []string) bool {
 	return false
 }
 
-// begin has a handler look at the workloads of each kind of which the store has a
-// rollout, and returns the kinds of which it has none.
+// begin starts to watch each kind of workload that has a rollout in the store, and returns
+// the other kinds.
 func (x *Scalings) begin(ctx context.Context, kinds []string) (missing []string, err error) {
 	for i, kind := range kinds {
 		found, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: x.cluster(), WorkloadKind: kind, Limit: 1})
@@ -132,7 +131,7 @@ func (x *Scalings) begin(ctx context.Context, kinds []string) (missing []string,
 	return missing, nil
 }
 
-// watch takes up the open records of a kind and has a handler look at what changes.
+// watch resumes the open records of a kind and handles its changes.
 func (x *Scalings) watch(ctx context.Context, kind string) error {
 	open, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Kind: deploy.RolloutKindScaling, Cluster: x.cluster(), WorkloadKind: kind, OpenOnly: true})
 	if err != nil {
@@ -155,8 +154,8 @@ func (x *Scalings) watch(ctx context.Context, kind string) error {
 
 func (x *Scalings) cluster() string { return x.cfg.Observer.Cluster().Name() }
 
-// lookAtDue looks at the workloads with scalings that time ends, and at those that were
-// taken up, which may be gone, and returns when to do so again.
+// reconcileDue reconciles the workloads whose scaling may end by time, and those of
+// resumed records, which may be gone. It returns when to do so again.
 func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 	now := x.cfg.Now()
 	next := scanInterval
@@ -166,7 +165,7 @@ func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 			err = x.reconcile(ctx, key)
 		}
 		if err != nil {
-			x.cfg.Logger.WarnContext(ctx, "cannot follow a scaling, will try again", "workload", key.String(), "error", err)
+			x.cfg.Logger.WarnContext(ctx, "cannot record a scaling; retrying", "workload", key.String(), "error", err)
 			next = min(next, retryInterval)
 		}
 		if wait := due.Sub(now); wait > 0 {
@@ -176,7 +175,7 @@ func (x *Scalings) reconcileDue(ctx context.Context) time.Duration {
 	return next
 }
 
-// open returns when those that go on are due.
+// open returns when the open scalings are due.
 func (x *Scalings) open() map[scaledWorkload]time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -201,7 +200,7 @@ func (x *Scalings) filled(ctx context.Context, kind string) error {
 	return w.Filled(ctx)
 }
 
-// look records what is new of one workload. It may be called at any time.
+// reconcile records the changes of one workload. It is idempotent.
 func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,10 +208,10 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	app := deploy.Rollout{Cluster: x.cluster(), Workload: deploy.ObjectRef{
 		Group: "apps", Version: "v1", Kind: key.kind, Namespace: key.Namespace, Name: key.Name,
 	}}
-	if kept, ok := x.watches[key.kind].Get(key.NamespacedName).(*workloads.Object); ok {
-		scaled := kept.Workload
-		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // by the agent's clock
-		w, app.ApplicationID = &scaled, kept.Application
+	if cached, ok := x.watches[key.kind].Get(key.NamespacedName).(*workloads.Object); ok {
+		scaled := cached.Workload
+		scaled.ScaledAt = scaled.ScaledAt.Add(-x.cfg.Observer.Cluster().Skew()) // the agent's clock
+		w, app.ApplicationID = &scaled, cached.Application
 	}
 	for {
 		next, rec := x.known[key].Look(app, w, x.cfg.Policy, x.cfg.Now())
@@ -234,7 +233,7 @@ func (x *Scalings) reconcile(ctx context.Context, key scaledWorkload) error {
 	}
 }
 
-// wake has Run find out when a scaling is due.
+// wake makes Run compute when a scaling is due.
 func (x *Scalings) wake(s rollout.Scale) {
 	if s.Open == nil {
 		return
@@ -245,15 +244,14 @@ func (x *Scalings) wake(s rollout.Scale) {
 	}
 }
 
-// store stores the record of a scaling that has begun or ended and returns what to
-// remember.
+// store stores the record of a scaling that has begun or ended and returns the next state.
 func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rollout) (rollout.Scale, error) {
 	if rec.Version == 0 {
 		ours, err := x.cfg.Store.Rollouts(ctx, store.RolloutQuery{Cluster: rec.Cluster, Workload: rec.Workload, Limit: 1})
 		if err != nil {
 			return next, err
 		}
-		if len(ours) == 0 || ours[0].UID != rec.UID { // somebody else's, or not yet ours
+		if len(ours) == 0 || ours[0].UID != rec.UID { // no deployment of the agent has applied it yet
 			next.Open = nil
 			return next, nil
 		}
@@ -275,9 +273,9 @@ func (x *Scalings) store(ctx context.Context, next rollout.Scale, rec deploy.Rol
 	return next, nil
 }
 
-// finish stores the ends of what has settled: after a restart nobody knows when.
+// finish stores the ends of completed scalings, which a restart would lose.
 func (x *Scalings) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastScalings)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -295,6 +293,6 @@ func (x *Scalings) finish(ctx context.Context) {
 		x.known[key] = s
 	}
 	if err := errors.Join(problems...); err != nil {
-		x.cfg.Logger.WarnContext(ctx, "scalings end when the agent is started again", "error", err)
+		x.cfg.Logger.WarnContext(ctx, "cannot store the ends of scalings; they are stored after the next start", "error", err)
 	}
 }

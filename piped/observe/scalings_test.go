@@ -122,7 +122,7 @@ func TestScalingsAreRecordedApart(t *testing.T) {
 	}
 }
 
-// checkScalings checks that each scaling was told once, and none as a rollout.
+// checkScalings checks that each scaling was published once, and none as a rollout.
 func (l *env) checkScalings(t *testing.T, want int) {
 	t.Helper()
 	events, err := l.store.Events(t.Context(), 0, 0)

@@ -57,7 +57,7 @@ func (l *env) apply(t *testing.T, manifests string, change ...func(*cluster.Appl
 	req := cluster.ApplyRequest{
 		ApplicationID: l.app, PipedID: "piped-1", DeploymentID: "deployment-1", Commit: "commit-1",
 		VariantKey: "pipecd.dev/variant", VariantValue: "primary", Variant: "primary",
-		Objects: objects, Inventory: l.items(), Log: quiet{}, Journal: cluster.NoJournal{},
+		Objects: objects, Inventory: l.items(), Log: quiet{},
 	}
 	for _, f := range change {
 		f(&req)

@@ -79,7 +79,7 @@ func (k *memberKind) endWatches() {
 	}
 }
 
-// later puts the next look for the kind off.
+// backOff puts the next look for the kind off.
 func (k *memberKind) backOff(now time.Time) {
 	delay := min(minRetryDelay<<min(k.attempts, 10), maxRetryDelay)
 	k.attempts++
@@ -103,7 +103,7 @@ func (m *Members) run(ctx context.Context) {
 	}
 }
 
-// look brings the watches in line with what is asked for and what the cluster
+// sync brings the watches in line with what is asked for and what the cluster
 // serves. It returns when to look again at the latest.
 func (m *Members) sync(ctx context.Context) time.Duration {
 	m.resolve(ctx)
@@ -193,7 +193,7 @@ func (m *Members) resolve(ctx context.Context) {
 	}
 }
 
-// settle notes how a kind is served, or why that is not known; failed is why the
+// setServed notes how a kind is served, or why that is not known; failed is why the
 // cluster could not be asked.
 func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 	served, err := cluster.ServedKind{}, failed
@@ -245,7 +245,7 @@ func (m *Members) startWatches(ctx context.Context) {
 	}
 }
 
-// giveWay ends watches that cannot work: of kinds that may not be watched in the whole
+// fallBack ends watches that cannot work: of kinds that may not be watched in the whole
 // cluster, which are then watched by namespace. Kinds that are not found are looked
 // for again. m.mu is held.
 func (m *Members) fallBack(ctx context.Context) {
@@ -275,7 +275,7 @@ func (m *Members) fallBack(ctx context.Context) {
 	}
 }
 
-// turned reports whether Ready began or ceased to return an error for some objects
+// readinessChanged reports whether Ready began or ceased to return an error for some objects
 // since it was called last. m.mu is held.
 func (m *Members) readinessChanged() bool {
 	ready := map[string]bool{}
@@ -298,7 +298,7 @@ func (m *Members) readinessChanged() bool {
 	return turned
 }
 
-// nextLook returns how long nothing has to be looked at. m.mu is held.
+// nextSync returns how long nothing has to be looked at. m.mu is held.
 func (m *Members) nextSync() time.Duration {
 	now, next := m.cluster.Now(), maxRetryDelay
 	sooner := func(at time.Time) {

@@ -46,7 +46,7 @@ type Member struct {
 	Deleting bool // it is being deleted
 }
 
-// keptMember is what the caches of Members keep of an object. What many objects have
+// cachedMember is what the caches of Members keep of an object. What many objects have
 // in common is kept once.
 type cachedMember struct {
 	name, uid, version, seen       string // resource versions: the last one, and Member.ResourceVersion
@@ -65,7 +65,7 @@ func (k *cachedMember) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: k.namespace.Value(), Name: k.name, UID: types.UID(k.uid), ResourceVersion: k.version}
 }
 
-// keepMember reduces an object's metadata to what the caches keep.
+// reduceMember reduces an object's metadata to what the caches keep.
 func reduceMember(obj, before any) (any, error) {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -1,11 +1,12 @@
 package live
 
 import (
-	"github.com/c785c783/piped/piped/deploy"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/c785c783/piped/piped/deploy"
 )
 
 // TestWhatAMemberCallsAChange: who writes the status has changed nothing; who scales

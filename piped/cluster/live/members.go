@@ -22,7 +22,7 @@ import (
 // byApplication indexes members by their application label.
 const byApplication = "application"
 
-// toleratedFor is how long a watch may fail before Members.Ready says so: the
+// gracePeriod is how long a watch may fail before Members.Ready says so: the
 // connection to an API server breaks now and then, and is made anew at once.
 const gracePeriod = 10 * time.Second
 
@@ -251,7 +251,7 @@ func applicationOf(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// poke has the supervisor look again. It returns at once.
+// requestSync has the supervisor look again. It returns at once.
 func (m *Members) requestSync() {
 	select {
 	case m.syncRequested <- struct{}{}:

@@ -32,7 +32,7 @@ const (
 	listThreshold = 4  // objects of one kind and namespace from which a LIST is cheaper than GETs
 )
 
-// livePlace is where objects are read together: one kind in one namespace. Only kinds whose
+// place is where objects are read together: one kind in one namespace. Only kinds whose
 // health depends on their content are read whole, so that Secrets never leave the cluster.
 type place struct {
 	resource  cluster.ServedKind
@@ -40,7 +40,7 @@ type place struct {
 	whole     bool
 }
 
-// LiveRequest says what LiveState reads.
+// Request says what LiveState reads.
 type Request struct {
 	ApplicationID string
 	Items         []deploy.InventoryItem // what the application applied on this cluster
@@ -48,7 +48,7 @@ type Request struct {
 	Children      bool // also tell what the objects created
 }
 
-// LiveState reads the objects that an application applied, and returns them by
+// Read reads the objects that an application applied, and returns them by
 // kind, namespace and name, the missing ones too; and what could not be read, for a
 // person. The error is Unavailable when the cluster answers nothing.
 //
@@ -80,7 +80,7 @@ func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deplo
 	return objects, slices.Compact(r.problems), nil
 }
 
-// liveRead is one LiveState as it goes on.
+// reader is one LiveState as it goes on.
 type reader struct {
 	cluster *cluster.Cluster
 	req     Request
@@ -94,7 +94,7 @@ type reader struct {
 	created     map[string][]*node // what objects created, by the UID of what created it
 }
 
-// liveNode is an object on its way to be told.
+// node is an object on its way to be told.
 type node struct {
 	deploy.LiveObject
 	live     *unstructured.Unstructured // nil of children and of what is not there
@@ -144,7 +144,7 @@ func (r *reader) places(ctx context.Context) map[place][]*node {
 	return spots
 }
 
-// note keeps what could not be read and returns it for the objects that it concerns.
+// noteProblem keeps what could not be read and returns it for the objects that it concerns.
 func (r *reader) noteProblem(what string, err error) string {
 	err = r.cluster.Classify(err)
 	r.mu.Lock()
@@ -163,7 +163,7 @@ func (r *reader) gotAnswer() {
 	r.answered = true
 }
 
-// look reads the objects of one livePlace, first by the application's label. It is not
+// readPlace reads the objects of one livePlace, first by the application's label. It is not
 // on those that somebody took it from: they are read by their names, a few one by
 // one.
 func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
@@ -252,7 +252,7 @@ func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 	return u
 }
 
-// take gives the nodes what was found and returns those that were not.
+// assign gives the nodes what was found and returns those that were not.
 func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructured) (missing []*node) {
 	for _, n := range nodes {
 		u := found[n.Object.Name]
@@ -283,7 +283,7 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 	return number("spec", "replicas"), number("status", "availableReplicas")
 }
 
-// told returns the node as a caller gets it.
+// object returns the node as a caller gets it.
 func (n *node) object(children bool) deploy.LiveObject {
 	o := n.LiveObject
 	if !children {

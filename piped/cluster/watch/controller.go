@@ -3,11 +3,11 @@ package watch
 import (
 	"context"
 	"fmt"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"log/slog"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +24,7 @@ const (
 	maxRetryDelay = 30 * time.Second
 )
 
-// Watched says what a Controller watches, and what it keeps of it.
+// Resource says what a Controller watches, and what it keeps of it.
 type Resource struct {
 	schema.GroupVersionResource
 	Namespace string // "" watches all, and is the only choice for cluster-scoped resources
@@ -43,7 +43,7 @@ type Resource struct {
 	Transform func(obj, kept any) (any, error)
 	// Indexes finds objects by the keys these functions return.
 	Indexes cache.Indexers
-	// Turned, when set, is called when Watch.State turns from good to bad or back. It
+	// StateChanged, when set, is called when Watch.State turns from good to bad or back. It
 	// must return at once.
 	StateChanged func()
 }
@@ -71,7 +71,7 @@ type Controller struct {
 	added   chan struct{}
 }
 
-// NewController makes a controller for a cluster.
+// New makes a controller for a cluster.
 func New(c *cluster.Cluster) *Controller {
 	return &Controller{cluster: c, log: c.Logger(), watches: map[string]*Watch{}, added: make(chan struct{}, 1)}
 }
@@ -94,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// start has Run run f.
+// Go has Run run f.
 func (c *Controller) Go(f func(context.Context)) {
 	c.mu.Lock()
 	c.pending = append(c.pending, f)
@@ -218,7 +218,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 	return nil
 }
 
-// Again has the handler of a name called for a key although nothing was seen to happen
+// Enqueue has the handler of a name called for a key although nothing was seen to happen
 // to it. A name that no handler has is passed over.
 func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 	w.mu.Lock()
@@ -285,7 +285,7 @@ func (w *Watch) ByIndex(index, value string) ([]any, error) {
 	return w.informer.GetIndexer().ByIndex(index, value)
 }
 
-// inOutage reports whether err is one of an outage of the whole cluster, which it
+// logOutage reports whether err is one of an outage of the whole cluster, which it
 // logs once, not once for each kind that is watched.
 func (c *Controller) logOutage(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !deploy.IsKind(err, deploy.Unavailable) {
@@ -298,7 +298,7 @@ func (c *Controller) logOutage(ctx context.Context, err error) bool {
 	return lasts
 }
 
-// failed logs why the cluster cannot be watched, once per reason.
+// logFailure logs why the cluster cannot be watched, once per reason.
 func (w *Watch) logFailure(ctx context.Context, _ *cache.Reflector, err error) {
 	err = w.controller.cluster.Classify(err)
 	w.mu.Lock()

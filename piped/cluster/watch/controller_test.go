@@ -28,7 +28,7 @@ var (
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// controllerLab is a controller on a real cluster that counts the watches it
+// env is a controller on a real cluster that counts the watches it
 // opens. Its ConfigMaps carry the label lab=<namespace>.
 type env struct {
 	*Controller

@@ -27,7 +27,7 @@ const (
 	maxReconnectDelay = 5 * time.Second
 )
 
-// informer makes an informer that has not been started. It resyncs never: who
+// newInformer makes an informer that has not been started. It resyncs never: who
 // needs a second look asks for it. Asked is told how each request ends.
 func newInformer(c *cluster.Cluster, r Resource, asked func(context.Context, error)) (cache.SharedIndexInformer, error) {
 	from, err := sourceOf(c, r)
@@ -52,7 +52,7 @@ func newInformer(c *cluster.Cluster, r Resource, asked func(context.Context, err
 		cache.SharedIndexInformerOptions{Indexers: r.Indexes, ObjectDescription: r.GroupVersionResource.String()}), nil
 }
 
-// reached repeats a request for as long as nobody answers. By itself a reflector asks
+// retryUnanswered repeats a request for as long as nobody answers. By itself a reflector asks
 // less and less often, in the end only once in a minute: for as long again as a cluster
 // was away nothing would be known of it.
 func retryUnanswered[T any](ctx context.Context, asked func(context.Context, error), request func() (T, error)) (T, error) {
@@ -79,7 +79,7 @@ func unanswered(err error) bool {
 		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }
 
-// following is a watch that tells when it is over.
+// notifyingWatch is a watch that tells when it is over.
 type notifyingWatch struct {
 	watch.Interface
 	over func()
@@ -90,7 +90,7 @@ func (f notifyingWatch) Stop() {
 	f.over()
 }
 
-// informed is how an informer lists and watches.
+// source is how an informer lists and watches.
 type source struct {
 	client  any
 	example runtime.Object
@@ -130,7 +130,7 @@ func typedSource(c *cluster.Cluster, r Resource) (source, error) {
 	}}, nil
 }
 
-// stoppable hides what some errors of a watch that was to bring the initial state
+// untyped hides what some errors of a watch that was to bring the initial state
 // are: to a refused connection or too many requests the reflector would answer by
 // a sleep of up to a minute that nothing ends. Any other error it reports, and
 // then sleeps until it is stopped.

@@ -53,7 +53,7 @@ type lifecycle struct {
 	mark  string // finalizer and annotation
 }
 
-// look takes an object one step on in its life. The change that this makes to the
+// reconcile takes an object one step on in its life. The change that this makes to the
 // object brings the next call.
 func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) error {
 	obj, ok := h.watch.Get(key).(metav1.Object)

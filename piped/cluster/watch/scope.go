@@ -18,7 +18,7 @@ const (
 	widenTimeout  = time.Minute // given up for now if it takes longer
 )
 
-// scope is a watch of a namespaced resource in the whole cluster or, while the API server
+// Scope is a watch of a namespaced resource in the whole cluster or, while the API server
 // forbids that, in each namespace that was asked for. It has the methods of Watch, which
 // concern all that is watched. It is safe for concurrent use.
 type Scope struct {
@@ -39,7 +39,7 @@ func (c *Controller) Scope(r Resource) *Scope {
 	return s
 }
 
-// begin starts to watch, unless that has begun.
+// Start starts to watch, unless that has begun.
 func (s *Scope) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *Scope) Start() error {
 	return s.startMissing()
 }
 
-// cover has a namespace watched even where the whole cluster may not be. Nothing starts
+// Cover has a namespace watched even where the whole cluster may not be. Nothing starts
 // before begin.
 func (s *Scope) Cover(namespace string) error {
 	s.mu.Lock()
@@ -56,7 +56,7 @@ func (s *Scope) Cover(namespace string) error {
 	return s.startMissing()
 }
 
-// start starts the watches that are missing. s.mu is held.
+// startMissing starts the watches that are missing. s.mu is held.
 func (s *Scope) startMissing() error {
 	wanted := map[string]bool{"": true}
 	if s.byNamespace {
@@ -191,7 +191,7 @@ func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	}
 }
 
-// turned gives up the watch of the whole cluster if that is forbidden, in favour of
+// onStateChange gives up the watch of the whole cluster if that is forbidden, in favour of
 // those of namespaces.
 func (s *Scope) onStateChange() {
 	s.mu.Lock()
@@ -214,7 +214,7 @@ func (s *Scope) onStateChange() {
 	s.controller.Go(s.widenPeriodically)
 }
 
-// widening tries now and then whether the whole cluster may be watched, until it may.
+// widenPeriodically tries now and then whether the whole cluster may be watched, until it may.
 func (s *Scope) widenPeriodically(ctx context.Context) {
 	again := time.NewTicker(widenInterval)
 	defer again.Stop()

@@ -34,7 +34,7 @@ func (w *Watch) State() (since time.Time, err error) {
 // Synced reports whether the cache has held everything that the cluster had.
 func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
-// asked notes how a request to list or to watch has ended.
+// noteRequest notes how a request to list or to watch has ended.
 func (w *Watch) noteRequest(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return // it is the agent that ends
@@ -54,7 +54,7 @@ func (w *Watch) noteRequest(ctx context.Context, err error) {
 	}
 }
 
-// tellFilled calls Turned when the cache is filled.
+// notifyFilled calls Turned when the cache is filled.
 func (w *Watch) notifyFilled(ctx context.Context) {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():

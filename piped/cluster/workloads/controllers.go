@@ -21,14 +21,14 @@ var controllerLease = types.NamespacedName{Namespace: metav1.NamespaceSystem, Na
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// How long an answer about the Lease is good for: one that it exists, and one that it
-// does not, or may not be read.
+// How long the Lease is cached: one that was read, and one that does not exist or may not
+// be read.
 const (
 	leaseFresh   = 900 * time.Millisecond
 	leaseMissing = 5 * time.Minute
 )
 
-// lease reads the Lease of a cluster's controllers for all waits on the cluster.
+// lease reads and caches the Lease of a cluster's controllers for all waits on the cluster.
 type lease struct {
 	cluster *cluster.Cluster
 	name    types.NamespacedName
@@ -36,16 +36,16 @@ type lease struct {
 
 	mu   sync.Mutex
 	last rollout.Lease
-	err  error     // why there is no last
-	good time.Time // until when both are
+	err  error     // why last is unknown
+	good time.Time // both are cached until then
 }
 
 func newLease(c *cluster.Cluster) *lease {
 	return &lease{cluster: c, name: controllerLease, now: time.Now}
 }
 
-// read returns what the Lease shows, as it was less than a second ago. A Lease that does
-// not exist or may not be read has no renewal, and is asked for again some minutes later.
+// read returns the Lease, at most leaseFresh old. One that does not exist or may not be
+// read has no renewal, and is read again after leaseMissing.
 func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *lease) read(ctx context.Context) (rollout.Lease, error) {
 	return l.last, l.err
 }
 
-// timeOf returns a time of the Lease's spec by the agent's clock, zero if it is not there.
+// timeOf returns a time of the Lease's spec by the agent's clock, zero if it is missing.
 func (l *lease) timeOf(live *unstructured.Unstructured, field string) time.Time {
 	text, _, _ := unstructured.NestedString(live.Object, "spec", field)
 	at, err := time.Parse(time.RFC3339Nano, text)

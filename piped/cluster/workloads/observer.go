@@ -27,10 +27,10 @@ import (
 
 // Limits of what an Observer reads.
 const (
-	FillTimeout = 5 * time.Second // how long Cached waits for the first fill
-	podLimit    = 500             // pods read to explain one rollout
-	eventPods   = 5               // of those, how many have their events read
+	FillTimeout = 5 * time.Second // bounds the wait for the first fill of a cache
 
+	podLimit        = 500 // pods read to explain one rollout
+	eventPods       = 5   // pods whose events are read
 	eventsPerObject = 200
 )
 
@@ -53,18 +53,19 @@ var (
 	}
 )
 
-// WorkloadResource returns the resource of a kind that has rollouts.
+// Resource returns the resource of a kind that has rollouts.
 func Resource(kind string) schema.GroupVersionResource { return workloadResources[kind] }
 
 var replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 
-// keptWorkload and keptSet are what the caches keep of an object.
+// Object is a cached workload.
 type Object struct {
 	metav1.ObjectMeta
 	Workload    rollout.Workload
 	Application string // the value of its application label
 }
 
+// ReplicaSet is a cached ReplicaSet.
 type ReplicaSet struct {
 	metav1.ObjectMeta
 	revision   rollout.Revision
@@ -72,11 +73,10 @@ type ReplicaSet struct {
 	Deployment string // the controller's name, if it is a Deployment
 }
 
-// Observer watches the workloads of one cluster for package rollout. Workloads
-// are watched by their application label; ReplicaSets, which do not carry it, all
-// of them, reduced to what a rollout is decided by. Where the agent may not watch them
-// in the whole cluster it watches them in the namespaces it is asked about. It is safe
-// for concurrent use.
+// Observer watches the workloads of one cluster for package rollout: those with the
+// application label, and all ReplicaSets, which do not carry it. Its caches hold what
+// decides a rollout. Where the agent has no right to watch the whole cluster, it watches
+// the namespaces of Follow, Subscribe and Cached. It is safe for concurrent use.
 type Observer struct {
 	cluster    *cluster.Cluster
 	controller *watch.Controller
@@ -86,7 +86,7 @@ type Observer struct {
 
 	mu      sync.Mutex
 	wake    map[string]map[*func()]bool // by kind, namespace and name of the workload
-	watched map[string]*watch.Scope     // of workloads, by kind: those that were begun
+	watched map[string]*watch.Scope     // the started scopes of workloads, by kind
 	changed func(application string, w rollout.Workload)
 
 	lease *lease
@@ -94,7 +94,7 @@ type Observer struct {
 
 var _ rollout.Observer = (*Observer)(nil)
 
-// NewObserver makes an observer whose caches are run by controller.
+// NewObserver returns an observer whose caches run in controller.
 func NewObserver(c *cluster.Cluster, controller *watch.Controller) *Observer {
 	o := &Observer{cluster: c, controller: controller, wake: map[string]map[*func()]bool{}, watched: map[string]*watch.Scope{}, workloads: map[string]*watch.Scope{}}
 	for kind, gvr := range workloadResources {
@@ -122,8 +122,8 @@ func (o *Observer) Cluster() *cluster.Cluster { return o.cluster }
 // Controllers implements rollout.Observer.
 func (o *Observer) Controllers(ctx context.Context) (rollout.Lease, error) { return o.lease.read(ctx) }
 
-// Follow has the namespaces of these objects watched where the agent may not watch
-// workloads in the whole cluster. It starts nothing by itself.
+// Follow adds the namespaces of these objects to those that are watched where the agent
+// may not watch the whole cluster. It starts no watch by itself.
 func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 	for _, ref := range objects {
 		w := o.workloads[ref.Kind]
@@ -142,7 +142,7 @@ func (o *Observer) Follow(objects []deploy.ObjectRef) error {
 	return nil
 }
 
-// watchWorkloads returns the watch of a kind, started on first use.
+// Watch returns the watch of a kind, started on first use.
 func (o *Observer) Watch(kind string) (*watch.Scope, error) {
 	w := o.workloads[kind]
 	if w == nil {
@@ -161,13 +161,13 @@ func (o *Observer) Watch(kind string) (*watch.Scope, error) {
 	})
 }
 
-// watchSets returns the watch of ReplicaSets, started on first use.
+// WatchReplicaSets returns the watch of ReplicaSets, started on first use.
 func (o *Observer) WatchReplicaSets() (*watch.Scope, error) {
 	if err := o.sets.Start(); err != nil {
 		return nil, err
 	}
 	return o.sets, o.sets.Handle("rollout", func(_ context.Context, key types.NamespacedName) error {
-		// A ReplicaSet that is gone wakes nobody: its Deployment's status follows.
+		// A deleted ReplicaSet shows in the status of its Deployment.
 		if set, ok := o.sets.Get(key).(*ReplicaSet); ok {
 			o.notify(set.owner)
 		}
@@ -255,7 +255,7 @@ func (o *Observer) Cached(ctx context.Context, rec deploy.Rollout) (rollout.Snap
 	return s, nil
 }
 
-// application returns the value of the application label of a watched Deployment.
+// Application returns the value of the application label of a watched Deployment.
 func (o *Observer) Application(key types.NamespacedName) string {
 	w, err := o.Watch(rollout.KindDeployment)
 	if err != nil {
@@ -267,9 +267,9 @@ func (o *Observer) Application(key types.NamespacedName) string {
 	return ""
 }
 
-// evaluate evaluates a record by a cached snapshot and, where that cannot be final, by
-// what the API server shows now. It does not evaluate pods. It returns the snapshot that
-// decided. An end has the time at which it was shown first.
+// Evaluate evaluates a record by a cached snapshot and, if that would end it, by a
+// confirmed one. It returns the verdict and the snapshot that decided; an end has the time
+// of the first snapshot that showed it. Pods are not evaluated.
 func (o *Observer) Evaluate(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot, policy rollout.Policy, now func() time.Time) (rollout.Verdict, rollout.Snapshot, error) {
 	s.PodsRead = true
 	cachedAt := now()
@@ -315,7 +315,7 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 	if w.Kind != rollout.KindDeployment {
 		return s, nil
 	}
-	// No resource version: the newest there is, as etcd's majority has it.
+	// Without a resource version the API server reads from a quorum.
 	list, err := o.cluster.Dynamic().Resource(replicaSets).Namespace(rec.Workload.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector})
 	if err != nil {
 		return s, o.cluster.Classify(fmt.Errorf("list the ReplicaSets of %s: %w", rec.Workload, err))
@@ -330,15 +330,14 @@ func (o *Observer) Confirm(ctx context.Context, rec deploy.Rollout) (rollout.Sna
 	return s, nil
 }
 
-// namespaceGone reports whether a namespace is known to be deleted, or to be about to.
+// namespaceGone reports whether a namespace is deleted or terminating.
 func (o *Observer) namespaceGone(ctx context.Context, name string) bool {
 	ns, err := o.cluster.Typed().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil
 }
 
-// Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out
-// and those of the workload that are stopping, and the events of some that are
-// not ready.
+// Pods implements rollout.Observer: the pods of the ReplicaSet that rolls out, the
+// terminating pods of the workload, and the events of some that are not ready.
 func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, []corev1.Event, error) {
 	if s.Workload == nil {
 		return nil, nil, nil
@@ -359,8 +358,8 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	if err != nil || s.Workload.Kind == rollout.KindDeployment {
 		return pods, events, err
 	}
-	// A Deployment has a condition for pods that cannot be created; of others
-	// only events tell, and only those about this rollout.
+	// A Deployment has a condition for pods that cannot be created. For other kinds only
+	// the events since the apply show it.
 	own, err := o.events(ctx, rec.Workload.Namespace, s.Workload.UID)
 	for _, e := range own {
 		if !e.LastTimestamp.Time.Before(rec.ServerAppliedAt.Truncate(time.Second)) {
@@ -370,8 +369,8 @@ func (o *Observer) Pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	return pods, events, err
 }
 
-// NewPods implements rollout.Observer. Nothing is returned for a workload with more than
-// podLimit pods.
+// NewPods implements rollout.Observer. It fails for a workload with more than podLimit
+// pods.
 func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) ([]corev1.Pod, error) {
 	if s.Workload == nil {
 		return nil, nil
@@ -386,7 +385,7 @@ func (o *Observer) NewPods(ctx context.Context, rec deploy.Rollout, s rollout.Sn
 	return rollout.NewPods(list.Items, rec, s), nil
 }
 
-// pods reads pods of a workload's selector.
+// pods reads the pods that a workload selects.
 func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snapshot) (*corev1.PodList, error) {
 	list, err := o.cluster.Typed().CoreV1().Pods(rec.Workload.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: s.Workload.Selector, Limit: podLimit})
@@ -396,19 +395,19 @@ func (o *Observer) pods(ctx context.Context, rec deploy.Rollout, s rollout.Snaps
 	return list, nil
 }
 
-// podEvents reads the events of the first pods that are not ready.
+// podEvents reads the events of the first eventPods pods that are not ready.
 func (o *Observer) podEvents(ctx context.Context, pods []corev1.Pod) ([]corev1.Event, error) {
 	var events []corev1.Event
-	asked := 0
+	read := 0
 	for i := range pods {
 		pod := &pods[i]
-		if asked == eventPods {
+		if read == eventPods {
 			break
 		}
 		if pod.DeletionTimestamp != nil || rollout.Ready(pod) {
 			continue
 		}
-		asked++
+		read++
 		found, err := o.events(ctx, pod.Namespace, string(pod.UID))
 		if err != nil {
 			return events, err
@@ -418,7 +417,7 @@ func (o *Observer) podEvents(ctx context.Context, pods []corev1.Pod) ([]corev1.E
 	return events, nil
 }
 
-// events reads some events of one object.
+// events reads up to eventsPerObject events of one object.
 func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.Event, error) {
 	list, err := o.cluster.Typed().CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": uid}.String(), Limit: eventsPerObject,
@@ -429,7 +428,7 @@ func (o *Observer) events(ctx context.Context, namespace, uid string) ([]corev1.
 	return list.Items, nil
 }
 
-// keepWorkload reduces a workload to what the cache keeps.
+// keepWorkload reduces a workload to an Object.
 func keepWorkload(obj, before any) (any, error) {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
@@ -446,7 +445,7 @@ func keepWorkload(obj, before any) (any, error) {
 	return obj, nil
 }
 
-// keepSet reduces a ReplicaSet to what the cache keeps.
+// keepSet reduces a ReplicaSet to the cached form.
 func keepSet(obj, before any) (any, error) {
 	set, ok := obj.(*appsv1.ReplicaSet)
 	if !ok {
@@ -466,8 +465,8 @@ func keepSet(obj, before any) (any, error) {
 	return kept, nil
 }
 
-// OnChange has f called with each workload that comes or changes, and the application in
-// its label. Call it before the observer's controller runs.
+// OnChange registers f, which is called with each new or changed workload and the
+// application in its label. Call it before the observer's controller runs.
 func (o *Observer) OnChange(f func(application string, w rollout.Workload)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -534,8 +533,9 @@ func (o *Observer) Stale() bool {
 	return false
 }
 
-// StageObserver is the Observer of stages. While another store's agent manages the cluster it
-// returns an error of kind Unavailable, so that a stage decides nothing by what that agent does.
+// StageObserver is the Observer of stages. While an agent with another store manages the
+// cluster it returns an error of kind Unavailable, so that no stage decides by the changes
+// of that agent.
 type StageObserver struct{ *Observer }
 
 // Cached implements rollout.Observer.

@@ -31,7 +31,7 @@ func TestRolloutsTellTheirParts(t *testing.T) {
 	}
 }
 
-// TestSupersededRollouts: who took over is told.
+// TestSupersededRollouts: the record names the field manager of the newer template.
 func TestSupersededRollouts(t *testing.T) {
 	t.Parallel()
 	l := workloadstest.New(t)

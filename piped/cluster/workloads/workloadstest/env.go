@@ -1,4 +1,5 @@
-// Package workloadstest prepares a store and a cluster for tests of what watches workloads.
+// Package workloadstest applies single workloads to a real cluster and waits for their
+// rollouts, for tests of package workloads and of what stands on it. It contains no test.
 package workloadstest
 
 import (
@@ -23,12 +24,11 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// rolloutLab applies single workloads to a real cluster and waits for their
-// rollouts.
+// Env is a namespace of the shared cluster in which workloads are applied as stages do.
 type Env struct {
 	*cluster.Cluster
 	Namespace string
-	App       string // the ID of its application, of no other lab
+	App       string // the ID of its application, unique per Env
 	Observer  *workloads.Observer
 	Policy    rollout.Policy
 	Records   *Records
@@ -37,12 +37,14 @@ type Env struct {
 	lines []string
 }
 
+// New returns an Env in the shared cluster, with an Observer whose caches run until the
+// test ends.
 func New(t *testing.T) *Env {
 	t.Helper()
 	return NewIn(t, clustertest.Shared(t))
 }
 
-// newRolloutLabIn is newRolloutLab in a cluster of the caller's choice.
+// NewIn is New in a given cluster.
 func NewIn(t *testing.T, control *clustertest.Cluster) *Env {
 	t.Helper()
 	c, err := cluster.NewCluster(cluster.ClusterConfig{Name: "test", KubeConfigPath: control.Kubeconfig()})
@@ -68,14 +70,15 @@ func NewIn(t *testing.T, control *clustertest.Cluster) *Env {
 	}
 }
 
-// records is a store of rollout records with compare and swap.
+// Records is an in-memory store of rollout records with compare-and-swap.
 type Records struct {
 	mu     sync.Mutex
 	stored map[string]deploy.Rollout
 	Marks  map[string]int
-	Mirror func(deploy.Rollout) // if set, is given what is stored
+	Mirror func(deploy.Rollout) // if set, is called with each record that is stored
 }
 
+// Save stores a record, as rollout.Request.Save.
 func (r *Records) Save(_ context.Context, rec deploy.Rollout) (deploy.Rollout, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,13 +97,14 @@ func (r *Records) Save(_ context.Context, rec deploy.Rollout) (deploy.Rollout, e
 	return rec, nil
 }
 
+// Get returns a stored record.
 func (r *Records) Get(id string) deploy.Rollout {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stored[id]
 }
 
-// apply applies one workload as a stage does and returns its record. Each call
+// Apply applies one workload as a stage does and returns its record. Each call
 // is a stage of its own.
 func (l *Env) Apply(t *testing.T, stage, text string) deploy.Rollout {
 	t.Helper()
@@ -145,7 +149,7 @@ func (l *Env) workload(t *testing.T, u *unstructured.Unstructured) rollout.Workl
 	return w
 }
 
-// wait waits for the record's end. during, if not nil, is called once, when the
+// Wait waits for the record's end. during, if not nil, is called once, when the
 // first progress line has come.
 func (l *Env) Wait(t *testing.T, rec deploy.Rollout, during func()) deploy.Rollout {
 	t.Helper()
@@ -173,7 +177,7 @@ func (l *Env) Wait(t *testing.T, rec deploy.Rollout, during func()) deploy.Rollo
 	return ended[0]
 }
 
-// said returns the progress lines.
+// Progress returns the progress lines.
 func (l *Env) Progress() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +188,7 @@ func (l *Env) Progress() string {
 	return out
 }
 
-// patch changes the workload as somebody else.
+// Patch changes the workload by another field manager.
 func (l *Env) Patch(t *testing.T, kind, manager, body string, subresources ...string) {
 	t.Helper()
 	_, err := l.Dynamic().Resource(workloads.Resource(kind)).Namespace(l.Namespace).Patch(context.Background(), "web",
@@ -194,7 +198,7 @@ func (l *Env) Patch(t *testing.T, kind, manager, body string, subresources ...st
 	}
 }
 
-// sets counts the ReplicaSets in the namespace.
+// ReplicaSets counts the ReplicaSets in the namespace.
 func (l *Env) ReplicaSets(t *testing.T) int {
 	t.Helper()
 	list, err := l.Typed().AppsV1().ReplicaSets(l.Namespace).List(context.Background(), metav1.ListOptions{})
@@ -204,8 +208,8 @@ func (l *Env) ReplicaSets(t *testing.T) int {
 	return len(list.Items)
 }
 
-// workloadText writes a manifest: fields of spec are YAML flow entries, such as
-// "minReadySeconds: 2, paused: true".
+// Text returns the manifest of a workload. The fields of spec are YAML flow entries, such
+// as "minReadySeconds: 2, paused: true".
 func Text(kind, image, spec string) string {
 	if spec != "" {
 		spec += ", "
@@ -218,33 +222,33 @@ func Text(kind, image, spec string) string {
 		kind, service, spec, image)
 }
 
-// slowText is workloadText for pods that become ready two seconds after they started.
+// SlowText is Text for pods that become ready two seconds after they started.
 func SlowText(kind, image, spec string) string {
 	return strings.Replace(Text(kind, image, spec), "labels: {app: web}}, spec", "labels: {app: web}, annotations: {devcluster.piped.dev/ready-delay: 2s}}, spec", 1)
 }
 
-// wantParts checks that the parts of a rollout were measured, and add up to a slow pod.
+// WantParts checks that the parts of a rollout were measured, and add up to a slow pod.
 func WantParts(t *testing.T, rec deploy.Rollout) {
 	t.Helper()
 	p := rec.Parts
 	if !p.Schedule.Measured || !p.Pull.Measured || !p.Ready.Measured {
 		t.Fatalf("%s: not measured: %+v", rec.Workload, p)
 	}
-	const grain = time.Second // of each time that a cluster tells
+	const grain = time.Second // the resolution of times in the cluster
 	sum, took := p.Schedule.Time+p.Pull.Time+p.Ready.Time, rec.CompletedAt.Sub(rec.AppliedAt)
 	if p.Ready.Time < 2*time.Second-grain || sum < 2*time.Second-grain || sum > took+2*grain {
 		t.Errorf("%s: %s to schedule, %s to pull and %s to become ready in a rollout of %s", rec.Workload, p.Schedule.Time, p.Pull.Time, p.Ready.Time, took)
 	}
 }
 
-// deleteWeb deletes the Deployment.
+// DeleteWeb deletes the Deployment web.
 func (l *Env) DeleteWeb(t *testing.T) {
 	if err := l.Typed().AppsV1().Deployments(l.Namespace).Delete(context.Background(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// restartWeb does what kubectl rollout restart does.
+// RestartWeb restarts the Deployment web as kubectl rollout restart does.
 func (l *Env) RestartWeb(t *testing.T) {
 	l.Patch(t, rollout.KindDeployment, "kubectl-rollout",
 		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
