@@ -21,18 +21,17 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Limits of what is told of the children of one object.
+// Limits of what is returned of the children of one object.
 const (
 	maxChildren   = 100
-	explainedPods = 2 // in the reason of what they belong to
+	explainedPods = 2 // named in the reason of their owner
 )
 
-// maxSelected is how many values of a label a selector names: what is longer than
-// that may be too long for a request.
+// maxSelected bounds the values of a label in a selector, which is part of a URL.
 const maxSelected = 40
 
-// readChildren reads what the objects created, as far as it is asked for or says
-// why a workload is not healthy, and gives it to the nodes.
+// readChildren reads the children of the objects, on request or where they explain why a
+// workload is not healthy, and adds them to the nodes.
 func (r *reader) readChildren(ctx context.Context) {
 	families := map[string]*family{}
 	for _, n := range r.nodes {
@@ -47,14 +46,14 @@ func (r *reader) readChildren(ctx context.Context) {
 	}
 	r.created = map[string][]*node{}
 	g := &errgroup.Group{}
-	g.SetLimit(liveRequests)
+	g.SetLimit(concurrency)
 	for _, f := range families {
 		g.Go(func() error {
 			f.read(ctx)
 			return nil
 		})
 	}
-	_ = g.Wait() // they note what fails
+	_ = g.Wait() // errors are recorded as problems
 	for _, n := range r.nodes {
 		if n.UID != "" {
 			r.adopt(n)
@@ -62,10 +61,10 @@ func (r *reader) readChildren(ctx context.Context) {
 	}
 }
 
-// fine reports whether there is nothing to explain.
+// fine reports whether a health needs no explanation.
 func fine(h deploy.Health) bool { return h == deploy.Healthy || h == deploy.HealthSuspended }
 
-// family is the objects of a namespace that create others.
+// family reads the children of the objects of one namespace.
 type family struct {
 	*reader
 	namespace string
@@ -76,7 +75,7 @@ type family struct {
 	jobs                              []string // UIDs
 }
 
-// add takes an object that may have created others into the family.
+// add adds an object that may have children.
 func (f *family) add(n *node) {
 	switch kind := manifest.GroupKind(n.Object); {
 	case kind.Group == "batch" && kind.Kind == "CronJob":
@@ -102,7 +101,7 @@ func (f *family) add(n *node) {
 	}
 }
 
-// read lists each kind of child once.
+// read lists the children, each kind once.
 func (f *family) read(ctx context.Context) {
 	apps, core, batch := f.cluster.Typed().AppsV1(), f.cluster.Typed().CoreV1(), f.cluster.Typed().BatchV1()
 	children(ctx, f, "ReplicaSets", f.deployments, apps.ReplicaSets(f.namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, f.replicaSet)
@@ -121,7 +120,7 @@ func (f *family) read(ctx context.Context) {
 
 func pods(l *corev1.PodList) []corev1.Pod { return l.Items }
 
-// children reads one kind of child of the objects that have the selectors.
+// children lists one kind of child by the selectors of its owners.
 func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kind string, selectors []*metav1.LabelSelector,
 	list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, each func(*T)) {
 	if len(selectors) == 0 {
@@ -138,15 +137,14 @@ func children[L metav1.ListInterface, T any](ctx context.Context, f *family, kin
 	}
 }
 
-// selectorOf returns the selector of a workload, an empty one if it cannot be read.
+// selectorOf returns the labels that a workload selects.
 func selectorOf(u *unstructured.Unstructured) *metav1.LabelSelector {
 	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// oneSelector returns a selector of all that any of the selectors matches by its
-// labels, and not of much more: each label that all of them have, with the values
-// that it has in them.
+// oneSelector combines selectors into one that matches what any of them matches, and
+// little more: each label that all of them have, with the values that it has in them.
 func oneSelector(selectors []*metav1.LabelSelector) string {
 	values := map[string][]string{}
 	for _, s := range selectors {
@@ -172,8 +170,8 @@ func oneSelector(selectors []*metav1.LabelSelector) string {
 	return metav1.FormatLabelSelector(all)
 }
 
-// keep keeps a child for the object with the UID.
-func (f *family) keep(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *node) {
+// addChild records a child of the object with the UID owner.
+func (f *family) addChild(owner string, kind deploy.ObjectRef, meta *metav1.ObjectMeta, n *node) {
 	kind.Namespace, kind.Name = meta.Namespace, meta.Name
 	n.Cluster, n.Object, n.UID, n.CreatedAt = f.cluster.Name(), kind, string(meta.UID), meta.CreationTimestamp.Time
 	f.mu.Lock()
@@ -205,26 +203,26 @@ func (f *family) replicaSet(rs *appsv1.ReplicaSet) {
 	}
 	n.idle = n.Replicas == 0 && rs.Status.Replicas == 0
 	n.revision, _ = strconv.ParseInt(rs.Annotations[rollout.RevisionAnnotation], 10, 64)
-	f.keep(ownerOf(rs), deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, &rs.ObjectMeta, n)
+	f.addChild(ownerOf(rs), deploy.ObjectRef{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, &rs.ObjectMeta, n)
 }
 
 func (f *family) pod(pod *corev1.Pod) {
 	n := &node{ended: pod.Status.Phase == corev1.PodFailed}
 	n.Health, n.Reason = health.Pod(pod, f.now)
 	n.Images = imagesOf(&pod.Spec)
-	f.keep(ownerOf(pod), deploy.ObjectRef{Version: "v1", Kind: "Pod"}, &pod.ObjectMeta, n)
+	f.addChild(ownerOf(pod), deploy.ObjectRef{Version: "v1", Kind: "Pod"}, &pod.ObjectMeta, n)
 }
 
 func (f *family) job(job *batchv1.Job) {
 	n := &node{}
 	n.Health, n.Reason = health.Job(job)
 	n.Images = imagesOf(&job.Spec.Template.Spec)
-	f.keep(ownerOf(job), deploy.ObjectRef{Group: "batch", Version: "v1", Kind: "Job"}, &job.ObjectMeta, n)
+	f.addChild(ownerOf(job), deploy.ObjectRef{Group: "batch", Version: "v1", Kind: "Job"}, &job.ObjectMeta, n)
 	f.jobs = append(f.jobs, n.UID)
 }
 
-// claim: nothing in a claim names the StatefulSet that made it but its name, which is
-// that of the template, of the StatefulSet and the number of the pod.
+// claim finds the StatefulSet of a claim by the claim's name, which consists of the names of
+// template and StatefulSet and the number of the pod. A claim has no owner reference.
 func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	set := f.claims[strings.TrimRight(claim.Name, "0123456789")]
 	if set == nil {
@@ -232,11 +230,11 @@ func (f *family) claim(claim *corev1.PersistentVolumeClaim) {
 	}
 	n := &node{}
 	n.Health, n.Reason = health.Claim(claim)
-	f.keep(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
+	f.addChild(set.UID, deploy.ObjectRef{Version: "v1", Kind: "PersistentVolumeClaim"}, &claim.ObjectMeta, n)
 }
 
-// adopt gives a node its children, and these theirs, and lets them explain it. A
-// child is given once: whoever may write owner references can make a circle of them.
+// adopt attaches the children to a node, recursively, and explains its health by them. A
+// child is attached once, because owner references may form a cycle.
 func (r *reader) adopt(n *node) {
 	for _, child := range r.created[n.UID] {
 		if !child.adopted {
@@ -264,8 +262,8 @@ func withoutIdle(sets []*node) []*node {
 	return slices.DeleteFunc(sets, func(n *node) bool { return n.idle && n.revision < newest })
 }
 
-// explain says what the pods of a node suffer from. A workload whose pods do not come
-// up by waiting is degraded.
+// explain appends the problems of a node's pods to its reason. A workload is at least as
+// unhealthy as its pods.
 func (n *node) explain() {
 	kind := manifest.GroupKind(n.Object)
 	keepsPods := kind.Group == "apps"
@@ -281,7 +279,7 @@ func (n *node) explain() {
 	}
 }
 
-// pods returns the pods below a node.
+// pods returns the pods among the descendants of a node.
 func (n *node) pods() (found []*node) {
 	for _, child := range n.children {
 		if child.Object.Kind == "Pod" {
@@ -292,7 +290,7 @@ func (n *node) pods() (found []*node) {
 	return found
 }
 
-// byBadness puts what is worst first.
+// byBadness orders the worst health first.
 func byBadness(a, b *node) int {
 	switch {
 	case a.Health.WorseThan(b.Health):
@@ -303,11 +301,11 @@ func byBadness(a, b *node) int {
 	return byName(a, b)
 }
 
-// mostTelling returns the children that are told, by name: all of them or, of more
-// than are told, those in trouble first.
-func mostTelling(nodes []*node) []*node {
-	told := slices.SortedFunc(slices.Values(nodes), byBadness)
-	told = told[:min(len(told), maxChildren)]
-	slices.SortFunc(told, byName)
-	return told
+// mostRelevant returns up to maxChildren children by name, the least healthy ones if there
+// are more.
+func mostRelevant(nodes []*node) []*node {
+	shown := slices.SortedFunc(slices.Values(nodes), byBadness)
+	shown = shown[:min(len(shown), maxChildren)]
+	slices.SortFunc(shown, byName)
+	return shown
 }

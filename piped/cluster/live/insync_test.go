@@ -18,8 +18,8 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// members runs Members of the lab's cluster until the test ends. Who was woken is told
-// by the returned function.
+// members runs Members of a cluster until the test ends. The returned function returns the
+// applications that were woken, and how often.
 func (l *env) members(t *testing.T, c *cluster.Cluster) (*Members, func() map[string]int) {
 	t.Helper()
 	woken := newWoken()
@@ -51,7 +51,7 @@ func ready(t *testing.T, m *Members, refs []deploy.ObjectRef) {
 	})
 }
 
-// wantInSync waits until the metadata of every item tells that it is in sync.
+// wantInSync waits until every item is in sync by its metadata.
 func (l *env) wantInSync(t *testing.T, m *Members, items []deploy.InventoryItem) {
 	t.Helper()
 	late := map[string]Member{}

@@ -14,29 +14,29 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// How Members look for kinds.
+// The intervals of discovery.
 const (
-	minRefreshInterval = time.Second      // the shortest time between two questions of what the cluster serves
-	minRetryDelay      = time.Second      // the delay before a kind that was not found is looked for again, doubled each time
-	maxRetryDelay      = 30 * time.Second // the longest such delay, and the longest time without a look at all
+	minRefreshInterval = time.Second      // between two discoveries of all kinds
+	minRetryDelay      = time.Second      // before a kind that was not found is discovered again, doubled each time
+	maxRetryDelay      = 30 * time.Second // the longest such delay, and the longest time between two syncs
 )
 
 // definitionsResource defines kinds.
 var definitionsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// memberKind is one kind of object that Members follow.
+// memberKind is one kind of object that Members caches.
 type memberKind struct {
-	gvk        schema.GroupVersionKind // as it was asked for first
-	namespaces map[string]bool         // where objects of it were named, "" for cluster-scoped ones
+	gvk        schema.GroupVersionKind // of the first Follow
+	namespaces map[string]bool         // of the objects passed to Follow, "" for cluster-scoped ones
 
-	served      *cluster.ServedKind     // nil while it is not known how it is served
-	byNamespace bool                    // it may not be watched in the whole cluster
+	served      *cluster.ServedKind     // nil while unknown
+	byNamespace bool                    // the agent may not watch it in the whole cluster
 	watches     map[string]*watch.Watch // by namespace, "" for all
 
-	since    time.Time // since when it is not known, or is looked for
-	problem  error     // why it is not known
-	attempts int       // to find it
-	next     time.Time // when it is looked for again
+	since    time.Time // since when it is unknown or not watched
+	problem  error     // why it is unknown
+	attempts int       // to discover it
+	next     time.Time // when it is discovered again
 }
 
 // watchFor returns the watch that covers a namespace, nil if there is none.
@@ -47,7 +47,7 @@ func (k *memberKind) watchFor(namespace string) *watch.Watch {
 	return k.watches[""]
 }
 
-// wanted are the namespaces to watch, "" for all.
+// wanted returns the namespaces to watch, "" for all.
 func (k *memberKind) wanted() map[string]bool {
 	if k.byNamespace {
 		return k.namespaces
@@ -55,7 +55,7 @@ func (k *memberKind) wanted() map[string]bool {
 	return map[string]bool{"": true}
 }
 
-// watched is the kind in the version that is watched.
+// watched returns the kind in the watched version.
 func (k *memberKind) watched() schema.GroupVersionKind {
 	if k.served == nil {
 		return k.gvk
@@ -63,7 +63,7 @@ func (k *memberKind) watched() schema.GroupVersionKind {
 	return k.served.GroupVersion().WithKind(k.gvk.Kind)
 }
 
-// resource names the resource for a person.
+// resource returns the resource for a message.
 func (k *memberKind) resource() string {
 	if k.served == nil {
 		return k.gvk.GroupKind().String()
@@ -71,7 +71,7 @@ func (k *memberKind) resource() string {
 	return k.served.GroupResource().String()
 }
 
-// endWatches forgets all that is followed of the kind.
+// endWatches ends the watches of the kind.
 func (k *memberKind) endWatches() {
 	for namespace, w := range k.watches {
 		w.End()
@@ -79,15 +79,15 @@ func (k *memberKind) endWatches() {
 	}
 }
 
-// backOff puts the next look for the kind off.
+// backOff delays the next discovery of the kind.
 func (k *memberKind) backOff(now time.Time) {
 	delay := min(minRetryDelay<<min(k.attempts, 10), maxRetryDelay)
 	k.attempts++
 	k.next = now.Add(delay)
 }
 
-// run is the supervisor: it finds how kinds are served and starts and ends their
-// watches, whenever there is a reason to look.
+// run is the supervisor: it discovers how kinds are served, and starts and ends their
+// watches.
 func (m *Members) run(ctx context.Context) {
 	m.watchDefinitions(ctx)
 	timer := time.NewTimer(maxRetryDelay)
@@ -103,23 +103,23 @@ func (m *Members) run(ctx context.Context) {
 	}
 }
 
-// sync brings the watches in line with what is asked for and what the cluster
-// serves. It returns when to look again at the latest.
+// sync starts and ends watches according to Follow and to what the cluster serves. It
+// returns when to sync again at the latest.
 func (m *Members) sync(ctx context.Context) time.Duration {
 	m.resolve(ctx)
 	m.mu.Lock()
 	m.startWatches(ctx)
 	m.fallBack(ctx)
-	turned := m.readinessChanged()
+	changed := m.readinessChanged()
 	next := m.nextSync()
 	m.mu.Unlock()
-	if turned && ctx.Err() == nil {
+	if changed && ctx.Err() == nil {
 		m.wake("")
 	}
 	return next
 }
 
-// watchDefinitions follows the definitions of kinds, if the agent may.
+// watchDefinitions watches CustomResourceDefinitions, if the agent may.
 func (m *Members) watchDefinitions(ctx context.Context) {
 	w, err := m.controller.Watch(watch.Resource{
 		GroupVersionResource: definitionsResource, Metadata: true, StateChanged: m.requestSync,
@@ -134,7 +134,7 @@ func (m *Members) watchDefinitions(ctx context.Context) {
 		err = w.Notify(func(_, _ any) { m.definitionsChanged() })
 	}
 	if err != nil {
-		m.cluster.Logger().WarnContext(ctx, "cannot follow the definitions of kinds, new ones are found later", "error", err)
+		m.cluster.Logger().WarnContext(ctx, "cannot watch CustomResourceDefinitions; new kinds are found later", "error", err)
 		return
 	}
 	m.mu.Lock()
@@ -142,7 +142,7 @@ func (m *Members) watchDefinitions(ctx context.Context) {
 	m.mu.Unlock()
 }
 
-// definitionsChanged has all kinds looked for again.
+// definitionsChanged makes the supervisor discover all kinds again.
 func (m *Members) definitionsChanged() {
 	m.mu.Lock()
 	m.stale = true
@@ -153,8 +153,8 @@ func (m *Members) definitionsChanged() {
 	m.requestSync()
 }
 
-// resolve finds how kinds are served: those that are not known, and all of them when
-// definitions have changed.
+// resolve discovers how kinds are served: unknown ones, and all of them after a change of
+// definitions.
 func (m *Members) resolve(ctx context.Context) {
 	now := m.cluster.Now()
 	m.mu.Lock()
@@ -193,8 +193,8 @@ func (m *Members) resolve(ctx context.Context) {
 	}
 }
 
-// setServed notes how a kind is served, or why that is not known; failed is why the
-// cluster could not be asked.
+// setServed records how a kind is served, or why that is unknown. Failed is the error of
+// the discovery.
 func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 	served, err := cluster.ServedKind{}, failed
 	if failed == nil {
@@ -216,7 +216,7 @@ func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 		k.served = nil
 		err = deploy.Errorf(deploy.NotFound, "%s serves no kind %s of %s: it is not defined, or its definition was removed", m.cluster, k.gvk.Kind, k.gvk.GroupVersion())
 	case k.served != nil:
-		return // what is watched is watched on
+		return // its watches go on
 	default:
 		err = deploy.Errorf(deploy.Unavailable, "find how objects of kind %s are served: %w", k.gvk.Kind, m.cluster.Classify(err))
 	}
@@ -228,7 +228,7 @@ func (m *Members) setServed(ctx context.Context, k *memberKind, failed error) {
 	k.backOff(now)
 }
 
-// startWatches starts what is to be watched and is not yet. m.mu is held.
+// startWatches starts the missing watches. m.mu is held.
 func (m *Members) startWatches(ctx context.Context) {
 	for _, k := range m.kinds {
 		if k.served == nil {
@@ -239,15 +239,15 @@ func (m *Members) startWatches(ctx context.Context) {
 				continue
 			}
 			if err := m.watch(k, namespace); err != nil {
-				m.cluster.Logger().WarnContext(ctx, "cannot follow objects, will try again", "error", err)
+				m.cluster.Logger().WarnContext(ctx, "cannot watch objects; retrying", "error", err)
 			}
 		}
 	}
 }
 
-// fallBack ends watches that cannot work: of kinds that may not be watched in the whole
-// cluster, which are then watched by namespace. Kinds that are not found are looked
-// for again. m.mu is held.
+// fallBack ends watches that the agent has no right to: kinds that it may not watch in the
+// whole cluster are then watched by namespace. It schedules the discovery of kinds that
+// were not found. m.mu is held.
 func (m *Members) fallBack(ctx context.Context) {
 	now := m.cluster.Now()
 	if m.definitions != nil {
@@ -275,8 +275,8 @@ func (m *Members) fallBack(ctx context.Context) {
 	}
 }
 
-// readinessChanged reports whether Ready began or ceased to return an error for some objects
-// since it was called last. m.mu is held.
+// readinessChanged reports whether Ready has begun or ceased to return an error for some
+// objects since the last call. m.mu is held.
 func (m *Members) readinessChanged() bool {
 	ready := map[string]bool{}
 	for kind, k := range m.kinds {
@@ -290,15 +290,15 @@ func (m *Members) readinessChanged() bool {
 			ready[kind.String()+" "+namespace] = ok
 		}
 	}
-	turned := false
+	changed := false
 	for key, ok := range ready {
-		turned = turned || ok != m.wasReady[key]
+		changed = changed || ok != m.wasReady[key]
 	}
 	m.wasReady = ready
-	return turned
+	return changed
 }
 
-// nextSync returns how long nothing has to be looked at. m.mu is held.
+// nextSync returns the time until the next sync is due. m.mu is held.
 func (m *Members) nextSync() time.Duration {
 	now, next := m.cluster.Now(), maxRetryDelay
 	sooner := func(at time.Time) {

@@ -18,25 +18,24 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// annotationVariant says which variant a live object is of, by its default name.
+// annotationVariant names the variant of a live object, under its default key.
 const annotationVariant = "pipecd.dev/variant"
 
-// Member is what the metadata of one live object that carries the application label
-// tells.
+// Member is the metadata of one live object that carries the application label.
 type Member struct {
-	Object deploy.ObjectRef // in the version that is watched
+	Object deploy.ObjectRef // in the watched version
 
 	UID       string
-	OwnedHash string // OwnedHash of it, "" when we own nothing
-	Mark      string // Mark of it
+	OwnedHash string // cluster.OwnedHash, "" when the agent owns no field
+	Mark      string // cluster.Mark
 
-	// ResourceVersion is that of the last change seen. Where a generation is counted, a
-	// change of the status alone is none.
+	// ResourceVersion is that of the last change. For kinds with a generation, a change
+	// of the status alone does not count.
 	ResourceVersion string
 
 	Application string // the value of the application label
-	// Piped is the agent that it is marked with, "" if there is none or if its
-	// annotation names another application than its label.
+	// Piped is the piped ID in its annotation, "" without one or if its annotations name
+	// another application than its label.
 	Piped   string
 	Variant string // the value of its annotation pipecd.dev/variant, "" without one
 
@@ -46,8 +45,8 @@ type Member struct {
 	Deleting bool // it is being deleted
 }
 
-// cachedMember is what the caches of Members keep of an object. What many objects have
-// in common is kept once.
+// cachedMember is the cached form of an object. Strings that many objects share are
+// interned.
 type cachedMember struct {
 	name, uid, version, seen       string // resource versions: the last one, and Member.ResourceVersion
 	namespace                      unique.Handle[string]
@@ -60,12 +59,12 @@ type cachedMember struct {
 	owned, hook, ignored, deleting bool
 }
 
-// GetObjectMeta has caches find the object by its name.
+// GetObjectMeta implements metav1.ObjectMetaAccessor, by which caches compute keys.
 func (k *cachedMember) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: k.namespace.Value(), Name: k.name, UID: types.UID(k.uid), ResourceVersion: k.version}
 }
 
-// reduceMember reduces an object's metadata to what the caches keep.
+// reduceMember reduces an object's metadata to its cached form.
 func reduceMember(obj, before any) (any, error) {
 	o, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -94,7 +93,7 @@ func reduceMember(obj, before any) (any, error) {
 	return k, nil
 }
 
-// contentOfMeta hashes what people write into an object's metadata.
+// contentOfMeta hashes labels, annotations and finalizers.
 func contentOfMeta(o metav1.Object) uint64 {
 	h := fnv.New64a()
 	for _, texts := range []map[string]string{o.GetLabels(), o.GetAnnotations()} {
@@ -107,14 +106,14 @@ func contentOfMeta(o metav1.Object) uint64 {
 	return h.Sum64()
 }
 
-// statusOnly reports whether an object whose generation is counted differs from an
-// older state of it in no more than its status.
+// statusOnly reports whether an object with a generation differs from an older state in its
+// status only.
 func (k *cachedMember) statusOnly(older *cachedMember) bool {
 	return k.uid == older.uid && k.mark == older.mark && k.generation == older.generation && k.fields == older.fields && k.content == older.content &&
 		k.owned == older.owned && k.deleting == older.deleting
 }
 
-// member returns what is kept for a reader; kind is that of the watch.
+// member returns the Member of a watch of kind.
 func (k *cachedMember) member(kind schema.GroupVersionKind) Member {
 	m := Member{
 		Object: deploy.ObjectRef{Group: kind.Group, Version: kind.Version, Kind: kind.Kind, Namespace: k.namespace.Value(), Name: k.name},
@@ -128,10 +127,10 @@ func (k *cachedMember) member(kind schema.GroupVersionKind) Member {
 	return m
 }
 
-// InSync reports whether the metadata of a live object tells that it is as it was
-// applied: it is the same object, nobody took a field of ours, and nobody wrote it
-// since. False says only that it must be looked at. An item without Mark, of an
-// earlier version of the agent, is trusted if the rest is as recorded.
+// InSync reports whether the metadata of a live object shows that it is as it was applied:
+// it is the same object, the agent owns the same fields, and it was not written since.
+// False means only that the object must be compared. The Mark of an item that an earlier
+// version of the agent recorded is empty, and is not compared.
 func InSync(item deploy.InventoryItem, m Member) bool {
 	return !m.Deleting && item.UID != "" && item.UID == m.UID &&
 		item.OwnedHash != "" && item.OwnedHash == m.OwnedHash &&

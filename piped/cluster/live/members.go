@@ -22,20 +22,20 @@ import (
 // byApplication indexes members by their application label.
 const byApplication = "application"
 
-// gracePeriod is how long a watch may fail before Members.Ready says so: the
-// connection to an API server breaks now and then, and is made anew at once.
+// gracePeriod is how long a watch may fail before Members.Ready reports it: connections to
+// an API server end now and then, and are re-established at once.
 const gracePeriod = 10 * time.Second
 
 // errNotRead is why a kind without a watch is not ready.
 var errNotRead = errors.New("not read yet")
 
-// Members follows the live objects of applications by their metadata: all objects of
-// the kinds that it was asked to Follow and that carry the application label. Of each
-// it keeps a few hundred bytes. Where the agent may not watch a kind in the whole
-// cluster it watches it in the namespaces where objects were named to Follow.
+// Members caches the metadata of the live objects of applications: all objects that carry
+// the application label, of the kinds passed to Follow. It needs a few hundred bytes per
+// object. Where the agent may not watch a kind in the whole cluster, it watches the
+// namespaces of the objects passed to Follow.
 //
 // Kinds come and go with their definitions: a kind that the cluster does not serve is
-// looked for again when definitions change, and from time to time.
+// discovered again when definitions change, and periodically.
 //
 // Members is safe for concurrent use. Nothing happens until the controller runs.
 type Members struct {
@@ -47,18 +47,18 @@ type Members struct {
 	mu    sync.RWMutex
 	kinds map[schema.GroupKind]*memberKind
 
-	// Of the supervisor (members_kinds.go).
+	// Of the supervisor (kinds.go).
 	definitions *watch.Watch
-	stale       bool      // the cluster may serve other kinds than is known
-	renewed     time.Time // when it was asked last
+	stale       bool      // the discovered kinds may be out of date
+	renewed     time.Time // the last discovery
 	wasReady    map[string]bool
 }
 
-// NewMembers makes Members whose caches are run by controller. Wake is called with the
-// application of each object that comes, goes or changes by more than its status, with
-// both when an object changes hands, and with "" when it may concern any application:
-// when Ready begins or ceases to return an error for some objects. It must return at
-// once; it is called often, and for objects that were there before as well.
+// NewMembers returns Members whose caches run in controller. It calls wake with the
+// application of each object that is created, deleted or changed by more than its status,
+// with both applications when the label changes, and with "" when any application may be
+// affected: when Ready begins or ceases to return an error for some objects. Wake is also
+// called for existing objects. It is called often and must return at once.
 func NewMembers(c *cluster.Cluster, controller *watch.Controller, wake func(applicationID string)) *Members {
 	m := &Members{
 		cluster: c, controller: controller, wake: wake, syncRequested: make(chan struct{}, 1),
@@ -68,10 +68,9 @@ func NewMembers(c *cluster.Cluster, controller *watch.Controller, wake func(appl
 	return m
 }
 
-// Follow has the kinds of these objects watched from now on, and their namespaces
-// looked at where the cluster as a whole may not be. It returns at once and may be
-// called with what is followed already. Nothing is ever given up: what no application
-// has any more costs little.
+// Follow watches the kinds of these objects from now on, and their namespaces where the
+// agent may not watch the whole cluster. It is idempotent and returns at once. Watches are
+// never ended, because a kind without objects costs little.
 func (m *Members) Follow(objects []deploy.ObjectRef) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,8 +93,8 @@ func (m *Members) Follow(objects []deploy.ObjectRef) {
 	}
 }
 
-// Get returns the object of that group, kind, namespace and name, in whatever version,
-// if there is one.
+// Get returns the object of that group, kind, namespace and name, in any version, and
+// whether it exists.
 func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -114,7 +113,7 @@ func (m *Members) Get(ref deploy.ObjectRef) (Member, bool) {
 	return kept.member(k.watched()), true
 }
 
-// Of returns the objects that carry the label of an application, in no order.
+// Of returns the objects with the label of an application, in no order.
 func (m *Members) Of(applicationID string) []Member {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -135,12 +134,10 @@ func (m *Members) Of(applicationID string) []Member {
 	return members
 }
 
-// Ready returns nil if what Get and Of tell about an object is what the cluster holds,
-// a moment ago at most: all objects of the kind that can be seen there have been read
-// and are followed. Otherwise it returns since when it is not so (zero if it was never
-// asked to Follow it) and why: an error of kind NotFound if the cluster does not serve
-// the kind, so that there is no such object; Invalid if the agent has no right to watch
-// it; else Unavailable.
+// Ready returns nil if the cache that Get and Of read for this object follows the cluster.
+// Otherwise it returns why it does not, and since when (zero if the kind was never passed
+// to Follow): an error of kind NotFound if the cluster does not serve the kind, so that no
+// such object exists; Invalid if the agent has no right to watch it; otherwise Unavailable.
 func (m *Members) Ready(ref deploy.ObjectRef) (since time.Time, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -151,8 +148,8 @@ func (m *Members) Ready(ref deploy.ObjectRef) (since time.Time, err error) {
 	return m.ready(k, ref.Namespace)
 }
 
-// Problems returns the kinds of which it has not been known for a while what the
-// cluster holds, and why, by kind. One that it does not serve is none.
+// Problems returns the kinds whose cache has not followed the cluster for gracePeriod, and
+// why, sorted. A kind that the cluster does not serve is no problem.
 func (m *Members) Problems() (found []deploy.WatchProblem) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -185,7 +182,7 @@ func (m *Members) ready(k *memberKind, namespace string) (since time.Time, err e
 	return time.Time{}, nil
 }
 
-// trouble is the watch's State, but for a failure that has only begun.
+// trouble is the watch's State without failures that are younger than gracePeriod.
 func (m *Members) trouble(w *watch.Watch) (since time.Time, err error) {
 	since, err = w.State()
 	if err != nil && w.Synced() && m.cluster.Now().Sub(since) < gracePeriod {
@@ -194,7 +191,7 @@ func (m *Members) trouble(w *watch.Watch) (since time.Time, err error) {
 	return since, err
 }
 
-// unready says why objects of a kind are not followed.
+// unready explains why objects of a kind are not followed.
 func (m *Members) unready(k *memberKind, err error) error {
 	if apierrors.IsForbidden(err) {
 		return deploy.Errorf(deploy.Invalid, "objects of kind %s cannot be watched in %s: %w; give the agent's account the rights get, list and watch on %s",
@@ -208,7 +205,7 @@ func (m *Members) unready(k *memberKind, err error) error {
 	return deploy.Errorf(kind, "objects of kind %s are not followed in %s: %w", k.gvk.Kind, m.cluster, err)
 }
 
-// changed wakes whom the change of an object concerns.
+// changed wakes the applications of a changed object.
 func (m *Members) changed(before, after any) {
 	older, _ := before.(*cachedMember)
 	newer, _ := after.(*cachedMember)
@@ -251,7 +248,7 @@ func applicationOf(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// requestSync has the supervisor look again. It returns at once.
+// requestSync makes the supervisor sync. It returns at once.
 func (m *Members) requestSync() {
 	select {
 	case m.syncRequested <- struct{}{}:

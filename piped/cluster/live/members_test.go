@@ -21,7 +21,7 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// woken counts who was woken.
+// woken counts calls of wake by application.
 type woken struct {
 	mu    sync.Mutex
 	times map[string]int
@@ -84,7 +84,7 @@ func (l *env) thingRef(name string) deploy.ObjectRef {
 	return deploy.ObjectRef{Group: l.ns + ".example.com", Version: "v1", Kind: "Thing", Namespace: l.ns, Name: name}
 }
 
-// patch changes an object as somebody else.
+// patch changes an object by another field manager.
 func (l *env) patch(t *testing.T, ref deploy.ObjectRef, patch string, subresources ...string) {
 	t.Helper()
 	resource, err := l.Resource(t.Context(), manifest.GVK(ref))

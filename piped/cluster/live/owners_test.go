@@ -6,7 +6,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestOwnersInACircle: objects that own themselves, or one another, are told once.
+// TestOwnersInACircle: objects that own themselves, or one another, are returned once.
 func TestOwnersInACircle(t *testing.T) {
 	job := func(uid string) *node {
 		n := &node{}

@@ -22,14 +22,14 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Limits of what LiveState reads.
+// Limits of Read.
 const (
-	liveTimeout = 5 * time.Second // for one request: one API group that hangs leaves time for the others
-	livePage    = 500             // objects of one request
-	livePages   = 20              // requests of one list
+	requestTimeout = 5 * time.Second // an API group that hangs leaves time for the others
+	pageSize       = 500             // objects per page of a list
+	maxPages       = 20              // of one list
+	concurrency    = 16              // requests
 
-	liveRequests  = 16 // at the same time
-	listThreshold = 4  // objects of one kind and namespace from which a LIST is cheaper than GETs
+	listThreshold = 4 // objects of one kind and namespace from which a LIST is cheaper than GETs
 )
 
 // place is where objects are read together: one kind in one namespace. Only kinds whose
@@ -40,34 +40,34 @@ type place struct {
 	whole     bool
 }
 
-// Request says what LiveState reads.
+// Request describes what Read reads.
 type Request struct {
 	ApplicationID string
 	Items         []deploy.InventoryItem // what the application applied on this cluster
 	Checks        []config.HealthCheck
-	Children      bool // also tell what the objects created
+	Children      bool // return the objects that these created, too
 }
 
-// Read reads the objects that an application applied, and returns them by
-// kind, namespace and name, the missing ones too; and what could not be read, for a
-// person. The error is Unavailable when the cluster answers nothing.
+// Read reads the objects that an application applied. It returns all of them, missing ones
+// included, sorted by kind, namespace and name, and as problems what could not be read.
+// The error is Unavailable when the cluster answers no request.
 //
-// Nothing is cached and nothing tried again. What is asked grows with the kinds and
-// namespaces of the objects, not with their number: lists of a kind in a namespace.
-// Of kinds whose health does not need it, Secrets among them, no content is read.
-// What workloads created is also read where they are not healthy, to say why.
+// Nothing is cached or retried. The number of requests grows with the kinds and namespaces
+// of the objects, not with their number: a kind is listed per namespace. The content of
+// kinds whose health does not depend on it, such as Secrets, is not read. The children of
+// workloads that are not healthy are read in any case, to explain the reason.
 func Read(ctx context.Context, c *cluster.Cluster, req Request) (objects []deploy.LiveObject, problems []string, err error) {
 	r := &reader{cluster: c, req: req, now: c.Now()}
-	spots := r.places(ctx)
+	byPlace := r.places(ctx)
 	g := &errgroup.Group{}
-	g.SetLimit(liveRequests)
-	for p, nodes := range spots {
+	g.SetLimit(concurrency)
+	for p, nodes := range byPlace {
 		g.Go(func() error {
 			r.readPlace(ctx, p, nodes)
 			return nil
 		})
 	}
-	_ = g.Wait() // they note what fails
+	_ = g.Wait() // errors are recorded as problems
 	if !r.answered && r.unavailable != nil {
 		return nil, nil, r.unavailable
 	}
@@ -94,12 +94,12 @@ type reader struct {
 	created     map[string][]*node // what objects created, by the UID of what created it
 }
 
-// node is an object on its way to be told.
+// node is an object being read.
 type node struct {
 	deploy.LiveObject
 	live     *unstructured.Unstructured // nil of children and of what is not there
 	children []*node
-	adopted  bool // it is somebody's child
+	adopted  bool // it has been attached to its owner
 
 	ended    bool  // a Pod that has ended, which another replaces where one is wanted
 	idle     bool  // a ReplicaSet without pods
@@ -119,7 +119,7 @@ func (r *reader) places(ctx context.Context) map[place][]*node {
 		r.nodes = append(r.nodes, n)
 		kinds[manifest.GVK(item.Object)] = append(kinds[manifest.GVK(item.Object)], n)
 	}
-	spots := map[place][]*node{}
+	byPlace := map[place][]*node{}
 	for kind, nodes := range kinds {
 		var served cluster.ServedKind
 		err := withTimeout(ctx, func(ctx context.Context) (err error) {
@@ -137,14 +137,14 @@ func (r *reader) places(ctx context.Context) map[place][]*node {
 		for _, n := range nodes {
 			if n.Health, n.Reason = known, reason; err == nil {
 				p := place{served, n.Object.Namespace, whole}
-				spots[p] = append(spots[p], n)
+				byPlace[p] = append(byPlace[p], n)
 			}
 		}
 	}
-	return spots
+	return byPlace
 }
 
-// noteProblem keeps what could not be read and returns it for the objects that it concerns.
+// noteProblem records what could not be read, and returns the reason for its objects.
 func (r *reader) noteProblem(what string, err error) string {
 	err = r.cluster.Classify(err)
 	r.mu.Lock()
@@ -163,9 +163,8 @@ func (r *reader) gotAnswer() {
 	r.answered = true
 }
 
-// readPlace reads the objects of one livePlace, first by the application's label. It is not
-// on those that somebody took it from: they are read by their names, a few one by
-// one.
+// readPlace reads the objects of one place by the application's label. Objects that have
+// lost the label are read by name, or in one list if they are many.
 func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
 	found, err := r.list(ctx, p, metav1.ListOptions{LabelSelector: manifest.LabelApplication + "=" + r.req.ApplicationID})
 	missing := r.assign(nodes, found)
@@ -193,7 +192,7 @@ func (r *reader) readPlace(ctx context.Context, p place, nodes []*node) {
 	}
 }
 
-// list reads a place.
+// list lists the objects of a place by name.
 func (r *reader) list(ctx context.Context, p place, options metav1.ListOptions) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	var err error
@@ -216,7 +215,7 @@ func (r *reader) list(ctx context.Context, p place, options metav1.ListOptions) 
 	return found, err
 }
 
-// one reads objects of a place one by one.
+// one gets objects of a place one by one.
 func (r *reader) one(ctx context.Context, p place, nodes []*node) (map[string]*unstructured.Unstructured, error) {
 	found := map[string]*unstructured.Unstructured{}
 	for _, n := range nodes {
@@ -242,7 +241,7 @@ func (r *reader) one(ctx context.Context, p place, nodes []*node) (map[string]*u
 	return found, nil
 }
 
-// bare is an object of which only the metadata that tell its health are known.
+// bare returns an object with only the metadata that its health depends on.
 func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetUID(m.UID)
@@ -252,7 +251,7 @@ func bare(m *metav1.PartialObjectMetadata) *unstructured.Unstructured {
 	return u
 }
 
-// assign gives the nodes what was found and returns those that were not.
+// assign fills the nodes whose objects were found, and returns the others.
 func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructured) (missing []*node) {
 	for _, n := range nodes {
 		u := found[n.Object.Name]
@@ -271,7 +270,7 @@ func (r *reader) assign(nodes []*node, found map[string]*unstructured.Unstructur
 	return missing
 }
 
-// replicasOf returns how many pods a workload wants and how many are available.
+// replicasOf returns the desired and the available replicas of a workload.
 func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 	number := func(path ...string) int32 {
 		n, _, _ := unstructured.NestedInt64(u.Object, path...)
@@ -283,25 +282,24 @@ func replicasOf(u *unstructured.Unstructured) (desired, available int32) {
 	return number("spec", "replicas"), number("status", "availableReplicas")
 }
 
-// object returns the node as a caller gets it.
+// object returns the node's object, on request with its children.
 func (n *node) object(children bool) deploy.LiveObject {
 	o := n.LiveObject
 	if !children {
 		return o
 	}
-	told := mostTelling(n.children)
-	o.LeftOut = len(n.children) - len(told)
-	for _, child := range told {
+	shown := mostRelevant(n.children)
+	o.LeftOut = len(n.children) - len(shown)
+	for _, child := range shown {
 		o.Children = append(o.Children, child.object(true))
 	}
 	return o
 }
 
-// eachPage gives each the pages of a list. It ends with an error that says so when
-// there are more than livePages.
+// eachPage calls each with the pages of a list. More than maxPages are an error.
 func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), each func(L)) error {
-	options.Limit = livePage
-	for range livePages {
+	options.Limit = pageSize
+	for range maxPages {
 		err := withTimeout(ctx, func(ctx context.Context) error {
 			page, err := list(ctx, options)
 			if err == nil {
@@ -314,11 +312,11 @@ func eachPage[L metav1.ListInterface](ctx context.Context, options metav1.ListOp
 			return err
 		}
 	}
-	return fmt.Errorf("there are more than %d, which is as many as are read", livePage*livePages)
+	return fmt.Errorf("there are more than %d, which is as many as are read", pageSize*maxPages)
 }
 
 func withTimeout(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return request(ctx)
 }

@@ -322,7 +322,7 @@ func TestLiveStateOfManyPods(t *testing.T) {
 			t.Error(err)
 		}
 		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-		for i := from; i < min(from+livePage, pods); i++ {
+		for i := from; i < min(from+pageSize, pods); i++ {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("agent-%04d", i), Namespace: l.ns, UID: types.UID(fmt.Sprint("pod-", i)),
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: types.UID(item.UID), Controller: new(true)}},
@@ -333,8 +333,8 @@ func TestLiveStateOfManyPods(t *testing.T) {
 			}
 			list.Items = append(list.Items, pod)
 		}
-		if from+livePage < pods {
-			list.Continue = fmt.Sprint(from + livePage)
+		if from+pageSize < pods {
+			list.Continue = fmt.Sprint(from + pageSize)
 		}
 		body, err := json.Marshal(list)
 		if err != nil {

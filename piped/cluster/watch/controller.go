@@ -24,7 +24,7 @@ const (
 	maxRetryDelay = 30 * time.Second
 )
 
-// Resource says what a Controller watches, and what it keeps of it.
+// Resource describes what a Controller watches and caches.
 type Resource struct {
 	schema.GroupVersionResource
 	Namespace string // "" watches all, and is the only choice for cluster-scoped resources
@@ -32,33 +32,31 @@ type Resource struct {
 	Metadata  bool   // watch metadata only; objects are then PartialObjectMetadata
 
 	// Typed, when set, is an object of the resource's Go type, which has a
-	// protobuf form: objects are then of that type, without the fields it does not
-	// know, and cost a fraction of unstructured ones.
+	// protobuf form. Objects are then of that type, without fields unknown to it, and
+	// cost a fraction of unstructured ones.
 	Typed runtime.Object
 
-	// Transform reduces an object before it is kept. The result must have
-	// object metadata with namespace, name and resource version. An object it has
-	// made already must be returned as it is. Kept is what it made of an older
-	// state of the same object, nil if nothing is kept of one.
-	Transform func(obj, kept any) (any, error)
-	// Indexes finds objects by the keys these functions return.
+	// Transform reduces an object before it is cached. The result must have object
+	// metadata with namespace, name and resource version (MetaOf). It must return an
+	// object that it has reduced already as it is. Cached is the cached older state of
+	// the object, nil without one.
+	Transform func(obj, cached any) (any, error)
+	// Indexes are the index functions of Watch.ByIndex.
 	Indexes cache.Indexers
-	// StateChanged, when set, is called when Watch.State turns from good to bad or back. It
-	// must return at once.
+	// StateChanged, when set, is called when Watch.State begins or ceases to return an
+	// error. It must return at once.
 	StateChanged func()
 }
 
-// Handler acts on an object by its key, whatever happened to it; the object may
-// be gone. It must be idempotent. After an error it is called again with a
-// growing delay.
+// Handler acts on an object by its key, after any event; the object may be gone. It must
+// be idempotent. After an error it is called again with exponential backoff.
 type Handler func(ctx context.Context, key types.NamespacedName) error
 
-// Controller keeps caches of a cluster's resources and calls handlers when
-// objects change. There is one informer per resource (and selector), shared by
-// all users and started on first use. Events only enqueue the object's key: a
-// handler never sees an event, and changes that come together are handled once.
-// Each handler has its own queue, so that one that fails or is slow neither
-// delays another nor makes it run again.
+// Controller caches resources of a cluster and calls handlers when objects change. There
+// is one informer per Resource, shared by all users and started on first use. Events only
+// enqueue the object's key: a handler sees no event, and changes in quick succession are
+// handled once. Each handler has its own queue, so that one that fails or is slow neither
+// delays another nor repeats it.
 //
 // A Controller is safe for concurrent use. Nothing happens until Run.
 type Controller struct {
@@ -71,14 +69,14 @@ type Controller struct {
 	added   chan struct{}
 }
 
-// New makes a controller for a cluster.
+// New returns a controller for a cluster.
 func New(c *cluster.Cluster) *Controller {
 	return &Controller{cluster: c, log: c.Logger(), watches: map[string]*Watch{}, added: make(chan struct{}, 1)}
 }
 
-// Run starts what is in use and whatever comes into use later, until ctx ends.
-// It returns nil after everything it started has ended: handlers that run are
-// waited for, and what is queued for them is left. It can run once.
+// Run runs the informers and handlers in use, and those that come into use later, until
+// ctx ends. It returns nil after running handlers have returned; their queues are dropped.
+// Call it once.
 func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -94,7 +92,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Go has Run run f.
+// Go adds f to what Run runs.
 func (c *Controller) Go(f func(context.Context)) {
 	c.mu.Lock()
 	c.pending = append(c.pending, f)
@@ -113,13 +111,13 @@ func (c *Controller) takePending() []func(context.Context) {
 	return pending
 }
 
-// id tells apart what is watched.
+// id returns the key of the shared watch of a resource.
 func (r Resource) id() string {
 	return fmt.Sprintf("%s %q %s metadata=%t typed=%t", r.GroupVersionResource, r.Namespace, r.Selector, r.Metadata, r.Typed != nil)
 }
 
-// Watch returns the watch of a resource and starts it if it is the first use. A
-// resource that is watched already keeps the transform and indexes it has.
+// Watch returns the watch of a resource, and starts it on first use. The transform and
+// indexes of the first use stay in force.
 func (c *Controller) Watch(r Resource) (*Watch, error) {
 	id := r.id()
 	c.mu.Lock()
@@ -162,14 +160,14 @@ func (c *Controller) newWatch(r Resource) (*Watch, error) {
 
 // transform calls the resource's Transform.
 func (w *Watch) transform(obj any) (any, error) {
-	var kept any
+	var cached any
 	if name, err := cache.ObjectToName(obj); err == nil {
-		kept = w.Get(name.AsNamespacedName())
+		cached = w.Get(name.AsNamespacedName())
 	}
-	return w.resource.Transform(obj, kept)
+	return w.resource.Transform(obj, cached)
 }
 
-// keyQueue holds the keys that a handler is to be called for.
+// keyQueue holds the keys for which a handler is due.
 type keyQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // Watch is one watched resource of a cluster.
@@ -190,9 +188,8 @@ type Watch struct {
 	done     chan struct{} // closed by End
 }
 
-// Handle adds a handler; it is called for every object there is and for every
-// change from now on. A handler of a name that is there already is not added
-// again.
+// Handle adds a handler, which is called for every existing object and for every change
+// from now on. A second handler of the same name is not added.
 func (w *Watch) Handle(name string, h Handler) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,8 +215,7 @@ func (w *Watch) Handle(name string, h Handler) error {
 	return nil
 }
 
-// Enqueue has the handler of a name called for a key although nothing was seen to happen
-// to it. A name that no handler has is passed over.
+// Enqueue calls the named handler for a key without an event. An unknown name is ignored.
 func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 	w.mu.Lock()
 	q := w.handlers[name]
@@ -231,16 +227,16 @@ func (w *Watch) Enqueue(name string, key types.NamespacedName) {
 
 // work calls h for the keys of q until ctx ends.
 func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
-	defer q.ShutDown() // ctx may be over before AfterFunc has come to it
+	defer q.ShutDown() // ctx may have ended before AfterFunc is registered
 	stop := context.AfterFunc(ctx, q.ShutDown)
 	defer stop()
 	for {
 		key, closed := q.Get()
-		if closed || ctx.Err() != nil { // a queue that is shut down gives what it has
+		if closed || ctx.Err() != nil { // a queue that is shut down still returns its keys
 			return
 		}
 		if err := h(ctx, key); err != nil && ctx.Err() == nil {
-			w.controller.log.WarnContext(ctx, "handler failed, will try again",
+			w.controller.log.WarnContext(ctx, "handler failed; retrying",
 				"resource", w.resource.Resource, "handler", name, "object", key.String(), "error", err)
 			q.AddRateLimited(key)
 		} else {
@@ -250,8 +246,8 @@ func (w *Watch) work(ctx context.Context, name string, q keyQueue, h Handler) {
 	}
 }
 
-// Filled returns nil once the cache has held everything the cluster had, and
-// otherwise errEnded after End or, when ctx ends, an error of kind Unavailable.
+// Filled waits until the cache has held everything that the cluster had. It returns
+// errEnded after End, and an error of kind Unavailable when ctx ends first.
 func (w *Watch) Filled(ctx context.Context) error {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
@@ -269,7 +265,7 @@ func (w *Watch) Filled(ctx context.Context) error {
 	return deploy.Errorf(deploy.Unavailable, "watch %s of %s: %s", w.resource.Resource, w.controller.cluster, why)
 }
 
-// Get returns the kept object of a key, or nil.
+// Get returns the cached object of a key, or nil.
 func (w *Watch) Get(key types.NamespacedName) any {
 	name := cache.ObjectName{Namespace: key.Namespace, Name: key.Name}
 	obj, exists, err := w.informer.GetIndexer().GetByKey(name.String())
@@ -279,49 +275,47 @@ func (w *Watch) Get(key types.NamespacedName) any {
 	return obj
 }
 
-// ByIndex returns the kept objects for which the named index function returned
-// value.
+// ByIndex returns the cached objects for which the named index function returned value.
 func (w *Watch) ByIndex(index, value string) ([]any, error) {
 	return w.informer.GetIndexer().ByIndex(index, value)
 }
 
-// logOutage reports whether err is one of an outage of the whole cluster, which it
-// logs once, not once for each kind that is watched.
+// logOutage reports whether err belongs to an outage of the whole cluster, or to the end
+// of ctx. It logs an outage once, not once per watched kind.
 func (c *Controller) logOutage(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !deploy.IsKind(err, deploy.Unavailable) {
-		return ctx.Err() != nil // the end of the agent is not worth a line either
+		return ctx.Err() != nil // the agent stops
 	}
 	lasts, first := c.cluster.Outage()
 	if first {
-		c.log.WarnContext(ctx, "cannot watch anything in the cluster, will try again", "error", err)
+		c.log.WarnContext(ctx, "cannot watch anything in the cluster; retrying", "error", err)
 	}
 	return lasts
 }
 
-// logFailure logs why the cluster cannot be watched, once per reason.
+// logFailure logs why the resource cannot be watched, once per reason.
 func (w *Watch) logFailure(ctx context.Context, _ *cache.Reflector, err error) {
 	err = w.controller.cluster.Classify(err)
 	w.mu.Lock()
-	said := w.lastErr == err.Error()
+	repeated := w.lastErr == err.Error()
 	w.lastErr = err.Error()
 	w.mu.Unlock()
-	if w.controller.logOutage(ctx, err) || said || ctx.Err() != nil {
+	if w.controller.logOutage(ctx, err) || repeated || ctx.Err() != nil {
 		return
 	}
 	level := slog.LevelWarn
 	if deploy.IsKind(err, deploy.NotFound) {
-		level = slog.LevelDebug // its definition was removed, which is nobody's fault
+		level = slog.LevelDebug // the definition of the kind was removed
 	}
-	w.controller.log.Log(ctx, level, "cannot watch, will try again", "resource", w.resource.Resource, "error", err)
+	w.controller.log.Log(ctx, level, "cannot watch a resource; retrying", "resource", w.resource.Resource, "error", err)
 }
 
-// MetaOf returns the metadata by which a cache finds an object. A Transform retains it.
+// MetaOf returns the metadata by which a cache identifies an object, for a Transform.
 func MetaOf(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// Watched returns how many kinds of object are watched, and how many objects there
-// are of them as far as is known.
+// Watched returns the number of watched resources, and of cached objects.
 func (c *Controller) Watched() (kinds, objects int) {
 	c.mu.Lock()
 	watches := make([]*Watch, 0, len(c.watches))

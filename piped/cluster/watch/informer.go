@@ -20,16 +20,16 @@ import (
 	"github.com/c785c783/piped/piped/cluster"
 )
 
-// How long to wait for a cluster that does not answer before it is asked again: doubled
-// each time.
+// The delays between requests to a cluster that does not answer, doubled each time.
 const (
 	minReconnectDelay = 500 * time.Millisecond
 	maxReconnectDelay = 5 * time.Second
 )
 
-// newInformer makes an informer that has not been started. It resyncs never: who
-// needs a second look asks for it. Asked is told how each request ends.
-func newInformer(c *cluster.Cluster, r Resource, asked func(context.Context, error)) (cache.SharedIndexInformer, error) {
+// newInformer returns an informer that has not been started. It never resyncs: a handler
+// that must run without an event is enqueued. Ended is called with the result of each
+// request.
+func newInformer(c *cluster.Cluster, r Resource, ended func(context.Context, error)) (cache.SharedIndexInformer, error) {
 	from, err := sourceOf(c, r)
 	if err != nil {
 		return nil, err
@@ -37,28 +37,27 @@ func newInformer(c *cluster.Cluster, r Resource, asked func(context.Context, err
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = r.Selector
-			return retryUnanswered(ctx, asked, func() (runtime.Object, error) { return from.list(ctx, o) })
+			return retryUnanswered(ctx, ended, func() (runtime.Object, error) { return from.list(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = r.Selector
-			w, err := retryUnanswered(ctx, asked, func() (watch.Interface, error) { return from.watch(ctx, o) })
+			w, err := retryUnanswered(ctx, ended, func() (watch.Interface, error) { return from.watch(ctx, o) })
 			if err != nil {
 				return nil, untyped(err, o)
 			}
-			return notifyingWatch{w, func() { asked(ctx, ErrDisconnected) }}, nil
+			return notifyingWatch{w, func() { ended(ctx, ErrDisconnected) }}, nil
 		},
 	}
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, from.client), from.example,
 		cache.SharedIndexInformerOptions{Indexers: r.Indexes, ObjectDescription: r.GroupVersionResource.String()}), nil
 }
 
-// retryUnanswered repeats a request for as long as nobody answers. By itself a reflector asks
-// less and less often, in the end only once in a minute: for as long again as a cluster
-// was away nothing would be known of it.
-func retryUnanswered[T any](ctx context.Context, asked func(context.Context, error), request func() (T, error)) (T, error) {
+// retryUnanswered repeats a request while the API server does not answer. The reflector's
+// own backoff grows to a minute, for which the cache would stay stale after an outage.
+func retryUnanswered[T any](ctx context.Context, ended func(context.Context, error), request func() (T, error)) (T, error) {
 	for delay := minReconnectDelay; ; delay = min(2*delay, maxReconnectDelay) {
 		answer, err := request()
-		asked(ctx, err)
+		ended(ctx, err)
 		if err == nil || !unanswered(err) {
 			return answer, err
 		}
@@ -72,14 +71,14 @@ func retryUnanswered[T any](ctx context.Context, asked func(context.Context, err
 	}
 }
 
-// unanswered reports whether a request failed because nobody was there.
+// unanswered reports whether a request failed without an answer of a server.
 func unanswered(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
 		utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }
 
-// notifyingWatch is a watch that tells when it is over.
+// notifyingWatch is a watch that calls over when it ends.
 type notifyingWatch struct {
 	watch.Interface
 	over func()
@@ -90,7 +89,7 @@ func (f notifyingWatch) Stop() {
 	f.over()
 }
 
-// source is how an informer lists and watches.
+// source is what an informer lists and watches.
 type source struct {
 	client  any
 	example runtime.Object
@@ -130,10 +129,9 @@ func typedSource(c *cluster.Cluster, r Resource) (source, error) {
 	}}, nil
 }
 
-// untyped hides what some errors of a watch that was to bring the initial state
-// are: to a refused connection or too many requests the reflector would answer by
-// a sleep of up to a minute that nothing ends. Any other error it reports, and
-// then sleeps until it is stopped.
+// untyped hides the type of some errors of a watch that streams the initial state: on a
+// refused connection or too many requests the reflector would sleep for up to a minute
+// and ignore the end of its context. After any other error its sleep can be ended.
 func untyped(err error, o metav1.ListOptions) error {
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if initial && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {

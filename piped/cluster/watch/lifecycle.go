@@ -13,19 +13,18 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// lifecyclePrefix, with the name of a life cycle, is the finalizer by which it
-// holds an object, and the annotation that says that Create has succeeded.
+// lifecyclePrefix, with the name of a life cycle, is its finalizer on an object, and the
+// annotation that records that Create has succeeded.
 const lifecyclePrefix = "lifecycle.pipecd.dev/"
 
-// Lifecycle is what goes with an object from its creation to its end: something
-// outside the object that is made, kept in step with it, and taken down again. Its
-// methods get the object as the Watch keeps it, with finalizers and annotations,
-// and must be idempotent: after an error, or after a crash before the success was
-// noted, they are called again.
+// Lifecycle manages something outside of an object from the object's creation to its
+// deletion. Its methods get the cached object, which must have finalizers and annotations.
+// They must be idempotent: they are called again after an error, and after a crash before
+// the success was recorded.
 type Lifecycle interface {
-	// Create is called until it has succeeded, which is then noted on the object:
-	// no later start of the agent calls it again. The object is held from before
-	// the first call, so that Remove follows whatever Create began.
+	// Create is called until it has succeeded, which is recorded on the object: no
+	// later start of the agent calls it again. The finalizer is set before the first
+	// call, so that Remove follows even a Create that failed.
 	Create(ctx context.Context, obj metav1.Object) error
 	// Update is called after Create, after every change of the object, and once
 	// after each start.
@@ -35,12 +34,10 @@ type Lifecycle interface {
 	Remove(ctx context.Context, obj metav1.Object) error
 }
 
-// HandleLifecycle adds a life cycle as a handler of the name, with all that Handle
-// says of it. Every object of the watch is held by a finalizer: a watch that is not
-// limited by a Selector is hardly right for it, and whoever ends the use of a name
-// for good has to take its finalizers away. It serves what an agent embedding this
-// package keeps outside of objects; rollouts need no memory on the object and are
-// watched by plain handlers.
+// HandleLifecycle adds a life cycle as the handler of that name (see Handle). Every object
+// of the watch gets a finalizer, so the watch should have a Selector, and before a name is
+// given up its finalizers must be removed. It is for resources that a program embedding
+// this package manages outside of objects; rollouts are watched by plain handlers.
 func (w *Watch) HandleLifecycle(name string, l Lifecycle) error {
 	h := &lifecycle{Lifecycle: l, watch: w, mark: lifecyclePrefix + name}
 	return w.Handle(name, h.reconcile)
@@ -53,12 +50,12 @@ type lifecycle struct {
 	mark  string // finalizer and annotation
 }
 
-// reconcile takes an object one step on in its life. The change that this makes to the
-// object brings the next call.
+// reconcile takes an object one step further. The write to the object triggers the next
+// call.
 func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) error {
 	obj, ok := h.watch.Get(key).(metav1.Object)
 	if !ok {
-		return nil // gone, and not held when it went
+		return nil // deleted, without our finalizer
 	}
 	deleting, held := obj.GetDeletionTimestamp() != nil, slices.Contains(obj.GetFinalizers(), h.mark)
 	_, created := obj.GetAnnotations()[h.mark]
@@ -68,10 +65,10 @@ func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) err
 	case !deleting && held && created:
 		return h.Update(ctx, obj)
 	}
-	// What is done once is not decided on what a cache remembers.
+	// Create and Remove are not decided by a cache, which may be stale.
 	live, err := h.live(ctx, obj)
 	if err != nil || live == nil || live.ResourceVersion != obj.GetResourceVersion() {
-		return err // the newer state is on its way here
+		return err // the event of the newer state follows
 	}
 	switch {
 	case deleting:
@@ -88,7 +85,7 @@ func (h *lifecycle) reconcile(ctx context.Context, key types.NamespacedName) err
 	return h.patch(ctx, obj, map[string]any{"annotations": map[string]any{h.mark: "created"}})
 }
 
-// release lets the object go.
+// release removes the finalizer.
 func (h *lifecycle) release(ctx context.Context, obj metav1.Object) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live, err := h.live(ctx, obj)
@@ -100,8 +97,8 @@ func (h *lifecycle) release(ctx context.Context, obj metav1.Object) error {
 	})
 }
 
-// live reads the object's metadata from the API server; nil when it is gone, or
-// another one has its name.
+// live reads the object's metadata from the API server; nil when it is gone or was
+// replaced under its name.
 func (h *lifecycle) live(ctx context.Context, obj metav1.Object) (*metav1.PartialObjectMetadata, error) {
 	live, err := h.client(obj).Get(ctx, obj.GetName(), metav1.GetOptions{})
 	switch {
@@ -113,7 +110,7 @@ func (h *lifecycle) live(ctx context.Context, obj metav1.Object) (*metav1.Partia
 	return live, nil
 }
 
-// patch changes the metadata of this very object, unless it is gone.
+// patch changes the metadata of the object with this UID, unless it is gone.
 func (h *lifecycle) patch(ctx context.Context, obj metav1.Object, change map[string]any) error {
 	change["uid"] = obj.GetUID()
 	body, err := json.Marshal(map[string]any{"metadata": change})

@@ -11,24 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How the whole cluster is tried again after that was forbidden, for a right may be given
-// a moment after the agent has started.
+// How the whole cluster is tried again after that was forbidden: the right may be granted
+// after the agent has started.
 const (
 	widenInterval = 5 * time.Minute
-	widenTimeout  = time.Minute // given up for now if it takes longer
+	widenTimeout  = time.Minute // bounds the first fill
 )
 
-// Scope is a watch of a namespaced resource in the whole cluster or, while the API server
-// forbids that, in each namespace that was asked for. It has the methods of Watch, which
-// concern all that is watched. It is safe for concurrent use.
+// Scope watches a namespaced resource in the whole cluster or, while the API server forbids
+// that, in each covered namespace. Its methods are those of Watch, for all its watches. It
+// is safe for concurrent use.
 type Scope struct {
 	controller *Controller
 	resource   Resource
 
 	mu          sync.Mutex
 	started     bool
-	byNamespace bool              // the whole cluster may not be watched
-	namespaces  map[string]bool   // that were asked for
+	byNamespace bool              // the agent may not watch the whole cluster
+	namespaces  map[string]bool   // covered
 	watches     map[string]*Watch // by namespace, "" for all
 	handlers    map[string]Handler
 }
@@ -39,7 +39,7 @@ func (c *Controller) Scope(r Resource) *Scope {
 	return s
 }
 
-// Start starts to watch, unless that has begun.
+// Start starts to watch. It is idempotent.
 func (s *Scope) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,8 +47,8 @@ func (s *Scope) Start() error {
 	return s.startMissing()
 }
 
-// Cover has a namespace watched even where the whole cluster may not be. Nothing starts
-// before begin.
+// Cover adds a namespace that is watched while the agent may not watch the whole cluster.
+// It starts no watch before Start.
 func (s *Scope) Cover(namespace string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Scope) Cover(namespace string) error {
 	return s.startMissing()
 }
 
-// startMissing starts the watches that are missing. s.mu is held.
+// startMissing starts the missing watches. s.mu is held.
 func (s *Scope) startMissing() error {
 	wanted := map[string]bool{"": true}
 	if s.byNamespace {
@@ -75,7 +75,7 @@ func (s *Scope) startMissing() error {
 	return nil
 }
 
-// watch starts to watch a namespace, "" for all, with the handlers there are. s.mu is held.
+// watch starts to watch a namespace, "" for all, with the current handlers. s.mu is held.
 func (s *Scope) watch(namespace string) (*Watch, error) {
 	r := s.resource
 	r.Namespace = namespace
@@ -91,7 +91,7 @@ func (s *Scope) watch(namespace string) (*Watch, error) {
 	return w, nil
 }
 
-// all returns the watches there are.
+// all returns the current watches.
 func (s *Scope) all() (watches []*Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Scope) all() (watches []*Watch) {
 	return watches
 }
 
-// Handle is Watch.Handle, for the watches there are and for those that come.
+// Handle is Watch.Handle, for current and later watches.
 func (s *Scope) Handle(name string, h Handler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Scope) Handle(name string, h Handler) error {
 	return nil
 }
 
-// Get is Watch.Get; nil also where nothing is watched.
+// Get is Watch.Get. It returns nil in a namespace that is not watched.
 func (s *Scope) Get(key types.NamespacedName) any {
 	s.mu.Lock()
 	w := s.watches[""]
@@ -143,7 +143,7 @@ func (s *Scope) ByIndex(index, value string) (found []any, err error) {
 	return found, nil
 }
 
-// State is Watch.State, of the first watch that does not follow the cluster.
+// State is Watch.State of the first watch that does not follow the cluster.
 func (s *Scope) State() (since time.Time, err error) {
 	for _, w := range s.all() {
 		if since, err := w.State(); err != nil {
@@ -153,12 +153,12 @@ func (s *Scope) State() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Filled is Watch.Filled, of all that is watched.
+// Filled is Watch.Filled of all watches.
 func (s *Scope) Filled(ctx context.Context) error {
 	return s.filled(ctx, s.all)
 }
 
-// FilledIn is Filled for the objects of one namespace, which is covered from then on.
+// FilledIn is Filled for one namespace, which is covered from then on.
 func (s *Scope) FilledIn(ctx context.Context, namespace string) error {
 	if err := s.Cover(namespace); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *Scope) FilledIn(ctx context.Context, namespace string) error {
 	})
 }
 
-// filled waits for watches, and for others when one of them was given up.
+// filled waits for watches, and for their successors when one was ended.
 func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	for {
 		var err error
@@ -191,8 +191,8 @@ func (s *Scope) filled(ctx context.Context, watches func() []*Watch) error {
 	}
 }
 
-// onStateChange gives up the watch of the whole cluster if that is forbidden, in favour of
-// those of namespaces.
+// onStateChange replaces the watch of the whole cluster by those of the covered namespaces
+// if it is forbidden.
 func (s *Scope) onStateChange() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,12 +209,12 @@ func (s *Scope) onStateChange() {
 	delete(s.watches, "")
 	whole.End()
 	if err := s.startMissing(); err != nil {
-		log.Warn("cannot follow objects", "error", err)
+		log.Warn("cannot watch objects", "error", err)
 	}
 	s.controller.Go(s.widenPeriodically)
 }
 
-// widenPeriodically tries now and then whether the whole cluster may be watched, until it may.
+// widenPeriodically calls widen until it succeeds.
 func (s *Scope) widenPeriodically(ctx context.Context) {
 	again := time.NewTicker(widenInterval)
 	defer again.Stop()
@@ -230,8 +230,8 @@ func (s *Scope) widenPeriodically(ctx context.Context) {
 	}
 }
 
-// widen has the whole cluster watched in place of namespaces, if that is permitted. They
-// are watched until its watch is filled.
+// widen replaces the watches of namespaces by one of the whole cluster, if the agent may
+// watch it, as soon as that is filled. It reports whether it did.
 func (s *Scope) widen(ctx context.Context) bool {
 	_, err := s.controller.cluster.Metadata().Resource(s.resource.GroupVersionResource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -254,17 +254,17 @@ func (s *Scope) widen(ctx context.Context) bool {
 	}
 	s.controller.log.InfoContext(ctx, "a kind is watched in the whole cluster from now on", "resource", s.resource.Resource)
 	s.replace(whole)
-	s.onStateChange() // it may have been forbidden meanwhile
+	s.onStateChange() // it may be forbidden again by now
 	return true
 }
 
-// replace puts the watch of the whole cluster in the place of those of namespaces.
+// replace replaces the watches of namespaces by that of the whole cluster.
 func (s *Scope) replace(whole *Watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, h := range s.handlers { // some may have come meanwhile
+	for name, h := range s.handlers { // some may be new
 		if err := whole.Handle(name, h); err != nil {
-			s.controller.log.Warn("cannot follow objects", "resource", s.resource.Resource, "error", err)
+			s.controller.log.Warn("cannot watch objects", "resource", s.resource.Resource, "error", err)
 		}
 	}
 	for _, w := range s.watches {

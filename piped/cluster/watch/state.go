@@ -9,16 +9,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Why a watch cannot be relied on although no request of it has failed.
+// Why a cache may be stale although no request has failed.
 var (
 	errNotFilled    = errors.New("not read yet")
 	ErrDisconnected = errors.New("the connection has ended and was not made anew yet")
 	errEnded        = errors.New("the watch was given up")
 )
 
-// State returns nil while the cache follows the cluster, and otherwise since when
-// and why it does not: since the connection ended or the first request failed, or
-// since the watch was made. A connection that ends now and then is made anew at once.
+// State returns nil while the cache follows the cluster. Otherwise it returns why it does
+// not, and since when: since the connection ended, the first request failed or the watch
+// was created. A connection that ends is normal, and is re-established at once.
 func (w *Watch) State() (since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,27 +34,27 @@ func (w *Watch) State() (since time.Time, err error) {
 // Synced reports whether the cache has held everything that the cluster had.
 func (w *Watch) Synced() bool { return w.informer.HasSynced() }
 
-// noteRequest notes how a request to list or to watch has ended.
+// noteRequest records the result of a request to list or to watch.
 func (w *Watch) noteRequest(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // it is the agent that ends
+		return // the agent stops
 	}
 	w.mu.Lock()
-	turned := (err == nil) != (w.bad == nil)
-	if turned && w.informer.HasSynced() {
+	changed := (err == nil) != (w.bad == nil)
+	if changed && w.informer.HasSynced() {
 		w.badSince = w.controller.cluster.Now()
 	}
 	w.bad = err
 	w.mu.Unlock()
 	if unanswered(err) {
-		w.logFailure(ctx, nil, err) // the reflector does not hear of it
+		w.logFailure(ctx, nil, err) // which the reflector does not see
 	}
-	if turned && w.resource.StateChanged != nil {
+	if changed && w.resource.StateChanged != nil {
 		w.resource.StateChanged()
 	}
 }
 
-// notifyFilled calls Turned when the cache is filled.
+// notifyFilled calls StateChanged when the cache is filled.
 func (w *Watch) notifyFilled(ctx context.Context) {
 	select {
 	case <-w.informer.HasSyncedChecker().Done():
@@ -63,9 +63,8 @@ func (w *Watch) notifyFilled(ctx context.Context) {
 	}
 }
 
-// Notify has f called with what is kept of an object before and after each change,
-// nil for nothing, and for every object there is. F is called for one change after
-// the other and must return at once.
+// Notify calls f with the cached object before and after each change, nil where it does not
+// exist, and once for every existing object. Calls are sequential; f must return at once.
 func (w *Watch) Notify(f func(before, after any)) error {
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { f(nil, obj) }, UpdateFunc: f, DeleteFunc: func(obj any) {
@@ -81,8 +80,8 @@ func (w *Watch) Notify(f func(before, after any)) error {
 	return nil
 }
 
-// End ends the watch and its handlers, without waiting for them. What it kept can
-// still be read. The next use of the resource starts a new one.
+// End ends the watch and its handlers without waiting for them. Its cache can still be
+// read. The next use of the resource starts a new watch.
 func (w *Watch) End() {
 	c := w.controller
 	c.mu.Lock()
@@ -102,7 +101,7 @@ func (w *Watch) End() {
 	}
 }
 
-// untilEnd returns f so that it ends with the watch.
+// untilEnd returns f with a context that ends with the watch.
 func (w *Watch) untilEnd(f func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, end := context.WithCancel(ctx)
