@@ -35,7 +35,7 @@ func (c *Cluster) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, err
 		}
 	}
 	r.summarize()
-	r.sayKept()
+	r.logUnreached()
 	return r.outcome(), nil
 }
 
@@ -60,7 +60,7 @@ func (r *applyRun) plan(ctx context.Context) error {
 		return r.invalid
 	}
 	for _, step := range []func(context.Context) error{
-		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findMisread, r.findNamespaces, r.prepare, r.dryRun,
+		r.findResources, r.readLive, r.checkOwners, r.selectChanged, r.findStalePods, r.findNamespaces, r.prepare, r.dryRun,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -89,7 +89,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 	if req.Journal == nil {
 		req.Journal = NoJournal{}
 	}
-	r := &applyRun{cluster: c, req: req, wait: c.sayOnce(req.Log), warned: map[string]bool{}}
+	r := &applyRun{cluster: c, req: req, wait: c.logOnce(req.Log), warned: map[string]bool{}}
 	recorded := map[string]*deploy.InventoryItem{}
 	for i, item := range req.Inventory {
 		recorded[item.Object.Key()] = &req.Inventory[i]
@@ -106,7 +106,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 		_, hasReplicas, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 		r.targets = append(r.targets, &target{
 			source: obj, ref: ref, desired: u, recorded: recorded[ref.Key()],
-			whole: hasReplicas || IsWorkload(manifest.GroupKind(ref)) || len(r.yields(u)) > 0,
+			whole: hasReplicas || IsWorkload(manifest.GroupKind(ref)) || len(r.ignoreRules(u)) > 0,
 		})
 		configs.add(ref, u)
 	}
@@ -127,7 +127,7 @@ func newApplyRun(c *Cluster, req ApplyRequest) *applyRun {
 // digestOf names what is sent of an object.
 func (r *applyRun) digestOf(desired *unstructured.Unstructured) string {
 	digest := manifest.Digest(desired)
-	if rules := r.yields(desired); len(rules) > 0 {
+	if rules := r.ignoreRules(desired); len(rules) > 0 {
 		return rulesDigest([]any{digest, rules}) // who leaves other fields to others sends it anew
 	}
 	return digest
@@ -184,9 +184,9 @@ func (r *applyRun) prepare(ctx context.Context) error {
 		if t.liveObject() != nil {
 			t.complete = t.desired.DeepCopy()
 		}
-		r.yieldFields(t)
+		r.ignoreFields(t)
 		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
-			return r.cluster.yieldReplicas(ctx, t.desired, t.liveObject(), r.scaled)
+			return r.cluster.decideReplicas(ctx, t.desired, t.liveObject(), r.scaled)
 		})
 		if err != nil {
 			return r.cluster.explain(t.source, "look for an autoscaler of", err)
@@ -197,13 +197,13 @@ func (r *applyRun) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	return r.settleConfig(ctx)
+	return r.decideRestarts(ctx)
 }
 
 // commitOf names the commit that last changed the object in Git. One that is
 // only put back to what was applied, or taken over, keeps the commit it has.
 func (r *applyRun) commitOf(t *target) string {
-	back := t.same && (!t.restarts || len(t.misreadBy) > 0)
+	back := t.same && (!t.restarts || len(t.stalePods) > 0)
 	if t.live != nil && (back || r.req.Adopt) {
 		if commit := t.live.GetAnnotations()[manifest.AnnotationCommitHash]; commit != "" {
 			return commit

@@ -23,7 +23,7 @@ type target struct {
 	config    podConfig                  // of what runs pods
 	same      bool                       // it is the object that was applied last; of a workload, whatever its configuration holds
 	restarts  bool                       // its configuration may be other than it was applied with last, in what its pods are restarted for
-	misreadBy []string                   // UIDs of pods that read other content than Git's
+	stalePods []string                   // UIDs of pods that read other content than Git's
 	resource  ServedKind
 	crdInSet  bool // its definition is part of the set
 	whole     bool // it is read whole: it rolls out, has replicas, or leaves fields to others
@@ -34,12 +34,12 @@ type target struct {
 	expired  bool   // it is not there because it has done its work
 	untried  string // why it is not dry-run; "" when it is
 	// recreated is why the live object is deleted first; "" when it is not.
-	recreated string
-	planned   *unstructured.Unstructured
-	inTheWay  []collision   // live items that are removed for it, or that keep it from being applied
-	result    metav1.Object // the API server's answer: a workload whole, of others what identifies it
-	item      deploy.InventoryItem
-	done      effect
+	recreated  string
+	planned    *unstructured.Unstructured
+	collisions []collision   // live items that are removed for it, or that keep it from being applied
+	result     metav1.Object // the API server's answer: a workload whole, of others what identifies it
+	item       deploy.InventoryItem
+	done       effect
 
 	writtenAt time.Time // by the API server's clock, as the answer says; zero when it was not sent
 

@@ -12,9 +12,9 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Capabilities asks the cluster what it serves. An API group whose own server
-// does not answer makes it an error of kind Unavailable: half an answer would
-// have charts leave out objects that they had before.
+// Capabilities reads the version of the cluster and the API versions and kinds that it
+// serves. An API group whose own server does not answer is an error of kind Unavailable:
+// with an incomplete list charts would omit objects that they rendered before.
 func (c *Cluster) Capabilities(ctx context.Context) (deploy.Capabilities, error) {
 	client, err := apidiscovery.NewDiscoveryClientForConfigAndClient(c.config, c.http)
 	if err != nil {

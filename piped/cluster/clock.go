@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// clock is what is known of how far another clock is ahead of the agent's. The other one
-// is read in whole seconds, in answers that were on their way: each gives a range, and
-// what lies in all of them is the better known the more there are.
+// clock estimates how far another clock is ahead of the agent's. Each answer shows the
+// other clock in whole seconds and with the latency of the request, which bounds the
+// difference by a range; the estimate is the intersection of all ranges.
 type clock struct {
 	known    bool
 	min, max time.Duration
 }
 
-// read takes account of an answer that came at received, to a request of sent, and says
-// that it was at, rounded down. A range that fits no earlier one begins anew: a clock was set.
+// read adds an answer that shows the time at, rounded down, to a request sent and received
+// at these times. A range outside of the estimate replaces it, because a clock was set.
 func (c clock) read(sent, received, at time.Time) clock {
 	next := clock{known: true, min: at.Sub(received), max: at.Add(time.Second).Sub(sent)}
 	if c.known && next.min <= c.max && c.min <= next.max {
@@ -23,7 +23,7 @@ func (c clock) read(sent, received, at time.Time) clock {
 	return next
 }
 
-// ahead returns how far the other clock is ahead, 0 while both may be the same.
+// ahead returns how far the other clock is ahead, 0 while both may agree.
 func (c clock) ahead() time.Duration {
 	if c.min <= 0 && c.max >= 0 {
 		return 0
@@ -42,8 +42,8 @@ func (c *contact) noteClock(sent time.Time, date string) {
 	c.clock = c.clock.read(sent, received, at)
 }
 
-// Skew returns how far the clock of the cluster's API server is ahead of the agent's,
-// by the answers so far; 0 while both may be the same. It asks nothing.
+// Skew returns how far the API server's clock is ahead of the agent's according to the
+// answers so far, 0 while both may agree. It sends no request.
 func (c *Cluster) Skew() time.Duration {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()

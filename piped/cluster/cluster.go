@@ -19,7 +19,7 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// ClusterConfig says how to reach one cluster. Only Name is required.
+// ClusterConfig configures the access to one cluster. Only Name is required.
 type ClusterConfig struct {
 	Name           string // the platform provider's name
 	KubeConfigPath string // "" uses the service account of the pod the agent runs in
@@ -30,25 +30,24 @@ type ClusterConfig struct {
 	QPS   float32
 	Burst int
 
-	// RetryFor is how long a call is repeated while the cluster does not answer,
-	// default two minutes.
+	// RetryFor is how long a call is retried while the cluster does not answer, default
+	// two minutes.
 	RetryFor time.Duration
 
 	UserAgent string // default "piped"
 	Logger    *slog.Logger
 	Now       func() time.Time
 
-	// InCluster returns the access of the pod the agent runs in, which is used without
-	// KubeConfigPath and MasterURL. Default rest.InClusterConfig: the API server that
-	// the pod's environment names, and the token of its service account, which is read
-	// again as it is renewed.
+	// InCluster returns the configuration that is used without KubeConfigPath and
+	// MasterURL. Default rest.InClusterConfig: the API server in the environment of the
+	// agent's pod, and the token of its service account, which is reloaded.
 	InCluster func() (*rest.Config, error)
 
-	// Permit, when set, is called before each request that changes the cluster. The
+	// Permit, when set, is called before each request that writes to the cluster. The
 	// request is not sent while it returns an error; stages wait.
 	Permit func(ctx context.Context) error
 
-	// Identities are shared by the clusters of an agent; nil: the cluster knows of no other.
+	// Identities are shared by the clusters of an agent, to detect providers of one cluster.
 	Identities *Identities
 
 	// WrapTransport, when set, sees every request to the cluster.
@@ -59,7 +58,7 @@ type ClusterConfig struct {
 // concurrent use. All its clients share one transport.
 type Cluster struct {
 	name      string
-	user      string // in whose name requests are made; "" is the agent's own
+	user      string // impersonated by the requests; "" for none
 	config    *rest.Config
 	http      *http.Client
 	typed     *Typed
@@ -69,15 +68,14 @@ type Cluster struct {
 	contact   *contact
 	fence     *fence
 	identity  *identity
-	trials    *trials
+	dryRuns   *dryRuns
 	retryFor  time.Duration
 	log       *slog.Logger
 	now       func() time.Time
 }
 
-// NewCluster prepares access to a cluster. It does no network input or output:
-// a cluster that cannot be reached shows in the calls made to it. An error means
-// the configuration must be changed.
+// NewCluster returns a client of a cluster. It sends no request: an unreachable cluster
+// shows in the calls made to it. An error means that the configuration must be changed.
 func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -97,9 +95,9 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	c.contact, c.fence, c.trials = &contact{now: c.now}, &fence{permit: cfg.Permit}, newTrials()
+	c.contact, c.fence, c.dryRuns = &contact{now: c.now}, &fence{permit: cfg.Permit}, newDryRuns()
 	c.config.Wrap(c.contact.wrap)
-	c.config.Wrap(c.fence.wrap) // outside of the former: what is not sent is no outage
+	c.config.Wrap(c.fence.wrap) // outside of contact: a request that is not sent is no outage
 	if err := c.connect(); err != nil {
 		return nil, deploy.Errorf(deploy.Invalid, "prepare access to cluster %q: %w", cfg.Name, err)
 	}
@@ -107,7 +105,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	return c, nil
 }
 
-// connect makes the clients; none of them sends anything yet.
+// connect makes the clients. It sends no request.
 func (c *Cluster) connect() error {
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
@@ -139,9 +137,8 @@ func (c *Cluster) makeClients(client *http.Client) error {
 	return nil
 }
 
-// asProtobuf returns a configuration by which typed objects travel as protobuf,
-// which is about half the work of JSON; kinds that have no protobuf form are
-// answered as JSON.
+// asProtobuf returns a configuration that encodes typed objects as protobuf, which takes
+// about half the CPU of JSON. Kinds without a protobuf form are answered as JSON.
 func asProtobuf(rc *rest.Config) *rest.Config {
 	rc = rest.CopyConfig(rc)
 	rc.ContentType = "application/vnd.kubernetes.protobuf"
@@ -203,14 +200,13 @@ func (c *Cluster) Metadata() metadata.Interface { return c.metadata }
 // RESTConfig returns a copy of the configuration the clients were made from.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Logger returns the logger of the cluster's rooms, which names the cluster.
+// Logger returns the logger, which names the cluster in each line.
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
 // Now returns the time by the agent's clock.
 func (c *Cluster) Now() time.Time { return c.now() }
 
-// Close ends the idle connections. Calls still running are not disturbed; the
-// context they were made with ends them.
+// Close closes idle connections. Running calls go on until their contexts end.
 func (c *Cluster) Close() {
 	c.identity.forget()
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)

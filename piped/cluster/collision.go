@@ -261,7 +261,7 @@ func placeOf(path fieldpath.Path) string {
 	return at.Path
 }
 
-// whoApplied returns the collisions with items that somebody else applied.
-func whoApplied(collisions []collision) []collision {
+// appliedByOthers returns the collisions with items that somebody else applied.
+func appliedByOthers(collisions []collision) []collision {
 	return slices.DeleteFunc(slices.Clone(collisions), func(c collision) bool { return c.applied == "" })
 }

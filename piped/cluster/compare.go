@@ -182,7 +182,7 @@ func (r *comparison) object(ctx context.Context, t *target, out *Compared) error
 		out.Settled = true
 		return nil
 	}
-	return r.judge(ctx, t, live, out)
+	return r.evaluate(ctx, t, live, out)
 }
 
 // readWhole reads an object. It sets the target's resource.
@@ -247,16 +247,16 @@ func deletionNote(live metav1.Object) string {
 	return "it is being deleted"
 }
 
-// judge asks the API server what an apply would change of a live object.
-func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Unstructured, out *Compared) error {
+// evaluate asks the API server what an apply would change of a live object.
+func (r *comparison) evaluate(ctx context.Context, t *target, live *unstructured.Unstructured, out *Compared) error {
 	against := r.against(t)
-	if !r.compare.Confirm && r.cluster.trials.known(out.UID, out.ResourceVersion, against) {
+	if !r.compare.Confirm && r.cluster.dryRuns.known(out.UID, out.ResourceVersion, against) {
 		return nil
 	}
-	if err := r.settleDesired(ctx, t, live); err != nil {
+	if err := r.completeDesired(ctx, t, live); err != nil {
 		return r.problem(ctx, out, r.cluster.explain(t.source, "look for an autoscaler of", err), err)
 	}
-	if err := r.cluster.trials.admit(ctx); err != nil {
+	if err := r.cluster.dryRuns.wait(ctx); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 		return nil
 	}
 	out.DryRun = true
-	planned, err := r.tryWhole(ctx, t)
+	planned, err := r.dryRunWhole(ctx, t)
 	var found difference
 	switch {
 	case apierrors.IsNotFound(err):
@@ -284,16 +284,16 @@ func (r *comparison) judge(ctx context.Context, t *target, live *unstructured.Un
 		out.Settled = len(found.changes) == 0 && OwnedHash(planned.GetManagedFields()) == out.OwnedHash
 	}
 	if len(found.changes) == 0 {
-		r.cluster.trials.remember(out.UID, out.ResourceVersion, against)
+		r.cluster.dryRuns.remember(out.UID, out.ResourceVersion, against)
 		return nil
 	}
 	out.Drift = r.drift(t, live, found)
 	return nil
 }
 
-// settleDesired completes what an apply over live would send: as prepare does, but
+// completeDesired completes what an apply over live would send: as prepare does, but
 // with the commit and the config-hash that the live object has, which are no drift.
-func (r *comparison) settleDesired(ctx context.Context, t *target, live *unstructured.Unstructured) error {
+func (r *comparison) completeDesired(ctx context.Context, t *target, live *unstructured.Unstructured) error {
 	t.live = live
 	commit := live.GetAnnotations()[manifest.AnnotationCommitHash]
 	if commit == "" {
@@ -303,24 +303,24 @@ func (r *comparison) settleDesired(ctx context.Context, t *target, live *unstruc
 	if t.isWorkload() {
 		setConfigHash(t.desired, configHash(live))
 	}
-	r.yieldFields(t)
+	r.ignoreFields(t)
 	return r.cluster.retry(ctx, nil, func(ctx context.Context) error {
-		return r.cluster.yieldReplicas(ctx, t.desired, live, r.scaled)
+		return r.cluster.decideReplicas(ctx, t.desired, live, r.scaled)
 	})
 }
 
-// tryWhole asks the API server what applying the object would lead to, without the live
+// dryRunWhole asks the API server what applying the object would lead to, without the live
 // items that an apply removes because it would be refused beside them.
-func (r *comparison) tryWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
+func (r *comparison) dryRunWhole(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, nil, func(ctx context.Context) error {
 		planned, err = r.cluster.serverSideApply(ctx, t, t.desired, metav1.DryRunAll)
 		return err
 	})
 	found := collisionsOf(t.desired, t.liveObject(), err)
-	if len(found) == 0 || len(whoApplied(found)) > 0 || r.cluster.trials.admit(ctx) != nil {
+	if len(found) == 0 || len(appliedByOthers(found)) > 0 || r.cluster.dryRuns.wait(ctx) != nil {
 		return planned, err
 	}
-	if apart, refusal := r.cluster.tryApart(ctx, t, found); refusal == nil {
+	if apart, refusal := r.cluster.dryRunWithout(ctx, t, found); refusal == nil {
 		return apart, nil
 	}
 	return nil, err

@@ -63,7 +63,7 @@ func (d describer) text(s string) string {
 // field describes one difference.
 func (d describer) field(u *unstructured.Unstructured, change manifest.Change) deploy.FieldDrift {
 	out := deploy.FieldDrift{Path: d.text(change.Path), Masked: d.masks(u, change)}
-	out.Git, out.Live = told(change.Before, out.Masked), told(change.After, out.Masked)
+	out.Git, out.Live = display(change.Before, out.Masked), display(change.After, out.Masked)
 	if change.After == nil {
 		return out // nobody owns what is not there
 	}
@@ -114,8 +114,8 @@ func textsOf(v any) (out []string) {
 	return out
 }
 
-// told returns a value as JSON, cut where it is long; "" for none.
-func told(v any, masked bool) string {
+// display returns a value as JSON, cut where it is long; "" for none.
+func display(v any, masked bool) string {
 	switch {
 	case v == nil:
 		return ""

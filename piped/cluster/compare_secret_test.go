@@ -107,7 +107,7 @@ func TestDiffOfAnObject(t *testing.T) {
 // TestLongValuesAreCut: between two characters, and with a sign that there is more.
 func TestLongValuesAreCut(t *testing.T) {
 	long := strings.Repeat("ä<", 1000)
-	got := told(long, false)
+	got := display(long, false)
 	if len(got) > longestDriftValue+len("…") || !strings.HasPrefix(got, `"ä<ä<`) || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("got %d bytes: %s", len(got), got)
 	}

@@ -148,7 +148,7 @@ func TestWhatAnObjectCosts(t *testing.T) {
 		if len(got) != 1 || got[0].Settled != want.Settled || got[0].Missing != want.Missing || !got[0].InSync() {
 			t.Fatalf("got %+v", got)
 		}
-		if d, a := l.dryRuns(); d != dry || a > all {
+		if d, a := l.countDryRuns(); d != dry || a > all {
 			t.Errorf("%d dry runs of %d requests, want %d of at most %d", d, a, dry, all)
 		}
 		return got[0]

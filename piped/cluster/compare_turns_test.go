@@ -15,7 +15,7 @@ import (
 func TestManyChangesAtOnce(t *testing.T) {
 	l := newLab(t)
 	l.apply(t, shop)
-	l.trials.limit = rate.NewLimiter(rate.Every(time.Hour), 1)
+	l.dryRuns.limit = rate.NewLimiter(rate.Every(time.Hour), 1)
 	l.as("kubectl-edit").patch(t, "v1", "ConfigMap", "settings", `{"data":{"color":"red"}}`)
 	l.as("kubectl-edit").patch(t, "apps/v1", "Deployment", "web", `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"web:2"}]`)
 	results := l.compare(t, shop) // which has a minute

@@ -140,8 +140,8 @@ func (h hider) Text(s string) string { return strings.ReplaceAll(s, string(h), "
 // confirmed asks the API server about every object.
 func confirmed(r *CompareRequest) { r.Confirm = true }
 
-// dryRuns returns how many of the requests were dry runs, and how many there were.
-func (l *lab) dryRuns() (dry, all int) {
+// countDryRuns returns how many of the requests were dry runs, and how many there were.
+func (l *lab) countDryRuns() (dry, all int) {
 	for _, r := range l.requests.Take() {
 		all++
 		if strings.Contains(r, "dryRun") {

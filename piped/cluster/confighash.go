@@ -265,11 +265,11 @@ func configHash(workload *unstructured.Unstructured) string {
 	return hash
 }
 
-// settleConfig decides for each changed workload that is live which config-hash it
+// decideRestarts decides for each changed workload that is live which config-hash it
 // is sent with: the one it has, whoever wrote it, unless what its pods get from
 // the set is other than when it was applied last. When that is not known, what is
 // live of the configuration decides.
-func (r *applyRun) settleConfig(ctx context.Context) error {
+func (r *applyRun) decideRestarts(ctx context.Context) error {
 	live := map[deploy.ObjectRef]*target{}
 	for _, t := range r.targets {
 		live[ConfigRef(t.ref.Kind, t.ref.Namespace, t.ref.Name)] = t
@@ -293,8 +293,8 @@ func (r *applyRun) settleConfig(ctx context.Context) error {
 			send = decided.Send
 		case undone && back && backSure:
 			send = undo.Was
-		case len(t.misreadBy) > 0:
-			send = restartedFor(wanted, t.misreadBy)
+		case len(t.stalePods) > 0:
+			send = restartedFor(wanted, t.stalePods)
 		case same:
 		case sure:
 			send = wanted

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Contact is how the last request to a cluster ended.
+// Contact is the result of the last request to a cluster.
 type Contact struct {
-	Answered     bool      // and the agent's credentials were accepted
+	Answered     bool      // and accepted the agent's credentials
 	Err          error     // why not; nil before the first request
 	FailingSince time.Time // zero unless Err
 }
@@ -18,17 +18,17 @@ type Contact struct {
 // errCredentials is why a cluster that answers cannot be used.
 var errCredentials = errors.New("the cluster does not accept the agent's credentials (401 Unauthorized): renew those in its kubeconfig or, where it uses its pod's service account, see that this still exists")
 
-// contact notes how requests to a cluster end, those of all its clients.
+// contact records the results of the requests of all clients of a cluster.
 type contact struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	last  Contact
-	said  time.Time // since when the outage lasts that was logged last
-	clock clock     // of the API server
+	mu     sync.Mutex
+	last   Contact
+	logged time.Time // the FailingSince of the last logged outage
+	clock  clock     // of the API server
 }
 
-// wrap returns a transport that notes what comes of the requests to next.
+// wrap returns a transport that records the results of requests.
 func (c *contact) wrap(next http.RoundTripper) http.RoundTripper { return noting{c, next} }
 
 type noting struct {
@@ -43,7 +43,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 		n.contact.noteClock(sent, resp.Header.Get("Date"))
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // by the agent: it tells nothing
+	case errors.Is(err, context.Canceled): // by the agent: no result
 	case err != nil:
 		n.contact.note(err)
 	case resp.StatusCode == http.StatusUnauthorized:
@@ -54,7 +54,7 @@ func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets the client find the transport to close.
+// WrappedRoundTripper returns the transport to close.
 func (n noting) WrappedRoundTripper() http.RoundTripper { return n.next }
 
 func (c *contact) note(err error) {
@@ -69,20 +69,20 @@ func (c *contact) note(err error) {
 	c.last.Answered, c.last.Err = err == nil, err
 }
 
-// Contact returns how the last request to the cluster ended. It asks nobody.
+// Contact returns the result of the last request to the cluster. It sends none.
 func (c *Cluster) Contact() Contact {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()
 	return c.contact.last
 }
 
-// Outage reports whether the cluster does not answer, and whether the caller is the first
-// to ask since that is so: the one who logs it.
+// Outage reports whether the cluster does not answer, and whether this is the first call
+// since then, so that the outage is logged once.
 func (c *Cluster) Outage() (lasts, first bool) {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()
 	since := c.contact.last.FailingSince
-	lasts, first = !since.IsZero(), !c.contact.said.Equal(since)
-	c.contact.said = since
+	lasts, first = !since.IsZero(), !c.contact.logged.Equal(since)
+	c.contact.logged = since
 	return lasts, lasts && first
 }

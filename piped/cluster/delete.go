@@ -86,7 +86,7 @@ type deletion struct {
 }
 
 func (d deletion) run(ctx context.Context, items []deploy.InventoryItem) (ended []deploy.InventoryItem, left []LeftObject) {
-	d.wait = d.sayOnce(d.log)
+	d.wait = d.logOnce(d.log)
 	groups := byLevel(items, func(i deploy.InventoryItem) schema.GroupKind { return manifest.GroupKind(i.Object) })
 	slices.Reverse(groups)
 	for _, group := range groups {

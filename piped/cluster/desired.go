@@ -26,7 +26,7 @@ func desired(obj manifest.Object, owner manifest.Ownership) *unstructured.Unstru
 	if builtIn(gvk) {
 		dropNulls(u.Object)
 	}
-	yieldBuiltIn(u)
+	dropInjected(u)
 	return u
 }
 

@@ -25,29 +25,28 @@ type ServedKind struct {
 // ErrUnknownKind says that the cluster does not serve a kind.
 var ErrUnknownKind = errors.New("the cluster does not know the kind")
 
-// refreshEvery limits how often a kind that is missing makes the agent ask
-// again what the cluster serves.
+// refreshEvery is the shortest time between two refreshes because of a missing kind.
 const refreshEvery = 5 * time.Second
 
-// discoverer is what discovery asks of client-go's discovery client.
+// discoverer is what discovery uses of client-go's discovery client.
 type discoverer interface {
 	ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 }
 
-// discovery remembers which kinds a cluster serves. It asks on first use and
-// again when a kind is missing, at most every refreshEvery.
+// discovery caches which kinds a cluster serves. It is filled on first use and refreshed
+// when a kind is missing, at most every refreshEvery.
 type discovery struct {
 	client discoverer
 	now    func() time.Time
 
-	fetching chan struct{} // holds a token while someone asks the cluster
+	fetching chan struct{} // holds a token during a refresh
 
 	mu      sync.RWMutex
 	kinds   map[schema.GroupVersionKind]ServedKind
 	failed  map[schema.GroupVersion]error // groups whose own server did not answer
 	fetched time.Time
-	// changes counts what may have changed the kinds, and seen is what it was when
-	// the cluster was asked last.
+	// changes counts events that may have changed the kinds; seen is its value at the
+	// last refresh.
 	changes, seen int
 }
 
@@ -67,7 +66,7 @@ func (d *discovery) lookup(ctx context.Context, gvk schema.GroupVersionKind) (Se
 	return d.known(gvk)
 }
 
-// known is lookup among what was asked before.
+// known is lookup in the cache.
 func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, ok := d.cached(gvk); ok {
 		return r, nil
@@ -81,8 +80,8 @@ func (d *discovery) known(gvk schema.GroupVersionKind) (ServedKind, error) {
 	return ServedKind{}, fmt.Errorf("%s %s: %w", gvk.GroupVersion(), gvk.Kind, ErrUnknownKind)
 }
 
-// lookupKind returns how a kind is served in any version, preferably in the one
-// given: a version may have been withdrawn since an object was applied.
+// lookupKind returns how a kind is served in any version, preferably the given one: a
+// version may have been withdrawn since an object was applied.
 func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	if r, err := d.lookup(ctx, gvk); !errors.Is(err, ErrUnknownKind) {
 		return r, err
@@ -90,8 +89,8 @@ func (d *discovery) lookupKind(ctx context.Context, gvk schema.GroupVersionKind)
 	return d.knownKind(gvk)
 }
 
-// knownKind is lookupKind among what was asked before. Of several versions that are
-// not the one given it returns the most stable.
+// knownKind is lookupKind in the cache. Of several other versions it returns the most
+// stable one.
 func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, err error) {
 	served, err = d.known(gvk)
 	if !errors.Is(err, ErrUnknownKind) {
@@ -107,13 +106,13 @@ func (d *discovery) knownKind(gvk schema.GroupVersionKind) (served ServedKind, e
 	return served, err
 }
 
-// renew asks the cluster what it serves now, however recently it was asked.
+// renew refreshes the cache regardless of its age.
 func (d *discovery) renew(ctx context.Context) error {
 	d.invalidate()
 	return d.refresh(ctx)
 }
 
-// invalidate makes the next miss ask the cluster, however recently it was asked.
+// invalidate makes the next miss refresh the cache regardless of its age.
 func (d *discovery) invalidate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +132,7 @@ func (d *discovery) fresh() bool {
 	return d.seen == d.changes && !d.fetched.IsZero() && d.now().Sub(d.fetched) < refreshEvery
 }
 
-// refresh asks the cluster what it serves, unless that was done just now. One
-// caller asks, the others wait for its answer.
+// refresh refreshes the cache unless it is fresh. Concurrent callers share one request.
 func (d *discovery) refresh(ctx context.Context) error {
 	select {
 	case d.fetching <- struct{}{}:
@@ -165,7 +163,7 @@ func (d *discovery) refresh(ctx context.Context) error {
 	return nil
 }
 
-// keepFailed carries over what was known of groups that do not answer now.
+// keepFailed carries over the cached kinds of groups that do not answer.
 func keepFailed(kinds, known map[schema.GroupVersionKind]ServedKind, failed map[schema.GroupVersion]error) {
 	for gvk, r := range known {
 		if failed[gvk.GroupVersion()] != nil {
@@ -179,7 +177,7 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Serv
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			continue // not a group-version: the list cannot be addressed
+			continue // not a group and version: no request can address the list
 		}
 		for _, r := range list.APIResources {
 			if strings.Contains(r.Name, "/") {
@@ -191,8 +189,8 @@ func readKinds(lists []*metav1.APIResourceList) map[schema.GroupVersionKind]Serv
 	return kinds
 }
 
-// Resource returns how the cluster serves gvk. The error is of kind Invalid when
-// the cluster does not know the kind, Unavailable when it cannot be asked.
+// Resource returns how the cluster serves gvk. The error is of kind Invalid when the cluster
+// does not serve the kind, Unavailable when it does not answer.
 func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (ServedKind, error) {
 	r, err := c.discovery.lookup(ctx, gvk)
 	if errors.Is(err, ErrUnknownKind) {
@@ -213,6 +211,5 @@ func (c *Cluster) CachedKind(gvk schema.GroupVersionKind) (ServedKind, error) {
 	return c.discovery.knownKind(gvk)
 }
 
-// RefreshKinds asks the cluster which kinds it serves now, however recent the last
-// discovery is.
+// RefreshKinds reads which kinds the cluster serves, regardless of the age of the cache.
 func (c *Cluster) RefreshKinds(ctx context.Context) error { return c.discovery.renew(ctx) }

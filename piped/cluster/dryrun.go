@@ -98,17 +98,17 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		var planned *unstructured.Unstructured
 		var err error
 		if t.recreated == "" {
-			planned, err = r.try(ctx, t)
+			planned, err = r.dryRunOne(ctx, t)
 		}
 		if err != nil {
-			planned, err = r.makeWay(ctx, t, err)
+			planned, err = r.resolveCollisions(ctx, t, err)
 		}
 		if t.recreated != "" || planRecreation(t, err) {
 			r.req.Log.Infof("%s will be deleted and created anew, because %s", t.ref, t.recreated)
 			if err = r.sendComplete(ctx, t); err != nil {
 				return err
 			}
-			t.planned, err = r.tryCreate(ctx, t)
+			t.planned, err = r.dryRunCreate(ctx, t)
 			return r.cluster.explain(t.source, "create", err)
 		}
 		if reason := r.cannotTry(t, err); reason != "" {
@@ -121,7 +121,7 @@ func (r *applyRun) dryRun(ctx context.Context) error {
 		if !r.firstContact(t) || !hasClientSide(t.live) {
 			t.planned = planned // else it still holds what adopting the object removes
 		}
-		return t.stillInTheWay(r.cluster.explain(t.source, "apply", err))
+		return t.explainCollisions(r.cluster.explain(t.source, "apply", err))
 	})
 	return refused(together(errs))
 }
@@ -134,9 +134,9 @@ func refused(err error) error {
 	return deploy.Errorf(deploy.KindOf(err), "nothing was changed: %w", err)
 }
 
-// try sends one object as a dry run. Planned is nil unless the object is a
+// dryRunOne sends one object as a dry run. Planned is nil unless the object is a
 // workload: of others it only matters whether they are refused.
-func (r *applyRun) try(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
+func (r *applyRun) dryRunOne(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
 		answer, err := r.cluster.patch(ctx, t, metav1.DryRunAll)
 		planned, _ = answer.(*unstructured.Unstructured)

@@ -14,11 +14,10 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// Classify gives err, the error of a call to the cluster, its kind: Unavailable
-// when the API server cannot be reached or does not answer (the message names
-// cluster, address and cause), otherwise the kind of the server's answer. An
-// error that has a kind already, and the end of a context, are returned as they
-// are.
+// Classify returns err, the error of a request to the cluster, with its kind: Unavailable
+// when the API server cannot be reached or does not answer (the message names cluster,
+// address and cause), otherwise the kind of the answer. Errors that have a kind, and
+// context.Canceled, are returned unchanged.
 func (c *Cluster) Classify(err error) error {
 	var classed *deploy.Error
 	switch {
@@ -44,12 +43,12 @@ func (c *Cluster) Classify(err error) error {
 	return err
 }
 
-// isNoRequest reports whether no request was made, because its path cannot be written:
-// client-go refuses names with such texts, and net/url what it cannot parse.
+// isNoRequest reports whether no request was sent because the name of the object is no part
+// of a URL. Client-go or net/url refuses it.
 func isNoRequest(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return false // it was made, and answered
+		return false // it was sent, and answered
 	}
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
@@ -70,7 +69,7 @@ func Unreachable(err error) bool {
 	return errors.As(err, &netErr) || errors.As(err, &urlErr) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// transient reports whether the API server failed or asks to come again.
+// transient reports whether the API server failed or asks for a retry.
 func transient(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || isSchemaError(err) {
@@ -80,7 +79,7 @@ func transient(err error) bool {
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || apierrors.IsTimeout(err)
 }
 
-// cause leaves out the request line that net/http puts before the cause.
+// cause removes the request line that net/http puts before the cause.
 func cause(err error) error {
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
@@ -89,10 +88,10 @@ func cause(err error) error {
 	return err
 }
 
-// several are errors of several objects, in one line.
+// several joins errors of several objects in one line.
 type several []error
 
-// Error returns the messages one after the other.
+// Error returns the messages, separated by semicolons.
 func (s several) Error() string {
 	texts := make([]string, len(s))
 	for i, err := range s {
@@ -104,7 +103,7 @@ func (s several) Error() string {
 // Unwrap returns the errors.
 func (s several) Unwrap() []error { return s }
 
-// together makes one error of those that are not nil.
+// together joins the errors that are not nil.
 func together(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(errs) {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// fence keeps the writes of an agent from a cluster while it may not write there. It is part
-// of the transport: all clients of a cluster send through it, those of other accounts too.
+// fence holds the writes to a cluster while the agent has no right to write there. It is
+// part of the transport, so that all clients of a cluster pass it, impersonated ones too.
 type fence struct {
 	permit func(ctx context.Context) error // ClusterConfig.Permit; may be nil
 	lease  atomic.Pointer[StoreLease]      // nil: the cluster is used without one
 }
 
-// fenceInterval is how often a write that is held checks whether it may be sent.
+// fenceInterval is how often a held write checks whether it may be sent.
 const fenceInterval = time.Second
 
-// heldError is the reason why a request that writes was not sent.
+// heldError is the reason why a write was not sent.
 type heldError struct{ error }
 
 // Unwrap returns the reason.
@@ -27,8 +27,8 @@ func (e heldError) Unwrap() error { return e.error }
 // isHeld returns the reason why a request was not sent.
 func isHeld(err error) (held heldError, is bool) { return held, errors.As(err, &held) }
 
-// check returns a heldError while the agent may not write. The Lease is checked last: its
-// answer needs no request and is good for the shortest time.
+// check returns a heldError while the agent may not write. The Lease is checked last: that
+// needs no request, and its answer is valid for the shortest time.
 func (f *fence) check(ctx context.Context) error {
 	if f.permit != nil {
 		if err := f.permit(ctx); err != nil {
@@ -41,7 +41,7 @@ func (f *fence) check(ctx context.Context) error {
 	return nil
 }
 
-// wait returns nil when the agent may write, or the cause of ctx's end.
+// wait waits until the agent may write. It returns the cause when ctx ends.
 func (f *fence) wait(ctx context.Context) error {
 	for {
 		select {
@@ -75,13 +75,15 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets the client find the transport to close.
+// WrappedRoundTripper returns the transport to close.
 func (f fenced) WrappedRoundTripper() http.RoundTripper { return f.next }
 
 // unfenced marks the requests by which the agent acquires the right to write.
 type unfenced struct{}
 
-func passFence(ctx context.Context) context.Context { return context.WithValue(ctx, unfenced{}, true) }
+func withoutFence(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unfenced{}, true)
+}
 
 // writes reports whether a request changes the cluster. Dry runs do not.
 func writes(r *http.Request) bool {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// unpermitted is what the API server says of a request that no role of the user permits.
-// Other refusals, such as those of quotas and admission policies, are worded otherwise.
+// unpermitted matches the message of the API server for a request that no role of the user
+// permits. Quotas and admission policies word their refusals differently.
 var unpermitted = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)" (?:in the namespace "([^"]*)"|at the cluster scope)`)
 
-// escalation is what it says when somebody grants what they do not have.
+// escalation is in its message when a user grants rights that they do not have.
 const escalation = "attempting to grant RBAC permissions not currently held"
 
-// grant says which rule would permit what the API server has refused, for the end of a
-// message; "" if it was not refused for want of a right.
+// grant returns, for the end of a message, the rule that would permit a refused request; ""
+// if it was not refused for a missing right.
 func grant(err error) string {
 	text := err.Error()
 	if strings.Contains(text, escalation) {
@@ -32,7 +32,7 @@ func grant(err error) string {
 	return fmt.Sprintf("; to permit it, add to %s of %s the rule {apiGroups: [%q], resources: [%q], verbs: [%q]}", where, account(user), group, resource, verb)
 }
 
-// account names a user as bindings do.
+// account returns a user as the subject of a binding.
 func account(user string) string {
 	if name, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		return "ServiceAccount " + strings.Replace(name, ":", "/", 1)

@@ -106,7 +106,7 @@ func (p *patient) String() string { return fmt.Sprintf("%s: %s", p.ref, p.reason
 func (h *healthWait) round(ctx context.Context) error {
 	errs := make([]error, len(h.waiting))
 	for i, p := range h.waiting {
-		errs[i] = h.look(ctx, p)
+		errs[i] = h.check(ctx, p)
 	}
 	if err := together(errs); err != nil {
 		return err
@@ -121,9 +121,9 @@ func (h *healthWait) round(ctx context.Context) error {
 	return nil
 }
 
-// look finds the health of one object. The error is for one that has failed, is
+// check finds the health of one object. The error is for one that has failed, is
 // gone, or makes no progress.
-func (h *healthWait) look(ctx context.Context, p *patient) error {
+func (h *healthWait) check(ctx context.Context, p *patient) error {
 	live, err := h.cluster.readObject(ctx, p.ref)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -138,7 +138,7 @@ func (h *healthWait) look(ctx context.Context, p *patient) error {
 	if status == health.InProgress && h.bindsLater(ctx, live) {
 		status = health.Current
 	}
-	h.tell(p, status, reason)
+	h.logChange(p, status, reason)
 	if version := live.GetResourceVersion(); p.version != version || health.Working(live) {
 		p.version, p.since = version, h.cluster.now()
 	}
@@ -168,8 +168,8 @@ func RunsToEnd(u *unstructured.Unstructured) bool {
 
 func IsJob(kind schema.GroupKind) bool { return kind.Group == "batch" && kind.Kind == "Job" }
 
-// tell writes what is waited for to the log when that changes.
-func (h *healthWait) tell(p *patient, status health.Status, reason string) {
+// logChange writes what is waited for to the log when that changes.
+func (h *healthWait) logChange(p *patient, status health.Status, reason string) {
 	waited := p.status != ""
 	changed := p.status != status || p.reason != reason
 	p.status, p.reason = status, reason

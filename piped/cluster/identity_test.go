@@ -1,69 +1,77 @@
 package cluster
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/c785c783/piped/piped/deploy"
 )
 
-// TestAs: every client of the view asks in the user's name, over the connections
-// of the cluster, which goes on asking in its own.
-func TestAs(t *testing.T) {
+// TestIdentity: platform providers that name one cluster have one identity, whatever address
+// they use. Where the agent may not read the namespace kube-system, it is that of another
+// provider at the same address, or else the address. It is asked for in the agent's own name,
+// once in a while.
+func TestIdentity(t *testing.T) {
 	var mu sync.Mutex
-	var users []string
-	connections := map[string]bool{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		users = append(users, r.Header.Get("Impersonate-User"))
-		connections[r.RemoteAddr] = true
-		http.Error(w, "{}", http.StatusForbidden)
-	}))
-	defer server.Close()
-	own, err := NewCluster(ClusterConfig{Name: "one", MasterURL: server.URL})
+	asked := map[string]int{} // by user agent
+	serve := func(uid string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			asked[r.UserAgent()]++
+			mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			if r.URL.Path != "/api/v1/namespaces/kube-system" || r.UserAgent() == "limited" || r.Header.Get("Impersonate-User") != "" {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+				return
+			}
+			fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"kube-system","uid":%q}}`, uid)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	var all Identities
+	connect := func(url, agent string, known *Identities) *Cluster {
+		c, err := NewCluster(ClusterConfig{Name: agent, MasterURL: url, UserAgent: agent, Identities: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	identity := func(c *Cluster) string {
+		id, err := c.Identity(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	one, two := serve("uid-1"), serve("uid-2")
+	first := connect(one, "first", &all)
+	tenant, err := first.As("system:serviceaccount:team:deployer")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer own.Close()
-	const account = "system:serviceaccount:team-a:deployer"
-	view, err := own.As(account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	var errs []error
-	for _, c := range []*Cluster{own, view} {
-		_, typed := c.Typed().CoreV1().ConfigMaps("x").Get(t.Context(), "a", metav1.GetOptions{})
-		_, dynamic := c.Dynamic().Resource(configMaps).Namespace("x").Get(t.Context(), "a", metav1.GetOptions{})
-		_, metadata := c.Metadata().Resource(configMaps).Namespace("x").Get(t.Context(), "a", metav1.GetOptions{})
-		errs = append(errs, typed, dynamic, metadata)
-	}
-	if diff := cmp.Diff([]string{"", "", "", account, account, account}, users); diff != "" {
-		t.Errorf("users: -want +got:\n%s", diff)
-	}
-	if len(connections) != 1 {
-		t.Errorf("there were connections %v, want one", connections)
-	}
-	if view.discovery != own.discovery || view.Name() != own.Name() || view.RESTConfig().Impersonate.UserName != account || own.RESTConfig().Impersonate.UserName != "" {
-		t.Error("the view is not the cluster in another name")
-	}
-	for i, c := range []*Cluster{own, own, own, view, view, view} {
-		err := c.Classify(errs[i])
-		if !apierrors.IsForbidden(errs[i]) || !deploy.IsKind(err, deploy.Invalid) {
-			t.Errorf("%d: got %v (%v)", i, err, deploy.KindOf(err))
-			continue
+	for what, c := range map[string]*Cluster{
+		"a provider": first, "again": first, "in another name": tenant,
+		"another address":   connect(strings.Replace(one, "127.0.0.1", "localhost", 1), "second", &all),
+		"without the right": connect(one+"/", "limited", &all),
+	} {
+		if got := identity(c); got != "uid-1" {
+			t.Errorf("%s: %s", what, got)
 		}
-		if named := strings.Contains(err.Error(), "acts as "+account); named != (c == view) {
-			t.Errorf("%d: the account is named: %t: %v", i, named, err)
-		}
+	}
+	if asked["first"] != 1 {
+		t.Errorf("the first provider asked %d times", asked["first"])
+	}
+	if got := identity(connect(two, "other", &all)); got != "uid-2" {
+		t.Errorf("another cluster: %s", got)
+	}
+	var limited Identities
+	a, b, c := identity(connect(one, "limited", &limited)), identity(connect(one+"/", "limited", &limited)), identity(connect(two, "limited", &limited))
+	if a != b || a == c || !strings.HasPrefix(a, "address-") {
+		t.Errorf("without the right the identities are %s, %s and, of another cluster, %s", a, b, c)
 	}
 }

@@ -129,10 +129,10 @@ func (r *applyRun) contentBefore(ctx context.Context, t *target) (string, error)
 	return before.Hash, nil
 }
 
-// sayKept tells of the configuration that has changed without its reaching the pods that
+// logUnreached tells of the configuration that has changed without its reaching the pods that
 // run. Of what is not in Git, whose change no stage sees, it tells beforehand, with each
 // write of a workload that would not see it.
-func (r *applyRun) sayKept() {
+func (r *applyRun) logUnreached() {
 	written := map[deploy.ObjectRef]bool{}
 	for _, t := range r.targets {
 		if isConfig(t.ref) && t.changed && t.done != unchanged {
@@ -146,16 +146,16 @@ func (r *applyRun) sayKept() {
 			switch {
 			case d.Action != propagate.None:
 			case d.External && t.done != unchanged:
-				r.req.Log.Infof("%s is not in Git: when it changes, %s", ref, t.kept(d))
+				r.req.Log.Infof("%s is not in Git: when it changes, %s", ref, t.whyUnreached(d))
 			case changed && written[ref]:
-				r.req.Log.Infof("%s has changed, and %s", ref, t.kept(d))
+				r.req.Log.Infof("%s has changed, and %s", ref, t.whyUnreached(d))
 			}
 		}
 	}
 }
 
-// kept says why the pods of a target are not made to see a change, and when they do.
-func (t *target) kept(d propagate.Decision) string {
+// whyUnreached says why the pods of a target are not made to see a change, and when they do.
+func (t *target) whyUnreached(d propagate.Decision) string {
 	end := "restarted"
 	if !t.isWorkload() {
 		end = "replaced"

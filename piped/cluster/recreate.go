@@ -57,10 +57,10 @@ func planRecreation(t *target, err error) bool {
 	return true
 }
 
-// tryCreate lets the API server try an object that is to be created anew, under
+// dryRunCreate lets the API server try an object that is to be created anew, under
 // a name nobody has. What a Service asks for, its live self has, so it is not
 // tried; nor does a refusal count that the name or the live object may cause.
-func (r *applyRun) tryCreate(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
+func (r *applyRun) dryRunCreate(ctx context.Context, t *target) (planned *unstructured.Unstructured, err error) {
 	if t.ref.Group == "" && t.ref.Kind == "Service" {
 		return nil, nil
 	}

@@ -86,12 +86,12 @@ func (c *Cluster) Autoscaled(ctx context.Context, objects []manifest.Object) (ma
 	return pods, nil
 }
 
-// yieldReplicas settles who decides spec.replicas of a workload about to be
+// decideReplicas settles who decides spec.replicas of a workload about to be
 // applied over live. Once a scaler owns the field, it is left out; a field that
 // only we own cannot be left out, because it would fall back to 1, so until the
 // scaler took it over the live value is applied, even if Git has left the field to
 // the scaler already.
-func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
+func (c *Cluster) decideReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet map[scaleTarget]bool) error {
 	if live == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured
 		if owner != "" || !ownsReplicas(live.GetManagedFields()) {
 			return nil
 		}
-		return c.keepReplicas(ctx, desired, live, inSet[target])
+		return c.applyLiveReplicas(ctx, desired, live, inSet[target])
 	}
 	switch {
 	case owner == controllerManager && !inSet[target]:
@@ -115,14 +115,14 @@ func (c *Cluster) yieldReplicas(ctx context.Context, desired, live *unstructured
 	case owner != "":
 		unstructured.RemoveNestedField(desired.Object, "spec", "replicas")
 	case inSet[target]:
-		return c.keepReplicas(ctx, desired, live, true)
+		return c.applyLiveReplicas(ctx, desired, live, true)
 	}
 	return nil
 }
 
-// keepReplicas applies the live number of replicas if an autoscaler will decide on
+// applyLiveReplicas applies the live number of replicas if an autoscaler will decide on
 // it, one of the set or one that is live.
-func (c *Cluster) keepReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet bool) error {
+func (c *Cluster) applyLiveReplicas(ctx context.Context, desired, live *unstructured.Unstructured, inSet bool) error {
 	n, found, _ := unstructured.NestedInt64(live.Object, "spec", "replicas")
 	if !found {
 		return nil

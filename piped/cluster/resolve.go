@@ -13,15 +13,14 @@ import (
 	"github.com/c785c783/piped/piped/manifest"
 )
 
-// Resolve returns copies of objs that say where they live: namespace (an
-// application's input.namespace) on every namespaced object, or without one the
-// object's own namespace, else "default"; none on cluster-scoped objects. Kinds
-// defined by a CustomResourceDefinition among objs count as known.
+// Resolve returns copies of objs with their namespaces. Namespaced objects get namespace (an
+// application's input.namespace), or without one their own, or "default"; cluster-scoped
+// objects get none. Kinds defined by a CustomResourceDefinition among objs are known.
 //
-// While the cluster cannot be asked, Resolve waits and tells log (which may be
-// nil) so. A kind that nobody knows, and two objects that come out as one, are Invalid.
+// While the cluster does not answer, Resolve retries and logs that; log may be nil. An
+// unknown kind, and two objects that resolve to one, are errors of kind Invalid.
 func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace string, log deploy.StageLog) ([]manifest.Object, error) {
-	waiting := c.sayOnce(log)
+	waiting := c.logOnce(log)
 	out, err := placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) { return c.lookupFor(ctx, obj, waiting) })
 	if err == nil {
 		err = manifest.CheckUnique(out)
@@ -32,10 +31,10 @@ func (c *Cluster) Resolve(ctx context.Context, objs []manifest.Object, namespace
 	return out, nil
 }
 
-// Place is Resolve for objects that are only shown: one of a kind that the cluster does
-// not know is taken for namespaced, and two may come out as one.
+// Place is Resolve for objects that are only displayed: an unknown kind counts as
+// namespaced, and two objects may resolve to one.
 func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace string) ([]manifest.Object, error) {
-	waiting := c.sayOnce(nil)
+	waiting := c.logOnce(nil)
 	return placed(objs, namespace, func(obj manifest.Object) (ServedKind, error) {
 		resource, err := c.lookupFor(ctx, obj, waiting)
 		if deploy.IsKind(err, deploy.Invalid) {
@@ -45,8 +44,8 @@ func (c *Cluster) Place(ctx context.Context, objs []manifest.Object, namespace s
 	})
 }
 
-// placed returns copies of objs with their namespaces. Lookup says how kinds are
-// served that none of objs defines.
+// placed returns copies of objs with their namespaces. Lookup finds the kinds that none of
+// objs defines.
 func placed(objs []manifest.Object, namespace string, lookup func(manifest.Object) (ServedKind, error)) ([]manifest.Object, error) {
 	inSet := definedBy(raw(objs))
 	out := make([]manifest.Object, len(objs))
@@ -84,8 +83,8 @@ func raw(objs []manifest.Object) []*unstructured.Unstructured {
 	return out
 }
 
-// lookupFor returns how the cluster serves obj's kind; the error names the
-// object and what to do. A cluster that cannot be asked is asked again.
+// lookupFor returns how the cluster serves obj's kind, with retries. The error names the
+// object and what to do.
 func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting func(error)) (resource ServedKind, err error) {
 	err = c.retry(ctx, waiting, func(ctx context.Context) error {
 		resource, err = c.discovery.lookup(ctx, obj.GroupVersionKind())
@@ -102,19 +101,19 @@ func (c *Cluster) lookupFor(ctx context.Context, obj manifest.Object, waiting fu
 	return resource, nil
 }
 
-// segments reports whether texts can be segments of the path of a request.
+// segments reports whether texts are valid segments of a request's path.
 func segments(texts ...string) bool {
 	return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(content.IsPathSegmentName(text)) > 0 })
 }
 
-// crdKind is the kind that defines kinds.
+// crdKind is the kind CustomResourceDefinition.
 func crdKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
-// definedBy returns the kinds that the CustomResourceDefinitions among objects
-// define, in every version they serve. Definitions whose names are no segments of a path
-// are left out: requests would go elsewhere.
+// definedBy returns the kinds that the CustomResourceDefinitions among objects define, in
+// every served version. Names that are no segments of a path are skipped, because requests
+// would go elsewhere.
 func definedBy(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]ServedKind {
 	kinds := map[schema.GroupVersionKind]ServedKind{}
 	for _, u := range objects {

@@ -15,19 +15,16 @@ import (
 const (
 	// requestTimeout bounds one request that reads or writes one object.
 	requestTimeout = 30 * time.Second
-	// retryFor is how long a cluster that does not answer is asked again
-	// before a call fails, unless ClusterConfig.RetryFor says otherwise.
+	// retryFor is the default of ClusterConfig.RetryFor.
 	retryFor = 2 * time.Minute
-	// answerFor is how long the answer to a request that writes is waited for after
-	// the caller was told to stop.
+	// answerFor is how long a write waits for its answer after ctx has ended.
 	answerFor = 10 * time.Second
 )
 
-// retry calls fn until it succeeds, fails for good, or the cluster has not
-// answered for the cluster's retry time. It waits longer after each attempt and
-// tells waiting, when set, why it waits. While the agent may not write to the cluster, a
-// request that would is not sent, and is waited for as long as ctx lasts. When ctx ends,
-// its cause is returned, with what was waited for.
+// retry calls fn, with exponential backoff, until it succeeds, fails permanently, or the
+// cluster has not answered for its retry time. Waiting, when set, is called with the reason
+// of each wait. A write that the fence holds is retried until ctx ends. When ctx ends,
+// retry returns its cause with the last error.
 func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	for {
 		err := c.retryAnswers(ctx, waiting, fn)
@@ -44,7 +41,7 @@ func (c *Cluster) retry(ctx context.Context, waiting func(error), fn func(ctx co
 	}
 }
 
-// retryAnswers is retry for as long as the agent may write.
+// retryAnswers is retry until the fence holds a write.
 func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, c.retryFor)
 	defer cancel()
@@ -79,9 +76,9 @@ func (c *Cluster) retryAnswers(ctx context.Context, waiting func(error), fn func
 	}
 }
 
-// retryWrite is retry for requests that change something. One that is under way when
-// ctx ends is not broken off: the cluster may still do what it says, after whatever
-// follows the caller, such as the rollback of its stage, has looked at the object.
+// retryWrite is retry for writes. A request in flight when ctx ends is not cancelled, but
+// waited for up to answerFor: the cluster may still execute it, after a successor of the
+// caller, such as the rollback of its stage, has read the object.
 func (c *Cluster) retryWrite(ctx context.Context, waiting func(error), fn func(ctx context.Context) error) error {
 	return c.retry(ctx, waiting, func(limited context.Context) error {
 		if err := context.Cause(limited); err != nil {
@@ -95,7 +92,7 @@ func (c *Cluster) retryWrite(ctx context.Context, waiting func(error), fn func(c
 	})
 }
 
-// stopped is the cause ctx ended for, with the error that was waited out.
+// stopped returns the cause of ctx's end, with the error that was being retried.
 func stopped(ctx context.Context, waitedFor error) error {
 	if waitedFor == nil {
 		return context.Cause(ctx)
@@ -103,11 +100,11 @@ func stopped(ctx context.Context, waitedFor error) error {
 	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), waitedFor)
 }
 
-// sayOnce returns what retry is to call while it waits: it tells log, if there is one,
-// the first time, and once for each reason why the agent may not write.
-func (c *Cluster) sayOnce(log deploy.StageLog) func(error) {
+// logOnce returns a function for retry's waiting. It logs the first wait, and once each
+// reason why the fence holds a write. Log may be nil.
+func (c *Cluster) logOnce(log deploy.StageLog) func(error) {
 	var mu sync.Mutex
-	said := map[string]bool{}
+	logged := map[string]bool{}
 	return func(err error) {
 		reason, until := "", "trying again for up to "+c.retryFor.Round(time.Second).String()
 		if held, is := isHeld(err); is {
@@ -115,8 +112,8 @@ func (c *Cluster) sayOnce(log deploy.StageLog) func(error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if log != nil && !said[reason] {
-			said[reason] = true
+		if log != nil && !logged[reason] {
+			logged[reason] = true
 			log.Infof("%v; %s", err, until)
 		}
 	}

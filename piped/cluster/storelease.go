@@ -64,7 +64,7 @@ type StoreLease struct {
 
 	mu      sync.Mutex
 	problem error // another store holds it; nil otherwise
-	said    string
+	warned  string
 	sent    time.Time // when the last renewal was sent; zero: this store does not hold it
 	failure error     // why it could not be renewed since
 	refused bool      // the agent has no right to write Leases
@@ -188,7 +188,7 @@ func (l *StoreLease) age() time.Duration {
 
 // attempt acquires or renews the Lease once, and returns when to do so next.
 func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
-	limited, done := context.WithTimeout(passFence(ctx), leaseTimeout)
+	limited, done := context.WithTimeout(withoutFence(ctx), leaseTimeout)
 	defer done()
 	sent := l.Now()
 	other, err := l.acquire(limited)
@@ -201,7 +201,7 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 		return l.RetryEvery
 	case apierrors.IsForbidden(err):
 		l.note(nil, time.Time{}, true)
-		l.say(fmt.Sprintf("cannot write Lease %s/%s, which keeps another agent with the same piped ID and another store from this cluster: %v%s",
+		l.warnOnce(fmt.Sprintf("cannot write Lease %s/%s, which keeps another agent with the same piped ID and another store from this cluster: %v%s",
 			LeaseNamespace, LeaseName(l.PipedID), err, grant(err)))
 		return l.RenewEvery
 	default:
@@ -212,7 +212,7 @@ func (l *StoreLease) attempt(ctx context.Context) (next time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said = ""
+	l.warned = ""
 	return l.RenewEvery
 }
 
@@ -242,15 +242,15 @@ func (l *StoreLease) failed(err error) {
 	l.failure = err
 	l.mu.Unlock()
 	if lasts, first := l.Cluster.Outage(); !lasts || first {
-		l.say(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
+		l.warnOnce(fmt.Sprintf("cannot renew Lease %s/%s; trying again: %v", LeaseNamespace, LeaseName(l.PipedID), err))
 	}
 }
 
-// say logs a warning when it is another than the last one.
-func (l *StoreLease) say(text string) {
+// warnOnce logs a warning when it is another than the last one.
+func (l *StoreLease) warnOnce(text string) {
 	l.mu.Lock()
-	repeated := l.said == text
-	l.said = text
+	repeated := l.warned == text
+	l.warned = text
 	l.mu.Unlock()
 	if !repeated {
 		l.Logger.Warn(text)
@@ -331,7 +331,7 @@ func (l *StoreLease) release(ctx context.Context) {
 	if !held {
 		return
 	}
-	ctx, done := context.WithTimeout(passFence(ctx), 2*time.Second)
+	ctx, done := context.WithTimeout(withoutFence(ctx), 2*time.Second)
 	defer done()
 	leases := l.Cluster.Typed().CoordinationV1().Leases(LeaseNamespace)
 	lease, err := leases.Get(ctx, LeaseName(l.PipedID), metav1.GetOptions{})

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Typed holds the clients of the groups whose kinds the agent reads as Go types,
-// under the names they have in client-go's clientset. That one has the clients of
-// all groups, which would be a tenth of the program, and of its file in memory.
+// Typed holds the clients of the API groups that the agent reads as Go types, under their
+// names in client-go's clientset. The clientset itself links all groups, which would be a
+// tenth of the program.
 type Typed struct {
 	core        *corev1.CoreV1Client
 	apps        *appsv1.AppsV1Client

@@ -5,19 +5,19 @@ import (
 	"log/slog"
 )
 
-// warningSink is the context key under which a call says where the API server's
-// warnings about it go.
+// warningSink is the context key of the function that receives the API server's warnings
+// about a call.
 type warningSink struct{}
 
 func withWarnings(ctx context.Context, sink func(text string)) context.Context {
 	return context.WithValue(ctx, warningSink{}, sink)
 }
 
-// warnings hands what the API server warns of, such as a kind about to be
-// withdrawn, to whoever made the call, and otherwise to the agent's log.
+// warnings passes the warnings of the API server, such as deprecated kinds, to the sink of
+// the call, or logs them.
 type warnings struct{ log *slog.Logger }
 
-// HandleWarningHeaderWithContext is called by client-go for each warning.
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w warnings) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
 	if code != 299 || text == "" {
 		return

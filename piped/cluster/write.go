@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// settleEvery and settleFor bound the wait for definitions to be served.
-	settleEvery = 50 * time.Millisecond
-	settleFor   = time.Minute
+	// usableInterval and settleFor bound the wait for definitions to be served.
+	usableInterval = 50 * time.Millisecond
+	usableTimeout  = time.Minute
 )
 
 // write sends the changed objects: what defines others first, then wave by wave.
@@ -83,7 +83,7 @@ func (r *applyRun) writeWave(ctx context.Context, targets []*target) error {
 		if err := together(each(group, func(t *target) error { return r.writeOne(ctx, t) })); err != nil {
 			return err
 		}
-		if err := together(each(group, func(t *target) error { return r.settle(ctx, t) })); err != nil {
+		if err := together(each(group, func(t *target) error { return r.awaitUsable(ctx, t) })); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (r *applyRun) writeOne(ctx context.Context, t *target) error {
 		return r.cluster.explain(t.source, "apply", err)
 	}
 	r.record(t)
-	r.sayRemoved(t)
+	r.logRemoved(t)
 	r.req.Log.Infof("applied %s (%s)", t.ref, t.done)
 	whole, _ := t.result.(*unstructured.Unstructured)
 	if err := r.req.Journal.AfterWrite(ctx, t.source, whole, t.item); err != nil {
@@ -155,8 +155,8 @@ func (r *applyRun) send(ctx context.Context, t *target) error {
 				return err
 			}
 		}
-		if len(t.inTheWay) > 0 {
-			if err := r.claim(ctx, t); err != nil {
+		if len(t.collisions) > 0 {
+			if err := r.takeOwnership(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -266,9 +266,9 @@ func (r *applyRun) awaitEnd(ctx context.Context, t *target) error {
 		t.ref, t.source.Origin, t.live.GetFinalizers())
 }
 
-// settle waits until what others of the set need can be used: a definition is
+// awaitUsable waits until what others of the set need can be used: a definition is
 // established and its kinds are served, a namespace is active.
-func (r *applyRun) settle(ctx context.Context, t *target) error {
+func (r *applyRun) awaitUsable(ctx context.Context, t *target) error {
 	var ready func(context.Context, *unstructured.Unstructured) (bool, error)
 	switch manifest.GroupKind(t.ref) {
 	case crdKind():
@@ -280,7 +280,7 @@ func (r *applyRun) settle(ctx context.Context, t *target) error {
 		return nil
 	}
 	client := r.cluster.ResourceClient(t.resource, "")
-	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleFor, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, usableInterval, usableTimeout, true, func(ctx context.Context) (bool, error) {
 		live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, nil // asked again until the time is over
@@ -288,7 +288,7 @@ func (r *applyRun) settle(ctx context.Context, t *target) error {
 		return ready(ctx, live)
 	})
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return deploy.Errorf(deploy.Unavailable, "%s (%s) was applied but could not be used within %s", t.ref, t.source.Origin, settleFor)
+		return deploy.Errorf(deploy.Unavailable, "%s (%s) was applied but could not be used within %s", t.ref, t.source.Origin, usableTimeout)
 	}
 	if err != nil {
 		return fmt.Errorf("wait until %s can be used: %w", t.ref, err)

@@ -16,11 +16,11 @@ import (
 	"github.com/c785c783/piped/piped/deploy"
 )
 
-// makeWay tries again an object whose dry run was refused with refusal, if that is
+// resolveCollisions tries again an object whose dry run was refused with refusal, if that is
 // because of items that somebody put into its lists (collision): without them. They are
 // then removed when the object is written. Items that another applied stay, and are
 // named in the error. Planned is as from try.
-func (r *applyRun) makeWay(ctx context.Context, t *target, refusal error) (planned *unstructured.Unstructured, err error) {
+func (r *applyRun) resolveCollisions(ctx context.Context, t *target, refusal error) (planned *unstructured.Unstructured, err error) {
 	if !apierrors.IsInvalid(refusal) {
 		return nil, refusal
 	}
@@ -34,25 +34,25 @@ func (r *applyRun) makeWay(ctx context.Context, t *target, refusal error) (plann
 	if len(found) == 0 {
 		return nil, refusal
 	}
-	if kept := whoApplied(found); len(kept) > 0 {
-		t.inTheWay = kept
+	if kept := appliedByOthers(found); len(kept) > 0 {
+		t.collisions = kept
 		return nil, refusal
 	}
 	err = r.cluster.retry(ctx, r.wait, func(ctx context.Context) (err error) {
-		if planned, err = r.cluster.tryApart(ctx, t, found); err == nil {
-			planned, err = r.tryUpdate(ctx, t, planned)
+		if planned, err = r.cluster.dryRunWithout(ctx, t, found); err == nil {
+			planned, err = r.dryRunUpdate(ctx, t, planned)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.inTheWay = found
+	t.collisions = found
 	return planned, nil
 }
 
-// tryUpdate finds out by a dry run whether an object may become planned.
-func (r *applyRun) tryUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// dryRunUpdate finds out by a dry run whether an object may become planned.
+func (r *applyRun) dryRunUpdate(ctx context.Context, t *target, planned *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	trial := planned.DeepCopy()
 	trial.SetManagedFields(nil)
 	answer, err := r.cluster.ResourceClient(t.resource, t.ref.Namespace).Update(ctx, trial,
@@ -63,10 +63,10 @@ func (r *applyRun) tryUpdate(ctx context.Context, t *target, planned *unstructur
 	return answer, err
 }
 
-// tryApart finds out by a dry run what applying an object would lead to if the items
+// dryRunWithout finds out by a dry run what applying an object would lead to if the items
 // that it collides with were not there. The answer's managed fields are those of the
 // dry run.
-func (c *Cluster) tryApart(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
+func (c *Cluster) dryRunWithout(ctx context.Context, t *target, collisions []collision) (*unstructured.Unstructured, error) {
 	planned, err := c.serverSideApply(ctx, t, apart(t.desired, collisions), metav1.DryRunAll)
 	if err != nil {
 		return nil, err
@@ -74,24 +74,24 @@ func (c *Cluster) tryApart(ctx context.Context, t *target, collisions []collisio
 	return without(planned, collisions), nil
 }
 
-// stillInTheWay completes the error for an object that was refused because of items
+// explainCollisions completes the error for an object that was refused because of items
 // that others applied.
-func (t *target) stillInTheWay(err error) error {
-	if err == nil || len(t.inTheWay) == 0 {
+func (t *target) explainCollisions(err error) error {
+	if err == nil || len(t.collisions) == 0 {
 		return err
 	}
 	var items []string
-	for _, c := range t.inTheWay {
+	for _, c := range t.collisions {
 		items = append(items, fmt.Sprintf("%s applied %s, which has %s", c.applied, placeOf(c.item), c.cause()))
 	}
 	return deploy.Errorf(deploy.KindOf(err), "%w; %s: have it removed there, or change Git", err, strings.Join(items, "; "))
 }
 
-// claim makes the live items that are in the way of an object the agent's own, so that
+// takeOwnership makes the live items that are in the way of an object the agent's own, so that
 // the apply that follows removes them in the same write as it puts Git's in their place.
 // It changes nothing but who owns them: if the agent is killed after it, the next apply
 // does the rest. Items that another has applied meanwhile stay.
-func (r *applyRun) claim(ctx context.Context, t *target) error {
+func (r *applyRun) takeOwnership(ctx context.Context, t *target) error {
 	client := r.cluster.ResourceClient(t.resource, t.ref.Namespace)
 	live, err := client.Get(ctx, t.ref.Name, metav1.GetOptions{})
 	if err != nil {
@@ -102,12 +102,12 @@ func (r *applyRun) claim(ctx context.Context, t *target) error {
 	}
 	var items []fieldpath.Path
 	for _, item := range itemsOf(live) {
-		planned := slices.ContainsFunc(t.inTheWay, func(c collision) bool { return c.item.Equals(item.path) })
+		planned := slices.ContainsFunc(t.collisions, func(c collision) bool { return c.item.Equals(item.path) })
 		if planned && item.applied == "" {
 			items = append(items, item.path)
 		}
 	}
-	fields, err := claimed(live.GetManagedFields(), t.desired.GetAPIVersion(), items)
+	fields, err := withOwnership(live.GetManagedFields(), t.desired.GetAPIVersion(), items)
 	if err != nil || fields == nil {
 		return err
 	}
@@ -124,9 +124,9 @@ func (r *applyRun) claim(ctx context.Context, t *target) error {
 	return err
 }
 
-// claimed returns managed fields in which items of lists, with all that is in them, are
+// withOwnership returns managed fields in which items of lists, with all that is in them, are
 // owned by our applies and by nobody else; nil if that is so already.
-func claimed(fields []metav1.ManagedFieldsEntry, apiVersion string, items []fieldpath.Path) ([]metav1.ManagedFieldsEntry, error) {
+func withOwnership(fields []metav1.ManagedFieldsEntry, apiVersion string, items []fieldpath.Path) ([]metav1.ManagedFieldsEntry, error) {
 	all := fieldpath.NewSet(items...)
 	taken := fieldpath.NewSet()
 	var out []metav1.ManagedFieldsEntry
@@ -180,9 +180,9 @@ func fieldsOf(set *fieldpath.Set) (*metav1.FieldsV1, error) {
 	return fields, nil
 }
 
-// sayRemoved tells the log which items an apply has removed to make way.
-func (r *applyRun) sayRemoved(t *target) {
-	for _, c := range t.inTheWay {
+// logRemoved tells the log which items an apply has removed to make way.
+func (r *applyRun) logRemoved(t *target) {
+	for _, c := range t.collisions {
 		r.req.Log.Infof("removed %s of %s, which %s added: it has %s", placeOf(c.item), t.ref, strings.Join(c.owners, ", "), c.cause())
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/c785c783/piped/piped/config"
 )
 
-// yieldBuiltIn takes out of an object what the cluster always writes itself, if Git
+// dropInjected takes out of an object what the cluster always writes itself, if Git
 // holds no more than a placeholder for it: the certificates that are injected into
 // webhooks, definitions and API services, and the rules of aggregated roles.
-func yieldBuiltIn(u *unstructured.Unstructured) {
+func dropInjected(u *unstructured.Unstructured) {
 	switch groupKind := u.GroupVersionKind().GroupKind(); groupKind {
 	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
 		schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:
@@ -44,23 +44,23 @@ func dropPlaceholder(fields map[string]any, path ...string) {
 	}
 }
 
-// yields returns the rules of the request that are for an object.
-func (r *applyRun) yields(u *unstructured.Unstructured) []config.IgnoreRule {
+// ignoreRules returns the rules of the request that are for an object.
+func (r *applyRun) ignoreRules(u *unstructured.Unstructured) []config.IgnoreRule {
 	return slices.DeleteFunc(slices.Clone(r.req.Yield), func(rule config.IgnoreRule) bool { return !appliesTo(rule, u) })
 }
 
-// yieldFields takes out of what is sent the fields that are left to others: those that
+// ignoreFields takes out of what is sent the fields that are left to others: those that
 // someone else owns. What is still only ours is sent as it is live, because a field
 // that its last owner leaves out is removed, or falls back to its default.
-func (r *applyRun) yieldFields(t *target) {
+func (r *applyRun) ignoreFields(t *target) {
 	live := t.liveObject()
 	if live == nil {
 		return
 	}
-	for _, rule := range r.yields(t.desired) {
+	for _, rule := range r.ignoreRules(t.desired) {
 		ours, others := leavesByOwner(live)
 		for _, steps := range meant(rule, live) {
-			yieldField(t.desired, live, steps, ours, others)
+			ignoreField(t.desired, live, steps, ours, others)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (r *applyRun) sendComplete(ctx context.Context, t *target) error {
 	if _, decided, _ := unstructured.NestedFieldNoCopy(t.desired.Object, path...); !decided {
 		scaled := replicasOwner(live.GetManagedFields()) != "" || r.scaled[scaleTargetOf(live)]
 		err := r.cluster.retry(ctx, r.wait, func(ctx context.Context) error {
-			return r.cluster.keepReplicas(ctx, t.desired, live, scaled)
+			return r.cluster.applyLiveReplicas(ctx, t.desired, live, scaled)
 		})
 		if err != nil {
 			return r.cluster.explain(t.source, "look for an autoscaler of", err)
@@ -110,10 +110,10 @@ func leavesByOwner(live *unstructured.Unstructured) (ours, others []leaf) {
 	return ours, others
 }
 
-// yieldField takes out what is at the end of steps, as yieldFields says. What is only
+// ignoreField takes out what is at the end of steps, as yieldFields says. What is only
 // part of a value that another owns as one, such as an atomic list, is sent as it is
 // live: who sends the rest sends all of it.
-func yieldField(desired, live *unstructured.Unstructured, steps []step, ours, others []leaf) {
+func ignoreField(desired, live *unstructured.Unstructured, steps []step, ours, others []leaf) {
 	path := pathOf(steps)
 	if (leaf{steps: steps}).isKey() {
 		return // without it the item has no name

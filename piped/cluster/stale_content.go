@@ -19,10 +19,10 @@ import (
 // A container that started meanwhile has read that content, and keeps what it read by its
 // environment although the object is restored.
 
-// findMisread finds the running pods that read other content than Git's of what this apply
+// findStalePods finds the running pods that read other content than Git's of what this apply
 // restores. A workload whose mode restarts pods for a change of that object is sent with
 // another config-hash; of the others the log names the pods.
-func (r *applyRun) findMisread(ctx context.Context) error {
+func (r *applyRun) findStalePods(ctx context.Context) error {
 	since, err := r.foreignSince(ctx)
 	if err != nil || len(since) == 0 {
 		return err
@@ -42,15 +42,15 @@ func (r *applyRun) findMisread(ctx context.Context) error {
 				return err
 			}
 			if len(pods) > 0 {
-				r.misread(t, d, ref, from, pods)
+				r.restartStale(t, d, ref, from, pods)
 			}
 		}
 	}
 	return nil
 }
 
-// misread has the pods of a workload restarted, or says why they are not.
-func (r *applyRun) misread(t *target, d propagate.Decision, ref deploy.ObjectRef, from time.Time, pods []corev1.Pod) {
+// restartStale has the pods of a workload restarted, or says why they are not.
+func (r *applyRun) restartStale(t *target, d propagate.Decision, ref deploy.ObjectRef, from time.Time, pods []corev1.Pod) {
 	var names, uids []string
 	for _, pod := range pods {
 		names, uids = append(names, pod.Name), append(uids, string(pod.UID))
@@ -66,7 +66,7 @@ func (r *applyRun) misread(t *target, d propagate.Decision, ref deploy.ObjectRef
 		return
 	}
 	r.req.Log.Infof("%s. They are restarted", what)
-	t.misreadBy = append(t.misreadBy, uids...)
+	t.stalePods = append(t.stalePods, uids...)
 	t.changed, t.restarts, t.done, t.item = true, true, "", deploy.InventoryItem{}
 }
 

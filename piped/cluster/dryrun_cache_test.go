@@ -11,9 +11,9 @@ import (
 // TestDryRunsAreLimited: a hundred at once, then twenty a second.
 func TestDryRunsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trials, began := newTrials(), time.Now()
-		for range trialsAtOnce + 3*trialsPerSecond {
-			if err := trials.admit(t.Context()); err != nil {
+		trials, began := newDryRuns(), time.Now()
+		for range dryRunBurst + 3*dryRunsPerSecond {
+			if err := trials.wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -22,7 +22,7 @@ func TestDryRunsAreLimited(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if trials.admit(ended) == nil {
+		if trials.wait(ended) == nil {
 			t.Error("one is admitted for somebody who does not wait any more")
 		}
 	})
@@ -31,7 +31,7 @@ func TestDryRunsAreLimited(t *testing.T) {
 // TestVerdicts: of each object the last version is known, against what it was compared
 // with; how many are is bounded.
 func TestVerdicts(t *testing.T) {
-	trials := newTrials()
+	trials := newDryRuns()
 	trials.remember("a", "1", "x")
 	for _, c := range []struct {
 		uid, version, against string
