@@ -67,59 +67,62 @@ const (
 // phase. An external rollout, which no deployment of this agent began, is one revision
 // of a Deployment.
 //
+// The JSON form is what the store writes next to the columns of the row; it omits those,
+// and the times and values that the store encodes itself.
+//
 // A scaling is recorded the same way. It belongs to no deployment and has the phases
 // Progressing, Complete, Superseded, Gone and TimedOut.
 type Rollout struct {
-	ID              string // RolloutID, ExternalRolloutID or ScalingID
-	Kind            RolloutKind
-	ApplicationID   string
-	ApplicationName string // at the begin of the record; "" when unknown
-	DeploymentID    string // "" if external, as is StageID
-	StageID         string
-	Commit          string // source of the template; "" if external
-	Cluster         string
-	Workload        ObjectRef
-	UID             string // of the workload, set after the apply
+	ID              string      `json:"-"` // RolloutID, ExternalRolloutID or ScalingID
+	Kind            RolloutKind `json:"-"`
+	ApplicationID   string      `json:"-"`
+	ApplicationName string      `json:"application,omitempty"` // at the begin of the record; "" when unknown
+	DeploymentID    string      `json:"-"`                     // "" if external, as is StageID
+	StageID         string      `json:"-"`
+	Commit          string      `json:"commit,omitempty"` // source of the template; "" if external
+	Cluster         string      `json:"-"`
+	Workload        ObjectRef   `json:"workload"`
+	UID             string      `json:"uid,omitempty"` // of the workload, set after the apply
 
-	Phase  RolloutPhase
-	Reason string // why the phase was entered, for users
+	Phase  RolloutPhase `json:"-"`
+	Reason string       `json:"reason,omitempty"` // why the phase was entered, for users
 
 	// ChangedBy is the field manager that wrote the template of an external rollout, or
 	// the replicas of a scaling; "" if unknown. SupersededBy is the manager that wrote
 	// the superseding template.
-	ChangedBy    string
-	SupersededBy string
+	ChangedBy    string `json:"changedBy,omitempty"`
+	SupersededBy string `json:"supersededBy,omitempty"`
 
 	// IntentDigest is the digest of the template to apply, as the API server would
 	// return it ("" when unknown). LiveBefore is the digest of the live template before
 	// the first apply, "" without a workload. With it, a repeated apply after a crash
 	// can distinguish a rollout from an unchanged template.
-	IntentDigest string
-	LiveBefore   string
+	IntentDigest string `json:"intentDigest,omitempty"`
+	LiveBefore   string `json:"liveBefore,omitempty"`
 
-	TemplateDigest string // of the applied template, as the API server returned it
-	Images         string // of its containers, in order, separated by spaces; "" when unknown
-	Generation     int64  // metadata.generation after the apply
-	TargetUID      string // the ReplicaSet with the template
-	TargetName     string // its name; of a StatefulSet the ControllerRevision
-	Revision       int64  // 0 when unknown, and for StatefulSets, whose revisions have names
-	DesiredAtStart int32
-	ReplicasBefore int32 // spec.replicas before the first apply, or when first seen
-	ReplicasAfter  int32 // spec.replicas at the last evaluation
-	Parts          RolloutParts
+	TemplateDigest string       `json:"templateDigest,omitempty"` // of the applied template, as the API server returned it
+	Images         string       `json:"images,omitempty"`         // of its containers, in order, separated by spaces; "" when unknown
+	Generation     int64        `json:"generation,omitempty"`     // metadata.generation after the apply
+	TargetUID      string       `json:"targetUID,omitempty"`      // the ReplicaSet with the template
+	TargetName     string       `json:"targetName,omitempty"`     // its name; of a StatefulSet the ControllerRevision
+	Revision       int64        `json:"revision,omitempty"`       // 0 when unknown, and for StatefulSets, whose revisions have names
+	DesiredAtStart int32        `json:"desiredAtStart,omitempty"`
+	ReplicasBefore int32        `json:"replicasBefore,omitempty"` // spec.replicas before the first apply, or when first seen
+	ReplicasAfter  int32        `json:"-"`                        // spec.replicas at the last evaluation
+	Parts          RolloutParts `json:"-"`
 
 	// PausedInGit reports that the rollout ended because Git pauses the workload.
-	PausedInGit bool
+	PausedInGit bool `json:"pausedInGit,omitempty"`
 
 	// Rewritten reports that the API server returned different templates for the apply
 	// and its dry run, or for two equal applies. A mutating webhook that writes a new
 	// value each time causes that.
-	Rewritten bool
+	Rewritten bool `json:"rewritten,omitempty"`
 
 	// ProvenBefore reports that an earlier rollout of the template found live
 	// succeeded. If the template does not change, unavailable pods are no reason to
 	// wait.
-	ProvenBefore bool
+	ProvenBefore bool `json:"provenBefore,omitempty"`
 
 	// TemplateBase is TemplateDigest computed without the template's annotations.
 	// TemplateAnnotations lists the template annotations that the agent applied, with a
@@ -127,17 +130,17 @@ type Rollout struct {
 	// TemplateDigest as the awaited template: field manager FollowedBy restarted the
 	// workload at FollowedAt (cluster time) by changing only other annotations.
 	// Followed counts such restarts.
-	TemplateBase        string
-	TemplateAnnotations string
-	FollowedDigest      string
-	FollowedAt          time.Time
-	FollowedBy          string
-	Followed            int32
+	TemplateBase        string    `json:"templateBase,omitempty"`
+	TemplateAnnotations string    `json:"templateAnnotations,omitempty"`
+	FollowedDigest      string    `json:"followedDigest,omitempty"`
+	FollowedAt          time.Time `json:"-"`
+	FollowedBy          string    `json:"followedBy,omitempty"`
+	Followed            int32     `json:"followed,omitempty"`
 
 	// Served reports that a pod of the applied or followed template has been available
 	// since the first apply, or since the deadlines of a constantly changing template
 	// were last reset.
-	Served bool
+	Served bool `json:"served,omitempty"`
 
 	// AppliedAt is when the API server answered the first apply. Unless noted, times
 	// are by the agent's clock, so that durations come from one clock. ServerAppliedAt
@@ -146,44 +149,45 @@ type Rollout struct {
 	// progress was last observed, Progress what was observed. The Seen counts are the
 	// baseline of the next progress: the most new pods ready and available, the fewest
 	// old pods.
-	AppliedAt       time.Time
-	ServerAppliedAt time.Time
-	ResumedAt       time.Time
-	LastProgress    time.Time
-	Progress        string
-	SeenReady       int32
-	SeenAvailable   int32
-	SeenOld         int32
-	SeenStopping    int32 // old pods terminating at that time
+	AppliedAt       time.Time `json:"-"`
+	ServerAppliedAt time.Time `json:"-"`
+	ResumedAt       time.Time `json:"-"`
+	LastProgress    time.Time `json:"-"`
+	Progress        string    `json:"progress,omitempty"`
+	SeenReady       int32     `json:"seenReady,omitempty"`
+	SeenAvailable   int32     `json:"seenAvailable,omitempty"`
+	SeenOld         int32     `json:"seenOld,omitempty"`
+	SeenStopping    int32     `json:"seenStopping,omitempty"` // old pods terminating at that time
 
 	// FailingSince is when pods or the ReplicaSet began to be rejected, TroubleSince
 	// when pods began to fail in a way that waiting does not fix; zero while neither
 	// applies.
-	FailingSince time.Time
-	TroubleSince time.Time
+	FailingSince time.Time `json:"-"`
+	TroubleSince time.Time `json:"-"`
 
-	Version int64 // counts the writes of the row for compare-and-swap
+	Version int64 `json:"-"` // counts the writes of the row for compare-and-swap
 
 	// StartedAt is when the API server answered the first apply, before that when the
 	// intent was stored; for an external rollout, when its template was written by the
 	// cluster's clock. CompletedAt is when the API server showed the end, UpdatedAt
 	// when that was stored.
-	StartedAt   time.Time
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	CompletedAt time.Time
+	StartedAt   time.Time `json:"-"`
+	CreatedAt   time.Time `json:"-"`
+	UpdatedAt   time.Time `json:"-"`
+	CompletedAt time.Time `json:"-"`
 }
 
 // RolloutParts holds the time that the new pods of a rollout spent in each step of
 // becoming ready: for each step the slowest pod among those that completed it. The
 // resolution is one second, as in the cluster.
 type RolloutParts struct {
-	Schedule Took // from creation until scheduled
-	Pull     Took // until the last container had started: all images were pulled
-	Ready    Took // until ready
+	Schedule Took `json:"scheduleMillis,omitzero"` // from creation until scheduled
+	Pull     Took `json:"pullMillis,omitzero"`     // until the last container had started: all images were pulled
+	Ready    Took `json:"readyMillis,omitzero"`    // until ready
 }
 
-// Took is a duration that may not have been measured.
+// Took is a duration that may not have been measured. Its JSON form is a number of
+// milliseconds.
 type Took struct {
 	Measured bool
 	Time     time.Duration

@@ -1,12 +1,13 @@
 package deploy
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
 
 // RolloutEnd is a completed rollout or scaling as its event carries it. Times are unix
-// milliseconds; durations that were not measured are nil.
+// milliseconds.
 type RolloutEnd struct {
 	ID              string       `json:"id"`
 	Kind            RolloutKind  `json:"kind"`
@@ -28,11 +29,9 @@ type RolloutEnd struct {
 	StartedAt       int64        `json:"startedAt"`
 	CompletedAt     int64        `json:"completedAt"`
 	MarkedAt        int64        `json:"markedAt"`
-	ScheduleMillis  *int64       `json:"scheduleMillis,omitempty"`
-	PullMillis      *int64       `json:"pullMillis,omitempty"`
-	ReadyMillis     *int64       `json:"readyMillis,omitempty"`
-	FromReplicas    int32        `json:"fromReplicas"`
-	ToReplicas      int32        `json:"toReplicas"`
+	RolloutParts
+	FromReplicas int32 `json:"fromReplicas"`
+	ToReplicas   int32 `json:"toReplicas"`
 }
 
 // Ended returns the event data of a completed rollout.
@@ -43,8 +42,7 @@ func (r Rollout) Ended() RolloutEnd {
 		Revision: r.Revision, RevisionName: r.TargetName, Images: strings.Fields(r.Images),
 		Phase: r.Phase, Reason: r.Reason, ChangedBy: r.ChangedBy, SupersededBy: r.SupersededBy,
 		StartedAt: r.StartedAt.UnixMilli(), CompletedAt: r.CompletedAt.UnixMilli(), MarkedAt: r.UpdatedAt.UnixMilli(),
-		ScheduleMillis: r.Parts.Schedule.Millis(), PullMillis: r.Parts.Pull.Millis(), ReadyMillis: r.Parts.Ready.Millis(),
-		FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
+		RolloutParts: r.Parts, FromReplicas: r.ReplicasBefore, ToReplicas: r.ReplicasAfter,
 	}
 }
 
@@ -57,10 +55,21 @@ func (t Took) Millis() *int64 {
 	return &ms
 }
 
-// TookMillis is the inverse of Took.Millis.
-func TookMillis(ms *int64) Took {
-	if ms == nil {
-		return Took{}
+// IsZero reports whether t was not measured.
+func (t Took) IsZero() bool { return !t.Measured }
+
+// MarshalJSON implements json.Marshaler.
+func (t Took) MarshalJSON() ([]byte, error) { return json.Marshal(t.Millis()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Took) UnmarshalJSON(text []byte) error {
+	var ms *int64
+	if err := json.Unmarshal(text, &ms); err != nil {
+		return err
 	}
-	return Took{Measured: true, Time: time.Duration(*ms) * time.Millisecond}
+	*t = Took{}
+	if ms != nil {
+		*t = Took{Measured: true, Time: time.Duration(*ms) * time.Millisecond}
+	}
+	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// milli returns t as it is read back: UTC, to the millisecond.
+// milli returns t as it is read from the database: UTC, to the millisecond.
 func milli(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -30,8 +30,26 @@ func fromMilli(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// encode returns v as JSON. The values of this package always encode, except
-// for raw JSON that is none.
+// millisAt encodes the time that it points to as toMilli does.
+type millisAt struct{ at *time.Time }
+
+// IsZero reports whether the time is zero.
+func (m millisAt) IsZero() bool { return m.at.IsZero() }
+
+// MarshalJSON implements json.Marshaler.
+func (m millisAt) MarshalJSON() ([]byte, error) { return json.Marshal(toMilli(*m.at)) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m millisAt) UnmarshalJSON(text []byte) error {
+	var ms int64
+	if err := json.Unmarshal(text, &ms); err != nil {
+		return err
+	}
+	*m.at = fromMilli(ms)
+	return nil
+}
+
+// encode returns v as JSON. It fails only for invalid raw JSON in v.
 func encode(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -40,7 +58,7 @@ func encode(v any) (string, error) {
 	return string(b), nil
 }
 
-// decode reads JSON into v; the empty text leaves v as it is.
+// decode reads JSON into v; an empty text changes nothing.
 func decode(text string, v any) error {
 	if text == "" {
 		return nil

@@ -24,7 +24,7 @@ func rowOf(r deploy.RolloutEnd) rolloutrow.Row {
 		Outcome: outcomes[r.Phase], Reason: r.Reason, CausedBy: r.ChangedBy, SupersededBy: r.SupersededBy,
 		StartedAt: rolloutrow.At(r.StartedAt), CompletedAt: rolloutrow.At(r.CompletedAt), MarkedAt: rolloutrow.At(r.MarkedAt),
 		DurationMillis: rolloutrow.Took(r.StartedAt, r.CompletedAt),
-		ScheduleMillis: r.ScheduleMillis, PullMillis: r.PullMillis, ReadyMillis: r.ReadyMillis,
+		ScheduleMillis: r.Schedule.Millis(), PullMillis: r.Pull.Millis(), ReadyMillis: r.Ready.Millis(),
 		FromReplicas: r.FromReplicas, ToReplicas: r.ToReplicas,
 	}
 }
