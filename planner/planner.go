@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/source"
@@ -47,7 +45,7 @@ type Config struct {
 // Planner plans pending deployments. Call Run once.
 type Planner struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[string] // IDs of applications to plan
+	queue background.Queue // IDs of applications to plan
 
 	jobs *background.Jobs[string, verdict] // evaluations by application ID
 
@@ -63,38 +61,22 @@ func New(c Config) *Planner {
 		c.Workers = 16 // workers mostly wait for the store, which combines concurrent writes
 	}
 	if c.ScanEvery == 0 {
-		c.ScanEvery = 30 * time.Second
+		c.ScanEvery = background.DefaultScanEvery
 	}
 	return &Planner{Config: c, waiting: map[string]bool{}, jobs: background.New[string, verdict](background.Config{AtOnce: c.Workers})}
 }
 
 // Run plans until ctx ends. It returns after the workers have stopped.
 func (p *Planner) Run(ctx context.Context) error {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
-	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
-	feed := p.Store.Watch(deploy.TopicDeployment, deploy.TopicChain)
-	defer feed.Close()
-	var workers sync.WaitGroup
-	for range p.Workers {
-		workers.Go(func() { p.work(ctx) })
-	}
 	defer p.jobs.Close()
-	defer workers.Wait()
-	defer p.queue.ShutDown()
-
-	scan := time.NewTicker(p.ScanEvery)
-	defer scan.Stop()
-	p.scan(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-feed.C():
-			p.handleChanges(ctx, feed.Take())
-		case <-scan.C:
-			p.scan(ctx)
-		}
-	}
+	p.queue = background.NewQueue()
+	background.Loop{
+		Queue: p.queue, Workers: p.Workers, ScanEvery: p.ScanEvery, Scan: p.scan, Changed: p.handleChanges, Handle: p.handle,
+		Failed: func(app string, err error) {
+			p.Logger.Warn("cannot plan now; trying again", "appID", app, "error", err)
+		},
+	}.Run(ctx, p.Store.Watch(deploy.TopicDeployment, deploy.TopicChain))
+	return nil
 }
 
 // Busy returns the number of busy workers and their limit.
@@ -173,21 +155,8 @@ func (p *Planner) enqueueChain(ctx context.Context, id string) {
 	}
 }
 
-func (p *Planner) work(ctx context.Context) {
-	for {
-		app, shutdown := p.queue.Get()
-		if shutdown {
-			return
-		}
-		p.busy.Add(1)
-		err := p.planNext(ctx, app)
-		p.busy.Add(-1)
-		if err != nil && ctx.Err() == nil {
-			p.Logger.Warn("cannot plan now; trying again", "appID", app, "error", err)
-			p.queue.AddRateLimited(app)
-		} else {
-			p.queue.Forget(app)
-		}
-		p.queue.Done(app)
-	}
+func (p *Planner) handle(ctx context.Context, app string) error {
+	p.busy.Add(1)
+	defer p.busy.Add(-1)
+	return p.planNext(ctx, app)
 }

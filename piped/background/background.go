@@ -1,8 +1,8 @@
-// Package background runs jobs that may take long for callers that have others to
-// care for. A caller waits a moment for the result, and asks again when the job has
-// ended.
+// Package background runs jobs that may take long for callers that must not wait for them,
+// and the loops of components that handle keys from a queue. A caller of a job waits
+// briefly for its result, and asks again when the job has ended.
 //
-// It knows nothing of what the jobs do, and starts none by itself.
+// The package does not know what the jobs do.
 package background
 
 import (

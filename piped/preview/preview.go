@@ -4,11 +4,9 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
+	"github.com/c785c783/piped/piped/background"
 	"github.com/c785c783/piped/piped/deploy"
 	"github.com/c785c783/piped/piped/git"
 	"github.com/c785c783/piped/piped/manifest"
@@ -59,7 +57,7 @@ type Config struct {
 // Previewer is a component: call Run once.
 type Previewer struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[string] // IDs of open commands
+	queue background.Queue // of IDs of open commands
 }
 
 // New returns a previewer that has not started.
@@ -71,7 +69,7 @@ func New(c Config) *Previewer {
 		c.Timeout = 5 * time.Minute
 	}
 	if c.ScanEvery == 0 {
-		c.ScanEvery = 30 * time.Second
+		c.ScanEvery = background.DefaultScanEvery
 	}
 	if c.Place == nil {
 		c.Place = func(_ context.Context, _ string, src *source.Source) []manifest.Object { return src.Objects }
@@ -82,31 +80,15 @@ func New(c Config) *Previewer {
 // Run answers plan previews until ctx ends, and returns when none is being built.
 // What is open then is built after the next start.
 func (p *Previewer) Run(ctx context.Context) error {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute)
-	p.queue = workqueue.NewTypedRateLimitingQueue(limiter)
-	feed := p.Store.Watch(deploy.TopicCommand)
-	defer feed.Close()
-	var workers sync.WaitGroup
-	for range p.Workers {
-		workers.Go(func() { p.work(ctx) })
-	}
-	defer workers.Wait()
-	defer p.queue.ShutDown()
-
-	scan := time.NewTicker(p.ScanEvery)
-	defer scan.Stop()
-	p.scan(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-feed.C():
-			feed.Take()
-			p.enqueue(ctx)
-		case <-scan.C:
-			p.scan(ctx)
-		}
-	}
+	p.queue = background.NewQueue()
+	background.Loop{
+		Queue: p.queue, Workers: p.Workers, ScanEvery: p.ScanEvery, Scan: p.scan, Handle: p.answer,
+		Changed: func(ctx context.Context, _ []deploy.Change) { p.enqueue(ctx) },
+		Failed: func(id string, err error) {
+			p.Logger.Warn("cannot answer a plan preview now; trying again", "command", id, "error", err)
+		},
+	}.Run(ctx, p.Store.Watch(deploy.TopicCommand))
+	return nil
 }
 
 // scan enqueues every open preview, and removes what nobody can ask for any more.
@@ -124,21 +106,5 @@ func (p *Previewer) enqueue(ctx context.Context) {
 	}
 	for _, c := range open {
 		p.queue.Add(c.ID)
-	}
-}
-
-func (p *Previewer) work(ctx context.Context) {
-	for {
-		id, shutdown := p.queue.Get()
-		if shutdown {
-			return
-		}
-		if err := p.answer(ctx, id); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("cannot answer a plan preview now; trying again", "command", id, "error", err)
-			p.queue.AddRateLimited(id)
-		} else {
-			p.queue.Forget(id)
-		}
-		p.queue.Done(id)
 	}
 }
