@@ -15,27 +15,17 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// receiver is what speaks the pack protocol with git-receive-pack: go-git's HTTP
-// session, our sshSession.
+// receiver accepts packs: git-receive-pack.
 type receiver interface {
-	AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error)
+	advertiser
 	ReceivePack(context.Context, *packp.ReferenceUpdateRequest) (*packp.ReportStatus, error)
-	io.Closer
 }
 
-// receiveSession pushes to a server over the pack protocol.
-type receiveSession struct {
-	receiver
-	capabilities *capability.List // after head
-}
+// receiveSession pushes to a server.
+type receiveSession struct{ connection[receiver] }
 
-func (s *receiveSession) head(ctx context.Context, branch string) (plumbing.Hash, error) {
-	refs, err := s.AdvertisedReferencesContext(ctx)
-	if err != nil {
-		return plumbing.ZeroHash, err
-	}
-	s.capabilities = refs.Capabilities
-	return readBranch(refs.References, branch), nil
+func newReceiveSession(server receiver) *receiveSession {
+	return &receiveSession{connection[receiver]{server: server}}
 }
 
 func (s *receiveSession) push(w *watchdog, branch string, from, to plumbing.Hash, pack []byte) error {
@@ -46,19 +36,19 @@ func (s *receiveSession) push(w *watchdog, branch string, from, to plumbing.Hash
 	if s.capabilities.Supports(capability.Sideband64k) && req.Capabilities.Set(capability.Sideband64k) == nil {
 		req.Progress = &limitedWriter{&messages, 4 << 10}
 	}
-	report, err := s.ReceivePack(w, req)
+	report, err := s.server.ReceivePack(w, req)
 	if no := refused(report); no != nil {
 		no.said = messages.String()
 		return no
 	}
 	if err == nil && report == nil && s.capabilities.Supports(capability.ReportStatus) {
-		err = errors.New("the server did not say what became of it")
+		err = errors.New("the server did not report the result")
 	}
 	return err
 }
 
-// refused returns why a report says that the reference was not moved, nil if it
-// was.
+// refused returns the reason that a report gives for not moving the reference, nil if it
+// was moved.
 func refused(report *packp.ReportStatus) *refusal {
 	if report == nil {
 		return nil
@@ -75,14 +65,9 @@ func refused(report *packp.ReportStatus) *refusal {
 }
 
 func (d *httpDialer) dialPush(context.Context) (pushSession, error) {
-	ep := *d.address.endpoint // go-git changes it when it is redirected
-	client := githttp.NewClient(d.client())
-	var auth transport.AuthMethod
-	if d.auth != nil {
-		auth = d.auth
-	}
-	s, err := client.NewReceivePackSession(&ep, auth)
-	return &receiveSession{receiver: s}, err
+	ep, auth := d.endpoint()
+	server, err := githttp.NewClient(d.client()).NewReceivePackSession(ep, auth)
+	return newReceiveSession(server), err
 }
 
 func (d *sshDialer) dialPush(ctx context.Context) (pushSession, error) {
@@ -90,10 +75,10 @@ func (d *sshDialer) dialPush(ctx context.Context) (pushSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &receiveSession{receiver: s}, nil
+	return newReceiveSession(s), nil
 }
 
-// ReceivePack sends commands with their pack and reads what became of them.
+// ReceivePack sends commands with their pack and reads the result.
 func (s *sshSession) ReceivePack(_ context.Context, req *packp.ReferenceUpdateRequest) (*packp.ReportStatus, error) {
 	if err := req.Encode(s.in); err != nil {
 		return nil, s.complaint(fmt.Errorf("send the commit: %w", err))

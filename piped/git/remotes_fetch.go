@@ -47,7 +47,7 @@ func (m *remoteMirror) list(w *watchdog, d dialer) (_ remoteRefs, err error) {
 		return remoteRefs{}, m.unavailable(w, "list branches", err)
 	}
 	defer s.Close()
-	refs, err := s.AdvertisedReferencesContext(w)
+	refs, err := s.server.AdvertisedReferencesContext(w)
 	if errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return remoteRefs{packp.NewAdvRefs()}, nil
 	}
@@ -129,7 +129,7 @@ func (m *remoteMirror) receive(w *watchdog, d dialer, wants []plumbing.Hash, dep
 		return err
 	}
 	defer s.Close()
-	refs, err := s.AdvertisedReferencesContext(w)
+	refs, err := s.server.AdvertisedReferencesContext(w)
 	if err != nil {
 		return err
 	}

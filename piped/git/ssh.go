@@ -59,7 +59,7 @@ func (d *sshDialer) dial(ctx context.Context) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &uploadSession{conversation: s}, nil
+	return newUploadSession(s), nil
 }
 
 // run connects and runs one of git's services, git-upload-pack or git-receive-pack.

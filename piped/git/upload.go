@@ -10,31 +10,47 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// conversation is what speaks the pack protocol: go-git's HTTP session, our
-// sshSession.
-type conversation interface {
+// advertiser lists the references of a server: go-git's HTTP session, our sshSession.
+type advertiser interface {
 	AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error)
-	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
 	io.Closer
 }
 
-// uploadSession fetches from a server over the pack protocol. go-git's own
-// Remote.Fetch would choose its transport from a global registry.
-type uploadSession struct {
-	conversation
-	capabilities *capability.List // after head
+// connection is a connection to a server that speaks the pack protocol.
+type connection[T advertiser] struct {
+	server       T
+	capabilities *capability.List // set by head
 }
 
-func (s *uploadSession) head(ctx context.Context, branch string) (plumbing.Hash, error) {
-	refs, err := s.AdvertisedReferencesContext(ctx)
+// head returns the commit of a branch. It comes before any other request.
+func (c *connection[T]) head(ctx context.Context, branch string) (plumbing.Hash, error) {
+	refs, err := c.server.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	s.capabilities = refs.Capabilities
+	c.capabilities = refs.Capabilities
 	return readBranch(refs.References, branch), nil
+}
+
+// Close closes the connection.
+func (c *connection[T]) Close() error { return c.server.Close() }
+
+// uploader sends packs: git-upload-pack.
+type uploader interface {
+	advertiser
+	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
+}
+
+// uploadSession fetches from a server. Remote.Fetch of go-git would choose its transport
+// from a global registry.
+type uploadSession struct{ connection[uploader] }
+
+func newUploadSession(server uploader) *uploadSession {
+	return &uploadSession{connection[uploader]{server: server}}
 }
 
 func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) error {
@@ -49,7 +65,7 @@ func (s *uploadSession) fetch(w *watchdog, want plumbing.Hash, into *objects) er
 // bytes, and returns the commits that the server sent without their parents
 // because it was asked to.
 func (s *uploadSession) receive(w *watchdog, req *packp.UploadPackRequest, into *objects, limit int64) ([]plumbing.Hash, error) {
-	res, err := s.UploadPack(w, req)
+	res, err := s.server.UploadPack(w, req)
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +133,19 @@ func newHTTPDialer(a address, auth Auth) *httpDialer {
 }
 
 func (d *httpDialer) dial(context.Context) (session, error) {
-	ep := *d.address.endpoint // go-git changes it when it is redirected
-	client := githttp.NewClient(d.client())
+	ep, auth := d.endpoint()
+	server, err := githttp.NewClient(d.client()).NewUploadPackSession(ep, auth)
+	return newUploadSession(server), err
+}
+
+// endpoint returns a copy of the address, which go-git changes after a redirect, and the
+// credentials, nil for none.
+func (d *httpDialer) endpoint() (*transport.Endpoint, transport.AuthMethod) {
+	ep := *d.address.endpoint
 	if d.auth == nil {
-		s, err := client.NewUploadPackSession(&ep, nil)
-		return &uploadSession{conversation: s}, err
+		return &ep, nil
 	}
-	s, err := client.NewUploadPackSession(&ep, d.auth)
-	return &uploadSession{conversation: s}, err
+	return &ep, d.auth
 }
 
 // client returns a client that takes the credentials to no other host: go-git sends them
