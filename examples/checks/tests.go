@@ -193,7 +193,8 @@ func isFrame(line string) bool {
 	return strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---")
 }
 
-// isMessage reports whether a line is one that t.Error wrote: file.go:12: text.
+// isMessage reports whether a line was written by t.Error: the name and line of a Go file, and
+// a text.
 func isMessage(line string) bool {
 	file, rest, ok := strings.Cut(line, ".go:")
 	return ok && !strings.ContainsAny(file, " \t") && rest != "" && rest[0] >= '0' && rest[0] <= '9'
